@@ -11,7 +11,7 @@ import (
 )
 
 // Attempt is one execution of an operation, from its claim to its completion or release. [Do] passes it to the work;
-// in the other modes [AttemptFrom] finds it. Its methods may be called concurrently, until the work has returned.
+// elsewhere [AttemptFrom] finds it. Until the work returns, its methods are safe for concurrent use.
 type Attempt struct {
 	operation
 	ctx workContext
@@ -61,7 +61,7 @@ func newAttempt(ctx context.Context, op *operation, claim *driver.ClaimResult) *
 	return a
 }
 
-// Number returns the number of this attempt: 1 for the first.
+// Number returns the number of this attempt, from 1.
 func (a *Attempt) Number() int { return a.number }
 
 // Token returns the attempt's fencing token.
@@ -70,7 +70,7 @@ func (a *Attempt) Token() driver.Token { return a.token }
 // Key returns the operation's key.
 func (a *Attempt) Key() Key { return a.key }
 
-// Previous returns what the claim found: the attempt before this one, if there was one.
+// Previous returns what the claim found of an earlier attempt.
 func (a *Attempt) Previous() driver.Previous {
 	if a.before == nil {
 		return driver.Previous{}
@@ -78,8 +78,8 @@ func (a *Attempt) Previous() driver.Previous {
 	return a.before.previous
 }
 
-// DownstreamKey returns a key for a call to another system, of 32 hexadecimal digits. It is the same in every attempt
-// of the operation, and different for every name and every operation. Give each effect its own name.
+// DownstreamKey returns a key for a call to another system: 32 hexadecimal digits, equal in every attempt of the
+// operation, and different for every name and operation. Give each effect its own name.
 func (a *Attempt) DownstreamKey(name string) string {
 	return downstreamKey(a.set.IdentitySecret, a.id, name)
 }
@@ -96,8 +96,7 @@ func (a *Attempt) NextKey(name string) string {
 	return a.DownstreamKey(name + "#" + strconv.Itoa(a.used.names[name]))
 }
 
-// Lost reports whether the attempt is known to have lost its lease. Its context is then cancelled with the cause
-// [ErrLeaseLost], unless it had ended before.
+// Lost reports whether the attempt is known to have lost its lease.
 func (a *Attempt) Lost() bool { // not by the context's cause, which may be the caller's: another attempt's loss, where that is in its work
 	b := &a.beat
 	b.mu.Lock()
@@ -105,12 +104,11 @@ func (a *Attempt) Lost() bool { // not by the context's cause, which may be the 
 	return b.lost
 }
 
-// Steps returns what is known of the operation's steps, as earlier attempts left them and as this one has written them.
+// Steps returns the operation's known steps, of earlier attempts and of this one.
 func (a *Attempt) Steps() []driver.StepRecord { return a.seenSteps().known() }
 
-// Detached returns the work's context without the caller's end: it ends when the lease is lost or the attempt is over.
-// Inside a transaction, where there is no lease, it does not end. It is for what must be finished even if nobody waits,
-// such as a compensation.
+// Detached returns the work's context without the caller's end, for what must be finished even if nobody waits. It ends
+// when the lease is lost or the attempt is over; inside a transaction, never.
 func (a *Attempt) Detached() context.Context {
 	if a.ctx.place.tx != nil { // in a transaction there is no lease to lose
 		return context.WithoutCancel(&a.ctx)
@@ -281,7 +279,7 @@ func inTransactionOn(ctx context.Context, store Store) bool {
 	return false
 }
 
-// AttemptFrom returns the innermost attempt to whose work ctx belongs.
+// AttemptFrom returns the innermost attempt whose work ctx belongs to.
 func AttemptFrom(ctx context.Context) (*Attempt, bool) {
 	for p := placeOf(ctx); p != nil; p = p.outer {
 		if p.attempt.number > 0 {

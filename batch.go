@@ -13,36 +13,33 @@ import (
 // BatchItem names one operation of a batch.
 type BatchItem struct {
 	Key Key
-	// Fingerprint is of what must be the same when the key is used again; the zero value compares nothing.
+	// Fingerprint is compared when the key is used again, unless it is zero.
 	Fingerprint Fingerprint
 }
 
-// BatchResult is the result of one operation of a batch: what [Transact] would have returned.
+// BatchResult is what [Transact] would have returned for one operation of a batch.
 type BatchResult[T any] struct {
 	Result[T]
 	Err error
 }
 
-// BatchWork does those operations of a batch that have to be done: the items with the indexes todo, in that order. It
-// returns one value for each, in the same order, or an error, and then nothing that it wrote remains. [EachItem]
-// makes a BatchWork from work that does one operation.
+// BatchWork performs the operations of a batch that are still to be done: the items with the indexes todo. It returns
+// their values in that order, or an error, which undoes all its writes. See [EachItem].
 type BatchWork[T, Tx any] func(ctx context.Context, tx Tx, todo []int) ([]T, error)
 
-// TransactBatch is [Transact] for many operations in one transaction: one statement claims all keys, the work does what
-// has to be done, and one statement, sent with the commit, writes all records. The results are in the order of the items,
-// each with its own outcome and error. An error of the call itself means that nothing ran: it wraps [ErrInvalidArgument]
-// or [driver.ErrIdentity], or the store failed at its first use.
+// TransactBatch is [Transact] for many operations in one transaction: one statement claims all keys, and one, sent with
+// the commit, writes all records; on a store without [driver.TxBatch] each is a statement. The results are in the order
+// of the items. An error of the call itself means that nothing ran: it wraps [ErrInvalidArgument] or
+// [driver.ErrIdentity], or the store failed at its first use.
 //
-// An operation that fails does not fail its neighbours. If the work or the commit fails, everything is rolled back, and
-// the work runs again in parts: for the failing item alone if [EachItem] says which one it is, otherwise for halves. An
-// operation that is alone is treated as in Transact. So the work may run several times for one item, but takes effect
-// once; it must have no effects outside tx.
+// A failing operation does not fail the others: the transaction rolls back, and the work is rerun in parts, with the
+// failing item alone if [EachItem] identifies it, otherwise in halves. So the work may run several times for one item,
+// but takes effect once; it must have no effects outside tx.
 //
-// An operation that another attempt has is [ErrInProgress]; nothing is waited for. Batches claim in one order, so they
-// never deadlock on their keys. A key that is in the batch twice is done once, and the second item gets a copy of the
-// first one's result. On a store without [driver.TxBatch] claims and records are single statements.
+// An operation that another attempt holds is [ErrInProgress], without a wait. Batches claim in one order, so they never
+// deadlock on their keys. A key that is in the batch twice is done once, and the second item gets a copy of the result.
 //
-// In the work [AttemptFrom] finds no attempt: use [TxReceiver.DownstreamKey]. The observer hears of each item as of a
+// In the work [AttemptFrom] finds no attempt: use [TxReceiver.DownstreamKey]. The observer sees each item as a
 // Transact. Options, for all items: WithLifetime, WithSummary, WithCodec, Unobserved. At most [driver.MaxBatch] items.
 func TransactBatch[T, Tx any](ctx context.Context, t *TxReceiver[Tx], items []BatchItem, work BatchWork[T, Tx], opts ...CallOption) ([]BatchResult[T], error) {
 	if t == nil || work == nil {
@@ -87,8 +84,7 @@ func TransactBatch[T, Tx any](ctx context.Context, t *TxReceiver[Tx], items []Ba
 	return b.results, nil
 }
 
-// EachItem makes the work of a batch from work that does one operation, that of the item with the index i. If it
-// fails, the batch knows which operation failed.
+// EachItem makes a [BatchWork] from work that performs one operation, the item with the index i.
 func EachItem[T, Tx any](work func(ctx context.Context, tx Tx, i int) (T, error)) BatchWork[T, Tx] {
 	if work == nil {
 		return nil
@@ -199,7 +195,7 @@ func (b *batch[T, Tx]) run(ctx context.Context, part []int) {
 	case 1:
 		b.alone(ctx, part[0])
 	default:
-		g := &group[T, Tx]{batch: b, part: part}
+		g := &group[T, Tx]{batch: b, runs: b.t.runs(), part: part}
 		for _, smaller := range g.loop(ctx) {
 			b.run(ctx, smaller)
 		}
@@ -208,7 +204,7 @@ func (b *batch[T, Tx]) run(ctx context.Context, part []int) {
 
 // alone runs one operation as [Transact] does.
 func (b *batch[T, Tx]) alone(ctx context.Context, i int) {
-	run := &transaction[T, Tx]{operation: b.ops[i], t: b.t, summarize: b.summarize}
+	run := &transaction[T, Tx]{operation: b.ops[i], runs: b.t.runs(), summarize: b.summarize}
 	run.work = func(ctx context.Context, tx Tx) (v T, err error) {
 		// The attempt is taken out of the context: what a work finds there must not depend on its company.
 		at := *placeOf(ctx)

@@ -10,8 +10,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// CallOption changes one call. Each function says which options it takes; any other is refused with
-// [ErrInvalidArgument], not ignored. A [Fingerprint] is a CallOption.
+// CallOption changes one call, which refuses options that it does not list with [ErrInvalidArgument]. A [Fingerprint]
+// is a CallOption.
 type CallOption interface{ applyCall(*call) }
 
 type callOption func(*call)
@@ -61,7 +61,7 @@ const (
 
 var optionNames = [...]string{
 	"a Fingerprint", "WithPolicy", "WithReconcile", "WithWait", "WithLease", "WithLifetime", "EffectsInSteps", "WithSummary", "Optimistic", "WithCodec", "Unobserved",
-	"what was prepared, anywhere but first among an operation's options,",
+	"a prepared option (it must be the first of an operation)",
 }
 
 func (s optionSet) String() string {
@@ -87,9 +87,8 @@ func WithPolicy(p Policy) CallOption {
 	return callOption(func(c *call) { c.policy = p; c.given |= optPolicy })
 }
 
-// WithReconcile sets the function that the policy [Reconcile] calls to ask about an abandoned attempt. T is the type of
-// the call's result. ask runs as an attempt, whose lease is renewed; if it fails or panics, the operation
-// stays abandoned.
+// WithReconcile sets the function that [Reconcile] calls to ask about an abandoned attempt. T is the call's result
+// type. ask runs as an attempt with a lease; if it fails or panics, the operation stays abandoned.
 func WithReconcile[T any](ask func(ctx context.Context, a Abandoned) (Verdict[T], error)) CallOption {
 	return callOption(func(c *call) {
 		c.given |= optReconcile
@@ -99,31 +98,30 @@ func WithReconcile[T any](ask func(ctx context.Context, a Abandoned) (Verdict[T]
 	})
 }
 
-// WithWait makes a duplicate wait up to limit for a running attempt, holding nothing in the store, and replay its result.
-// However many calls of a receiver wait for one key, one asks the store for all.
+// WithWait makes a duplicate wait up to limit for a running attempt, and replay its result.
 func WithWait(limit time.Duration) CallOption {
 	return callOption(func(c *call) { c.wait = limit; c.given |= optWait })
 }
 
-// WithLease sets the lease of one operation.
+// WithLease sets Options.Lease for one operation.
 func WithLease(d time.Duration) CallOption {
 	return callOption(func(c *call) { c.lease = d; c.given |= optLease })
 }
 
-// WithLifetime sets how long one operation is kept and remembered.
+// WithLifetime sets Options.Lifetime for one operation.
 func WithLifetime(l Lifetime) CallOption {
 	return callOption(func(c *call) { c.lifetime = l; c.given |= optLifetime })
 }
 
-// EffectsInSteps declares that all effects of the work are inside its steps. Then an error of the work while no step
-// is open releases the attempt: nothing was left half done. And after an attempt that died another may follow, even
-// under Refuse: what is refused then is any step that was left open, each by its own policy.
+// EffectsInSteps declares that all effects of the work are inside its steps. Then an error of the work while no step is
+// open releases the attempt. After an attempt that died, even under [Refuse], another follows, and each open step is
+// decided by its own policy.
 func EffectsInSteps() CallOption {
 	return callOption(func(c *call) { c.effectsInSteps = true; c.given |= optEffectsInSteps })
 }
 
-// WithSummary keeps a summary of the result, at most [MaxSummaryLen] bytes, for duplicates that arrive when the
-// result itself is gone or was elided. T must be the type of the call's result. A longer summary is dropped.
+// WithSummary keeps a summary of the result, at most 4096 bytes, for duplicates that arrive when the result is gone or
+// was elided. T must be the call's result type. A longer summary is dropped.
 func WithSummary[T any](summarize func(T) []byte) CallOption {
 	return callOption(func(c *call) {
 		c.given |= optSummary
@@ -133,13 +131,12 @@ func WithSummary[T any](summarize func(T) []byte) CallOption {
 	})
 }
 
-// Optimistic makes one [Transact] look first, then work, and insert the record last: see Options.Optimistic.
+// Optimistic sets Options.Optimistic for one Transact.
 func Optimistic() CallOption {
 	return callOption(func(c *call) { c.optimistic = true; c.given |= optOptimistic })
 }
 
-// WithCodec sets the codec of one call's result, but not of the operation's steps. It is for adapters, whose results
-// are not the application's.
+// WithCodec sets the codec of one call's result, but not of the operation's steps: for adapters.
 func WithCodec(c Codec) CallOption {
 	return callOption(func(call *call) {
 		call.given |= optCodec
@@ -149,8 +146,7 @@ func WithCodec(c Codec) CallOption {
 	})
 }
 
-// Unobserved hides one call from the receiver's Observer and Log. It is for records that an adapter keeps beside its operations,
-// such as the pieces of a large result, which would be counted as effects.
+// Unobserved hides one call from Observer and Log: for an adapter's own records.
 func Unobserved() CallOption {
 	return callOption(func(c *call) { c.given |= optUnobserved })
 }
@@ -200,7 +196,7 @@ func (c *call) apply(opts []CallOption, allowed optionSet) (f driver.Fingerprint
 		}
 		if its, ok := fingerprintIn(o); ok {
 			if one { // what only the other says would not be compared
-				return f, fmt.Errorf("%w: a call has one Fingerprint: give all its parts to one FingerprintOf", ErrInvalidArgument)
+				return f, fmt.Errorf("%w: a call takes one Fingerprint (give all parts to one FingerprintOf)", ErrInvalidArgument)
 			}
 			f, one = its, true
 		}
@@ -244,7 +240,7 @@ func (c *call) validate() error {
 	}
 	if c.given&optCodec != 0 {
 		if isNil(c.codec) {
-			return fmt.Errorf("%w: WithCodec was given no codec, or a nil %T", ErrInvalidArgument, c.codec)
+			return fmt.Errorf("%w: the codec of WithCodec is nil (%T)", ErrInvalidArgument, c.codec)
 		}
 		if err := validateCodec(c.codecName); err != nil {
 			return err
@@ -265,10 +261,10 @@ func (op *operation) observed() bool {
 func reconcilerOf[T any](c *call) (reconciler[T], error) {
 	ask, ok := c.reconcile.(reconciler[T])
 	if c.reconcile != nil && !ok {
-		return nil, fmt.Errorf("%w: WithReconcile has the type %T; the result is of the type %v", ErrInvalidArgument, c.reconcile, reflect.TypeFor[T]())
+		return nil, fmt.Errorf("%w: WithReconcile has the type %T, but the result is of the type %v", ErrInvalidArgument, c.reconcile, reflect.TypeFor[T]())
 	}
 	if c.policy == Reconcile && ask == nil {
-		return nil, fmt.Errorf("%w: the policy Reconcile needs WithReconcile: the question to ask", ErrInvalidArgument)
+		return nil, fmt.Errorf("%w: the policy Reconcile needs WithReconcile", ErrInvalidArgument)
 	}
 	return ask, nil
 }
@@ -276,14 +272,14 @@ func reconcilerOf[T any](c *call) (reconciler[T], error) {
 func summaryOf[T any](c *call) (func(T) []byte, error) {
 	f, ok := c.summary.(func(T) []byte)
 	if c.summary != nil && !ok {
-		return nil, fmt.Errorf("%w: WithSummary has the type %T; the result is of the type %v", ErrInvalidArgument, c.summary, reflect.TypeFor[T]())
+		return nil, fmt.Errorf("%w: WithSummary has the type %T, but the result is of the type %v", ErrInvalidArgument, c.summary, reflect.TypeFor[T]())
 	}
 	return f, nil
 }
 
-// Prepare checks options once and combines them into one, for a route, say, whose calls all have the same. It includes
-// the receiver's defaults, so it must be the first option of a call on this receiver; others may follow. The error wraps
-// [ErrInvalidArgument], as that of such a call would. A Fingerprint is refused.
+// Prepare checks options once and combines them into one, for calls that share them. It includes the receiver's
+// defaults, so it must be the first option of a call on this receiver. A Fingerprint is refused. The error wraps
+// [ErrInvalidArgument].
 func (r *Receiver) Prepare(opts ...CallOption) (CallOption, error) {
 	return r.prepareCall(opts, doOptions)
 }

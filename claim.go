@@ -208,7 +208,7 @@ func (op *operation) refusal(claim *driver.ClaimResult) *Error {
 		e.Summary, e.Kind = bytes.Clone(rec.Result.Summary), rec.Result.Kind
 		return e
 	}
-	return op.fail(StoreFailed, ErrStore, fmt.Errorf("the store answered a claim with %v", claim.Decision))
+	return op.fail(StoreFailed, ErrStore, fmt.Errorf("the store returned the unexpected decision %v", claim.Decision))
 }
 
 // unknown is the answer where an attempt was left abandoned, because of a step or of none. Unless a step is to be settled first, the

@@ -8,21 +8,19 @@ import (
 	"slices"
 )
 
-// Codec turns results into bytes and back. It is used concurrently.
+// Codec encodes results. It is used concurrently.
 //
-// Each result is saved with the name of its codec: what its method Name returns, if it has one, otherwise "custom".
-// Give a codec of your own a name before you ever change it.
+// Each result is saved with its codec's name: that of its method Name, if it has one, otherwise "custom". Name your own
+// before you ever change it.
 type Codec interface {
-	// Marshal encodes v. It must not change or reuse the bytes that it returns, because a store may keep them as they
-	// are, and must not keep any part of v, which the caller gets and may change. If it fails, the result is elided;
-	// the call does not fail.
+	// Marshal encodes v. It must not keep any part of v, nor change or reuse the bytes that it returns. If it fails,
+	// the result is elided.
 	Marshal(v any) ([]byte, error)
 	// Unmarshal decodes into v, a non-nil pointer. It must not keep or change data.
 	Unmarshal(data []byte, v any) error
 }
 
-// Raw returns the codec for results that already are bytes: []byte, string, or a named type of them. A replay costs
-// one copy.
+// Raw returns the codec for []byte, string, and named types of them.
 func Raw() Codec { return rawCodec{} }
 
 type rawCodec struct{}
@@ -91,15 +89,14 @@ func codecFor(name string, own Codec, ownName string) (Codec, bool) {
 	return nil, false
 }
 
-// JSON returns the default codec, which uses encoding/json. A json.RawMessage is kept byte for byte.
+// JSON returns the default codec, encoding/json. It keeps a json.RawMessage byte for byte.
 //
-// A duplicate gets what encoding/json reads back, which can be less than what was saved: unexported fields, fields
-// that share one name, and fields beside an embedded type that has a MarshalJSON, such as time.Time, are lost, and in
-// an interface an int becomes a float64 and a struct a map[string]any. Test each type of result with
-// oncetest.RoundTrip.
+// A duplicate gets what encoding/json reads back, which may be less than was saved: unexported fields, fields that
+// share a name, and fields beside an embedded type with a MarshalJSON, such as time.Time, are lost; in an interface an
+// int becomes a float64. Test your types with oncetest.RoundTrip.
 //
-// A result is elided if encoding/json cannot encode it, if it is a non-zero struct without any exported field, or if
-// it has text that is not UTF-8. The JSON escape \ufffd, written by a MarshalJSON, counts as such a text.
+// A result is elided if it has no JSON, is a non-zero struct without exported fields, or has text that is not UTF-8,
+// such as the escape \ufffd written by a MarshalJSON.
 func JSON() Codec { return jsonCodec{} }
 
 type jsonCodec struct{}
@@ -130,9 +127,9 @@ func marshalJSON(v any) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case string(data) == "{}" && exportsNothing(v):
-		return nil, fmt.Errorf("a %T has no exported fields, and so no JSON", v)
+		return nil, fmt.Errorf("%T has no exported fields, so its JSON would be empty", v)
 	case hasReplaced(data):
-		return nil, fmt.Errorf("a %T has text that is not UTF-8, which JSON would change", v)
+		return nil, fmt.Errorf("%T has text that is not UTF-8, which JSON would change", v)
 	}
 	return data, nil
 }

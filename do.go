@@ -11,29 +11,23 @@ import (
 // Do executes an operation once, however many times it is called with the same key, for effects outside the store
 // (guarded mode). It returns:
 //
-//   - The value, Executed or Replayed: the work ran now, or had run before.
-//   - An equal [*PermanentError], Rejected: the work was refused for good, now or before.
-//   - The work's error, Failed: nothing happened, and the key may be tried again. Under Reexecute every error that is
-//     not permanent is returned so.
-//   - [ErrInProgress] with a RetryAfter, [ErrMismatch], [ErrExpired], [ErrResultElided], [ErrUndecodable]: what the
-//     record says.
-//   - [ErrOutcomeUnknown]: an attempt ended, this one or an earlier one, and nobody knows whether its effect happened.
-//     With a RetryAfter, calling again asks or goes on; without one it has to be settled.
-//   - [ErrNotRecorded] with the value: the effect happened and could not be recorded. A permanent failure that could not
-//     be recorded is [ErrStore] around its *PermanentError.
-//   - [ErrLeaseLost]: another attempt or a settlement took the record, and has no answer yet. Once it has one, Do returns
-//     that one.
-//   - [ErrStore]: the store failed before the work was called, or the work's error, which is wrapped too, could not be
-//     recorded.
-//   - The context's cause: ctx ended before the work was called (Failed), or while the call waited for another attempt
-//     (with ErrInProgress).
+//   - The value (Executed, or Replayed if the work ran earlier).
+//   - A [*PermanentError], equal each time (Rejected): the work was refused for good.
+//   - The work's error (Failed): nothing happened, and the key may be tried again. Under [Reexecute] that is every
+//     error that is not permanent.
+//   - [ErrInProgress], [ErrMismatch], [ErrExpired], [ErrResultElided], [ErrUndecodable]: the record says so.
+//   - [ErrOutcomeUnknown]: this or an earlier attempt ended, and nobody knows whether its effect happened.
+//   - [ErrNotRecorded], with the value: the effect happened, but was not recorded. A permanent failure that was not
+//     recorded is an [ErrStore] around its *PermanentError.
+//   - [ErrLeaseLost]: another attempt or a settlement took over the record, and has no answer yet.
+//   - [ErrStore]: the store failed before the work was called, or the work's error, also wrapped, was not recorded.
+//   - The context's cause: ctx ended before the work was called (Failed), or during a wait (with ErrInProgress).
 //   - [ErrInvalidKey], [ErrInvalidArgument], [ErrNested], [ErrInTransaction]: the call is wrong. Nothing ran.
 //
-// Errors that are not the work's own are [*Error]. A panic or Goexit of the work goes on unwinding, and counts as an error
-// that says nothing.
+// Errors other than the work's are [*Error]. A panic or Goexit of the work continues, and is an unknown outcome.
 //
-// The work's context ends with the caller's, and with the cause ErrLeaseLost when the lease is lost. Do returns after the
-// work has returned, and records its end even if ctx is over.
+// The work's context ends with the caller's, or with the cause ErrLeaseLost. Do returns after the work has returned,
+// and records how it ended even if ctx is over.
 //
 // Options: a Fingerprint, WithWait, WithPolicy, WithReconcile, WithLease, WithLifetime, WithSummary, WithCodec,
 // EffectsInSteps, Unobserved.
@@ -44,7 +38,7 @@ func Do[T any](ctx context.Context, r *Receiver, key Key, work func(context.Cont
 	var id RecordID
 	if len(opts) == 0 && r.recalls(ctx, key) {
 		id = r.recordID(key)
-		if v, ok := recalled[T](r, id); ok {
+		if v, ok := recalled[T](ctx, r, id); ok {
 			return Result[T]{Value: v, Outcome: Replayed}, nil
 		}
 	}
@@ -73,7 +67,8 @@ func Do[T any](ctx context.Context, r *Receiver, key Key, work func(context.Cont
 		return failed[T](err)
 	}
 	if id == (RecordID{}) && op.recaller != nil && ctx.Err() == nil {
-		if rec, ok := op.recaller.Recall(op.id); ok && !op.fingerprint.Conflicts(rec.Fingerprint) {
+		rec, err := op.recaller.Recall(ctx, driver.RecallRequest{ID: op.id})
+		if err == nil && rec.Found && !op.fingerprint.Conflicts(rec.Fingerprint) {
 			return replayed[T](&op, rec.Fingerprint, &rec.Result)
 		}
 	}

@@ -1,9 +1,9 @@
-// Package everonce is the receiver's half of at-least-once delivery: however many times an operation
-// arrives, it takes effect once.
+// Package everonce is the receiver's half of at-least-once delivery: however many times an operation arrives, it takes
+// effect once.
 //
-// Every reliable channel delivers more than once: HTTP clients retry, brokers redeliver, RPC frameworks
-// and sagas retry. A receiver that must not charge twice names each operation by a [Key] that the sender
-// repeats, and runs it through [Do], or through [Transact] or [DoTx] if the effect is in the database:
+// HTTP clients retry, brokers redeliver, sagas retry. A receiver that must not charge twice names each operation by a
+// [Key] that the sender repeats, and runs it through [Do], or through [Transact] or [DoTx] if the effect is in the
+// database:
 //
 //	r, err := everonce.NewReceiver(store, everonce.Refuse, nil)
 //	…
@@ -13,17 +13,17 @@
 //
 // # Guarantees
 //
-// Transactional ([Transact], [DoTx], [StepTx]): the effect is in the same database as the record, and both commit
-// together: exactly once, whatever crashes, as long as the database keeps what it committed.
+// Transactional ([Transact], [DoTx], [StepTx]): the effect is in the record's database, and both commit together:
+// exactly once, whatever crashes, as long as the database keeps what it committed.
 //
 // Guarded ([Do], [Step]): the effect is anywhere else. Two attempts never run at once while leases hold, and a finished
 // attempt is never repeated. If nobody knows whether an attempt took effect, because its process died or its error does
-// not say, the [Policy] decides that the application chose.
+// not say, the application's [Policy] decides.
 //
-// Both hold for [Lifetime.Total] after the last write; afterwards the key is new. A key that is made anew for each try
-// protects nothing.
+// Both hold for [Lifetime.Total] after the last write; afterwards the key is new. A key made anew for each try protects
+// nothing.
 //
-// The stores are in store/…; package driver is the contract for writing one.
+// Package driver is the contract for writing a store.
 package everonce
 
 import (
@@ -34,31 +34,33 @@ import (
 
 // The names of package driver that applications write.
 type (
-	// Store keeps the records: see the packages in store/…, and driver.Store for its methods.
+	// Store keeps the records: see the packages in store/….
 	Store = driver.Store
 	// Scope is the part of a [Key] that says who and what. Build it with [ScopeOf].
 	Scope = driver.Scope
-	// RecordID identifies a key's record in a store. RecordID.Short is what logs show instead of the key.
+	// RecordID identifies a key's record in a store. Logs show RecordID.Short instead of the key.
 	RecordID = driver.RecordID
 	// Lifetime says how long a finished operation is remembered.
 	Lifetime = driver.Lifetime
-	// State is where a record stands in its life.
+	// State is the state of a record.
 	State = driver.State
-	// ListRequest is the request of a store's List: the records of a scope, of some states.
+	// ListRequest selects records of a scope for a store's List.
 	ListRequest = driver.ListRequest
+	// HealthRequest is the request of a store's Health.
+	HealthRequest = driver.HealthRequest
 )
 
 const (
-	// StateReleased: an attempt ended, and the next delivery runs.
+	// StateReleased: the attempt ended, and the next delivery runs.
 	StateReleased = driver.StateReleased
-	// StateAbandoned: an attempt ended in the unknown.
+	// StateAbandoned: the attempt ended in the unknown.
 	StateAbandoned = driver.StateAbandoned
 )
 
 // ScopeOf joins parts, such as a tenant and a route, so that no two lists of parts give the same scope.
 func ScopeOf(parts ...string) Scope { return driver.ScopeOf(parts...) }
 
-// ForWeb returns the default lifetime, for answers to people and their clients: kept for a day, remembered for another.
+// ForWeb returns the default lifetime, for people and their clients: kept for a day, remembered for another.
 func ForWeb() Lifetime { return Lifetime{Retention: 24 * time.Hour, Remember: 24 * time.Hour} }
 
 // ForQueue returns the lifetime for messages and their dead letters: kept for 7 days, remembered for another 7.

@@ -11,22 +11,21 @@ import (
 	"github.com/everonce/everonce/internal/doomed"
 )
 
-// DoTx executes an operation once inside a transaction of the caller. What the work writes through that transaction, and
-// the record of it, commit when the caller commits. Until then the outcome is provisional. One transaction may have
-// several DoTx.
+// DoTx executes an operation once inside the caller's transaction. The work's writes through it, and their record,
+// commit when the caller commits. Until then the outcome is provisional. One transaction may have several DoTx.
 //
-// DoTx never retries. The work runs behind a savepoint, and what it wrote before an error is undone. Errors are those of
-// [Do]; besides:
+// DoTx never retries. The work runs behind a savepoint, and an error undoes its writes. Errors are those of [Do],
+// except:
 //
-//   - A permanent failure is recorded, in the caller's transaction too: Rejected.
-//   - Any other error of the work: Failed, and no record remains. The caller's transaction is alive.
-//   - [ErrTxDoomed]: the transaction did not survive. Roll it back, and run it again with another handle: every later DoTx
-//     with that tx is refused.
-//   - [ErrInProgress]: another transaction or attempt has the key. DoTx does not wait.
-//   - [driver.ErrConflict], an [ErrStore]: another transaction had the key first, and what the work wrote is undone. Roll
-//     back, and run the transaction again.
+//   - A permanent failure is recorded in the caller's transaction (Rejected).
+//   - Any other error of the work (Failed): no record remains, and the caller's transaction is alive.
+//   - [ErrTxDoomed]: the transaction did not survive. Roll back and rerun it with another handle: every later DoTx with
+//     this tx is refused.
+//   - [ErrInProgress]: another transaction or attempt holds the key. DoTx does not wait.
+//   - [driver.ErrConflict], an [ErrStore]: another transaction had the key first, and the work's writes are undone.
+//     Roll back and rerun the transaction.
 //
-// The work must not end the transaction, by a statement's text for example: its effects may then commit without the
+// The work must not end the transaction, not even by a statement's text: its effects may then commit without the
 // record. On SQLite the caller's transaction must have begun IMMEDIATE.
 //
 // Options: a Fingerprint, WithLifetime, WithSummary, WithCodec, Unobserved.

@@ -275,10 +275,9 @@ func isRefusal(err error) bool {
 		errors.Is(err, driver.ErrNewerRecord) || errors.Is(err, driver.ErrCorruptRecord)
 }
 
-// NotDone marks an error as proof that nothing happened: the attempt is released, and the key may be tried again at
-// once. errors.Is and errors.As see through the mark. NotDone(nil) is an error too. If an error joins several, the
-// first mark counts for all of them: mark the whole. A mark does not cross the border of a step, nor that of an
-// operation inside another's work.
+// NotDone marks an error as proof that nothing happened: the attempt is released, and the key may be tried again.
+// errors.Is and errors.As see through it. NotDone(nil) is an error too. In joined errors the first mark counts. The
+// mark ends at the border of a step, or of an operation inside the work.
 func NotDone(err error) error {
 	if err == nil {
 		err = errors.New("everonce: not done")
@@ -291,7 +290,7 @@ type notDoneError struct{ err error }
 func (e *notDoneError) Error() string { return e.err.Error() }
 func (e *notDoneError) Unwrap() error { return e.err }
 
-// IsNotDone reports whether err was marked by [NotDone] as a whole.
+// IsNotDone reports whether err as a whole is marked by [NotDone].
 func IsNotDone(err error) bool { return readMarks(err) == endedNotDone }
 
 // stepError names the step whose function failed.

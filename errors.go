@@ -9,52 +9,50 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Sentinels, for errors.Is. Each says that nothing ran, or what did.
+// Sentinels, for errors.Is.
 var (
-	// ErrInvalidKey: the key cannot name an operation. Nothing ran.
+	// ErrInvalidKey: the key is empty, too long or malformed. Nothing ran.
 	ErrInvalidKey = driver.ErrInvalidKey
-	// ErrInvalidArgument: a call or a constructor was given something that cannot work. Nothing ran.
+	// ErrInvalidArgument: an argument or an option is invalid. Nothing ran.
 	ErrInvalidArgument = driver.ErrInvalidArgument
-	// ErrLeaseLost: another attempt, a reconciler or a settlement has the record. What the record says is the answer.
+	// ErrLeaseLost: another attempt, a reconciler or a settlement took over the record, whose answer counts.
 	ErrLeaseLost = driver.ErrLeaseLost
 	// ErrTxDoomed: the caller's transaction did not survive an error of the work. Roll it back.
 	ErrTxDoomed = driver.ErrTxDoomed
-	// ErrTxTooLong: a transaction exceeded Options.TxTimeout, or the bound of its store. It was rolled back.
+	// ErrTxTooLong: a transaction exceeded Options.TxTimeout or its store's limit, and was rolled back.
 	ErrTxTooLong = driver.ErrTxTooLong
-	// ErrAttemptEnded: a step or a repeated claim came after the attempt had ended. It is the cause of the work's context then.
+	// ErrAttemptEnded: a step or a repeated claim came after the attempt had ended. Also the cause of its context.
 	ErrAttemptEnded = driver.ErrAttemptEnded
-	// ErrInProgress: another attempt of the operation is running. Try again after [Error.RetryAfter].
+	// ErrInProgress: another attempt is running. Retry after [Error.RetryAfter].
 	ErrInProgress = errors.New("everonce: operation in progress")
-	// ErrMismatch: the key was used before with another fingerprint. The record is untouched.
+	// ErrMismatch: the key was used before with another fingerprint. The record is unchanged.
 	ErrMismatch = errors.New("everonce: key reused with a different request")
-	// ErrOutcomeUnknown: an attempt ended and nobody knows whether its effect happened. If [Error.RetryAfter] is set,
-	// calling again finds out, asks or goes on; if not, it stays so until settled.
+	// ErrOutcomeUnknown: an attempt ended, and nobody knows whether its effect happened. If [Error.RetryAfter] is set,
+	// call again; otherwise settle it.
 	ErrOutcomeUnknown = errors.New("everonce: outcome unknown")
-	// ErrExpired: the operation was completed, done or refused for good, and its result is no longer kept.
-	// [Error.Kind] says which of the two, and [Error.Summary] has what is left; of a refusal, that is its code.
+	// ErrExpired: the operation was done, or refused for good ([Error.Refused]), and its result is no longer kept.
 	ErrExpired = errors.New("everonce: completed, result expired")
-	// ErrResultElided: the operation was done, but its result was not kept. [Error.Summary] has what is left.
+	// ErrResultElided: the operation was done, but its result was not kept. See [Error.Summary].
 	ErrResultElided = errors.New("everonce: done, result elided")
-	// ErrNotRecorded: the effect happened, but its record could not be saved. The value comes with the error.
+	// ErrNotRecorded: the effect happened, but was not recorded. The value comes with the error.
 	ErrNotRecorded = errors.New("everonce: effect happened, record not saved")
-	// ErrUndecodable: the operation was done, but its saved result cannot be decoded. It is not run again for that.
+	// ErrUndecodable: the operation was done, but its saved result cannot be decoded. It is not rerun.
 	ErrUndecodable = errors.New("everonce: saved result cannot be decoded")
-	// ErrNested: an operation called itself, that is, the same key inside its own work.
+	// ErrNested: the work of an operation called the same operation.
 	ErrNested = errors.New("everonce: operation nested in itself")
-	// ErrInTransaction: a call on a store inside the work of a transaction on it, other than a [DoTx] in that transaction. It
-	// could wait for itself.
+	// ErrInTransaction: a call on a store inside a transaction on it, other than a [DoTx] with that. It could deadlock.
 	ErrInTransaction = errors.New("everonce: inside a transaction on the same store")
-	// ErrNotFound: there is no record of the key.
+	// ErrNotFound: the key has no record.
 	ErrNotFound = errors.New("everonce: no record of this key")
-	// ErrReleased: the last attempt ended, and nothing happened. The operation may be sent again.
+	// ErrReleased: the last attempt ended, and nothing happened.
 	ErrReleased = errors.New("everonce: not done, may be sent again")
-	// ErrNotUnknown: a settlement met a record, or a step, that is not unknown.
+	// ErrNotUnknown: the operation or step to settle is not unknown.
 	ErrNotUnknown = errors.New("everonce: nothing to settle")
 )
 
-// What a store says, for errors.Is. Every failure of a store, these included, also is [ErrStore].
+// Failures of a store. Each wraps [ErrStore], as every other failure of a store does.
 var (
-	// ErrStore: the store failed or cannot be reached. It never means "not a duplicate".
+	// ErrStore: the store failed or is unreachable. It never means "not a duplicate".
 	ErrStore = driver.ErrStore
 	// ErrSchema: the store's tables are missing or of another version. The text says what to run.
 	ErrSchema = driver.ErrSchema
@@ -74,31 +72,30 @@ func ofStore(err error) error {
 	return fmt.Errorf("%w: %w", ErrStore, err)
 }
 
-// Error is the typed error of a call that did not end with a value. It wraps a sentinel and, if there is one, the
-// cause. Its text holds the key's hash, never the key.
+// Error is the error of a call that ended without a value. It wraps a sentinel and, if there is one, the cause. Its
+// text has the key's hash, never the key.
 type Error struct {
 	Outcome Outcome
 	// KeyHash is [RecordID.Short] of the key.
 	KeyHash string
-	// RetryAfter is how long to wait before trying again; zero if that is not known or pointless. Of an unknown outcome
-	// it is set where the next call of the operation does more than say so again: it finds out about a commit, asks
-	// ([Reconcile]), or goes on ([EffectsInSteps], [Reexecute]).
+	// RetryAfter is how long to wait before a retry; zero if unknown or pointless. An unknown outcome has it if the
+	// next call finds out about a commit, asks ([Reconcile]), or continues ([EffectsInSteps], [Reexecute]).
 	RetryAfter time.Duration
-	// Step is the name of the step concerned, if any.
+	// Step names the step concerned.
 	Step string
-	// Summary is what is left of an expired or elided result, and Kind what that result was. Kind is also set, to
-	// ResultValue, for a value that cannot be decoded.
+	// Summary is what is left of an expired or elided result: the code, if it was refused. Kind is what that result
+	// was; it is also set, to ResultValue, for a value that cannot be decoded.
 	Summary []byte
 	Kind    driver.ResultKind
-	// Sentinel is for errors.Is, and Cause is the underlying error. Either may be nil.
+	// Sentinel and Cause may be nil.
 	Sentinel error
 	Cause    error
 }
 
-// Refused reports whether the operation was refused for good: what [ErrExpired] leaves open.
+// Refused reports whether an [ErrExpired] operation was refused for good.
 func (e *Error) Refused() bool { return e.Kind == driver.ResultFailure }
 
-// Error returns a text without key or secret.
+// Error returns a text without keys or secrets.
 func (e *Error) Error() string {
 	var b strings.Builder
 	switch {

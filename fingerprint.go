@@ -13,20 +13,18 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Fingerprint stands for the parts of a request that must be the same when its key is used again. Alg names what was
-// hashed and how; sums of different Alg are not compared. The zero value is no fingerprint. A Fingerprint is a
-// [CallOption].
+// Fingerprint stands for the parts of a request that must be equal when its key is used again. Alg names what was
+// hashed and how; sums of different Alg are not compared. The zero value is no fingerprint.
 type Fingerprint driver.Fingerprint
 
 func (Fingerprint) applyCall(c *call) { c.given |= optFingerprint }
 
-// FingerprintOf hashes values by type and length, so that ("ab", "c") differs from ("a", "bc"), and 1 from "1". Strings,
-// byte slices, bools, numbers, time.Time (as an instant), nil, and named types of them are hashed as they are; anything
-// else as the JSON of encoding/json. What that JSON leaves out is not compared: a type that passes oncetest.RoundTrip
-// loses nothing.
+// FingerprintOf hashes values by type and length: ("ab", "c") differs from ("a", "bc"), and 1 from "1". Strings, byte
+// slices, bools, numbers, time.Time (as an instant), nil, and named types of them are hashed directly; anything else as
+// its JSON. What that omits is not compared: see oncetest.RoundTrip.
 //
-// A part that has no JSON, a non-zero struct without exported fields, and text inside JSON that is not UTF-8 make the
-// call fail with [ErrInvalidArgument].
+// A part without JSON, a non-zero struct without exported fields, or JSON text that is not UTF-8 makes the call fail
+// with [ErrInvalidArgument].
 func FingerprintOf(parts ...any) Fingerprint {
 	var stack [256]byte
 	b := stack[:0]
@@ -39,10 +37,8 @@ func FingerprintOf(parts ...any) Fingerprint {
 	return Fingerprint{Alg: "parts/1", Sum: sha256.Sum256(b)}
 }
 
-// FingerprintJSON hashes v as encoding/json writes it: struct fields in their order, map keys sorted. If v is a
-// json.RawMessage or []byte, it is compacted, and keeps the order of its fields and the digits of its numbers. What
-// encoding/json leaves out is not compared, and a value that has no JSON makes the call fail with
-// [ErrInvalidArgument], both as in [FingerprintOf].
+// FingerprintJSON hashes the JSON of v: struct fields in their order, map keys sorted. A json.RawMessage or []byte is
+// compacted, and keeps its order of fields and digits. Limits are those of [FingerprintOf].
 func FingerprintJSON(v any) Fingerprint {
 	var b []byte
 	var err error
@@ -66,7 +62,7 @@ const badFingerprint = "!"
 func validateFingerprint(f driver.Fingerprint) error {
 	switch {
 	case f.Alg == badFingerprint:
-		return fmt.Errorf("%w: the fingerprint could not be computed: a part has no JSON (see FingerprintOf)", ErrInvalidArgument)
+		return fmt.Errorf("%w: a part of the fingerprint has no JSON (see FingerprintOf)", ErrInvalidArgument)
 	case f.IsZero():
 		return nil
 	}

@@ -5,7 +5,6 @@ go 1.26.0
 require (
 	github.com/dunglas/httpsfv v1.1.2
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3
-	pgregory.net/rapid v1.3.0
 )
 
 require github.com/google/uuid v1.6.0

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/internal/retry"
 )
 
 // groupRetries is how often a group of several operations is run again as a whole. After that it is run in
@@ -17,43 +16,26 @@ const groupRetries = 3
 // group is a part of a batch, of several operations, on its way through one transaction after the other.
 type group[T, Tx any] struct {
 	*batch[T, Tx]
-	part []int // what is not answered yet, in the order of the batch
-
-	lost    []T // the values whose commit's answer was lost, by place in part
-	lostErr error
-	retries int
+	runs[Tx]
+	part   []int // what is not answered yet, in the order of the batch
+	values []T   // of the latest run that came to its commit, by place in part
 }
-
-// errSplit asks for smaller groups.
-type errSplit struct{ cause error }
-
-func (e *errSplit) Error() string { return fmt.Sprintf("in parts: %v", e.cause) }
-func (e *errSplit) Unwrap() error { return e.cause }
 
 // loop answers all of the group, or returns the parts that are to be run by themselves.
 func (g *group[T, Tx]) loop(ctx context.Context) [][]int {
 	for {
 		err := g.once(ctx)
-		if err == nil {
-			return nil
-		}
-		again, ok := err.(*errAgain) //nolint:errorlint // never wrapped
-		if !ok {
-			return split(g.part, err)
-		}
-		limit, waitCtx := min(groupRetries, g.t.set.TxRetries), ctx
-		if g.lostErr != nil { // what became of the commit is found out past the caller's end, and not in parts
-			limit, waitCtx = g.t.set.TxRetries, context.WithoutCancel(ctx)
-		}
-		g.retries++
+		again := asAgain(err)
 		switch {
-		case g.retries > limit && g.lostErr != nil:
-			g.unknown(again.cause)
+		case err == nil:
 			return nil
-		case g.retries > limit:
+		case again == nil:
+			return split(g.part, err)
+		case g.lost == nil && g.retries >= min(groupRetries, g.set.TxRetries): // what became of a commit is not found out in parts
 			return split(g.part, nil)
-		case retry.Pause(waitCtx, retry.Backoff(g.retries)) != nil:
-			g.callerGone(ctx, again.cause)
+		}
+		if end := g.next(ctx, &g.whole, again); end != nil {
+			g.end(end)
 			return nil
 		}
 		for _, i := range g.part {
@@ -62,56 +44,49 @@ func (g *group[T, Tx]) loop(ctx context.Context) [][]int {
 	}
 }
 
-// end answers all that is left: of an attempt, or of none (0).
-func (g *group[T, Tx]) end(attempt int, how func(op *operation) *Error) {
+// end answers all that is left.
+func (g *group[T, Tx]) end(e *Error) {
+	attempt := 0
+	if g.lost != nil {
+		attempt = 1
+	}
 	for _, i := range g.part {
-		e := how(&g.ops[i])
-		g.answer(i, Result[T]{Outcome: e.Outcome, Attempt: attempt}, e)
+		its := *e
+		its.KeyHash = g.ops[i].id.Short()
+		g.answer(i, Result[T]{Outcome: e.Outcome, Attempt: attempt}, &its)
 	}
 	g.part = nil
 }
 
-func (g *group[T, Tx]) callerGone(ctx context.Context, said error) {
-	g.end(0, func(op *operation) *Error { return op.callerGone(ctx, said) })
-}
-
-func (g *group[T, Tx]) unknown(cause error) {
-	cause = ofStore(errors.Join(g.lostErr, cause))
-	g.end(1, func(op *operation) *Error {
-		e := op.fail(Unknown, ErrOutcomeUnknown, cause)
-		e.RetryAfter = op.set.RetryAfter
-		return e
-	})
-}
-
-// once runs one transaction. An *errAgain asks for another, an *errSplit, or an error of the work, for smaller groups.
+// once runs one transaction. An error that does not ask for another run asks for smaller groups.
 func (g *group[T, Tx]) once(ctx context.Context) error {
-	tx, claims, again, err := g.begin(ctx)
+	tx, claims, err := g.claim(g.outliving(ctx))
 	if err != nil {
-		return g.notBegun(ctx, again, err)
+		return g.notBegun(ctx, err)
 	}
 	defer tx.close(ctx)
 	if claims, err = g.hear(claims); err != nil || len(g.part) == 0 {
 		return err
 	}
 	if ctx.Err() != nil {
-		g.callerGone(ctx, nil)
+		g.end(g.whole.callerGone(ctx, nil))
 		return nil
 	}
 	a := &Attempt{operation: g.whole}
-	values, err := runIn(ctx, tx, a, a.inTx(tx.h.Tx()), g.perform)
-	switch {
-	case err == nil:
-	case readMarks(err) == endedUnknown && g.t.txs.ClassifyTx(err) == driver.TxErrorRetry:
-		return &errAgain{err}
-	default:
+	if g.values, err = runIn(ctx, tx, a, a.inTx(tx.h.Tx()), g.perform); err != nil {
 		return err
 	}
-	if err := tx.commitAll(ctx, g.completions(claims, values)); err != nil {
-		return g.uncommitted(err, values)
+	if err := tx.commitAll(ctx, g.completions(claims)); err != nil {
+		if errors.Is(err, driver.ErrConflict) {
+			return &errAgain{err}
+		}
+		if errors.Is(err, driver.ErrTooLarge) || errors.Is(err, ErrTxTooLong) {
+			return err
+		}
+		return g.uncommitted(err) // or a constraint that is checked at the commit, say: it is of one of them
 	}
 	for k, i := range g.part {
-		g.committed(i, values[k], claims[k].Record.Attempt)
+		g.committed(i, g.values[k], claims[k].Record.Attempt)
 	}
 	g.part = nil
 	return nil
@@ -135,45 +110,42 @@ func (g *group[T, Tx]) order() []int {
 	return order
 }
 
-// begin begins a transaction and claims all. The answers are by place in part.
-func (g *group[T, Tx]) begin(ctx context.Context) (tx *lent[Tx], claims []driver.ClaimResult, again bool, err error) {
-	if g.lostErr != nil {
-		ctx = context.WithoutCancel(ctx)
-	}
+// claim begins a transaction and claims all. The answers are by place in part.
+func (g *group[T, Tx]) claim(ctx context.Context) (tx *lent[Tx], claims []driver.ClaimResult, err error) {
 	order := g.order()
 	reqs := make([]driver.ClaimRequest, len(order))
 	for n, k := range order {
 		reqs[n] = g.ops[g.part[k]].claimAs(g.nonce)
 	}
-	if tx, _, again, err = begin(ctx, g.t.txs, g.t.set, driver.BeginRequest{Timeout: g.t.set.TxTimeout}); err != nil {
-		return nil, nil, again, err
+	if tx, _, err = g.begin(ctx, driver.BeginRequest{Timeout: g.set.TxTimeout}); err != nil {
+		return nil, nil, err
 	}
 	sorted, err := g.claimAll(ctx, tx.h, reqs)
 	if err != nil {
 		_ = tx.rollback(ctx) //nolint:errcheck // nothing was written
-		return nil, nil, !isFinal(err) && g.t.txs.ClassifyTx(err) == driver.TxErrorRetry, err
+		return nil, nil, g.unbegun(err)
 	}
 	claims = make([]driver.ClaimResult, len(sorted))
 	for n, k := range order {
 		claims[k] = sorted[n]
 	}
-	return tx, claims, false, nil
+	return tx, claims, nil
 }
 
 // claimAll claims by one store call, or by one for each.
 func (g *group[T, Tx]) claimAll(ctx context.Context, h driver.TxHandle[Tx], reqs []driver.ClaimRequest) (claims []driver.ClaimResult, err error) {
 	if many, ok := h.(driver.TxBatch); ok {
-		one, cancel := context.WithTimeout(ctx, g.t.set.StoreTimeout)
+		one, cancel := context.WithTimeout(ctx, g.set.StoreTimeout)
 		defer cancel()
-		claims, err = many.ClaimAll(one, reqs)
-		if err == nil && len(claims) != len(reqs) {
-			err = fmt.Errorf("%d answers to %d claims", len(claims), len(reqs))
+		all, err := many.ClaimAll(one, driver.ClaimAllRequest{Claims: reqs})
+		if err == nil && len(all.Claims) != len(reqs) {
+			err = fmt.Errorf("%d answers to %d claims", len(all.Claims), len(reqs))
 		}
-		return claims, err
+		return all.Claims, err
 	}
 	claims = make([]driver.ClaimResult, len(reqs))
 	for i, req := range reqs {
-		one, cancel := context.WithTimeout(ctx, g.t.set.StoreTimeout)
+		one, cancel := context.WithTimeout(ctx, g.set.StoreTimeout)
 		claims[i], err = h.Claim(one, req)
 		cancel()
 		if err != nil {
@@ -184,26 +156,18 @@ func (g *group[T, Tx]) claimAll(ctx context.Context, h driver.TxHandle[Tx], reqs
 }
 
 // notBegun is the end of a transaction in which nothing was claimed.
-func (g *group[T, Tx]) notBegun(ctx context.Context, again bool, err error) error {
-	switch {
-	case g.lostErr != nil:
-		return &errAgain{err}
-	case ctx.Err() != nil:
-		g.callerGone(ctx, err)
-		return nil
-	case errors.Is(err, driver.ErrCorruptRecord), errors.Is(err, driver.ErrNewerRecord): // one of them
-		return &errSplit{err}
-	case again:
-		return &errAgain{err}
+func (g *group[T, Tx]) notBegun(ctx context.Context, err error) error {
+	if asAgain(err) != nil || ctx.Err() == nil && (errors.Is(err, driver.ErrCorruptRecord) || errors.Is(err, driver.ErrNewerRecord)) { // one of them
+		return err
 	}
-	g.end(0, func(op *operation) *Error { return op.fail(StoreFailed, ErrStore, err) })
+	g.end(g.whole.storeFailed(ctx, err))
 	return nil
 }
 
 // hear answers what was not granted, and returns the claims of what is left in part.
 func (g *group[T, Tx]) hear(claims []driver.ClaimResult) ([]driver.ClaimResult, error) {
-	if g.lostErr != nil && slices.ContainsFunc(claims, func(c driver.ClaimResult) bool { return c.Decision == driver.DecideInProgress }) {
-		return nil, &errAgain{g.lostErr} // the old transaction may still be open
+	if g.lost != nil && slices.ContainsFunc(claims, func(c driver.ClaimResult) bool { return c.Decision == driver.DecideInProgress }) {
+		return nil, &errAgain{g.lost} // the old transaction may still be open
 	}
 	left, granted := g.part[:0:0], claims[:0]
 	for k, i := range g.part {
@@ -211,23 +175,23 @@ func (g *group[T, Tx]) hear(claims []driver.ClaimResult) ([]driver.ClaimResult, 
 		switch {
 		case claim.Decision == driver.DecideClaimed:
 			left, granted = append(left, i), append(granted, *claim)
-		case g.lostErr != nil && claim.Record.Nonce == g.nonce && (claim.Decision == driver.DecideReplay || claim.Decision == driver.DecideExpired):
-			g.committed(i, g.lost[k], claim.Record.Attempt) // it had committed
+		case g.lost != nil && hadCommitted(claim, g.nonce):
+			g.committed(i, g.values[k], claim.Record.Attempt)
 		default:
 			res, err := settled[T](op, claim)
 			g.answer(i, res, err)
 		}
 	}
-	g.part, g.lost, g.lostErr = left, nil, nil
+	g.part, g.lost = left, nil
 	return granted, nil
 }
 
 // completions returns what is to be saved, in the order of the keys' hashes.
-func (g *group[T, Tx]) completions(claims []driver.ClaimResult, values []T) []driver.CompleteRequest {
-	done := make([]driver.CompleteRequest, 0, len(values))
+func (g *group[T, Tx]) completions(claims []driver.ClaimResult) []driver.CompleteRequest {
+	done := make([]driver.CompleteRequest, 0, len(g.values))
 	for _, k := range g.order() {
 		op := &g.ops[g.part[k]]
-		saved, elided := encode(op.core, op.call, values[k], g.summarize)
+		saved, elided := encode(op.core, op.call, g.values[k], g.summarize)
 		if op.ev != nil {
 			op.ev.Attempt, op.ev.Elided = max(claims[k].Record.Attempt, 1), elided
 		}
@@ -236,24 +200,6 @@ func (g *group[T, Tx]) completions(claims []driver.ClaimResult, values []T) []dr
 		})
 	}
 	return done
-}
-
-// uncommitted is the end of a transaction whose commit failed.
-func (g *group[T, Tx]) uncommitted(err error, values []T) error {
-	switch {
-	case errors.Is(err, driver.ErrConflict):
-		return &errAgain{err}
-	case errors.Is(err, driver.ErrTooLarge), errors.Is(err, ErrTxTooLong):
-		return &errSplit{err}
-	}
-	switch g.t.txs.ClassifyTx(err) {
-	case driver.TxErrorRetry:
-		return &errAgain{err}
-	case driver.TxErrorCommitLost:
-		g.lost, g.lostErr = values, err
-		return &errAgain{err}
-	}
-	return &errSplit{err} // a constraint that is checked at the commit, say: it is of one of them
 }
 
 func (g *group[T, Tx]) committed(i int, value T, attempt int) {

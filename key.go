@@ -13,20 +13,16 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Key names one operation: one intended effect.
-//
-// Two deliveries with equal keys are the same operation: the second is answered from what the first left. A saved
-// result never leaves its Scope.
+// Key names one operation, that is, one intended effect. A saved result never leaves its Scope.
 type Key struct {
-	// Scope says who and what: the tenant or principal, and the route or consumer.
+	// Scope is the tenant or principal, and the route or consumer.
 	Scope Scope
-	// ID is the caller's stable identifier of the operation. It must be chosen before the first try, and repeated
-	// unchanged by every further one.
+	// ID is the caller's stable identifier, chosen before the first try and repeated unchanged.
 	ID string
 }
 
-// Validate reports why k cannot name an operation. The error wraps [ErrInvalidKey] and says which part is empty, too
-// long, not UTF-8, or holds a control character. It never quotes the key.
+// Validate reports an invalid key: a part that is empty, too long, not UTF-8, or holds a control character. The error
+// wraps [ErrInvalidKey] and never quotes the key.
 func (k Key) Validate() error {
 	if err := k.Scope.Validate(); err != nil {
 		return err
@@ -37,8 +33,7 @@ func (k Key) Validate() error {
 // fits reports whether the key is short enough to be worth a hash.
 func (k Key) fits() bool { return len(k.Scope) <= driver.MaxScopeLen && len(k.ID) <= driver.MaxIDLen }
 
-// RecordID returns the identity of the key's record in a store that has no identity secret. With one,
-// ask the receiver: [Receiver.RecordID].
+// RecordID returns the ID of the key's record in a store without an identity secret: see [Receiver.RecordID].
 func (k Key) RecordID() RecordID { return k.recordID(nil) }
 
 func (k Key) recordID(secret []byte) RecordID {
@@ -85,7 +80,7 @@ func newIdentity(store Store, secret []byte) (identity, error) {
 	id.reader, _ = driver.PowerOf[driver.IdentityReader](store)
 	switch {
 	case len(secret) > 0 && id.keeper == nil:
-		return id, fmt.Errorf("%w: Options.IdentitySecret needs a store that is an IdentityKeeper; %T is none", ErrInvalidArgument, store)
+		return id, fmt.Errorf("%w: Options.IdentitySecret needs a store that implements driver.IdentityKeeper, which %T does not", ErrInvalidArgument, store)
 	case len(secret) > 0:
 		id.check = keyedSum(secret, []byte("everonce/identity/1"))
 	case id.keeper == nil:
@@ -99,11 +94,11 @@ func (id *identity) compare(ctx context.Context) (bound bool, err error) {
 	if id.reader == nil {
 		return false, nil
 	}
-	check, bound, err := id.reader.ReadIdentity(ctx)
+	kept, err := id.reader.ReadIdentity(ctx, driver.ReadIdentityRequest{})
 	switch {
-	case err != nil || !bound:
+	case err != nil || !kept.Bound:
 		return false, err
-	case check != id.check:
+	case kept.Check != id.check:
 		return true, driver.ErrIdentity
 	}
 	id.done.Store(true)
@@ -111,7 +106,7 @@ func (id *identity) compare(ctx context.Context) (bound bool, err error) {
 }
 
 func (id *identity) keep(ctx context.Context) error {
-	if err := id.keeper.KeepIdentity(ctx, id.check); err != nil {
+	if _, err := id.keeper.KeepIdentity(ctx, driver.KeepIdentityRequest{Check: id.check}); err != nil {
 		return err
 	}
 	id.done.Store(true)

@@ -10,10 +10,10 @@ import (
 	"github.com/everonce/everonce/internal/panics"
 )
 
-// LogObserver returns an observer that writes one line per operation, step and settlement, with the key's hash and the
-// scope, never the ID. It logs not_recorded at level Error; at Warn what a person may have to look at (unknown,
-// lease_lost, store_failed, mismatch, invalid, an elided result, failed renewals, steps that were not asked for again,
-// another Alg); everything else at Debug. A nil logger is slog.Default().
+// LogObserver returns an observer that logs each operation, step and settlement in one line, with the key's hash, never
+// the ID: not_recorded at level Error; at Warn what may need a person (unknown, lease_lost, store_failed, mismatch,
+// invalid, an elided result, failed renewals, unused steps, another Alg); the rest at Debug. A nil logger is
+// slog.Default().
 func LogObserver(l *slog.Logger) Observer {
 	if l == nil {
 		l = slog.Default()

@@ -9,15 +9,13 @@ import (
 	"github.com/everonce/everonce/internal/panics"
 )
 
-// Observer observes every operation, step and settlement: for logs, metrics and traces. It is used concurrently and
-// must not block. If it panics, that is logged ([slog.Default]) and changes nothing else. A nil observer costs
-// nothing. It is not told of [Lookup], of [TxReceiver.InTx], or of a call that is refused because of its key,
-// arguments or options before it becomes an operation.
+// Observer observes every operation, step and settlement. It is used concurrently and must not block; its panics are
+// logged. It sees neither [Lookup] nor [TxReceiver.InTx], nor calls refused for their key, arguments or options.
 //
-// To count effects, count the outcome Executed only, and only if Event.Provisional is not set.
+// To count effects, count Executed only, and only if Event.Provisional is not set.
 type Observer interface {
-	// Start is called before the first store call. The context that it returns becomes the parent of the work's
-	// context, so it can carry a span.
+	// Start is called before the first store call. The returned context becomes the parent of the work's, so it can
+	// carry a span.
 	Start(ctx context.Context, op Op) context.Context
 	// End is called once for every Start, with the context that Start returned.
 	End(ctx context.Context, ev Event)
@@ -35,9 +33,9 @@ const (
 
 // Op describes a call at its start.
 type Op struct {
-	// Kind is the kind of call: "do", "transact", "do_tx", "step", "step_tx" or "settle".
+	// Kind is "do", "transact", "do_tx", "step", "step_tx" or "settle".
 	Kind string
-	// KeyHash is [RecordID.Short]; the observer never gets the key itself.
+	// KeyHash is [RecordID.Short] of the key.
 	KeyHash string
 	Scope   Scope
 	// Step is the step's name; empty for an operation.
@@ -47,25 +45,24 @@ type Op struct {
 // Event describes a call at its end.
 type Event struct {
 	Op
-	// Outcome is what the caller gets. For a settlement it is Executed only if that says that the effect happened,
-	// Rejected if it says that the operation was refused for good, and Failed if it says that it was not done.
+	// Outcome and Err are what the caller gets. A settlement is Executed if the effect happened, Rejected if it was
+	// refused for good, and Failed if it did not happen.
 	Outcome Outcome
 	Attempt int // 0 if none ran
-	// Duration is the time from Start to End, including waiting and the work.
+	// Duration is the time from Start to End.
 	Duration time.Duration
-	// Waited is the part of it that was spent waiting for another attempt.
-	Waited time.Duration
-	// Err is what the caller gets.
+	// Waited is the part spent waiting for another attempt.
+	Waited      time.Duration
 	Err         error
 	Provisional bool // see [Result.Provisional]
-	// Reconciled says that asking settled the unknown of an earlier attempt; the work did not run.
+	// Reconciled: see [Result.Reconciled].
 	Reconciled bool
-	// LeaseLost says that the attempt lost its record. The outcome is then what the record says, if it says anything.
+	// LeaseLost: the attempt lost its record. Outcome is then the record's, if it has one.
 	LeaseLost bool
-	// Elided says why the result was not kept: "size", "encoding" or "store"; otherwise it is empty.
+	// Elided is why the result was not kept: "size", "encoding", "store" or empty.
 	Elided string
-	// AlgChanged says that the fingerprint of the record that answered has another Alg, and so was not compared. It
-	// is not set for a further attempt, whose own fingerprint has taken the place of the record's.
+	// AlgChanged: the record that answered has a fingerprint of another Alg, which was not compared. Not set for a new
+	// attempt, whose fingerprint replaces the record's.
 	AlgChanged bool
 	// UnusedSteps are the recorded steps that this attempt did not ask for.
 	UnusedSteps []string
@@ -124,9 +121,9 @@ func tellEnd(ctx context.Context, o Observer, ev Event) {
 	o.End(ctx, ev)
 }
 
-// JoinObservers returns one observer that tells all of the given ones: of logs and of metrics, say. Their Starts are called in order, each
-// with the context that the one before it returned; their Ends in reverse order, each with the context that its own Start returned. If one
-// panics, the others are called all the same. A nil one is left out; if no other is left, the result is nil.
+// JoinObservers returns one observer that calls all: their Starts in order, each with the context that the one before
+// returned, and their Ends in reverse order, each with its own Start's context. Nil ones are left out; if none is left,
+// the result is nil.
 func JoinObservers(observers ...Observer) Observer {
 	told := slices.DeleteFunc(slices.Clone(observers), func(o Observer) bool { return isNil(o) })
 	switch len(told) {

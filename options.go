@@ -11,14 +11,12 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Options are the options of a receiver. The zero value of each field is its default.
+// Options are the options of a receiver. A zero field means its default.
 //
-// A [TxReceiver] does not use Lease and EffectsInSteps: its attempts hold their keys by their transactions, and have
-// no steps. A [StepTx] is a step of the operation's [Receiver] and takes that receiver's options, including TxTimeout
-// and TxRetries.
+// A [TxReceiver] ignores Lease and EffectsInSteps. [StepTx] uses the options of the operation's [Receiver].
 type Options struct {
-	// Lease is how long a claim holds without renewal; it is renewed at a third of that time. Default 30 s. An
-	// operation may run for longer: only a process that died, or cannot reach its store, loses the lease.
+	// Lease is how long a claim holds without renewal. It is renewed every third of that time, so only a process that
+	// died, or cannot reach its store, loses it. Default 30 s.
 	Lease time.Duration
 	// Lifetime is how long results are kept and keys remembered. Default [ForWeb].
 	Lifetime Lifetime
@@ -30,39 +28,36 @@ type Options struct {
 	MaxResult int
 	// Codec encodes results. Default [JSON].
 	Codec Codec
-	// Classify may mark an error of the work, by wrapping it with [NotDone] or [Permanent], if it knows more than
-	// "unknown". It is asked once about each error. Default: none.
+	// Classify may mark an error of the work with [NotDone] or [Permanent], if it knows better than "unknown". It is
+	// called once per error. Default: none.
 	Classify func(error) error
-	// EffectsInSteps declares for all operations what [EffectsInSteps] declares for one.
+	// EffectsInSteps is the call option, for all operations.
 	EffectsInSteps bool
 	// StoreTimeout bounds one store call. Default 5 s.
 	StoreTimeout time.Duration
-	// CompletionLimit is how long a completion is tried, even past the lease and the end of the caller's context,
-	// before the call ends with [ErrNotRecorded]; and how long a commit may take, before the call asks what became of it.
-	// Default 30 s.
+	// CompletionLimit is how long a completion is retried, even past the lease and the end of the caller's context,
+	// before [ErrNotRecorded]; and how long a commit may take. Default 30 s.
 	CompletionLimit time.Duration
 	// Owner names this process in its records, for operators. Default host name and process ID.
 	Owner string
 	// Observer observes every operation. Default none.
 	Observer Observer
-	// Log gets one warning per operation that needs a person: the outcomes unknown, not_recorded, store_failed and
-	// lease_lost. The line has the key's hash, never the key, and the command that explains the operation; of more than
-	// ten lines a second the rest is counted only. slog.New(slog.DiscardHandler) turns it off, and so does an Observer that
-	// is or contains a [LogObserver], unless Log is set. Default [slog.Default].
+	// Log gets one warning per operation that needs a person (unknown, not_recorded, store_failed, lease_lost), with
+	// the key's hash and the command that explains it; at most ten a second. slog.New(slog.DiscardHandler) turns it
+	// off; so does a [LogObserver] as or in Observer, unless Log is set. Default [slog.Default].
 	Log *slog.Logger
-	// IdentitySecret keys the record IDs and downstream keys, so that whoever can guess a key cannot guess them. It
-	// is set once per store and never changed: the store refuses another one with [driver.ErrIdentity]. At least 16 bytes;
-	// an empty one that is not nil is refused too. Default none.
+	// IdentitySecret keys record IDs and downstream keys, so that nobody who can guess a key can guess them. Set it
+	// once per store and never change it: the store refuses another with [driver.ErrIdentity]. At least 16 bytes, or
+	// nil. Default none.
 	IdentitySecret []byte
 
-	// TxTimeout bounds a transaction that everonce begins: of Transact, TransactBatch, StepTx and InTx. Default 30 s;
-	// a store may bound it further.
+	// TxTimeout bounds a transaction that everonce begins. Default 30 s; a store may bound it further.
 	TxTimeout time.Duration
-	// TxRetries is how often a transaction is run again after a deadlock, a serialization failure, a busy database or
-	// a lost commit. Default 10; negative is never.
+	// TxRetries is how often a transaction is rerun after a deadlock, a serialization failure, a busy database or a
+	// lost commit. Default 10; negative is never.
 	TxRetries int
-	// Optimistic makes Transact look first, then work, and insert the record last: a replay needs no transaction. Of
-	// two simultaneous duplicates both may work, and one is rolled back.
+	// Optimistic makes Transact look for a record, work, and insert the record last: a replay needs no transaction. Of
+	// two simultaneous duplicates both may work, and one rolls back.
 	Optimistic bool
 }
 
@@ -136,7 +131,7 @@ func (o *Options) settings() (*settings, error) {
 		value any
 	}{{"Codec", s.Codec}, {"Observer", s.Observer}} {
 		if o.value != nil && isNil(o.value) {
-			return nil, fmt.Errorf("%w: Options.%s is a nil %T; leave it out for the default", ErrInvalidArgument, o.name, o.value)
+			return nil, fmt.Errorf("%w: Options.%s is a nil %T (leave it out for the default)", ErrInvalidArgument, o.name, o.value)
 		}
 	}
 	if s.Log == nil && logs(s.Observer) { // or each line came twice
@@ -147,7 +142,7 @@ func (o *Options) settings() (*settings, error) {
 	}
 	s.codecName = codecName(s.Codec)
 	if n := len(s.IdentitySecret); s.IdentitySecret != nil && n < minSecretLen { // an empty one is a variable that is not set
-		return nil, fmt.Errorf("%w: Options.IdentitySecret has %d bytes, the least is %d", ErrInvalidArgument, n, minSecretLen)
+		return nil, fmt.Errorf("%w: Options.IdentitySecret has %d bytes, the minimum is %d", ErrInvalidArgument, n, minSecretLen)
 	}
 	if s.Owner == "" {
 		host, _ := os.Hostname()

@@ -4,40 +4,39 @@ import (
 	"fmt"
 )
 
-// Outcome is what became of one call. The set is closed; the zero value is not in it.
+// Outcome is what became of one call. The set is closed, without the zero value.
 type Outcome uint8
 
 // The outcomes.
 const (
-	// Executed: the work ran in this call, or asking found that it had run before ([Result.Reconciled]), and the
-	// result is recorded.
+	// Executed: the work ran in this call, or a reconciler found its effect ([Result.Reconciled]).
 	Executed Outcome = iota + 1
-	// Replayed: an earlier call executed it; this is its saved result.
+	// Replayed: this is the saved result of an earlier call.
 	Replayed
 	// Rejected: a permanent failure, saved now or earlier.
 	Rejected
-	// Failed: there is no result, and the key may be tried again. Nothing happened, or the policy is [Reexecute], or
-	// the context or the lease ended before the work was called.
+	// Failed: there is no result, and the key may be tried again. Nothing happened, the policy is [Reexecute], or the
+	// context or lease ended before the work was called.
 	Failed
 	// InProgress: another attempt is running.
 	InProgress
-	// Mismatch: the key was used with another fingerprint.
+	// Mismatch: see [ErrMismatch].
 	Mismatch
 	// Unknown: nobody knows whether the effect happened.
 	Unknown
-	// Expired: it was done, or refused for good ([Error.Kind]), and the result is no longer kept.
+	// Expired: it was done, or refused for good ([Error.Refused]), and the result is no longer kept.
 	Expired
-	// Elided: it was done, but the result was not kept, because of its size or encoding.
+	// Elided: it was done, but its result was not kept, because of size or encoding.
 	Elided
-	// NotRecorded: the work ended, but that could not be saved. Either the effect happened ([ErrNotRecorded], with
-	// the value), or it was refused for good (a [*PermanentError] in the error).
+	// NotRecorded: the work ended, but was not recorded: its effect happened ([ErrNotRecorded], with the value), or it
+	// was refused for good (a [*PermanentError] in the error).
 	NotRecorded
-	// LeaseLost: another attempt, a reconciler or a settlement took the record; its answer counts.
+	// LeaseLost: see [ErrLeaseLost].
 	LeaseLost
 	// StoreFailed: the store failed, or a saved result cannot be read ([ErrUndecodable]). Nothing happened in this
-	// call: the work was not called, or what it wrote in a transaction was undone.
+	// call.
 	StoreFailed
-	// Invalid: the call itself was wrong (key, arguments, place); nothing ran.
+	// Invalid: the call was wrong (key, arguments, place). Nothing ran.
 	Invalid
 
 	outcomeEnd
@@ -49,8 +48,7 @@ var outcomeNames = [outcomeEnd]string{
 	LeaseLost: "lease_lost", StoreFailed: "store_failed", Invalid: "invalid",
 }
 
-// String returns the outcome as metrics and logs spell it: "executed", "in_progress", and so on; "none" for a value
-// that is not in the set.
+// String returns the name for metrics and logs, such as "in_progress"; "none" outside the set.
 func (o Outcome) String() string {
 	if o == 0 || o >= outcomeEnd {
 		return "none"
@@ -73,17 +71,17 @@ func parseName[E interface {
 		*dst = 0
 		return nil
 	}
-	return fmt.Errorf("%w: %q is no %T", ErrInvalidArgument, text, first)
+	return fmt.Errorf("%w: %q is not a valid %T", ErrInvalidArgument, text, first)
 }
 
-// MarshalText returns the name of String.
+// MarshalText returns String.
 func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
-// UnmarshalText parses that name; the error wraps [ErrInvalidArgument].
+// UnmarshalText parses String's text; the error wraps [ErrInvalidArgument].
 func (o *Outcome) UnmarshalText(text []byte) error { return parseName(o, text, Executed, outcomeEnd-1) }
 
-// MarshalText returns the name of String.
+// MarshalText returns String.
 func (p Policy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
-// UnmarshalText parses that name; the error wraps [ErrInvalidArgument].
+// UnmarshalText parses String's text; the error wraps [ErrInvalidArgument].
 func (p *Policy) UnmarshalText(text []byte) error { return parseName(p, text, Reexecute, Reconcile) }

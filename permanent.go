@@ -16,15 +16,15 @@ const (
 	maxFailureMessage = 1024
 )
 
-// PermanentError is a failure that is final: what was saved of it, which the first caller and every duplicate get equal.
+// PermanentError is a final failure, as saved: the first caller and every duplicate get it equal.
 type PermanentError struct {
-	// Code is for programs, for example "card_declined".
+	// Code is for programs, such as "card_declined".
 	Code string `json:"code"`
 	// Message is for people.
 	Message string `json:"message,omitempty"`
-	// Detail is the application's own, encoded by the application.
+	// Detail is encoded by the application.
 	Detail []byte `json:"detail,omitempty"`
-	// Truncated says that a part was too long to be kept: the message was cut, or the detail was dropped.
+	// Truncated: code or message was cut, or the detail dropped, because it was too long.
 	Truncated bool `json:"truncated,omitempty"`
 }
 
@@ -39,8 +39,8 @@ func (e *PermanentError) Error() string {
 	return e.Code + ": " + e.Message
 }
 
-// Permanent returns a failure that is final. If the work returns it, the operation is completed as refused for good. err
-// gives the message and may be nil. detail is kept as it is, up to Options.MaxResult, and may be nil.
+// Permanent returns a final failure, for the work to return. err gives the message and may be nil. detail is kept
+// unchanged, up to Options.MaxResult, and may be nil.
 func Permanent(code string, err error, detail []byte) error {
 	p := &PermanentError{Code: code}
 	if err != nil {

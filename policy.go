@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Policy says what happens to an operation whose attempt ended in the unknown: its process died, its lease ran out,
-// or its error does not tell whether the effect happened. There is no default: only the application knows what the
-// other side does with a repeated call.
+// Policy says what happens to an operation whose attempt ended in the unknown: its process died, its lease expired, or
+// its error does not tell whether the effect happened. There is no default: only the application knows what the other
+// side does with a repeated call.
 type Policy uint8
 
 // The policies.
@@ -17,9 +17,9 @@ const (
 	// Reexecute runs the work again, with the same downstream keys: at least once, and exactly once if the other side
 	// deduplicates them.
 	Reexecute Policy = iota + 1
-	// Refuse never runs it again: at most once. Duplicates get [ErrOutcomeUnknown] until somebody settles it.
+	// Refuse never runs it again: at most once. Duplicates get [ErrOutcomeUnknown] until it is settled.
 	Refuse
-	// Reconcile calls the function given with [WithReconcile] to ask whether the effect happened.
+	// Reconcile asks whether the effect happened: see [WithReconcile].
 	Reconcile
 )
 
@@ -43,16 +43,16 @@ func (p Policy) validate() error {
 	return nil
 }
 
-// Abandoned tells a reconciler about the attempt whose outcome is unknown.
+// Abandoned describes, to a reconciler, the attempt whose outcome is unknown.
 type Abandoned struct {
 	Key     Key
 	Step    string // the step in question; empty for the operation
 	Attempt int    // the latest attempt before this one; it, too, may only have asked
 	Owner   string // the owner of that attempt
-	// Since is when the operation, or the step, was first begun. The effect cannot have happened before.
+	// Since is when the operation, or the step, first began. The effect cannot be older.
 	Since time.Time
-	// LastError is the class of the error that ended it. It is empty if its process died or its lease ran out, and if
-	// the class is no longer known.
+	// LastError is the class of the error that ended it; empty if there was none, as after a crash, or it is no longer
+	// known.
 	LastError string
 	// Downstream returns the downstream key that the attempt used under name.
 	Downstream func(name string) string
@@ -72,14 +72,14 @@ const (
 	verdictNotHappened
 )
 
-// Happened says that the effect happened and that v is its result. The work does not run.
+// Happened says that the effect happened with the result v. The work does not run.
 func Happened[T any](v T) Verdict[T] { return Verdict[T]{kind: verdictHappened, value: v} }
 
-// NotHappened says that the effect did not happen; the work runs. The answer is safe only if the other side refuses a
-// late arrival of the old call too, or deduplicates the downstream key.
+// NotHappened says that the effect did not happen; the work runs. That is safe only if the other side refuses a late
+// arrival of the old call, or deduplicates the downstream key.
 func NotHappened[T any]() Verdict[T] { return Verdict[T]{kind: verdictNotHappened} }
 
-// StillUnknown says that nobody knows yet. The operation stays abandoned, and its next delivery asks again.
+// StillUnknown says that nobody knows yet. The operation stays abandoned, and the next delivery asks again.
 func StillUnknown[T any]() Verdict[T] { return Verdict[T]{} }
 
 // errStillUnknown is the cause given where a reconciler answered StillUnknown.

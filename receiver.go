@@ -11,11 +11,11 @@ import (
 	"github.com/everonce/everonce/internal/waiting"
 )
 
-// Receiver is a store plus the policy for the unknown, for effects outside the database: pass it to [Do]. It is safe
-// for concurrent use, and one serves a whole process. Use [NewReceiver]: the zero value is not valid.
+// Receiver is a store and the policy for the unknown, for effects outside the database: see [Do]. It is safe for
+// concurrent use; make one per process, with [NewReceiver].
 type Receiver struct{ core }
 
-// NewReceiver returns a receiver for guarded operations. The error wraps [ErrInvalidArgument] and says what is wrong.
+// NewReceiver returns a receiver for guarded operations. The error wraps [ErrInvalidArgument].
 func NewReceiver(store Store, policy Policy, opts *Options) (*Receiver, error) {
 	if err := policy.validate(); err != nil {
 		return nil, err
@@ -29,15 +29,14 @@ func NewReceiver(store Store, policy Policy, opts *Options) (*Receiver, error) {
 	return r, nil
 }
 
-// TxReceiver is a store that shares its transactions with the application, for effects in its own database: pass it to
-// [Transact] or [DoTx]. It needs no policy for the unknown, because what did not commit did not happen. Otherwise it is
-// as a [Receiver], and made by [NewTxReceiver].
+// TxReceiver is a store that shares its transactions with the application: see [Transact] and [DoTx]. It needs no
+// policy, because what did not commit did not happen.
 type TxReceiver[Tx any] struct {
 	core
 	txs driver.TxStore[Tx]
 }
 
-// NewTxReceiver returns a receiver for transactional operations. The error is that of [NewReceiver].
+// NewTxReceiver returns a receiver for transactional operations. The error wraps [ErrInvalidArgument].
 func NewTxReceiver[Tx any](store driver.TxStore[Tx], opts *Options) (*TxReceiver[Tx], error) {
 	t := &TxReceiver[Tx]{txs: store}
 	if err := t.init(store, opts); err != nil {
@@ -46,11 +45,11 @@ func NewTxReceiver[Tx any](store driver.TxStore[Tx], opts *Options) (*TxReceiver
 	return t, nil
 }
 
+func (t *TxReceiver[Tx]) runs() runs[Tx] { return runs[Tx]{txs: t.txs, set: t.set} }
+
 // AnyReceiver is a [*Receiver] or a [*TxReceiver].
 type AnyReceiver interface {
-	// Options is [Receiver.Options].
 	Options() Options
-	// RecordID is [Receiver.RecordID].
 	RecordID(key Key) RecordID
 	receiver() *core
 }
@@ -120,10 +119,10 @@ func isNil(v any) bool {
 // Store returns the store that the receiver was made with.
 func (t *TxReceiver[Tx]) Store() driver.TxStore[Tx] { return t.txs }
 
-// Policy returns the policy that the receiver was made with.
+// Policy returns the receiver's policy.
 func (r *Receiver) Policy() Policy { return r.defaults.policy }
 
-// Options returns the options that the receiver was made with: with the defaults, and without the identity secret.
+// Options returns the receiver's options with their defaults, and without the identity secret.
 func (r *Receiver) Options() Options { return r.options() }
 
 // Options is [Receiver.Options].
@@ -135,7 +134,7 @@ func (r *core) options() Options {
 	return o
 }
 
-// RecordID returns the identity of the key's record in the receiver's store.
+// RecordID returns the ID of the key's record in the receiver's store.
 func (r *Receiver) RecordID(key Key) RecordID { return r.recordID(key) }
 
 // RecordID is [Receiver.RecordID].
@@ -143,8 +142,8 @@ func (t *TxReceiver[Tx]) RecordID(key Key) RecordID { return t.recordID(key) }
 
 func (r *core) recordID(key Key) RecordID { return key.recordID(r.set.IdentitySecret) }
 
-// DownstreamKey returns what [Attempt.DownstreamKey] returns in the attempts of key. With it an operation can be
-// found in the other side's ledger.
+// DownstreamKey returns what [Attempt.DownstreamKey] returns in attempts of key, to find an operation in the other
+// side's ledger.
 func (r *Receiver) DownstreamKey(key Key, name string) string {
 	return downstreamKey(r.set.IdentitySecret, r.recordID(key), name)
 }
@@ -184,9 +183,9 @@ func (r *core) prepare(ctx context.Context, key Key, id RecordID, opts []CallOpt
 	return op, nil
 }
 
-// Ready binds the store to the identity secret, or to having none, as the first Do or Transact does by itself. Call it
-// at start-up, to learn of a wrong secret ([driver.ErrIdentity]) or missing tables ([ErrSchema]) there, and before the first
-// DoTx or Lookup on a store that nobody has used yet. Every error wraps [ErrStore].
+// Ready binds the store to the identity secret, or to none, as the first Do or Transact does. Call it at start-up to
+// learn of a wrong secret ([driver.ErrIdentity]) or missing tables ([ErrSchema]), and before the first DoTx or Lookup
+// on a new store. Every error wraps [ErrStore].
 func (r *Receiver) Ready(ctx context.Context) error { return r.bind(ctx) }
 
 // Ready is [Receiver.Ready].
@@ -209,7 +208,7 @@ func (op *operation) compared(ctx context.Context) error {
 	case err != nil:
 		return op.storeFailed(ctx, err)
 	case !bound && len(op.set.IdentitySecret) > 0:
-		return op.fail(StoreFailed, ErrStore, fmt.Errorf("%w: the store is not bound to a secret yet: call Ready first", driver.ErrIdentity))
+		return op.fail(StoreFailed, ErrStore, fmt.Errorf("%w: the store is not bound to a secret yet (call Ready first)", driver.ErrIdentity))
 	}
 	return nil
 }

@@ -12,16 +12,15 @@ import (
 
 // Result is the result of one call.
 type Result[T any] struct {
-	// Value is the work's value, run now or replayed. It is T's zero value unless the error is nil or
-	// [ErrNotRecorded].
+	// Value is the work's value, run now or replayed; zero unless the error is nil or [ErrNotRecorded].
 	Value T
 	// Outcome is always set.
 	Outcome Outcome
-	// Attempt is the number of the attempt that ran in this call; 0 if none did.
+	// Attempt is the number of the attempt that ran in this call, or 0.
 	Attempt int
-	// Provisional says that the result is in the caller's transaction, and holds once that has committed.
+	// Provisional: the result holds once the caller's transaction has committed.
 	Provisional bool
-	// Reconciled says that asking found the effect of an earlier attempt; the work did not run in this call.
+	// Reconciled: a reconciler found an earlier attempt's effect; the work did not run in this call.
 	Reconciled bool
 }
 
@@ -83,7 +82,7 @@ func trySummary[T any](v T, summarize func(T) []byte) (b []byte) {
 func decode[T any](call *call, saved *driver.SavedResult) (v T, err error) {
 	c, ok := codecFor(saved.Codec, call.codec, call.codecName)
 	if !ok {
-		return v, fmt.Errorf("%w: it was written by the codec %q", ErrUndecodable, saved.Codec)
+		return v, fmt.Errorf("%w: the receiver has no codec %q (use the one that wrote it)", ErrUndecodable, saved.Codec)
 	}
 	if _, raw := c.(rawCodec); raw {
 		if _, ok := any(v).([]byte); ok { // no trip to the heap for v
@@ -115,12 +114,12 @@ func (r *Receiver) recalls(ctx context.Context, key Key) bool {
 }
 
 // recalled returns the value that a finished operation left. Where it is false, the claim will tell.
-func recalled[T any](r *Receiver, id RecordID) (v T, ok bool) {
-	saved, ok := r.recaller.Recall(id)
-	if !ok || saved.Result.Kind != driver.ResultValue {
+func recalled[T any](ctx context.Context, r *Receiver, id RecordID) (v T, ok bool) {
+	saved, err := r.recaller.Recall(ctx, driver.RecallRequest{ID: id})
+	if err != nil || !saved.Found || saved.Result.Kind != driver.ResultValue {
 		return v, false
 	}
-	v, err := decode[T](&r.defaults, &saved.Result)
+	v, err = decode[T](&r.defaults, &saved.Result)
 	return v, err == nil
 }
 
@@ -172,14 +171,12 @@ func replay[T any](op *operation, saved *driver.SavedResult) (v T, o Outcome, er
 	return v, StoreFailed, op.fail(StoreFailed, ErrStore, fmt.Errorf("%w: a completed record without a result", driver.ErrCorruptRecord))
 }
 
-// Lookup returns what is known of a key without claiming it: what Do would return for a duplicate. Its outcomes are
-// Replayed, Rejected, InProgress, Unknown, Expired, Elided and Mismatch, each with Do's error, and Failed: with
-// [ErrNotFound] if there is no record, with [ErrReleased] if the last attempt was released, and with its cause if ctx
-// has ended.
+// Lookup returns what is known of a key without claiming it: what [Do] would return for a duplicate, or Failed with
+// [ErrNotFound], [ErrReleased] or ctx's cause.
 //
-// Lookup writes nothing. So, with an identity secret, on a store that nobody has used yet, it fails with
-// [driver.ErrIdentity] until [Receiver.Ready] has been called. Options: a Fingerprint, WithCodec; and those that the operation's
-// Do has, because the RetryAfter of an unknown outcome depends on them: WithPolicy, EffectsInSteps.
+// Lookup writes nothing. So, with an identity secret, on a new store, it fails with [driver.ErrIdentity] until
+// [Receiver.Ready] has been called. Options: a Fingerprint, WithCodec, and, for the RetryAfter of an unknown outcome,
+// the operation's own WithPolicy and EffectsInSteps.
 func Lookup[T any](ctx context.Context, r AnyReceiver, key Key, opts ...CallOption) (Result[T], error) {
 	if isNil(r) {
 		return invalid[T](fmt.Errorf("%w: the receiver is nil", ErrInvalidArgument))

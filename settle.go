@@ -17,49 +17,44 @@ type SettleVerdict uint8
 const (
 	// SettleDone: the effect happened; Value, Encoded or Failure is its result.
 	SettleDone SettleVerdict = iota + 1
-	// SettleNotDone: the effect did not happen, and will not. The key, or the step, may be tried again. Steps of the
-	// operation that are open stay unknown: settle each of them.
+	// SettleNotDone: the effect did not happen, and will not. The key, or the step, may be tried again. Other open
+	// steps stay unknown: settle each.
 	SettleNotDone
 )
 
-// Settlement ends the unknown of an operation, or of one step of it, with what somebody found out.
+// Settlement settles an unknown operation, or one step of it.
 type Settlement struct {
 	// Verdict is required.
 	Verdict SettleVerdict
-	// Step names the step to settle; empty settles the operation. If that step is what made the operation abandoned,
-	// the operation is released, and the next delivery goes on from there. If it was another step, or the operation
-	// is unknown by itself, the operation stays abandoned.
+	// Step names the step to settle; empty settles the operation. If that step made the operation abandoned, the
+	// operation is released, and the next delivery continues from there. Otherwise it stays abandoned.
 	Step string
-	// Token, if set, says which attempt the verdict is about: the [driver.Record.Token] that was found. If another attempt
-	// has followed, nothing is settled, and the error is [ErrLeaseLost].
+	// Token, if set, is the [driver.Record.Token] that the verdict is about. If another attempt followed, nothing is
+	// settled, and the error is [ErrLeaseLost].
 	Token driver.Token
-	// Value is the result that duplicates get, encoded by the receiver's codec. Encoded is the same, already encoded
-	// as the codec named Codec (default "json") does it. Failure is a permanent failure instead. At most one of the
-	// three is set; if none is, the result counts as elided.
-	// A step needs one, be it struct{}{}: from an elided step the operation goes on only if its work knows what to
-	// do about [ErrResultElided].
+	// Value is the result for duplicates, encoded by the receiver's codec. Encoded is the same, encoded by the codec
+	// named Codec (default "json"). Failure is a permanent failure instead. Set at most one; with none the result is
+	// elided. A step needs one, be it struct{}{}, unless the work handles [ErrResultElided].
 	Value   any
 	Encoded []byte
 	Codec   string
 	Failure *PermanentError
-	// Summary is kept with the result: see WithSummary.
+	// Summary is kept with the result: see [WithSummary].
 	Summary []byte
-	// Force settles a live claim too. Its attempt loses the record, but goes on with what it does.
+	// Force settles a live claim too. Its attempt loses the record, but its work continues.
 	Force bool
-	// By names who settles, and is kept as the record's owner. Default: the receiver's owner.
+	// By names who settles, and becomes the record's owner. Default: the receiver's owner.
 	By string
-	// Lifetime is how long the settled result is kept. Default: the receiver's; without a receiver [ForFinance], the
-	// longest of the presets. The record does not hold the lifetime that the application uses: if that is longer, set
-	// it here, or the key is new again too early.
+	// Lifetime is how long the result is kept. Default: the receiver's; without a receiver [ForFinance]. If the
+	// application's own is longer, set it here, or the key is new again too early.
 	Lifetime Lifetime
 }
 
-// Settle settles an operation whose outcome is unknown: one that is abandoned, or whose lease has run out. It is an
-// attempt, so whatever the old attempt still writes is refused. Errors: [ErrNotFound]; [ErrNotUnknown]
-// (the operation is completed or released, or the step is not open); [ErrInProgress] (the operation is live: see
-// Force); [ErrLeaseLost] (somebody else was faster: see also Token); [ErrInTransaction]; [ErrInvalidKey];
-// [ErrInvalidArgument]; [ErrStore]; the context's cause, if ctx has ended. After the last two, settling again tells
-// whether it was done.
+// Settle settles an operation whose outcome is unknown: abandoned, or with an expired lease. The store then refuses
+// whatever the old attempt still writes. Errors: [ErrNotFound]; [ErrNotUnknown] (the operation is completed or
+// released, or the step is not open); [ErrInProgress] (the operation is live: see Force); [ErrLeaseLost] (another was
+// faster: see also Token); [ErrInTransaction]; [ErrInvalidKey]; [ErrInvalidArgument]; [ErrStore]; the context's cause.
+// After the last two, settle again to find out.
 func (r *Receiver) Settle(ctx context.Context, key Key, s Settlement) error {
 	op, err := r.prepare(ctx, key, RecordID{}, nil, 0)
 	if err != nil {
@@ -106,7 +101,7 @@ func (s *Settlement) encode(set *settings) error {
 	return nil
 }
 
-var errManyResults = fmt.Errorf("%w: a settlement has one result: Value, Encoded or Failure", ErrInvalidArgument)
+var errManyResults = fmt.Errorf("%w: a settlement takes one of Value, Encoded and Failure", ErrInvalidArgument)
 
 // outcome is what is observed: Executed only where the settlement says that the effect happened.
 func (s *Settlement) outcome(err error) Outcome {
@@ -127,8 +122,8 @@ func (s *Settlement) outcome(err error) Outcome {
 // settleLease is how long a settlement holds its record.
 const settleLease = 30 * time.Second
 
-// Settle is [Receiver.Settle] for a caller that has the store and the record's ID but not the receiver or the key,
-// such as an operator's tool. Settlement.Value is refused with [ErrInvalidArgument]: use Encoded.
+// Settle is [Receiver.Settle] by the record's ID, for an operator's tool. Settlement.Value is refused with
+// [ErrInvalidArgument]: use Encoded.
 func Settle(ctx context.Context, store Store, id RecordID, s Settlement) error {
 	op := &operation{id: id}
 	if isNil(store) {
@@ -212,7 +207,7 @@ func (s *Settlement) putBack(ctx context.Context, store Store, id RecordID, nonc
 	_, _ = store.Release(ctx, driver.ReleaseRequest{ID: id, Nonce: nonce, State: driver.StateAbandoned, ErrorClass: classSettle, Lifetime: s.Lifetime}) //nolint:errcheck // see above
 }
 
-var errFollowed = errors.New("another attempt has followed the one that the verdict is about; nothing was settled")
+var errFollowed = errors.New("another attempt followed the one that the verdict is about (nothing was settled)")
 
 // look refuses, before anything is written, a verdict on an attempt that another has followed, or on a step that is not in
 // question: a forced one would have cost a live attempt its record for nothing. It returns what it found, if it had to look.
@@ -252,13 +247,13 @@ func (s *Settlement) openStep(rec *driver.Record) (driver.StepRecord, error) {
 func (s *Settlement) validate() error {
 	switch {
 	case s.Verdict != SettleDone && s.Verdict != SettleNotDone:
-		return fmt.Errorf("%w: a settlement needs a verdict: SettleDone or SettleNotDone", ErrInvalidArgument)
+		return fmt.Errorf("%w: Settlement.Verdict is missing (SettleDone or SettleNotDone)", ErrInvalidArgument)
 	case s.Encoded != nil && s.Failure != nil:
 		return errManyResults
 	case s.Verdict == SettleNotDone && (s.Encoded != nil || s.Failure != nil):
-		return fmt.Errorf("%w: what was not done has no result", ErrInvalidArgument)
+		return fmt.Errorf("%w: SettleNotDone takes no result", ErrInvalidArgument)
 	case s.Value != nil:
-		return fmt.Errorf("%w: without a receiver a settlement's result must be Encoded", ErrInvalidArgument)
+		return fmt.Errorf("%w: Settlement.Value needs a receiver (use Encoded)", ErrInvalidArgument)
 	case len(s.Summary) > driver.MaxSummaryLen:
 		return fmt.Errorf("%w: the summary has %d bytes, the limit is %d", ErrInvalidArgument, len(s.Summary), driver.MaxSummaryLen)
 	}

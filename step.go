@@ -9,26 +9,23 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Step executes one effect of an operation once, over all attempts of the operation: a step that an earlier attempt
-// finished is answered from its saved result. name identifies the step. Steps may come in any order and run
-// concurrently.
+// Step executes one effect of an operation once, over all its attempts: a step that an earlier attempt finished returns
+// its saved result. Steps may come in any order and run concurrently.
 //
-// The step is recorded as begun before fn is called, and as ended after it. If an earlier attempt began it and did not
-// end it, it is unknown, and the step's policy decides (WithPolicy; by default the operation's). If that refuses, Step
-// returns [ErrOutcomeUnknown], and the operation becomes abandoned, naming the step, until the step is settled.
+// The store records the step as begun before fn is called, and as ended after it. If an earlier attempt began it and
+// did not end it, it is unknown, and its policy decides (WithPolicy; by default the operation's). If that refuses, Step
+// returns [ErrOutcomeUnknown], and the operation is abandoned until the step is settled.
 //
-// fn's errors are read as [Do] reads those of the work, and come back wrapped. NotDone counts for the step only. Other
-// errors:
+// fn's errors count as [Do]'s work's do, and come back wrapped; [NotDone] is about the step only. Other errors:
 //
-//   - [ErrNotRecorded] comes with the value: the effect happened, but could not be recorded. An error of fn that
-//     could not be recorded comes with [ErrStore].
-//   - [ErrInvalidArgument]: the name was used before in this attempt.
+//   - [ErrNotRecorded], with the value: the effect happened, but was not recorded. An error of fn that was not recorded
+//     comes with [ErrStore].
+//   - [ErrInvalidArgument]: this attempt has used the name before.
 //   - [ErrLeaseLost], [ErrAttemptEnded]: stop.
-//   - The context's cause: ctx had ended, and nothing was begun. For what must be done even so, use
-//     [Attempt.Detached].
+//   - The context's cause: ctx had ended, and nothing was begun. See [Attempt.Detached].
 //
-// Options: WithPolicy, WithReconcile, WithCodec. Inside an operation under Reconcile, a step needs a WithReconcile of
-// its own, or another policy.
+// Options: WithPolicy, WithReconcile, WithCodec. Inside an operation under Reconcile, a step needs its own
+// WithReconcile, or another policy.
 func Step[T any](ctx context.Context, a *Attempt, name string, fn func(context.Context) (T, error), opts ...CallOption) (T, error) {
 	s, err := a.beginStep(ctx, name, fn == nil, opts, stepOptions, opStep)
 	var zero T
@@ -104,7 +101,6 @@ func (s *stepRun) begin(ctx context.Context) error {
 	}
 	switch {
 	case err != nil:
-		s.outcome = StoreFailed
 		return s.fail(StoreFailed, ErrStore, err)
 	case s.a.lapsed():
 		return s.leaseLost()
@@ -113,7 +109,7 @@ func (s *stepRun) begin(ctx context.Context) error {
 }
 
 // callerGone is the end of a step that was not begun, because its context was over.
-func (s *stepRun) callerGone(ctx context.Context, said error) error {
+func (s *stepRun) callerGone(ctx context.Context, said error) *Error {
 	if s.a.Lost() { // and that is why it was
 		return s.leaseLost()
 	}
@@ -126,7 +122,7 @@ func (s *stepRun) callerGone(ctx context.Context, said error) error {
 // done reports whether an earlier attempt has finished the step: its result is the answer.
 func (s *stepRun) done() bool { return s.recorded.State == driver.StepDone && s.recorded.Readable() }
 
-var errUnreadable = fmt.Errorf("%w: how the step has ended cannot be read", driver.ErrCorruptRecord)
+var errUnreadable = fmt.Errorf("%w: the outcome of the step cannot be read", driver.ErrCorruptRecord)
 
 // unreadable reports whether nobody can tell how far the step has come: whatever its policy, somebody has to find out.
 func (s *stepRun) unreadable() bool { return s.recorded.Name != "" && !s.recorded.Readable() }
@@ -218,21 +214,31 @@ func (a *Attempt) beginStep(ctx context.Context, name string, nilFunc bool, opts
 }
 
 func (s *stepRun) fail(o Outcome, sentinel, cause error) *Error {
+	s.outcome = o
 	e := s.a.fail(o, sentinel, cause)
 	e.Step = s.name
 	return e
 }
 
+// commitUnknown is the end of a step whose commit may still arrive: the next attempt's claim waits for that, and knows.
+func (s *stepRun) commitUnknown(lost, cause error) *Error {
+	return s.fail(Unknown, ErrStore, errors.Join(lost, cause))
+}
+
+func (s *stepRun) repeated() {
+	if s.ev != nil {
+		s.ev.Retries++
+	}
+}
+
 // leaseLost is the end of a step whose attempt lost its record.
-func (s *stepRun) leaseLost() error {
-	s.outcome = LeaseLost
+func (s *stepRun) leaseLost() *Error {
 	return s.fail(LeaseLost, ErrLeaseLost, nil)
 }
 
 // refuse makes the parent abandoned by this step: until somebody settles it, or until the next attempt
 // asks about it again.
 func (s *stepRun) refuse(cause error, again bool) error {
-	s.outcome = Unknown
 	s.a.knownSteps().refuse(s.name, again)
 	return s.fail(Unknown, ErrOutcomeUnknown, cause)
 }
@@ -264,7 +270,6 @@ func (s *stepRun) end(rec driver.StepRecord) error {
 	case errors.Is(err, ErrLeaseLost):
 		return s.leaseLost()
 	}
-	s.outcome = NotRecorded
 	if rec.State == driver.StepDone && rec.Result.Kind != driver.ResultFailure {
 		return s.fail(NotRecorded, ErrNotRecorded, ofStore(err))
 	}

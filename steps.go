@@ -65,7 +65,7 @@ func recall(recorded []driver.StepRecord) *steps {
 	return s
 }
 
-var errStepRepeated = fmt.Errorf("%w: the name of a step was used twice in one attempt", ErrInvalidArgument)
+var errStepRepeated = fmt.Errorf("%w: a step name was used twice in one attempt", ErrInvalidArgument)
 
 func (s *steps) use(name string) (driver.StepRecord, error) {
 	s.mu.Lock()

@@ -6,29 +6,25 @@ import (
 	"fmt"
 
 	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/internal/retry"
 	"github.com/everonce/everonce/internal/waiting"
 )
 
-// Transact executes an operation once, in a transaction that everonce begins and commits: the work's writes through
-// tx and the record of them commit together or not at all (transactional mode). So an operation that did not commit
-// did not happen: at worst its caller does not hear whether it committed, and asks again with the same key.
+// Transact executes an operation once, in a transaction that everonce begins and commits: the work's writes through tx
+// and their record commit together or not at all (transactional mode). What did not commit did not happen.
 //
-// After a deadlock, a serialization failure or a busy database the whole transaction is run again, including the
-// work, up to Options.TxRetries times. So the work may run more than once, but takes effect once; it must have no
-// effects outside tx. Transact returns what [Do] does, except for these:
+// After a deadlock, a serialization failure or a busy database the transaction is rerun with the work, up to
+// Options.TxRetries times. So the work may run more than once, but takes effect once; it must have no effects outside
+// tx. Errors are those of [Do], except:
 //
-//   - Any error of the work that is not permanent, [NotDone] or not, rolls back: Failed, and no record remains.
-//   - A permanent failure rolls back, and is then saved by a second transaction: Rejected.
-//   - [ErrTxTooLong]: the transaction exceeded Options.TxTimeout, or the bound of its store.
-//   - [ErrOutcomeUnknown]: the answer to the commit was lost, and the store could not be reached to find out. Call
-//     again with the same key to find out.
+//   - Any error of the work that is not permanent (Failed): rolled back, and no record remains.
+//   - A permanent failure (Rejected): rolled back, and saved by a second transaction.
+//   - [ErrTxTooLong]: the transaction exceeded Options.TxTimeout or its store's limit.
+//   - [ErrOutcomeUnknown]: the commit's answer was lost, and the store is unreachable. Call again to find out.
 //
-// The work must not end the transaction, by the text of a statement, say. That is not supported: its effects may commit
-// without the record.
+// The work must not end the transaction, not even by a statement's text: its effects may then commit without the
+// record. Only the work's context ends with ctx, not the transaction.
 //
-// The transaction does not end with ctx; only the work's context does. Options: a Fingerprint, WithWait,
-// WithLifetime, WithSummary, WithCodec, Optimistic, Unobserved.
+// Options: a Fingerprint, WithWait, WithLifetime, WithSummary, WithCodec, Optimistic, Unobserved.
 func Transact[T, Tx any](ctx context.Context, t *TxReceiver[Tx], key Key, work func(ctx context.Context, tx Tx) (T, error), opts ...CallOption) (res Result[T], err error) {
 	if t == nil || work == nil {
 		return invalid[T](fmt.Errorf("%w: the receiver or the work is nil", ErrInvalidArgument))
@@ -53,14 +49,14 @@ func Transact[T, Tx any](ctx context.Context, t *TxReceiver[Tx], key Key, work f
 	if err := op.ready(ctx); err != nil {
 		return failed[T](err)
 	}
-	run := &transaction[T, Tx]{operation: op, t: t, work: work, summarize: summarize, optimistic: op.call.optimistic}
+	run := &transaction[T, Tx]{operation: op, runs: t.runs(), work: work, summarize: summarize, optimistic: op.call.optimistic}
 	return run.loop(ctx)
 }
 
 // transaction is one Transact: its transactions, one after the other, until one has answered.
 type transaction[T, Tx any] struct {
 	operation
-	t          *TxReceiver[Tx]
+	runs[Tx]
 	work       func(context.Context, Tx) (T, error)
 	summarize  func(T) []byte
 	waiter     waiting.Waiter
@@ -69,18 +65,10 @@ type transaction[T, Tx any] struct {
 
 	failure *PermanentError // what remains to be saved without the work
 	elide   bool            // the store has refused the result by its size
-	lost    *T              // the value whose commit's answer was lost
-	lostErr error
-	retries int
-	held    bool // a transaction of this call had the key, or may have
-	ran     int  // the number of the attempt whose work was called; 0 if none was
+	value   T               // of the latest run that came to its commit
+	held    bool            // a transaction of this call had the key, or may have
+	ran     int             // the number of the attempt whose work was called; 0 if none was
 }
-
-// errAgain says that the transaction is to be run again, and because of what.
-type errAgain struct{ cause error }
-
-func (e *errAgain) Error() string { return fmt.Sprintf("again: %v", e.cause) }
-func (e *errAgain) Unwrap() error { return e.cause }
 
 func (r *transaction[T, Tx]) loop(ctx context.Context) (Result[T], error) {
 	r.nonce = driver.NewNonce()
@@ -93,47 +81,21 @@ func (r *transaction[T, Tx]) loop(ctx context.Context) (Result[T], error) {
 	}()
 	for {
 		res, err := r.once(ctx)
-		again, ok := err.(*errAgain) //nolint:errorlint // never wrapped
-		if !ok {
+		again := asAgain(err)
+		if again == nil {
 			return res, err
 		}
-		if again.cause == nil { // a step towards the answer, not a failure
-			continue
+		if end := r.next(ctx, &r.operation, again); end != nil {
+			return r.notBegun(end)
 		}
-		if r.retries++; r.retries > r.set.TxRetries {
-			return r.giveUp(again.cause)
-		}
-		if retry.Pause(r.outliving(ctx), retry.Backoff(r.retries)) != nil {
-			return r.notBegun(r.callerGone(ctx, again.cause))
-		}
-		r.repeated()
 	}
 }
 
-// outliving returns the context of what is left to do. Once the work has ended that is not the caller's: what became of a commit
-// is found out, and a permanent failure is saved, past the caller's end.
-func (r *transaction[T, Tx]) outliving(ctx context.Context) context.Context {
-	if r.lostErr != nil || r.failure != nil {
-		return context.WithoutCancel(ctx)
-	}
-	return ctx
-}
-
-// giveUp ends the call after the last retry.
-func (r *transaction[T, Tx]) giveUp(cause error) (Result[T], error) {
-	if r.lostErr != nil {
-		e := r.fail(Unknown, ErrOutcomeUnknown, ofStore(errors.Join(r.lostErr, cause)))
-		e.RetryAfter = r.set.RetryAfter
-		return Result[T]{Outcome: Unknown, Attempt: r.ran}, e
-	}
-	return r.failed(ErrStore, cause)
-}
-
-// once runs one transaction. An *errAgain asks for another.
+// once runs one transaction.
 func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error) {
 	claimed := r.claimAs(r.nonce)
 	req := driver.BeginRequest{Timeout: r.set.TxTimeout, Claim: &claimed}
-	late := r.optimistic && r.lostErr == nil
+	late := r.optimistic && r.lost == nil
 	if late {
 		if found, res, err := r.look(ctx); found || err != nil {
 			return res, err
@@ -142,9 +104,10 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 			req.Claim = nil
 		}
 	}
-	tx, claim, err := r.begin(ctx, req)
+	caller := r.outliving(ctx)
+	tx, claim, err := r.begin(caller, req)
 	if err != nil {
-		return r.notBegun(err)
+		return r.notBegun(r.refused(caller, err))
 	}
 	if !late && claim.Decision != driver.DecideClaimed {
 		return r.answered(ctx, &claim)
@@ -162,8 +125,7 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 	if r.ev != nil {
 		r.ev.Attempt = number
 	}
-	r.lost, r.lostErr = nil, nil // the claim was granted: what was lost did not commit, and cannot any more
-	var value T
+	r.lost = nil // the claim was granted: what was lost did not commit, and cannot any more
 	var saved driver.SavedResult
 	if r.failure != nil {
 		saved = r.failure.save()
@@ -173,12 +135,12 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 		}
 		r.ran = number
 		a := &Attempt{operation: r.operation, token: claim.Record.Token, nonce: r.nonce, number: number}
-		value, err = runIn(ctx, tx, a, a.inTx(tx.h.Tx()), r.work)
+		r.value, err = runIn(ctx, tx, a, a.inTx(tx.h.Tx()), r.work)
 		if err != nil {
-			return r.undone(err)
+			return r.workFailed(err)
 		}
 		var elided string
-		saved, elided = encode(r.core, r.call, value, r.summarize)
+		saved, elided = encode(r.core, r.call, r.value, r.summarize)
 		if r.elide && saved.Kind == driver.ResultValue {
 			saved, elided = withoutData(saved), "store"
 		}
@@ -192,9 +154,9 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 		commit.Record = &claimed
 	}
 	if err := tx.commit(ctx, commit); err != nil {
-		return r.uncommitted(err, value)
+		return r.commitFailed(err)
 	}
-	return r.committed(value, number)
+	return r.committed(number)
 }
 
 // notBegun is the end of the call where a transaction, the first or a further one, was not to be had.
@@ -204,23 +166,15 @@ func (r *transaction[T, Tx]) notBegun(err error) (Result[T], error) {
 	return res, err
 }
 
-func (r *transaction[T, Tx]) begin(ctx context.Context, req driver.BeginRequest) (*lent[Tx], driver.ClaimResult, error) {
-	caller := r.outliving(ctx)
-	tx, claim, again, err := begin(caller, r.t.txs, r.set, req)
+// refused reads the error of a begin.
+func (r *transaction[T, Tx]) refused(caller context.Context, err error) error {
 	switch {
-	case err == nil:
-		return tx, claim, nil
-	case r.lostErr != nil:
-		return nil, claim, &errAgain{err}
-	case caller.Err() != nil:
-		return nil, claim, r.callerGone(caller, err)
-	case again:
-		return nil, claim, &errAgain{err}
-	}
-	if !isFinal(err) {
+	case asAgain(err) != nil:
+		return err
+	case caller.Err() == nil && !isFinal(err):
 		r.waiter.Failed(caller)
 	}
-	return nil, claim, r.fail(StoreFailed, ErrStore, err)
+	return r.storeFailed(caller, err)
 }
 
 // look is the optimistic way's first statement: a hit is the answer.
@@ -247,13 +201,12 @@ func (r *transaction[T, Tx]) look(ctx context.Context) (found bool, res Result[T
 
 // answered is the end of a transaction that did not get the claim.
 func (r *transaction[T, Tx]) answered(ctx context.Context, claim *driver.ClaimResult) (Result[T], error) {
-	if r.lostErr != nil {
-		if claim.Decision == driver.DecideInProgress { // the old transaction may still be open
-			return Result[T]{}, &errAgain{r.lostErr}
-		}
-		if (claim.Decision == driver.DecideReplay || claim.Decision == driver.DecideExpired) && claim.Record.Nonce == r.nonce { // it had committed
-			return r.committed(*r.lost, claim.Record.Attempt)
-		}
+	switch {
+	case r.lost == nil:
+	case claim.Decision == driver.DecideInProgress: // the old transaction may still be open
+		return Result[T]{}, &errAgain{r.lost}
+	case hadCommitted(claim, r.nonce):
+		return r.committed(claim.Record.Attempt)
 	}
 	if claim.Decision == driver.DecideNewer {
 		return Result[T]{Outcome: StoreFailed}, r.fail(StoreFailed, ErrStore, driver.ErrNewerRecord)
@@ -272,13 +225,13 @@ func (r *transaction[T, Tx]) answered(ctx context.Context, claim *driver.ClaimRe
 	return settled[T](&r.operation, claim)
 }
 
-// undone is the end of a transaction whose work failed and which was rolled back.
-func (r *transaction[T, Tx]) undone(err error) (Result[T], error) {
-	if readMarks(err) == endedUnknown && r.t.txs.ClassifyTx(err) == driver.TxErrorRetry {
-		return Result[T]{}, &errAgain{err}
+// workFailed is the end of a transaction whose work failed and which was rolled back.
+func (r *transaction[T, Tx]) workFailed(err error) (Result[T], error) {
+	if asAgain(err) != nil {
+		return Result[T]{}, err
 	}
 	if how, failure := r.set.judge(err); how == endedRejected {
-		r.failure = failure
+		r.failure, r.final = failure, true
 		r.optimistic = false
 		return Result[T]{}, &errAgain{} // a transaction of its own saves it
 	}
@@ -293,8 +246,8 @@ func (r *transaction[T, Tx]) failed(sentinel, cause error) (Result[T], error) {
 	return Result[T]{Outcome: Failed, Attempt: r.ran}, r.fail(Failed, sentinel, cause)
 }
 
-// uncommitted is the end of a transaction whose commit failed.
-func (r *transaction[T, Tx]) uncommitted(err error, value T) (Result[T], error) {
+// commitFailed is the end of a transaction whose commit failed.
+func (r *transaction[T, Tx]) commitFailed(err error) (Result[T], error) {
 	switch {
 	case errors.Is(err, driver.ErrConflict) && r.optimistic: // another has it: claim, and hear what it says
 		r.optimistic = false
@@ -310,19 +263,15 @@ func (r *transaction[T, Tx]) uncommitted(err error, value T) (Result[T], error) 
 	case errors.Is(err, ErrTxTooLong):
 		return r.failed(ErrTxTooLong, nil)
 	}
-	switch r.t.txs.ClassifyTx(err) {
-	case driver.TxErrorRetry:
-		return Result[T]{}, &errAgain{err}
-	case driver.TxErrorCommitLost:
-		r.lost, r.lostErr = &value, err
-		return Result[T]{}, &errAgain{err}
+	if again := asAgain(r.uncommitted(err)); again != nil {
+		return Result[T]{}, again
 	}
 	return r.failed(ErrStore, err)
 }
 
-func (r *transaction[T, Tx]) committed(value T, number int) (Result[T], error) {
+func (r *transaction[T, Tx]) committed(number int) (Result[T], error) {
 	if r.failure != nil {
 		return Result[T]{Outcome: Rejected, Attempt: number}, r.failure
 	}
-	return Result[T]{Value: value, Outcome: Executed, Attempt: number}, nil
+	return Result[T]{Value: r.value, Outcome: Executed, Attempt: number}, nil
 }

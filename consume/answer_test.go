@@ -110,7 +110,7 @@ func TestADeadLetterIsTheVerdicts(t *testing.T) {
 func TestWhatCanNotComeAgainIsADeadLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := serving(t, memstore.New(nil), func(context.Context, *consume.Message, order) error { return everonce.NotDone(errors.New("not yet")) })
-		noCopy, refused := fmt.Errorf("%w: it is too large", consume.ErrNoCopy), fmt.Errorf("%w: it is full", consume.ErrRefused)
+		noCopy, refused := fmt.Errorf("%w: it is too large", consume.ErrNoCopy), fmt.Errorf("%w: the queue is full", consume.ErrRefused)
 		var log bytes.Buffer
 		once, never, behind := message("m-1"), message("m-2"), message("m-3")
 		once.fails = []error{noCopy}

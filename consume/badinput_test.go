@@ -66,7 +66,7 @@ func TestBadInputIsADeadLetter(t *testing.T) {
 			if noKey := c.want == consume.NoKey; ran != 0 || noKey && !errors.Is(v.Err, consume.ErrNoKey) {
 				t.Errorf("ran %d times, %v", ran, v.Err)
 			}
-			if health, err := r.store.Health(t.Context()); err != nil || health.Claimed+health.Abandoned+health.Released+health.Completed != 0 {
+			if health, err := r.store.Health(t.Context(), everonce.HealthRequest{}); err != nil || health.Claimed+health.Abandoned+health.Released+health.Completed != 0 {
 				t.Errorf("%+v, %v; want no record", health, err)
 			}
 		})

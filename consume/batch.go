@@ -17,12 +17,12 @@ type Received[T any] struct {
 	Payload T
 }
 
-// HandleBatch handles many deliveries and returns what is to become of each, in their order. The messages of a
-// consumer that [NewTx] made share one transaction, as in [everonce.TransactBatch]: one that fails does not fail its
-// neighbours, and one that is there twice is handled once. A message that has no key, is too large, or cannot be
-// decoded is taken out of the batch beforehand. A guarded consumer handles the messages one after the other.
+// HandleBatch handles many deliveries and returns a verdict for each, in order. A consumer made by [NewTx] handles
+// them in one transaction, as [everonce.TransactBatch] does: a message that fails does not fail its neighbours, and a
+// message that occurs twice is handled once. A message that has no key, is too large, or cannot be decoded is not part
+// of the transaction. A guarded consumer handles the messages one after the other.
 //
-// If the handler panics, the message has a verdict too, by its policy: the panic does not go on.
+// HandleBatch recovers a panic of the handler: the policy decides the verdict on its message.
 func (c *Consumer) HandleBatch(ctx context.Context, ms []*Message) []Verdict {
 	verdicts := c.handleBatch(ctx, ms)
 	for i, m := range ms {
@@ -93,7 +93,7 @@ func (c *Consumer) handleSafely(ctx context.Context, m *Message) (v Verdict) {
 // admit returns the key of a message, its fingerprint and its hash, or the verdict on one that cannot be handled.
 func (c *Consumer) admit(m *Message) (key everonce.Key, sum everonce.Fingerprint, hash string, refused *Verdict) {
 	if len(m.Body) > c.maxBody {
-		v := c.bury(m, "", 0, TooLarge, fmt.Errorf("consume: the body has %d bytes, and the limit is %d", len(m.Body), c.maxBody))
+		v := c.bury(m, "", 0, TooLarge, fmt.Errorf("consume: the body has %d bytes, more than MaxBody (%d)", len(m.Body), c.maxBody))
 		return key, sum, "", &v
 	}
 	key, err := c.KeyOf(m)

@@ -61,7 +61,7 @@ func (w *worker) handleBatch(ds []Delivery) {
 			return
 		}
 		pause := w.gate.shut()
-		w.Log.WarnContext(w.work, "consume: messages are kept in hand", "consumer", w.c.name, "messages", len(ds), "key", why.KeyHash, "outcome", why.Outcome, "pause", pause, "error", why.Err)
+		w.Log.WarnContext(w.work, "consume: messages wait for the store", "consumer", w.c.name, "messages", len(ds), "key", why.KeyHash, "outcome", why.Outcome, "pause", pause, "error", why.Err)
 	}
 }
 

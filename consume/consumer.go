@@ -15,7 +15,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Consumer handles messages, each once. It is safe for concurrent use.
+// Consumer handles each message once. It is safe for concurrent use.
 type Consumer struct {
 	scope   everonce.Scope
 	name    string
@@ -37,21 +37,21 @@ type Consumer struct {
 type work func(ctx context.Context, key everonce.Key, sum everonce.Fingerprint) (everonce.Outcome, int, error)
 
 // New returns a consumer for handlers whose effects are outside the store (guarded mode). The error wraps
-// [everonce.ErrInvalidArgument] and says what is missing or wrong.
+// [everonce.ErrInvalidArgument].
 func New[T any](recv *everonce.Receiver, spec Spec[T]) (*Consumer, error) {
 	common, err := spec.common().checked()
 	switch {
 	case err != nil:
 		return nil, err
 	case recv == nil || spec.Handle == nil:
-		return nil, fmt.Errorf("%w: the receiver or the handler is nil", everonce.ErrInvalidArgument)
+		return nil, fmt.Errorf("%w: consume: the receiver or the handler is nil", everonce.ErrInvalidArgument)
 	}
 	policy := cmp.Or(spec.Policy, recv.Policy())
 	switch {
 	case policy == everonce.Reconcile && spec.Reconcile == nil:
-		return nil, fmt.Errorf("%w: the policy is Reconcile, and there is no question to ask: Spec.Reconcile", everonce.ErrInvalidArgument)
+		return nil, fmt.Errorf("%w: consume: Spec.Reconcile is required (the policy is Reconcile)", everonce.ErrInvalidArgument)
 	case policy != everonce.Reconcile && spec.Reconcile != nil:
-		return nil, fmt.Errorf("%w: Spec.Reconcile is never asked where the policy is %v", everonce.ErrInvalidArgument, policy)
+		return nil, fmt.Errorf("%w: consume: Spec.Reconcile is set, but the policy is %v (set the policy to Reconcile, or leave Spec.Reconcile out)", everonce.ErrInvalidArgument, policy)
 	}
 	about := []everonce.CallOption{everonce.WithCodec(nothing{}), everonce.WithPolicy(policy)}
 	if spec.EffectsInSteps {
@@ -86,14 +86,14 @@ func New[T any](recv *everonce.Receiver, spec Spec[T]) (*Consumer, error) {
 }
 
 // NewTx returns a consumer for handlers whose effects are in the database of the receiver's store
-// (transactional mode). The error wraps [everonce.ErrInvalidArgument] and says what is missing or wrong.
+// (transactional mode). The error wraps [everonce.ErrInvalidArgument].
 func NewTx[T, Tx any](recv *everonce.TxReceiver[Tx], spec TxSpec[T, Tx]) (*Consumer, error) {
 	common, err := spec.common().checked()
 	switch {
 	case err != nil:
 		return nil, err
 	case recv == nil || spec.Handle == nil && spec.HandleAll == nil:
-		return nil, fmt.Errorf("%w: the receiver or the handler is nil", everonce.ErrInvalidArgument)
+		return nil, fmt.Errorf("%w: consume: the receiver or the handler is nil", everonce.ErrInvalidArgument)
 	}
 	if spec.Handle == nil {
 		spec.Handle = func(ctx context.Context, tx Tx, m *Message, v T) error {
@@ -179,9 +179,9 @@ var (
 	errReaderExited = errors.New("consume: the function that reads the message ended its goroutine")
 )
 
-// Handle handles one delivery and returns what is to become of it at the broker. Adapters call it. A panic of the
-// handler goes on unwinding, and the attempt ends as [everonce.Do] says. If ctx ends before anything ran, the verdict
-// is Keep.
+// Handle handles one delivery and returns what to do with it at the broker. Adapters call it. It does not recover a
+// panic of the handler; the attempt then ends as described at [everonce.Do]. If ctx ends before the handler is called,
+// the verdict is Keep.
 func (c *Consumer) Handle(ctx context.Context, m *Message) Verdict {
 	v := c.handle(ctx, m)
 	c.tell(ctx, slog.Default(), m, v)

@@ -6,28 +6,27 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Disposition says what becomes of a delivery at the broker.
+// Disposition says what to do with a delivery at the broker.
 type Disposition uint8
 
 const (
-	// Ack: done, now or earlier. Outcomes executed, replayed, expired and elided; and rejected under DropRejected. A
-	// refusal that has expired counts as rejected.
+	// Ack acknowledges it: the message is done. Outcomes: executed, replayed, expired, elided; rejected with DropRejected.
+	// An expired rejection counts as rejected.
 	Ack Disposition = iota + 1
-	// Retry: it comes again after a delay, and that counts. Outcome failed; and unknown if another delivery asks or goes
-	// on ([everonce.Error].RetryAfter), as under [everonce.Reconcile]. If the broker takes no copy of it ([ErrNoCopy]), it
-	// is a dead letter instead.
+	// Retry delivers it again after a delay, and counts. Outcomes: failed; unknown if another delivery can resolve it
+	// ([everonce.Error].RetryAfter is set), as with [everonce.Reconcile]. If the broker accepts no copy ([ErrNoCopy]), the
+	// message becomes a dead letter.
 	Retry
-	// Later: it comes again after a delay, and that does not count. Outcomes in_progress and lease_lost; and a record
-	// that a newer version wrote. If the broker takes no copy of it, as above.
+	// Later delivers it again after a delay, and does not count. Outcomes: in_progress, lease_lost; store_failed if a
+	// newer version wrote the record. If the broker accepts no copy, as with Retry.
 	Later
-	// Bury: it goes to the dead letters. Outcomes rejected, mismatch and unknown; a message that failed, or was asked
-	// about, once too often; a record that cannot be read; and a message that cannot be handled at all. If the dead
-	// letters take no more, it comes again after the longest delay instead, to be handled and buried then.
+	// Bury puts it into the dead-letter queue. Outcomes: rejected, mismatch, unknown; failed or unknown after the last
+	// retry; store_failed if the record cannot be read. A message without key or with an unreadable payload has no outcome.
+	// If the dead-letter queue refuses it, the message is delivered again after the longest delay.
 	Bury
-	// Keep: it stays in hand and is handled again after a pause, during which nothing else is begun either. Outcomes
-	// not_recorded and store_failed; failed if the store failed before the handler was called; unknown if the answer to a
-	// commit was lost; and invalid, which is the fault of the consumer and not of the message: the broker
-	// would only deliver it to a consumer that cannot handle it.
+	// Keep neither acknowledges nor returns it, and handles it again after a pause, during which the consumer starts no
+	// other message. Outcomes: not_recorded, store_failed; failed if the store failed before the handler was called;
+	// unknown if the answer to a commit was lost; invalid, because the consumer is wrong and not the message.
 	Keep
 )
 
@@ -55,41 +54,40 @@ type Verdict struct {
 	After time.Duration
 	// Letter goes with Bury.
 	Letter DeadLetter
-	// Outcome is the core's; zero if the message got no further than its key or its payload.
+	// Outcome is the outcome of the operation; zero if the message has no usable key or payload.
 	Outcome everonce.Outcome
-	// KeyHash is [everonce.RecordID.Short]; empty if no key was found.
+	// KeyHash is [everonce.RecordID.Short]; empty without a key.
 	KeyHash string
-	// Err is the reason if it is not Ack. An Ack has one only if a refusal is dropped, under DropRejected: the refusal,
-	// of which there is no dead letter.
+	// Err is the reason for every disposition but Ack. With Ack it is nil, or the rejection that DropRejected dropped.
 	Err error
 }
 
-// DeadLetter is what a dead letter says about itself, in addition to the message's own headers and body.
+// DeadLetter describes why a message was dead-lettered. The dead letter has the message's own headers and body too.
 type DeadLetter struct {
 	Reason Reason
-	// Detail is for a person.
+	// Detail is the reason as text for people.
 	Detail string
-	// Consumer is the one that buried it, and Source is where it came from.
+	// Consumer is the name of the consumer that buried the message, and Source the queue or topic that it came from.
 	Consumer, Source string
-	// KeyHash is [everonce.RecordID.Short], and the dead letter's message ID; empty if no key was found.
+	// KeyHash is [everonce.RecordID.Short], and the message ID of the dead letter; empty without a key.
 	KeyHash string
-	// Attempts counts the deliveries that were handled and counted, including this one.
+	// Attempts counts the deliveries that count towards the limit of retries, including this one.
 	Attempts int
-	// First is when it was first sent or first given back, if that is known; Last is when it was buried.
+	// First is when the message was first sent or first retried, if known; Last is when it was buried.
 	First, Last time.Time
 }
 
-// Reason says why a message is a dead letter. The set is closed.
+// Reason says why a message is a dead letter.
 type Reason string
 
 // The reasons.
 const (
-	Rejected    Reason = "rejected"    // refused for good, now or earlier
-	Exhausted   Reason = "exhausted"   // failed too often
+	Rejected    Reason = "rejected"    // the handler rejected it permanently, now or earlier
+	Exhausted   Reason = "exhausted"   // it failed, and has no retries left
 	Mismatch    Reason = "mismatch"    // its key was used for another message
-	Unknown     Reason = "unknown"     // nobody knows whether it took effect: settle it, then replay it
-	NoKey       Reason = "no_key"      // it has no key, or one that cannot be used
-	Undecodable Reason = "undecodable" // its payload, or a header of its fingerprint, is not what the consumer reads
+	Unknown     Reason = "unknown"     // its outcome is unknown: settle it, then replay it
+	NoKey       Reason = "no_key"      // it has no valid key
+	Undecodable Reason = "undecodable" // its payload, or a header of its fingerprint, cannot be read
 	TooLarge    Reason = "too_large"
 	BadRecord   Reason = "bad_record" // the record of its key cannot be read
 )

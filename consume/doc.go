@@ -1,5 +1,5 @@
-// Package consume is the idempotent consumer: however often a broker delivers a message, it takes effect once. It
-// knows no broker; an adapter such as consume/rabbitonce moves the messages.
+// Package consume implements an idempotent consumer: however often a broker delivers a message, it takes effect once.
+// The package is independent of the broker; an adapter such as consume/rabbitonce moves the messages.
 //
 //	c, err := consume.NewTx(receiver, consume.TxSpec[Order, pgx.Tx]{
 //		Consumer: "billing",
@@ -11,19 +11,18 @@
 //	})
 //
 // [NewTx] is for handlers whose effects are in the database of the receiver's store: the effect and the record
-// that the message was handled commit together (transactional mode), and only then is the message acknowledged.
-// [New] is for handlers whose effects are elsewhere (guarded mode): if nobody knows the outcome of a message, the
-// receiver's policy decides. [NewNatural] is for handlers whose effect is idempotent by itself (natural mode): no
-// record is kept.
+// that the message was handled commit together (transactional mode), and the message is acknowledged afterwards.
+// [New] is for handlers whose effects are elsewhere (guarded mode): the receiver's policy decides about unknown
+// outcomes. [NewNatural] is for handlers whose effect is idempotent by itself (natural mode): no record is kept.
 //
-// # What becomes of a message
+// # Dispositions
 //
-// A message that was handled, now or at an earlier delivery, is acknowledged. One that was refused for good goes to
-// the dead letters, at every delivery. One that failed is retried later, up to a limit. One that another
-// delivery is handling, or whose attempt lost its lease, comes again too, without counting towards that limit. One whose
-// outcome is unknown goes to the dead letters until somebody settles it; where another delivery asks about it, as under
-// [everonce.Reconcile], it is retried first. [Disposition] lists all cases.
+// A message that was handled, by this delivery or an earlier one, is acknowledged. A rejected message becomes a dead
+// letter, at every delivery. A failed message is retried up to a limit. A message that another delivery is handling, or
+// whose attempt lost its lease, is delivered again without counting towards that limit. A message whose outcome is
+// unknown becomes a dead letter, until it is settled; with [everonce.Reconcile] it is retried first. [Disposition] lists
+// all cases.
 //
-// A message that has no key, is too large, or cannot be decoded goes to the dead letters with the reason. So nothing is
+// A message that has no key, is too large, or cannot be decoded becomes a dead letter with the reason. So no message is
 // lost, and a bad message does not block those behind it.
 package consume

@@ -9,12 +9,12 @@ import (
 	"github.com/everonce/everonce/internal/jsonform"
 )
 
-// Fingerprint says which parts of a message must be the same when its key is used again: by default the body, byte for
-// byte. A message that differs is a dead letter. What was handled before a change of it is compared with nothing, and
-// counts as equal.
+// Fingerprint selects the parts of a message that must be equal when its key is used again: by default the body, byte
+// for byte. A message that differs becomes a dead letter. After a change of the Fingerprint, messages that were handled
+// before it are not compared.
 type Fingerprint struct {
-	// Headers are compared too. Name only headers that the producer sets: one that a broker or a retry adds would make
-	// every redelivery another message.
+	// Headers are compared too. Name only headers that the producer sets: a header that a broker or a retry adds would
+	// make every redelivery differ.
 	Headers []string
 
 	// JSON compares bodies by their meaning: white space, the order of an object's fields and the spelling of strings do
@@ -27,9 +27,9 @@ type Fingerprint struct {
 	// example "/order/id". A missing field differs from every value, including null. If none of the fields is there,
 	// the whole body counts. JSONOnly implies JSON.
 	JSONOnly []string
-	// JSONExcept leaves these fields out, which a producer sets anew when it sends a message again. They are JSON
-	// pointers, for example "/sent_at". A missing field changes nothing. An array element that is left out does not
-	// shift the indices of the others. JSONExcept implies JSON and excludes JSONOnly.
+	// JSONExcept excludes these fields from the comparison. Name fields that a producer changes when it sends a message
+	// again. They are JSON pointers, for example "/sent_at". A missing field changes nothing. An excluded array element
+	// does not shift the indices of the others. JSONExcept implies JSON and excludes JSONOnly.
 	JSONExcept []string
 }
 
@@ -85,7 +85,7 @@ func (f *fingerprinter) of(m *Message) (everonce.Fingerprint, error) {
 	for _, name := range f.headers {
 		value, found, err := m.header(name)
 		if err != nil {
-			return everonce.Fingerprint{}, fmt.Errorf("consume: of the fingerprint, %w", err)
+			return everonce.Fingerprint{}, fmt.Errorf("consume: fingerprint: %w", err)
 		}
 		parts = append(parts, name, found, value)
 	}

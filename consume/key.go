@@ -9,9 +9,10 @@ import (
 	"strings"
 )
 
-// Key finds the key of a message: the name of the one effect that it asks for, however often and whichever way it
-// comes. The error wraps [ErrNoKey] and quotes nothing of the message. A Key is nil if no message can have such a
-// key, or if all would have the same; so is any Key made from it. A consumer's constructor refuses a nil Key.
+// Key returns the key of a message, which names the one effect that the message asks for. It is the same for every
+// delivery of the message. The error wraps [ErrNoKey] and quotes nothing of the message. A constructor of a Key returns
+// nil if its arguments are invalid: no message, or every message, would have that key. Constructors of a consumer refuse
+// a nil Key.
 type Key func(*Message) (string, error)
 
 // unusable reports whether a key that is made of these would name no message, or all of them.
@@ -19,16 +20,16 @@ func unusable(keys []Key) bool {
 	return len(keys) == 0 || slices.ContainsFunc(keys, func(k Key) bool { return k == nil })
 }
 
-// ErrNoKey says that a message has no key that can be used.
+// ErrNoKey says that a message has no valid key.
 var ErrNoKey = errors.New("consume: no key")
 
 func noKey(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrNoKey, fmt.Sprintf(format, args...))
 }
 
-// ProducerID takes the ID that the producer gave the message ([Message.ID]). It is the best key if each producer
-// gives every event one ID and keeps it when it sends the event again. It protects nothing if a client library makes
-// a new ID for each publish.
+// ProducerID uses the producer's message ID ([Message.ID]). It is the best key if the producer assigns one ID to every
+// event and keeps it when it sends the event again. It does not protect if a client library makes a new ID for each
+// publish.
 func ProducerID() Key {
 	return func(m *Message) (string, error) {
 		if m.ID == "" {
@@ -38,8 +39,8 @@ func ProducerID() Key {
 	}
 }
 
-// Header takes a header that the producer has set. It is as good as [ProducerID] if the broker has no place for an
-// ID. Letter case of the name counts.
+// Header uses a header that the producer sets, like [ProducerID] for brokers without a message ID. The name is
+// case-sensitive.
 func Header(name string) Key {
 	if name == "" {
 		return nil
@@ -55,9 +56,9 @@ func Header(name string) Key {
 	}
 }
 
-// ContentHash takes the SHA-256 of the body. It merges two real orders with the same content into one: use it only if
-// equal messages ask for the same effect. No header counts: the headers of a retry or a broker do not change the key,
-// but a producer that encodes the message anew does.
+// ContentHash uses the SHA-256 of the body. It merges two real orders with the same content into one: use it only if
+// equal messages ask for the same effect. Headers do not count. A producer that encodes
+// the message differently changes the key.
 func ContentHash() Key {
 	return func(m *Message) (string, error) {
 		h := sha256.New()
@@ -67,22 +68,22 @@ func ContentHash() Key {
 	}
 }
 
-// BrokerID takes the ID that the broker gave the message. It survives a redelivery. But a message that the producer
-// sends again, or that is moved back from the dead letters, has another ID on most brokers, and takes effect twice.
-// By broker: RabbitMQ gives none; SQS keeps it over redeliveries, but neither over a producer's resend nor over a
+// BrokerID uses the broker's message ID ([Message.BrokerID]). A redelivery has the same ID. But a message that the
+// producer sends again, or that is replayed from the dead letters, has another ID on most brokers, and takes effect twice.
+// RabbitMQ has none; SQS keeps it over redeliveries, but neither over a producer's resend nor over a
 // redrive; Kafka's topic, partition and offset change with a resend and with a topic's migration; NATS' stream
 // sequence changes with a resend outside its duplicate window.
 func BrokerID() Key {
 	return func(m *Message) (string, error) {
 		if m.BrokerID == "" {
-			return "", noKey("the broker has given the message no ID")
+			return "", noKey("the message has no broker ID")
 		}
 		return m.BrokerID, nil
 	}
 }
 
 // Composite joins a name and the values of other keys: Composite("Order", JSONPointer("/order/id"), ProducerID())
-// gives "Order:12345:msg-7". All parts must be there. ":" and "%" in a value are escaped, so that no two lists of
+// gives "Order:12345:msg-7". All parts are required. ":" and "%" in a value are escaped, so that no two lists of
 // values give the same key. A business key alone merges what a producer means to happen twice: put the producer's own
 // ID after it. Composite returns nil without parts.
 func Composite(name string, parts ...Key) Key {
@@ -111,9 +112,9 @@ func joined(parts ...Key) Key {
 	}
 }
 
-// FirstOf takes the first key that is found. The keys should be of different forms, because the same value found by
-// two of them is the same key; if they are not, put a [Composite] around each. A header whose value is missing from
-// this delivery ([Message.Odd]) is not passed over: another delivery of the message may have it.
+// FirstOf uses the first key that a message has. Two keys with the same value are the same key: wrap each of them in a
+// [Composite] if their values can be equal. FirstOf does not skip a header whose value is missing from this delivery
+// ([Message.Odd]), because another delivery of the message may have it.
 func FirstOf(keys ...Key) Key {
 	if unusable(keys) {
 		return nil
@@ -130,6 +131,6 @@ func FirstOf(keys ...Key) Key {
 			}
 			errs = append(errs, err)
 		}
-		return "", errors.Join(append(errs, noKey("none of %d ways has found one", len(keys)))...)
+		return "", errors.Join(append(errs, noKey("none of %d keys was found", len(keys)))...)
 	}
 }

@@ -3,7 +3,6 @@ package consume
 import (
 	"bytes"
 	"errors"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,117 +10,57 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// JSONPointer takes a value of the body (RFC 6901: "/order/id"), which must be a string or an integer. The digits of
-// a number count, however many. A body gives no key if it is not JSON, has a name twice in one object, or goes on
-// after its end: two readers could find two different keys in it. JSONPointer returns nil, which a consumer's
-// constructor refuses, if pointer is no pointer to a value inside the body: one begins with "/".
+// JSONPointer uses a value of the body (RFC 6901: "/order/id"), which must be a string or an integer. An integer may
+// have any number of digits. A body gives no key if it is not JSON, has a name twice in one object, or goes on
+// after its end: two readers could find two different keys in it. JSONPointer returns nil if
+// pointer does not begin with "/".
 func JSONPointer(pointer string) Key {
 	if p := jsontext.Pointer(pointer); pointer == "" || !p.IsValid() {
 		return nil
 	}
 	path := slices.Collect(jsontext.Pointer(pointer).Tokens())
 	return func(m *Message) (string, error) {
-		w := walk{d: jsontext.NewDecoder(bytes.NewBuffer(m.Body))}
-		switch err := w.whole(path); {
-		case errors.Is(err, errNotJSON):
-			return "", noKey("%v", err)
-		case err != nil:
-			return "", noKey("what the body has at %q %v", pointer, err)
-		case !w.found:
+		if !jsontext.Value(m.Body).IsValid() {
+			return "", noKey("the body is not one JSON value without repeated names")
+		}
+		d := jsontext.NewDecoder(bytes.NewBuffer(m.Body), jsontext.AllowDuplicateNames(true)) // there are none
+		if !seek(d, path) {
 			return "", noKey("the body has nothing at %q", pointer)
 		}
-		return w.value, nil
-	}
-}
-
-// walk is the way through a JSON text, all of which is checked, to one of its values.
-type walk struct {
-	d     *jsontext.Decoder
-	name  []byte // that was read last
-	value string
-	found bool
-}
-
-// whole walks through the text, which must end behind its value.
-func (w *walk) whole(path []string) error {
-	if err := w.to(path); err != nil {
-		return err
-	}
-	if _, err := w.d.ReadToken(); !errors.Is(err, io.EOF) {
-		return errNotJSON
-	}
-	return nil
-}
-
-// to walks through the next value, of which the one at the path is looked for.
-func (w *walk) to(path []string) error {
-	if len(path) == 0 {
-		return w.take()
-	}
-	switch w.d.PeekKind() {
-	case jsontext.KindBeginObject:
-		return w.into(func(int) (bool, error) {
-			name, err := w.d.ReadValue()
-			if err == nil {
-				w.name, err = jsontext.AppendUnquote(w.name[:0], name)
-			}
-			return string(w.name) == path[0], err
-		}, path[1:])
-	case jsontext.KindBeginArray:
-		n, err := strconv.Atoi(path[0])
-		if err != nil || strconv.Itoa(n) != path[0] {
-			n = -1 // no place in an array
-		}
-		return w.into(func(i int) (bool, error) { return i == n, nil }, path[1:])
-	}
-	return checked(w.d.SkipValue())
-}
-
-// into walks through an object or an array. isNext reads what is before a member's value, and says whether the way leads there.
-func (w *walk) into(isNext func(i int) (bool, error), path []string) error {
-	if _, err := w.d.ReadToken(); err != nil {
-		return errNotJSON
-	}
-	for i := 0; ; i++ {
-		switch w.d.PeekKind() {
-		case jsontext.KindEndObject, jsontext.KindEndArray:
-			_, err := w.d.ReadToken()
-			return checked(err)
-		}
-		next, err := isNext(i)
-		switch {
-		case err != nil:
-			return errNotJSON
-		case next:
-			err = w.to(path)
-		default:
-			err = checked(w.d.SkipValue())
-		}
+		text, err := readText(d)
 		if err != nil {
-			return err
+			return "", noKey("the value at %q %v", pointer, err)
+		}
+		return text, nil
+	}
+}
+
+// seek reads valid JSON up to the value at the path, and reports whether there is one.
+func seek(d *jsontext.Decoder, path []string) bool {
+	for _, name := range path {
+		isArray := d.PeekKind() == jsontext.KindBeginArray
+		if !isArray && d.PeekKind() != jsontext.KindBeginObject {
+			return false
+		}
+		token, err := d.ReadToken()
+		for i := 0; ; i++ {
+			at := strconv.Itoa(i)
+			if end := d.PeekKind(); err != nil || end == jsontext.KindEndObject || end == jsontext.KindEndArray {
+				return false
+			}
+			if !isArray {
+				if token, err = d.ReadToken(); err != nil {
+					return false
+				}
+				at = token.String()
+			}
+			if at == name {
+				break
+			}
+			err = d.SkipValue()
 		}
 	}
-}
-
-// take reads the value that was looked for.
-func (w *walk) take() error {
-	token, err := w.d.ReadToken()
-	if err != nil {
-		return errNotJSON
-	}
-	w.found = true
-	w.value, err = textOf(token)
-	return err
-}
-
-var errNotJSON = errors.New("the body is not one JSON value without repeated names")
-
-// checked says of a text that cannot be read no more than that: the library's error quotes it.
-func checked(err error) error {
-	if err != nil {
-		return errNotJSON
-	}
-	return nil
+	return true
 }
 
 var (
@@ -130,7 +69,12 @@ var (
 	errTwoForms = errors.New("is a number that can be written in several ways")
 )
 
-func textOf(token jsontext.Token) (string, error) {
+// readText reads a value, which must be a string or an integer.
+func readText(d *jsontext.Decoder) (string, error) {
+	token, err := d.ReadToken()
+	if err != nil {
+		return "", err
+	}
 	switch token.Kind() {
 	case jsontext.KindString:
 		if token.String() == "" {
@@ -146,7 +90,7 @@ func textOf(token jsontext.Token) (string, error) {
 	return "", errNotText
 }
 
-// CloudEvent takes source and id of a CloudEvent, which together name one event: from its headers (ce-id, ce_id or
+// CloudEvent uses source and id of a CloudEvent, which together name one event: from its headers (ce-id, ce_id or
 // cloudEvents:id, as the bindings to HTTP, Kafka and AMQP write them) or, if the content type is
 // application/cloudevents+json, from the body. A producer may send an event again under the same id.
 func CloudEvent() Key {

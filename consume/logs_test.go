@@ -26,12 +26,12 @@ func TestWhatBecomesOfAMessageIsLogged(t *testing.T) {
 		silent bool
 	}{
 		"done":        {m: &consume.Message{ID: "k-secret", Body: []byte(`{"ID":"b-secret"}`)}, silent: true},
-		"no key":      {m: &consume.Message{Body: []byte(`{"ID":"b-secret"}`)}, want: []string{"WARN", "a dead letter", "reason=no_key", "has no ID"}},
-		"undecodable": {m: &consume.Message{ID: "k-secret", Body: []byte(`{"ID":17291}`)}, want: []string{"WARN", "reason=undecodable", `\"ID\" is no string`}},
-		"no object":   {m: &consume.Message{ID: "k-secret", Body: []byte(`[17291]`)}, want: []string{"WARN", "reason=undecodable", "it is no consume_test.order"}},
+		"no key":      {m: &consume.Message{Body: []byte(`{"ID":"b-secret"}`)}, want: []string{"WARN", "message dead-lettered", "reason=no_key", "has no ID"}},
+		"undecodable": {m: &consume.Message{ID: "k-secret", Body: []byte(`{"ID":17291}`)}, want: []string{"WARN", "reason=undecodable", `\"ID\" is not a string`}},
+		"no object":   {m: &consume.Message{ID: "k-secret", Body: []byte(`[17291]`)}, want: []string{"WARN", "reason=undecodable", "it is not a consume_test.order"}},
 		"failed": {
 			m: &consume.Message{ID: "k-secret", Body: []byte(`{}`)}, handle: func() error { return everonce.NotDone(errors.New("no mail server")) },
-			want: []string{"INFO", "failed, and comes again", "attempts=1 ", "after=", "no mail server"},
+			want: []string{"INFO", "failed and will be retried", "attempts=1 ", "after=", "no mail server"},
 		},
 		"failed too often": {
 			m: &consume.Message{ID: "k-secret", Body: []byte(`{}`), Retries: 1000}, handle: func() error { return everonce.NotDone(errors.New("no mail server")) },
@@ -81,17 +81,17 @@ func TestPausesAreLogged(t *testing.T) {
 		handles func(t *testing.T) *consume.Consumer
 		in      *delivery
 	}{
-		"a message": {text: "a message is kept in hand", in: message("m-1"), handles: func(t *testing.T) *consume.Consumer {
+		"a message": {text: "a message waits for the store", in: message("m-1"), handles: func(t *testing.T) *consume.Consumer {
 			store := &downStore{Store: memstore.New(nil)}
 			store.down.Store(true)
 			return serving(t, store, done)
 		}},
-		"a batch": {text: "messages are kept in hand", in: message("m-1"), workers: consume.Workers{Batch: 2}, handles: func(t *testing.T) *consume.Consumer {
+		"a batch": {text: "messages wait for the store", in: message("m-1"), workers: consume.Workers{Batch: 2}, handles: func(t *testing.T) *consume.Consumer {
 			l := newLedger()
 			l.down.Store(true)
 			return booking(t, l, nil)
 		}},
-		"an answer": {text: "the broker did not take an answer", in: &delivery{m: message("m-1").m, fails: slices.Repeat([]error{errDown}, 1000)}, handles: func(t *testing.T) *consume.Consumer {
+		"an answer": {text: "the broker did not accept an answer", in: &delivery{m: message("m-1").m, fails: slices.Repeat([]error{errDown}, 1000)}, handles: func(t *testing.T) *consume.Consumer {
 			return serving(t, memstore.New(nil), done)
 		}},
 	} {
@@ -140,7 +140,7 @@ func TestWhatIsDroppedIsLogged(t *testing.T) {
 		if err := r.c.Serve(t.Context(), in, &consume.Workers{Log: slog.New(slog.NewTextHandler(&logs, nil))}); err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []string{"INFO", "is dropped", "key=" + verdict.KeyHash + " ", "no_such_account"} {
+		for _, want := range []string{"INFO", "rejected and dropped", "key=" + verdict.KeyHash + " ", "no_such_account"} {
 			if !strings.Contains(logs.String(), want) {
 				t.Errorf("logged was %q, without %q", logs.String(), want)
 			}

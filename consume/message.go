@@ -6,34 +6,32 @@ import (
 	"time"
 )
 
-// Message is one delivery, from any broker. A handler must not change it.
+// Message is one delivery of a message, from any broker. A handler must not change it.
 type Message struct {
-	// ID is the ID that the producer gave it (AMQP message-id, CloudEvents id); empty if there is none.
+	// ID is the producer's message ID (AMQP message-id, CloudEvents id), if any.
 	ID string
-	// BrokerID is the ID that the broker gave it. It changes when a producer sends a message again, and on some
-	// brokers when a dead letter is moved back: see [BrokerID].
+	// BrokerID is the broker's message ID, if any. It changes when a producer sends a message again, and on some brokers
+	// when a dead letter is replayed: see [BrokerID].
 	BrokerID string
-	// Source is the queue or topic that it was first sent to, for people. It is never part of the key.
+	// Source is the queue or topic that the message was first sent to. It is not part of the key.
 	Source string
-	// Subject is the address within that, if the broker has one: AMQP's routing key, NATS' subject. It does not
-	// change when the message is given back.
+	// Subject is the address within Source: AMQP's routing key, NATS' subject. A retry does not change it.
 	Subject string
-	// Headers are its headers, as text. Odd names those whose values are missing: they have no text, such as tables
-	// and arrays, or there was no room for them when the message was given back.
+	// Headers are the headers as text. Odd names the headers without a value here: tables and arrays, which have no text
+	// form, and headers that were too large for the copy of a retry.
 	Headers map[string]string
 	Odd     []string
-	// ContentType and ContentEncoding say what the body is.
+	// ContentType and ContentEncoding describe the body.
 	ContentType     string
 	ContentEncoding string
 	Body            []byte
-	// Deliveries is how often the broker has delivered it, including this time; 0 if the broker does not count.
+	// Deliveries counts the broker's deliveries, including this one; 0 if the broker does not count.
 	Deliveries int
-	// Redelivered says that, according to the broker, it was delivered before. A producer's duplicate is not marked
-	// so.
+	// Redelivered reports whether the broker delivered this message before. It is not set for a producer's duplicate.
 	Redelivered bool
-	// Retries is how often it was given back to be tried again, and counted.
+	// Retries counts the retries of the message that count towards [Backoff.Limit].
 	Retries int
-	// First is when it was first sent, or first given back; zero if nobody has noted that.
+	// First is when the message was first sent, or first retried; zero if unknown.
 	First time.Time
 }
 

@@ -8,39 +8,37 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// NaturalSpec says what a consumer does with its messages, whose payload is a T, if the effect is idempotent by
-// itself (natural mode). The zero value of each field that is not required is its default.
+// NaturalSpec configures a consumer of messages with payload T whose effect is idempotent by itself (natural mode). The
+// zero value of each field that is not required is its default.
 type NaturalSpec[T any] struct {
-	// Consumer names who handles the messages. Required.
+	// Consumer is the name of the consumer. Required.
 	Consumer string
-	// Key finds the key, by which dead letters and logs name the message. It must be what makes the effect
+	// Key returns the key of a message, which dead letters and logs show as a hash. It must be what makes the effect
 	// idempotent. Required.
 	Key Key
-	// Handle handles a message, and reports whether this delivery took effect (true) or an earlier one had. Its
-	// errors: [everonce.Permanent] is a refusal for good. An error that wraps [everonce.ErrStore] is about the place
-	// of the effects and not about this message, which is kept in hand while that lasts. After any other error the
-	// message is tried again. Required.
+	// Handle handles a message, and reports whether this delivery took effect (true) or an earlier one did.
+	// [everonce.Permanent] rejects the message. An error that wraps [everonce.ErrStore] says that the database is down:
+	// the message waits until it is back. After any other error the message is retried. Required.
 	Handle func(ctx context.Context, m *Message, v T) (effect bool, err error)
 
-	// Decode reads the payload. Its error makes the message a dead letter. Default: JSON, without content encoding,
-	// or one that changes nothing: identity, utf-8. A body null is an error unless a T can be that: a pointer, say.
+	// Decode reads the payload. If it fails, the message becomes a dead letter. Default: JSON, with no content encoding
+	// (or identity, or utf-8). The body null is an error unless T can be nil, like a pointer.
 	Decode func(*Message) (T, error)
-	// MaxBody is the largest body that is read, in bytes. Default 16 MiB.
+	// MaxBody limits the body, in bytes. Default 16 MiB.
 	MaxBody int
-	// Retry says when a message that failed comes again.
+	// Retry says when a failed message is retried.
 	Retry Backoff
-	// DropRejected acknowledges what was refused for good. Default: it becomes a dead letter, at every delivery.
+	// DropRejected acknowledges rejected messages. Default: they become dead letters, at every delivery.
 	DropRejected bool
-	// Observe, if set, is called with every verdict. It must not block. A panic of it is logged, and changes nothing.
-	// [Consumer.Serve] calls it in a goroutine of its own, which it may end.
+	// Observe, if set, is called with every verdict. It must not block. A panic is logged and has no other effect.
+	// [Consumer.Serve] calls it in a goroutine of its own, so it may call [runtime.Goexit].
 	Observe func(context.Context, *Message, Verdict)
 }
 
-// NewNatural returns a consumer for handlers that may run any number of times: an insert under a unique index, a set,
-// a delete. No record is kept: a message takes effect once because of the effect's own shape, for as long as that
-// lasts. So nothing is replayed, two deliveries of one message may be handled at the same time, and another message
-// under a known key cannot be told from a duplicate. The outcome is executed, or replayed if the handler says that an
-// earlier delivery took effect. The error wraps [everonce.ErrInvalidArgument] and says what is missing or wrong.
+// NewNatural returns a consumer for handlers that may run any number of times: an insert with a unique index, a set,
+// a delete. It keeps no record: only the effect itself prevents a second one. Two deliveries of one message may be
+// handled at the same time, and a different message with a known key counts as a duplicate. The outcome is
+// executed, or replayed if the handler returns false. The error wraps [everonce.ErrInvalidArgument].
 func NewNatural[T any](spec NaturalSpec[T]) (*Consumer, error) {
 	common, err := common[T]{
 		Consumer: spec.Consumer, Key: spec.Key, Decode: spec.Decode, MaxBody: spec.MaxBody,
@@ -50,7 +48,7 @@ func NewNatural[T any](spec NaturalSpec[T]) (*Consumer, error) {
 	case err != nil:
 		return nil, err
 	case spec.Handle == nil:
-		return nil, fmt.Errorf("%w: the handler is nil", everonce.ErrInvalidArgument)
+		return nil, fmt.Errorf("%w: consume: Handle is required", everonce.ErrInvalidArgument)
 	}
 	c, err := newConsumer(common)
 	if err != nil {

@@ -6,12 +6,12 @@ import (
 	"github.com/everonce/everonce/internal/retry"
 )
 
-// Backoff says when a message that failed comes again. The zero value of each field is its default.
+// Backoff says when a failed message is retried. The zero value of each field is its default.
 type Backoff struct {
-	// Limit is how often a message is retried before it becomes a dead letter. Default 10; negative is never.
+	// Limit is the number of retries before a message becomes a dead letter. Default 10; negative means none.
 	Limit int
-	// Min is the longest delay of the first retry, doubled with each. Each delay is a random part of it, at least
-	// half. Default 1 s.
+	// Min is the longest delay of the first retry. It doubles with each retry. Each delay is random, between half of that
+	// and all of it. Default 1 s.
 	Min time.Duration
 	// Max bounds the delay. Default 10 minutes.
 	Max time.Duration

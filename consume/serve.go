@@ -13,43 +13,40 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Workers say how [Consumer.Serve] works. The zero value of each field is its default.
+// Workers are the options of [Consumer.Serve]. The zero value of each field is its default; negative values are errors.
 type Workers struct {
-	// Concurrency is how many messages are handled at a time. Default 8.
+	// Concurrency is the number of messages, or batches, that are handled at a time. Default 8.
 	Concurrency int
-	// Order, if set, names what must be handled in order: messages with equal names are handled one after the other,
-	// as they came, by this consumer. A second process on the same queue has an order of its own. A message that
-	// failed and comes again comes after those that arrived in the meantime. Names share Concurrency lanes, each of
-	// which has up to 16 messages in hand, or a batch if that is more, beside what it handles; messages for which
-	// Order panics, or ends its goroutine, share one name. Default: no order.
+	// Order, if set, returns the ordering key of a message: this consumer handles messages with equal ordering keys one
+	// after the other, as they arrived. A second process on the same queue has an order of its own. A retried message
+	// follows those that arrived in the meantime. Ordering keys share Concurrency lanes, each of which buffers up to 16
+	// messages, or a batch if that is more. If Order panics or calls [runtime.Goexit], the ordering key is empty. Default:
+	// no order.
 	Order func(*Message) string
-	// Batch is how many messages are handled in one transaction, at most, and BatchWithin is how long the first of
-	// them waits for more. The broker must hand out Concurrency × Batch messages at a time, or no batch is ever full.
-	// The answer to a message waits for its whole batch. Default 1; at most [driver.MaxBatch]; for consumers that
-	// [NewTx] made. BatchWithin: default 10 ms.
+	// Batch is the largest number of messages in one transaction, and BatchWithin is how long the first of them waits for
+	// more. Batches fill only if the broker delivers Concurrency × Batch messages ahead. Messages are answered with their
+	// batch. Default 1; at most [driver.MaxBatch]; more than 1 only for consumers made by [NewTx]. BatchWithin: default
+	// 10 ms.
 	Batch       int
 	BatchWithin time.Duration
-	// PauseMin and PauseMax bound the pause after the store could not be written to, in which nothing is begun, and
-	// the pause of one message whose answer the broker did not take. A pause doubles while that lasts. Default 1 s
-	// and 1 minute.
+	// PauseMin and PauseMax bound two pauses: of the whole consumer after a write to the store failed, and of one message
+	// after the broker did not accept its answer. A pause doubles with each failure. Default 1 s and 1 minute.
 	PauseMin, PauseMax time.Duration
-	// HandleWithin bounds the handling of one message or one batch: its context ends then. The messages of a batch
-	// that takes longer are handled one by one, each within the same bound. Default: no bound; an adapter whose
-	// broker has one of its own sets it.
+	// HandleWithin is the deadline for one message or one batch. The messages of a batch that takes longer are handled one
+	// by one, each with the same deadline. Default: none; an adapter sets one if its broker does.
 	HandleWithin time.Duration
-	// DrainWithin is how long a handler may go on after the end was asked for; then its context ends too. A handler
-	// that does not heed that is waited for, because an attempt ends only when its work has returned. Default 30 s.
+	// DrainWithin is how long handlers may run after the context of Serve has ended; then their contexts end too. Serve
+	// waits for handlers that ignore that, because an attempt ends only when its work has returned. Default 30 s.
 	DrainWithin time.Duration
-	// SettleWithin bounds one answer to the broker. Default 10 s.
+	// SettleWithin is the deadline for one answer to the broker. Default 10 s.
 	SettleWithin time.Duration
-	// Log gets dead letters, pauses and answers that the broker did not take as warnings, panics as errors, and
-	// failures that are tried again, or dropped under DropRejected, as information; with the hash of the key, never
-	// with the key or the body. Default [slog.Default].
+	// Log gets panics as errors; dead letters, pauses and answers that the broker did not accept as warnings; retries and
+	// dropped messages as information. It has the hash of the key, never the key or the body. Default [slog.Default].
 	Log *slog.Logger
 }
 
-// CheckWorkers reports what is wrong with w, which may be nil, for this consumer. The error wraps
-// [everonce.ErrInvalidArgument], as that of [Consumer.Serve] would.
+// CheckWorkers returns the error that [Consumer.Serve] would return for w, which may be nil. It wraps
+// [everonce.ErrInvalidArgument].
 func (c *Consumer) CheckWorkers(w *Workers) error {
 	_, err := c.workers(w)
 	return err
@@ -58,7 +55,7 @@ func (c *Consumer) CheckWorkers(w *Workers) error {
 func (c *Consumer) workers(w *Workers) (Workers, error) {
 	checked, err := w.checked()
 	if err == nil && checked.Batch > 1 && c.gather == nil {
-		err = fmt.Errorf("%w: Workers.Batch is for consumers in transactional mode, which have something to commit together: see consume.NewTx", everonce.ErrInvalidArgument)
+		err = fmt.Errorf("%w: consume: Workers.Batch needs a transactional consumer (see NewTx)", everonce.ErrInvalidArgument)
 	}
 	return checked, err
 }
@@ -69,10 +66,10 @@ func (w *Workers) checked() (Workers, error) {
 		c = *w
 	}
 	if c.Concurrency < 0 || c.PauseMin < 0 || c.PauseMax < 0 || c.HandleWithin < 0 || c.DrainWithin < 0 || c.SettleWithin < 0 || c.Batch < 0 || c.BatchWithin < 0 {
-		return c, fmt.Errorf("%w: no number of Workers may be negative", everonce.ErrInvalidArgument)
+		return c, fmt.Errorf("%w: consume: no field of Workers may be negative", everonce.ErrInvalidArgument)
 	}
 	if c.Batch > driver.MaxBatch {
-		return c, fmt.Errorf("%w: Workers.Batch is %d, and a batch has at most %d messages", everonce.ErrInvalidArgument, c.Batch, driver.MaxBatch)
+		return c, fmt.Errorf("%w: consume: Workers.Batch is %d, and must be at most %d", everonce.ErrInvalidArgument, c.Batch, driver.MaxBatch)
 	}
 	c.Concurrency = cmp.Or(c.Concurrency, 8)
 	c.Batch = cmp.Or(c.Batch, 1)
@@ -87,12 +84,12 @@ func (w *Workers) checked() (Workers, error) {
 	return c, nil
 }
 
-// Serve handles the deliveries from in until ctx ends or in is closed. Then it drains: it takes no more, and returns
-// when those that it had begun have been handled and answered. Messages that it keeps in hand because the store is
-// down are left when ctx ends, and not before: the adapter closes its channel, and the broker delivers them again.
+// Serve handles the deliveries from in until ctx ends or in is closed. Then it drains: it takes no more deliveries, and
+// returns when those that it started are handled and answered. When ctx ends, Serve leaves the messages that wait for
+// the store unanswered; the adapter closes its channel, and the broker redelivers them.
 //
-// If the store cannot be reached, Serve waits for it. If waiting would not make the store usable, Serve returns an
-// error before it takes anything: it wraps [everonce.ErrSchema] or [driver.ErrIdentity]. Any other error wraps
+// Serve waits for a store that cannot be reached. If the store needs an operator, it returns an error that wraps
+// [everonce.ErrSchema] or [driver.ErrIdentity] before it takes a delivery. Any other error wraps
 // [everonce.ErrInvalidArgument].
 func (c *Consumer) Serve(ctx context.Context, in <-chan Delivery, workers *Workers) error {
 	w, err := c.workers(workers)
@@ -122,14 +119,14 @@ func (c *Consumer) usable(ctx context.Context) error {
 		return nil
 	}
 	if err := c.ready(ctx); errors.Is(err, everonce.ErrSchema) || errors.Is(err, driver.ErrIdentity) {
-		return fmt.Errorf("consume: the consumer %q cannot begin: %w", c.name, err)
+		return fmt.Errorf("consume: consumer %q cannot start: %w", c.name, err)
 	}
 	return nil
 }
 
 var (
-	errDrained = errors.New("consume: the consumer ends, and the handler took too long")
-	errTooLong = errors.New("consume: the handler took longer than HandleWithin")
+	errDrained = errors.New("consume: the handler ran longer than DrainWithin after the consumer was stopped")
+	errTooLong = errors.New("consume: the handler ran longer than HandleWithin")
 )
 
 // server is one run of Serve.
@@ -194,7 +191,7 @@ func (s *server) untilSettled(d Delivery) {
 			return
 		}
 		pause := s.gate.shut()
-		s.Log.WarnContext(s.work, "consume: a message is kept in hand", "consumer", s.c.name, "key", v.KeyHash, "outcome", v.Outcome, "pause", pause, "error", v.Err)
+		s.Log.WarnContext(s.work, "consume: a message waits for the store", "consumer", s.c.name, "key", v.KeyHash, "outcome", v.Outcome, "pause", pause, "error", v.Err)
 	}
 }
 
@@ -252,20 +249,20 @@ func (s *server) settle(d Delivery, v Verdict) {
 			s.answered(d.Message(), v)
 			return
 		case errors.Is(err, ErrGone):
-			s.Log.InfoContext(s.work, "consume: the broker will deliver a message again", "consumer", s.c.name, "key", v.KeyHash, "was_to", v.Disposition, "error", err)
+			s.Log.InfoContext(s.work, "consume: the broker will redeliver the message", "consumer", s.c.name, "key", v.KeyHash, "was_to", v.Disposition, "error", err)
 			return
 		case v.Disposition == Bury && copied && errors.Is(err, ErrRefused):
 			v.Disposition, v.After = Later, s.c.retry.Max
-			s.Log.WarnContext(s.work, "consume: the dead letters take no more: a message comes again later", "consumer", s.c.name, "key", v.KeyHash,
+			s.Log.WarnContext(s.work, "consume: the dead-letter queue refuses a message, which will be retried", "consumer", s.c.name, "key", v.KeyHash,
 				"reason", v.Letter.Reason, "after", v.After, "error", err)
 			continue
 		case v.Disposition != Bury && errors.Is(err, ErrNoCopy):
 			copied = false
-			v = s.c.bury(d.Message(), v.KeyHash, v.Outcome, TooLarge, fmt.Errorf("it cannot come again: %w: %w", err, v.Err))
+			v = s.c.bury(d.Message(), v.KeyHash, v.Outcome, TooLarge, fmt.Errorf("consume: the message cannot be retried: %w: %w", err, v.Err))
 			continue
 		}
 		pause := gate.shut()
-		s.Log.WarnContext(s.work, "consume: the broker did not take an answer", "consumer", s.c.name, "key", v.KeyHash, "was_to", v.Disposition, "pause", pause, "error", err)
+		s.Log.WarnContext(s.work, "consume: the broker did not accept an answer", "consumer", s.c.name, "key", v.KeyHash, "was_to", v.Disposition, "pause", pause, "error", err)
 		if !gate.pass(s.ending) {
 			return
 		}
@@ -276,16 +273,16 @@ func (s *server) settle(d Delivery, v Verdict) {
 func (s *server) answered(m *Message, v Verdict) {
 	switch v.Disposition {
 	case Bury:
-		s.Log.WarnContext(s.work, "consume: a message is a dead letter now", "consumer", s.c.name, "key", v.KeyHash, "reason", v.Letter.Reason,
+		s.Log.WarnContext(s.work, "consume: message dead-lettered", "consumer", s.c.name, "key", v.KeyHash, "reason", v.Letter.Reason,
 			"attempts", v.Letter.Attempts, "source", v.Letter.Source, "error", v.Err)
 	case Retry:
-		s.Log.InfoContext(s.work, "consume: a message has failed, and comes again", "consumer", s.c.name, "key", v.KeyHash,
+		s.Log.InfoContext(s.work, "consume: message failed and will be retried", "consumer", s.c.name, "key", v.KeyHash,
 			"attempts", m.Retries+1, "after", v.After, "error", v.Err)
 	case Later:
-		s.Log.DebugContext(s.work, "consume: a message comes again later", "consumer", s.c.name, "key", v.KeyHash, "after", v.After, "error", v.Err)
+		s.Log.DebugContext(s.work, "consume: message deferred", "consumer", s.c.name, "key", v.KeyHash, "after", v.After, "error", v.Err)
 	case Ack:
 		if v.Err != nil {
-			s.Log.InfoContext(s.work, "consume: a message was refused for good, and is dropped", "consumer", s.c.name, "key", v.KeyHash, "error", v.Err)
+			s.Log.InfoContext(s.work, "consume: message rejected and dropped", "consumer", s.c.name, "key", v.KeyHash, "error", v.Err)
 		}
 	case Keep:
 	}

@@ -202,7 +202,7 @@ func drainIsBounded(t *testing.T, within, want time.Duration) {
 		if took := time.Since(start); took != want || !slices.Equal(d.ended, []string{"retry true"}) {
 			t.Errorf("after %v it ended as %v, want a retry after %v", took, d.ended, want)
 		}
-		if cause == nil || !strings.Contains(cause.Error(), "the consumer ends") {
+		if cause == nil || !strings.Contains(cause.Error(), "after the consumer was stopped") {
 			t.Errorf("the handler was told %v", cause)
 		}
 	})
@@ -299,7 +299,7 @@ func TestAnAnswerThatIsNotTakenHoldsUpNoOther(t *testing.T) {
 func TestARefusedDeadLetterComesAgainLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := serving(t, memstore.New(nil), done)
-		refused := fmt.Errorf("%w: it is full", consume.ErrRefused)
+		refused := fmt.Errorf("%w: the queue is full", consume.ErrRefused)
 		poison, again, behind := message(""), message(""), message("m-1")
 		poison.fails = []error{refused}
 		again.fails = []error{refused, refused, refused} // and then the queue of its delay is full

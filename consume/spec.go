@@ -13,80 +13,79 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Spec says what a consumer does with its messages, whose payload is a T (guarded mode). The zero value of each
-// field that is not required is its default.
+// Spec configures a consumer of messages with payload T (guarded mode). The zero value of each field that is not
+// required is its default.
 type Spec[T any] struct {
-	// Consumer names who handles the messages. It is the scope of their keys, so that two consumers of one event
-	// (mail and payment) never skip each other's work. Queue and topic do not count: a copy that comes through a
-	// retry queue is the same operation. Required.
+	// Consumer is the name of the consumer. It is the scope of the keys, so that two consumers of one event (mail and
+	// payment) do not skip each other's work. The queue or topic is not part of the key: a copy that comes through a retry
+	// queue is the same operation. Required.
 	Consumer string
-	// Key finds the key. Required.
+	// Key returns the key of a message. Required.
 	Key Key
-	// Handle handles a message. Its errors are as those of [everonce.Do]'s work: [everonce.Permanent] for a refusal
-	// for good, [everonce.NotDone] if nothing took hold; for any other the policy for the unknown decides.
-	// [everonce.AttemptFrom] finds the attempt in ctx. Required.
+	// Handle handles a message. Its errors are like those of the work of [everonce.Do]: [everonce.Permanent] rejects the
+	// message, [everonce.NotDone] says that nothing happened; after any other error the policy decides.
+	// [everonce.AttemptFrom] returns the attempt. Required.
 	Handle func(ctx context.Context, m *Message, v T) error
 
-	// Decode reads the payload. Its error makes the message a dead letter. Default: JSON, without content encoding,
-	// or one that changes nothing: identity, utf-8. A body null is an error unless a T can be that: a pointer, say.
+	// Decode reads the payload. If it fails, the message becomes a dead letter. Default: JSON, with no content encoding
+	// (or identity, or utf-8). The body null is an error unless T can be nil, like a pointer.
 	Decode func(*Message) (T, error)
-	// MaxBody is the largest body that is read, in bytes. Default 16 MiB, 1 MiB if Fingerprint compares JSON.
+	// MaxBody limits the body, in bytes. Default 16 MiB, 1 MiB if Fingerprint compares JSON.
 	MaxBody int
-	// Fingerprint says what is compared when a key is used again. Default: the body, byte for byte.
+	// Fingerprint selects what is compared when a key is used again. Default: the body, byte for byte.
 	Fingerprint Fingerprint
 	// Lifetime is how long a handled message is remembered. Default [everonce.ForQueue].
 	Lifetime everonce.Lifetime
-	// Window is the longest time after which the channel may deliver a message again, including its stay among the
-	// dead letters. A shorter Lifetime is refused. Default 7 days.
+	// Window is the longest time after which the broker may deliver a message again, including its time as a dead letter.
+	// A Lifetime shorter than that is an error. Default 7 days.
 	Window time.Duration
-	// Retry says when a message that failed comes again.
+	// Retry says when a failed message is retried.
 	Retry Backoff
-	// DropRejected acknowledges what was refused for good. Default: it becomes a dead letter, at every delivery.
+	// DropRejected acknowledges rejected messages. Default: they become dead letters, at every delivery.
 	DropRejected bool
-	// Observe, if set, is called with every verdict. It must not block. A panic of it is logged, and changes nothing.
-	// [Consumer.Serve] calls it in a goroutine of its own, which it may end.
+	// Observe, if set, is called with every verdict. It must not block. A panic is logged and has no other effect.
+	// [Consumer.Serve] calls it in a goroutine of its own, so it may call [runtime.Goexit].
 	Observe func(context.Context, *Message, Verdict)
 
-	// Policy and Reconcile are for messages whose outcome nobody knows. Default: the receiver's policy. Reconcile is
-	// required if the policy is [everonce.Reconcile], and refused if it is another.
+	// Policy decides about messages whose outcome is unknown. Default: the receiver's policy. Reconcile is required if
+	// the policy is [everonce.Reconcile], and an error otherwise.
 	Policy    everonce.Policy
 	Reconcile func(context.Context, everonce.Abandoned) (everonce.Verdict[struct{}], error)
-	// EffectsInSteps declares what [everonce.EffectsInSteps] declares.
+	// EffectsInSteps is the option [everonce.EffectsInSteps].
 	EffectsInSteps bool
 }
 
-// TxSpec says what a consumer does with its messages, whose payload is a T, in a transaction with which the record of
-// the message commits (transactional mode). The zero value of each field that is not required is its default.
+// TxSpec configures a consumer of messages with payload T that handles each in the transaction that commits its record
+// (transactional mode). The zero value of each field that is not required is its default.
 type TxSpec[T, Tx any] struct {
 	// Consumer and Key are as in [Spec]. Required.
 	Consumer string
 	Key      Key
-	// Handle handles a message: its writes through tx commit with the record. It may be called several times for one
-	// delivery. Any error rolls back; [everonce.Permanent] is saved. Required.
+	// Handle handles a message. Its writes through tx commit with the record. It may be called several times for one
+	// delivery. Any error rolls back; [everonce.Permanent] is recorded. Required unless HandleAll is set.
 	Handle func(ctx context.Context, tx Tx, m *Message, v T) error
-	// HandleAll, if set, handles together those messages of a batch that have to be handled: by one statement, say.
-	// Its error is the error of all of them; they are then handled in smaller batches, until the one that fails is
-	// alone. Default: Handle, one after the other. With it Handle is not required.
+	// HandleAll, if set, handles the new messages of a batch together, for example with one statement. If it fails, they
+	// are handled in smaller batches, until the message that fails is alone. Default: Handle, one after the other.
 	HandleAll func(ctx context.Context, tx Tx, batch []Received[T]) error
 
-	// Decode reads the payload. Its error makes the message a dead letter. Default: JSON, without content encoding,
-	// or one that changes nothing: identity, utf-8. A body null is an error unless a T can be that: a pointer, say.
+	// Decode reads the payload. If it fails, the message becomes a dead letter. Default: JSON, with no content encoding
+	// (or identity, or utf-8). The body null is an error unless T can be nil, like a pointer.
 	Decode func(*Message) (T, error)
-	// MaxBody is the largest body that is read, in bytes. Default 16 MiB, 1 MiB if Fingerprint compares JSON.
+	// MaxBody limits the body, in bytes. Default 16 MiB, 1 MiB if Fingerprint compares JSON.
 	MaxBody int
-	// Fingerprint says what is compared when a key is used again. Default: the body, byte for byte.
+	// Fingerprint selects what is compared when a key is used again. Default: the body, byte for byte.
 	Fingerprint Fingerprint
 	// Lifetime is how long a handled message is remembered. Default [everonce.ForQueue].
 	Lifetime everonce.Lifetime
-	// Window is the longest time after which the channel may deliver a message again, including its stay among the
-	// dead letters. A shorter Lifetime is refused. Default 7 days.
+	// Window is the longest time after which the broker may deliver a message again, including its time as a dead letter.
+	// A Lifetime shorter than that is an error. Default 7 days.
 	Window time.Duration
-	// Retry says when a message that failed comes again.
+	// Retry says when a failed message is retried.
 	Retry Backoff
-	// DropRejected acknowledges what was refused for good. Default: it becomes a dead letter, at every delivery.
+	// DropRejected acknowledges rejected messages. Default: they become dead letters, at every delivery.
 	DropRejected bool
-	// Observe, if set, is called with every verdict. It must not block. A panic of it is logged, and changes nothing.
-	// [Consumer.Serve] calls it in a goroutine of its own, which it may end.
+	// Observe, if set, is called with every verdict. It must not block. A panic is logged and has no other effect.
+	// [Consumer.Serve] calls it in a goroutine of its own, so it may call [runtime.Goexit].
 	Observe func(context.Context, *Message, Verdict)
 }
 
@@ -121,11 +120,11 @@ func (s *TxSpec[T, Tx]) common() common[T] {
 func (c common[T]) checked() (common[T], error) {
 	switch {
 	case c.Consumer == "":
-		return c, fmt.Errorf("%w: a consumer must have a name: it is the scope of its keys", everonce.ErrInvalidArgument)
+		return c, fmt.Errorf("%w: consume: Consumer is required (it is the scope of the keys)", everonce.ErrInvalidArgument)
 	case c.Key == nil:
-		return c, fmt.Errorf("%w: the consumer's Key is nil: there is none, see consume.ProducerID, or no message could be told by it: a consume.JSONPointer begins with \"/\", a Header has a name, and a Composite or FirstOf has parts", everonce.ErrInvalidArgument)
+		return c, fmt.Errorf("%w: consume: Key is required (see ProducerID; a JSONPointer that does not begin with \"/\", a Header without a name, and a Composite or FirstOf without parts are nil)", everonce.ErrInvalidArgument)
 	case c.MaxBody < 0 || c.Window < 0 || c.Retry.Min < 0 || c.Retry.Max < 0:
-		return c, fmt.Errorf("%w: MaxBody, Window, Retry.Min and Retry.Max must not be negative", everonce.ErrInvalidArgument)
+		return c, fmt.Errorf("%w: consume: MaxBody, Window, Retry.Min and Retry.Max must not be negative", everonce.ErrInvalidArgument)
 	}
 	if c.Decode == nil {
 		c.Decode = decodeJSON[T]
@@ -144,13 +143,13 @@ func (c common[T]) checked() (common[T], error) {
 		c.Lifetime = everonce.ForQueue()
 	}
 	if err := everonce.ScopeOf(c.Consumer).Validate(); err != nil {
-		return c, fmt.Errorf("%w: the consumer's name can be no scope: %w", everonce.ErrInvalidArgument, err)
+		return c, fmt.Errorf("%w: consume: Consumer cannot be a scope: %w", everonce.ErrInvalidArgument, err)
 	}
 	if err := c.Lifetime.Validate(); err != nil {
 		return c, err
 	}
 	if c.Lifetime.Total() < c.Window {
-		return c, fmt.Errorf("%w: the channel may deliver a message again after %v (Window), and it is remembered for %v only (Lifetime: retention + remember)",
+		return c, fmt.Errorf("%w: consume: a message may be delivered again after %v (Window), but is remembered for %v only (make Lifetime longer, retention + remember)",
 			everonce.ErrInvalidArgument, c.Window, c.Lifetime.Total())
 	}
 	c.Retry = c.Retry.WithDefaults(10)
@@ -159,15 +158,15 @@ func (c common[T]) checked() (common[T], error) {
 
 // misfit says where a body does not fit, and quotes nothing of it: names and types are the program's.
 func misfit(err error) error {
-	const text = "consume: the body's JSON does not fit the payload"
+	const text = "consume: the body does not match the payload's type"
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	switch {
 	case !ok:
 		return errors.New(text)
 	case wrong.Field == "":
-		return fmt.Errorf("%s: it is no %v", text, wrong.Type)
+		return fmt.Errorf("%s: it is not a %v", text, wrong.Type)
 	}
-	return fmt.Errorf("%s: %q is no %v", text, wrong.Field, wrong.Type)
+	return fmt.Errorf("%s: %q is not a %v", text, wrong.Field, wrong.Type)
 }
 
 // decodeJSON is the default of Decode.
@@ -175,11 +174,11 @@ func decodeJSON[T any](m *Message) (v T, err error) {
 	switch strings.ToLower(m.ContentEncoding) {
 	case "", "identity", "utf-8": // the last is a charset, that of all JSON, which Spring and Celery put here
 	default:
-		return v, fmt.Errorf("consume: the content encoding %q is not read", m.ContentEncoding)
+		return v, fmt.Errorf("consume: unknown content encoding %q (set Decode to read it)", m.ContentEncoding)
 	}
 	if err := json.Unmarshal(m.Body, &v); err != nil {
 		if _, ok := errors.AsType[*json.SyntaxError](err); ok {
-			return v, errors.New("consume: the body is no JSON")
+			return v, errors.New("consume: the body is not JSON")
 		}
 		return v, misfit(err)
 	}

@@ -132,8 +132,8 @@ func TestTheEndOfAHandlersTimeIsTold(t *testing.T) {
 		err  func(ctx context.Context) error
 		want string
 	}{
-		"its context's error": {func(ctx context.Context) error { return everonce.NotDone(fmt.Errorf("the bank: %w", ctx.Err())) }, "the bank: context deadline exceeded: consume: the handler took longer than HandleWithin"},
-		"its context's cause": {func(ctx context.Context) error { return everonce.NotDone(context.Cause(ctx)) }, "consume: the handler took longer than HandleWithin"},
+		"its context's error": {func(ctx context.Context) error { return everonce.NotDone(fmt.Errorf("the bank: %w", ctx.Err())) }, "the bank: context deadline exceeded: consume: the handler ran longer than HandleWithin"},
+		"its context's cause": {func(ctx context.Context) error { return everonce.NotDone(context.Cause(ctx)) }, "consume: the handler ran longer than HandleWithin"},
 		"another error":       {func(context.Context) error { return everonce.NotDone(errDead) }, errDead.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {

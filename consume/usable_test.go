@@ -23,11 +23,11 @@ type boundStore struct {
 	answer atomic.Pointer[error]
 }
 
-func (s *boundStore) KeepIdentity(context.Context, [32]byte) error {
+func (s *boundStore) KeepIdentity(context.Context, driver.KeepIdentityRequest) (res driver.KeepIdentityResult, err error) {
 	if err := s.answer.Load(); err != nil {
-		return *err
+		return res, *err
 	}
-	return nil
+	return res, nil
 }
 
 // A store without its tables, or that is bound to another identity secret, cannot be waited for: the consumer says so at its
@@ -53,7 +53,9 @@ func TestAStoreThatNoWaitingMendsIsTold(t *testing.T) {
 // tableless is a database without the tables of its records.
 type tableless struct{ *ledger }
 
-func (tableless) KeepIdentity(context.Context, [32]byte) error { return everonce.ErrSchema }
+func (tableless) KeepIdentity(context.Context, driver.KeepIdentityRequest) (res driver.KeepIdentityResult, err error) {
+	return res, everonce.ErrSchema
+}
 
 // So does a consumer in transactional mode.
 func TestADatabaseThatNoWaitingMendsIsTold(t *testing.T) {

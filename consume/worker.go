@@ -93,7 +93,7 @@ func (s *server) nameOf(m *Message) (name string) {
 	asking.Go(func() { name, err = safely(func(m *Message) (string, error) { return s.Order(m), nil }, m) })
 	asking.Wait()
 	if err != nil {
-		s.Log.ErrorContext(s.work, "consume: Workers.Order gave no name", "consumer", s.c.name, "error", err)
+		s.Log.ErrorContext(s.work, "consume: Workers.Order failed", "consumer", s.c.name, "error", err)
 	}
 	return name
 }

@@ -2,11 +2,11 @@ package driver
 
 import "time"
 
-// Decide decides on a claim, given the record (nil if there is none), the request, and the store's time. Stores
-// decide natively where they must; the conformance suite compares them with this function.
+// Decide returns the decision on a claim, given the record (nil if there is none), the request, and the store's time. A
+// store may decide natively, such as inside a statement; the conformance suite compares it with this function.
 //
-// DecideClaimed covers a new record, a further attempt, and the repeated claim of a running attempt, which is
-// recognised because the record has the request's nonce.
+// DecideClaimed means a new record, a further attempt, or the repeated claim of a running attempt: the record then has
+// the request's nonce.
 func Decide(rec *Record, req ClaimRequest, now time.Time) Decision {
 	settle := req.Take >= TakeToSettle
 	if rec == nil || rec.GoneAt(now) {

@@ -1,11 +1,11 @@
-// Package driver is the contract of stores: what a store keeps, what it is asked for, and what it answers. Package
-// everonce is the engine over it, as database/sql is over database/sql/driver. Applications use everonce; they do not
-// import this package.
+// Package driver defines the interfaces that stores implement, as used by package everonce. Applications use everonce
+// and do not import this package.
 //
 // A store implements [Store], and [TxStore] if its records can commit together with the application's writes. Optional
-// powers are interfaces besides: [Lister], [ScopeDeleter], [HealthChecker], [WriteChecker], [IdentityKeeper],
-// [IdentityReader], [Recaller], [ChangeWaiter], [TxBatch].
+// powers are interfaces of their own: [Lister], [ScopeDeleter], [HealthChecker], [WriteChecker], [IdentityKeeper],
+// [IdentityReader], [Recaller], [ChangeWaiter], [TxBatch]. Their methods take a request and return a result, like those
+// of Store: some of these structs are empty, so that fields can be added without breaking stores.
 //
-// Package driver/transition has a record's life as pure functions, and driver/drivertest the suite that every store
-// passes.
+// Package driver/transition implements the state changes of a record as pure functions. Package driver/drivertest is
+// the suite that every store passes.
 package driver

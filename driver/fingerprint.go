@@ -1,6 +1,6 @@
 package driver
 
-// Fingerprint stands for the parts of a request that must be the same when its key is used again. Alg names what was
+// Fingerprint is a hash of the parts of a request that must be equal when its key is used again. Alg names what was
 // hashed and how; sums of different Alg are not compared. The zero value is no fingerprint.
 type Fingerprint struct {
 	Alg string // at most 32 bytes

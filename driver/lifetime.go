@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Lifetime says how long a finished operation is remembered. Once both its times are over, the key is new.
+// Lifetime is how long a finished operation is remembered. After both times the key is new.
 type Lifetime struct {
 	// Retention is how long the result is kept and replayed.
 	Retention time.Duration
@@ -16,13 +16,13 @@ type Lifetime struct {
 // Total returns Retention + Remember: how long a key is protected after the last write.
 func (l Lifetime) Total() time.Duration { return l.Retention + l.Remember }
 
-// Validate reports why l cannot be used. The error wraps [ErrInvalidArgument].
+// Validate returns an error that wraps [ErrInvalidArgument] if l is not valid.
 func (l Lifetime) Validate() error {
 	if l.Retention > maxLifetime || l.Remember > maxLifetime {
-		return fmt.Errorf("%w: a Lifetime's Retention and Remember are at most %d days each (%v, %v)", ErrInvalidArgument, maxLifetimeDays, l.Retention, l.Remember)
+		return fmt.Errorf("%w: Lifetime: Retention and Remember are at most %d days each (%v, %v)", ErrInvalidArgument, maxLifetimeDays, l.Retention, l.Remember)
 	}
 	if l.Retention <= 0 || l.Remember < 0 {
-		return fmt.Errorf("%w: a Lifetime needs a positive Retention and no negative Remember (%v, %v)",
+		return fmt.Errorf("%w: Lifetime: needs a positive Retention and a non-negative Remember (%v, %v)",
 			ErrInvalidArgument, l.Retention, l.Remember)
 	}
 	return nil

@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// FormatVersion is the version of the records that this package writes. A record with a higher version is refused
-// with [ErrNewerRecord].
+// FormatVersion is the version of the records that this package writes. Stores and the engine return [ErrNewerRecord]
+// for a record of a higher version.
 const FormatVersion = 1
 
 // State is where a record stands in its life.
 type State uint8
 
-// The states. A store keeps one of the first four; whether a claim's lease has run out depends on the time alone: see
+// The states. A store keeps one of the first four. Whether a claim has lapsed depends on the time: see
 // [Record.StateAt].
 const (
 	// StateClaimed: an attempt is running, or its process died.
 	StateClaimed State = iota + 1
-	// StateReleased: an attempt ended, and the next delivery runs. Nothing happened; or the policy is Reexecute, and
-	// nobody knows. See [Record.LastError].
+	// StateReleased: an attempt ended, and the next delivery runs. Either nothing happened, or the outcome is unknown and
+	// the policy is Reexecute. See [Record.LastError].
 	StateReleased
-	// StateAbandoned: an attempt ended in the unknown.
+	// StateAbandoned: an attempt ended, and its outcome is unknown.
 	StateAbandoned
 	// StateCompleted: done; the result is saved.
 	StateCompleted
-	// StateTombstone: done; the result's retention is over. Never stored: it follows from the time.
+	// StateTombstone: done; the result's retention is over. It is never stored, but follows from the time.
 	StateTombstone
 )
 
@@ -47,14 +47,14 @@ func (s State) String() string {
 	return "none"
 }
 
-// Token is the fencing token of an attempt. It is positive and grows strictly with every claim of a key, across
-// release and purge too. Pass it to a downstream system that refuses lower tokens than it has seen.
+// Token is the fencing token of an attempt. It is positive and strictly increases with every claim of a key, also after a
+// release or purge. Pass it to a downstream system that rejects tokens lower than the highest it has seen.
 type Token int64
 
-// Nonce is 128 random bits that an attempt chooses, so that a store recognises the attempt's repeated calls.
+// Nonce is 128 random bits that an attempt chooses. By them a store recognises the attempt's repeated calls.
 type Nonce [16]byte
 
-// NewNonce returns a new nonce. It must be unique, not secret, so it does not cost a system call.
+// NewNonce returns a new nonce. A nonce is unique but not secret, so NewNonce makes no system call.
 func NewNonce() Nonce {
 	var n Nonce
 	binary.LittleEndian.PutUint64(n[:8], rand.Uint64()) //nolint:gosec // unique, not secret: ChaCha8 seeded by the system
@@ -75,26 +75,25 @@ type Record struct {
 	State   State
 	Token   Token
 	Nonce   Nonce
-	Owner   string // who claimed it last: Options.Owner
+	Owner   string // Options.Owner of the latest claim
 	Attempt int    // 1 for the first attempt; 0 if a release by nonce came before any claim
-	// LeaseUntil is when the claim lapses, by the store's clock; zero unless the state is claimed.
+	// LeaseUntil is when the claim lapses, by the store's clock. It is zero unless the state is claimed.
 	LeaseUntil time.Time
-	// Fingerprint is that of the latest attempt that gave one.
+	// Fingerprint is that of the latest attempt that had one.
 	Fingerprint Fingerprint
 
-	// Result is the result of the operation; the zero value unless the state is completed.
+	// Result is the result of the operation. It is the zero value unless the state is completed.
 	Result SavedResult
-	// Steps are the steps that were begun, in the order in which they began.
+	// Steps are the steps that have begun, in the order in which they began.
 	Steps []StepRecord
-	// UnknownStep is the step whose unknown outcome made the record abandoned, if it was one.
+	// UnknownStep is the step whose unknown outcome made the record abandoned. It is empty if no step did.
 	UnknownStep string
 	// Previous is what the latest claim found.
 	Previous Previous
-	// LastError is the class of the error that ended the latest attempt without completing: a word of a closed list,
-	// never the error's text. "error", "deadline", "canceled", "panic", "not_done", "step_unknown" and "lease_lost"
-	// say how the work ended. "claim" is set by a claim that was taken back before the work was called, "settled" by
-	// a settlement, and "settle" by a settlement that could not be finished. It is cleared when a claim whose lease
-	// ran out is taken over.
+	// LastError is the class of the error that ended the latest attempt without a result: a word of a closed list, never
+	// the error's text. "error", "deadline", "canceled", "panic", "not_done", "step_unknown" and "lease_lost" are how the
+	// work ended. "claim" is a claim that was released before the work was called, "settled" a settlement, and "settle" a
+	// settlement that could not be finished. LastError is cleared when a lapsed claim is taken over.
 	LastError string
 
 	Format      int
@@ -102,24 +101,24 @@ type Record struct {
 	ClaimedAt   time.Time // the latest claim
 	UpdatedAt   time.Time // the latest write
 	CompletedAt time.Time
-	// ResultUntil is when the result's retention ends, PurgeAt when the record may be removed, both by the store's
-	// clock. Zero is never.
+	// ResultUntil is when the result's retention ends, PurgeAt when the record may be removed, both by the store's clock.
+	// Zero means never.
 	ResultUntil time.Time
 	PurgeAt     time.Time
 }
 
-// Previous is what a claim found, kept so that the claim gets the same answer when it is repeated.
+// Previous is what a claim found. It is kept so that a repeated claim gets the same answer.
 type Previous struct {
-	// State is zero for a new record, StateReleased, StateAbandoned for a record that was taken over (a lapsed claim
-	// too), or StateClaimed for one that was taken over by force.
+	// State is zero for a new record, StateReleased for a released one, StateAbandoned for one that was taken over
+	// (including a lapsed claim), or StateClaimed for one that was taken over by force.
 	State State
-	// Owner and ClaimedAt say who had claimed it before, and when.
+	// Owner and ClaimedAt are those of the claim before.
 	Owner     string
 	ClaimedAt time.Time
 }
 
-// StateAt returns the state at a time of the store's clock: a claim whose lease has run out is abandoned, and a
-// completed record whose retention is over is a tombstone.
+// StateAt returns the state at a time of the store's clock: a lapsed claim is abandoned, and a completed record whose
+// retention is over is a tombstone.
 func (r *Record) StateAt(now time.Time) State {
 	switch {
 	case r.State == StateClaimed && !now.Before(r.LeaseUntil):
@@ -130,8 +129,8 @@ func (r *Record) StateAt(now time.Time) State {
 	return r.State
 }
 
-// GoneAt reports whether, at a time of the store's clock, the record may be removed and counts as absent. A live
-// claim never does.
+// GoneAt reports whether the record is gone at a time of the store's clock: it may then be removed and counts as absent.
+// A live claim is never gone.
 func (r *Record) GoneAt(now time.Time) bool {
 	if r.PurgeAt.IsZero() || now.Before(r.PurgeAt) {
 		return false
@@ -149,14 +148,14 @@ func (r *Record) Step(name string) (StepRecord, bool) {
 	return StepRecord{}, false
 }
 
-// ResultKind says what a saved result is.
+// ResultKind is the kind of a saved result.
 type ResultKind uint8
 
 // The kinds.
 const (
 	// ResultValue: the work's value, encoded.
 	ResultValue ResultKind = iota + 1
-	// ResultFailure: a [PermanentError].
+	// ResultFailure: a permanent error (everonce.PermanentError).
 	ResultFailure
 	// ResultElided: the work was done, but its value could not be kept.
 	ResultElided
@@ -175,13 +174,12 @@ func (k ResultKind) String() string {
 	return "none"
 }
 
-// SavedResult is how an operation or a step ended, as it is stored. Its slices are read-only.
+// SavedResult is the stored result of an operation or a step. Its slices are read-only.
 type SavedResult struct {
 	Kind  ResultKind
 	Codec string // the name of the codec that wrote Data
 	Data  []byte
-	// Summary is the part of the result that outlives it: in an elided result and in a tombstone it is all that there
-	// is. At most [MaxSummaryLen] bytes.
+	// Summary is the part of the result that an elided result and a tombstone keep. It has at most [MaxSummaryLen] bytes.
 	Summary []byte
 }
 
@@ -193,11 +191,11 @@ type StepState uint8
 
 // The states of a step.
 const (
-	// StepOpen: begun, and not known to have ended.
+	// StepOpen: the step has begun, and is not known to have ended.
 	StepOpen StepState = iota + 1
-	// StepDone: ended; its result is saved.
+	// StepDone: the step has ended, and its result is saved.
 	StepDone
-	// StepNotDone: ended, and nothing happened; it may begin again.
+	// StepNotDone: the step has ended without an effect. It may begin again.
 	StepNotDone
 )
 
@@ -214,21 +212,20 @@ func (s StepState) String() string {
 	return "none"
 }
 
-// StepRecord is what the parent's record holds of one step.
+// StepRecord is one step in the record of its operation.
 type StepRecord struct {
 	Name    string
 	State   StepState
-	Attempt int // the parent's attempt that wrote it last
+	Attempt int // the operation's attempt that wrote it last
 	Result  SavedResult
-	// BeganAt is the store's time of the first write, EndedAt that of the write that ended the step; EndedAt is zero
-	// while it is open.
+	// BeganAt is the store's time of the first write, EndedAt that of the write that ended the step. EndedAt is zero while
+	// the step is open.
 	BeganAt time.Time
 	EndedAt time.Time
 }
 
-// Readable reports whether the step could have been written by a version that knows everything in the record: its
-// state is a known one, and it has a result if it is done, and only then. A step that is not readable is unknown: see
-// [Store].Claim.
+// Readable reports whether this version can read the step: its state is a defined one, and it has a result if and only
+// if it is done. A step that is not readable counts as unknown: see [Store].Claim.
 func (s *StepRecord) Readable() bool {
 	return s.State >= StepOpen && s.State <= StepNotDone && s.Result.Kind <= ResultElided && (s.State == StepDone) == (s.Result.Kind != 0)
 }
@@ -237,6 +234,6 @@ func (s *StepRecord) Readable() bool {
 const (
 	// MaxStepNameLen is the longest name of a step, in bytes.
 	MaxStepNameLen = 128
-	// MaxSteps is how many steps one operation may have.
+	// MaxSteps is the largest number of steps of an operation.
 	MaxSteps = 256
 )

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Limits of a [Key], in bytes.
+// Limits of a key, in bytes.
 const (
 	// MaxIDLen is the longest ID.
 	MaxIDLen = 512
@@ -15,15 +15,14 @@ const (
 )
 
 // Scope is a list of parts in one string, such as a tenant and a route. Build it with [ScopeOf]; a constant without
-// "/" and "%" is a scope of one part as it is. An empty part is refused when a key is used: otherwise all whose
-// tenant was never set would share one scope, and each other's results.
+// "/" and "%" is a scope of one part. A key whose scope has an empty part is not valid: otherwise all callers without a
+// tenant would share one scope and get each other's results.
 //
-// Scopes are stored in clear, so that an operator can list and delete what belongs to one tenant: put no secret into
-// them. A credential that serves as the principal must be hashed first.
+// Scopes are stored in plain text, so that an operator can list and delete the records of a tenant. Put no secrets into
+// them: hash a credential first if it serves as the principal.
 type Scope string
 
-// ScopeOf joins parts so that no two lists of parts give the same scope: a "/" separates them, and "/" and "%" inside
-// a part are escaped.
+// ScopeOf joins parts with "/", and escapes "/" and "%" inside a part. Different lists of parts give different scopes.
 func ScopeOf(parts ...string) Scope {
 	if len(parts) == 1 && !strings.ContainsAny(parts[0], "/%") {
 		return Scope(parts[0])
@@ -64,13 +63,13 @@ func (s Scope) Parts() []string {
 	return parts
 }
 
-// Within reports whether s is outer or lies inside it, that is, whether its first parts are the parts of outer.
+// Within reports whether s is outer or inside it, that is, whether the first parts of s are the parts of outer.
 func (s Scope) Within(outer Scope) bool {
 	rest, ok := strings.CutPrefix(string(s), string(outer))
 	return ok && (rest == "" || rest[0] == '/')
 }
 
-// Validate reports why no key can have the scope, as [Key.Validate] does.
+// Validate returns an error that wraps [ErrInvalidKey] if no key can have the scope.
 func (s Scope) Validate() error {
 	if err := CheckName(ErrInvalidKey, "scope", string(s), MaxScopeLen); err != nil {
 		return err
@@ -88,7 +87,7 @@ func (s Scope) root() string {
 }
 
 // ScopeRange returns the first 8 bytes of every [RecordID] whose scope has the same first part as s. A store lists a
-// tenant by this range of IDs, and then compares the scope itself.
+// tenant by this prefix, and then compares the scopes.
 func ScopeRange(s Scope) [8]byte {
 	h := uint64(14695981039346656037) // FNV-1a; only the place in the order depends on it
 	root := s.root()

@@ -5,67 +5,66 @@ import (
 	"time"
 )
 
-// Store keeps records. Its methods are all that an attempt writes, and they must be right: the suite in
-// driver/drivertest, which every store passes, proves the obligations below.
+// Store keeps records. The suite in driver/drivertest tests the obligations below.
 //
 // For all methods:
-//   - Each is one atomic operation in the store; never check, then act.
-//   - Time is the store's clock. No method takes a time from the caller.
-//   - Every call may come again, because its answer was lost, or late, because a packet was delayed. Token and nonce
-//     tell the store which attempt it comes from.
-//   - A record that is gone by time ([Record.GoneAt]) is absent to claims and readers. Its own attempt may still
-//     write to it, as long as it has not been removed.
+//   - Each call is one atomic operation. Never check, then act.
+//   - Time is the store's clock. No request carries a time.
+//   - A call may be repeated because its answer was lost, or arrive late because a packet was delayed. Token and nonce
+//     identify the attempt that made it.
+//   - A record that is gone ([Record.GoneAt]) is absent to claims and readers. Its own attempt may still write to it
+//     until the record is removed.
 //   - A nil error means that the write is as durable as the store promises.
-//   - An error that is not one of the named refusals is a failure of the store; what was asked for may or may not
-//     have been done. It wraps [ErrSchema], [ErrNewerRecord], [ErrCorruptRecord], [ErrStoreFull] or [ErrTooLarge] if
-//     that is the reason. No error holds a key or a value.
-//   - Slices in results belong to the store and are read-only for both sides. Slices in requests may be kept by the
-//     store, and the caller does not change them afterwards.
-//   - Methods are called concurrently, and return promptly when the context ends.
+//   - An error other than the refusals named below is a failure of the store: the write may or may not have been made.
+//     The error wraps [ErrSchema], [ErrNewerRecord], [ErrCorruptRecord], [ErrStoreFull] or [ErrTooLarge] if that is the
+//     reason. No error contains a key or a value.
+//   - Slices in results belong to the store; neither side changes them. The store may keep slices of a request; the
+//     caller does not change them afterwards.
+//   - Methods are safe for concurrent use, and return promptly when the context ends.
 //
 // A store that wraps another one embeds this interface. Embedding a concrete store promotes its optional methods and
-// bypasses the wrapper. Give the wrapper the methods that it passes on, and Unwrap: see [PowerOf]. Without IdentityKeeper
-// no secret can be used.
+// bypasses the wrapper. Give the wrapper the optional methods that it passes on, and Unwrap: see [PowerOf]. A store
+// without [IdentityKeeper] cannot be used with an identity secret.
 type Store interface {
-	// Claim begins an attempt, or says why not. It decides as [Decide] does, natively or by calling it. A repeated
-	// claim, recognised by its own nonce, renews the lease and is answered as the first one was, including
-	// Record.Previous. A nonce that has already ended its attempt is refused with [ErrAttemptEnded]. All other
-	// answers are a [Decision], with the record as it is after the call. A step that cannot be read is returned with
-	// its name and a state that does not exist, as in Get and List: it is unknown.
+	// Claim begins an attempt, or returns why it cannot. It decides as [Decide] does, natively or by calling it. A
+	// repeated claim, recognised by its nonce, renews the lease and gets the same answer as the first one, including
+	// Record.Previous. Claim returns [ErrAttemptEnded] for a nonce whose attempt has ended. All other answers are a
+	// [Decision], with the record as it is after the call. A step that cannot be read is returned, as in Get and List,
+	// with its name and a state outside the defined ones, and counts as unknown.
 	Claim(ctx context.Context, req ClaimRequest) (ClaimResult, error)
-	// Complete saves the result of the attempt with that token and nonce. It refuses with [ErrLeaseLost] unless that
-	// attempt still holds the record, lapsed or not. A repeated completion succeeds.
+	// Complete saves the result of the attempt with that token and nonce. It returns [ErrLeaseLost] unless that attempt
+	// still holds the record, even with a lapsed lease. A repeated completion succeeds.
 	Complete(ctx context.Context, req CompleteRequest) (CompleteResult, error)
-	// Release ends the attempt without a result. A repeated release succeeds, and so does one whose attempt was
-	// followed by another claim: then nothing is written, and Superseded is set.
+	// Release ends the attempt without a result. A repeated release succeeds. If another claim followed the attempt,
+	// Release writes nothing and sets Superseded.
 	//
-	// Release by nonce (no token) ends the claim with that nonce. If there is no record, it leaves a released one, so
-	// that the claim is refused if its packet arrives late; a record that is released already takes on the nonce for
-	// the same purpose. A claim that took a record over and is released by nonce leaves it abandoned again, whatever
-	// State says: nobody has settled it.
+	// Release by nonce (no token) ends the claim with that nonce. If there is no record, it inserts a released one, so
+	// that the claim is refused if it arrives late. For the same reason, it writes the nonce into a record that is
+	// already released. If the claim had taken the record over, the record becomes abandoned again, whatever State
+	// says: nobody has settled it.
 	Release(ctx context.Context, req ReleaseRequest) (ReleaseResult, error)
-	// Renew extends the lease to now + Lease. It refuses with [ErrLeaseLost] unless the attempt with that token and
-	// nonce still holds the record, lapsed or not.
+	// Renew extends the lease to now + Lease. It returns [ErrLeaseLost] unless the attempt with that token and nonce
+	// still holds the record, even with a lapsed lease.
 	Renew(ctx context.Context, req RenewRequest) (RenewResult, error)
 	// SaveStep writes one step of the attempt with that token and nonce, and renews the lease in the same write. It
-	// refuses with [ErrLeaseLost] like Renew. A repeated write succeeds. A late write undoes nothing: a step that is
-	// done stays as it is, and one that ended in an attempt does not open again in the same attempt. A step that
-	// cannot be read is overwritten. A step beyond [MaxSteps] is refused with [ErrTooLarge].
+	// returns [ErrLeaseLost] as Renew does. A repeated write succeeds. A late write undoes nothing: a done step stays as
+	// it is, and a step that ended in an attempt does not reopen in the same attempt. SaveStep overwrites a step that
+	// cannot be read, and returns [ErrTooLarge] for a step beyond [MaxSteps].
 	SaveStep(ctx context.Context, req SaveStepRequest) (SaveStepResult, error)
-	// Get reads a record with its steps, as it is stored. A record that is gone by time is not found. A record of a
-	// newer Format is returned as it is, or refused with [ErrNewerRecord]: the engine refuses it in either case.
+	// Get reads a record with its steps, as it is stored. A record that is gone is not found. A record of a newer
+	// Format is returned unchanged, or [ErrNewerRecord] is: the engine refuses the record in either case.
 	Get(ctx context.Context, req GetRequest) (GetResult, error)
-	// Purge removes up to Limit results whose retention is over and records that are gone by time ([Record.GoneAt]),
-	// and nothing else; the removing write repeats the predicate. It holds up claims for no longer than one batch
-	// takes. What it may not remove, because it is damaged or of a newer Format, keeps it from nothing else, however much
-	// there is of it: while More is true, each call goes on, though it may have removed nothing.
+	// Purge removes up to Limit results whose retention is over and records that are gone, and nothing else. The
+	// removing write repeats the predicate. Purge blocks claims for no longer than one batch takes. Records that it must
+	// keep, because they are damaged or of a newer Format, do not stop it, however many there are: while More is true,
+	// each call makes progress, even if it removed nothing.
 	Purge(ctx context.Context, req PurgeRequest) (PurgeResult, error)
 }
 
-// TakeOver says which claims of others a claim may end.
+// TakeOver is which attempts of others a claim may take over from.
 type TakeOver uint8
 
-// How far a claim may take over.
+// The levels, from least to most.
 const (
 	// TakeNone leaves an abandoned record untouched.
 	TakeNone TakeOver = iota
@@ -74,7 +73,7 @@ const (
 	// TakeToSettle takes over an abandoned record, even with an unknown step. It never claims a released record and
 	// never inserts one.
 	TakeToSettle
-	// TakeForced is TakeToSettle that takes over a live claim as well.
+	// TakeForced is TakeToSettle, and takes over a live claim too.
 	TakeForced
 )
 
@@ -85,17 +84,17 @@ type ClaimRequest struct {
 	Name  string // the raw ID
 	Nonce Nonce
 	Owner string
-	// Lease is how long the claim holds. It is zero in a transaction, which needs none.
+	// Lease is how long the claim is valid. It is zero in a transaction.
 	Lease time.Duration
-	// Take says which claims of others it may end; the zero value is none of them.
+	// Take is which attempts of others the claim may take over from; zero is none.
 	Take TakeOver
-	// Fingerprint is compared with the record's, and kept in it. The zero value is not compared.
+	// Fingerprint is compared with the record's, and saved in it. The zero value is not compared.
 	Fingerprint Fingerprint
-	// Lifetime counts for the claimed record if ExpireUnsettled is set: the record may be removed a Lifetime after
-	// its last write. Otherwise an unsettled record stays until it is settled.
+	// Lifetime applies to the claimed record if ExpireUnsettled is set: the record may be removed a Lifetime after its
+	// last write. Otherwise an unsettled record stays until it is settled.
 	Lifetime Lifetime
-	// ExpireUnsettled lets a record that nobody settles end with its lifetime. It is set if the policy is to run the
-	// work again.
+	// ExpireUnsettled removes a record that nobody settles at the end of its lifetime. The engine sets it if the policy
+	// is to run the work again.
 	ExpireUnsettled bool
 }
 
@@ -108,15 +107,15 @@ const (
 	DecideClaimed Decision = iota + 1
 	// DecideReplay: completed; the record has the result.
 	DecideReplay
-	// DecideExpired: completed; the retention of the result is over.
+	// DecideExpired: completed; the result's retention is over.
 	DecideExpired
 	// DecideInProgress: another attempt holds the record.
 	DecideInProgress
-	// DecideAbandoned: the latest attempt ended in the unknown, and the claim may not take over.
+	// DecideAbandoned: the outcome of the latest attempt is unknown, and the claim may not take over.
 	DecideAbandoned
 	// DecideMismatch: the record has another fingerprint.
 	DecideMismatch
-	// DecideEnded: the nonce has ended its attempt. A store returns [ErrAttemptEnded] for it.
+	// DecideEnded: the attempt with this nonce has ended. A store returns [ErrAttemptEnded] for it.
 	DecideEnded
 	// DecideAbsent: a claim to settle found no record.
 	DecideAbsent
@@ -145,13 +144,13 @@ func (d Decision) String() string {
 // ClaimResult is the answer to a claim.
 type ClaimResult struct {
 	Decision Decision
-	// Record is the record after the call, whole, since others who wait for the key are answered by it too, and told by its nonce
-	// that a claim of theirs has come late; with its steps if the decision is DecideClaimed or DecideAbandoned. It is
-	// the zero Record if the decision is DecideAbsent, and may be if it is DecideInProgress and the holder is a
-	// transaction that has not committed.
+	// Record is the record after the call, with all its fields: the engine also answers other waiters from it, and
+	// recognises their late claims by its nonce. Its steps are needed only for DecideClaimed and DecideAbandoned. It is the
+	// zero Record for DecideAbsent, and may be zero for DecideInProgress if the holder is a transaction that has not
+	// committed.
 	Record Record
-	// Now is the store's time of the decision. For DecideReplay it may be any of the store's times at which that was
-	// the result.
+	// Now is the store's time of the decision. For DecideReplay it may be any of the store's times at which the record
+	// had that result.
 	Now time.Time
 }
 
@@ -165,13 +164,13 @@ type CompleteRequest struct {
 	Lifetime Lifetime
 }
 
-// CompleteResult is the answer to a completion.
+// CompleteResult is empty.
 type CompleteResult struct{}
 
 // ReleaseRequest ends an attempt without a result.
 type ReleaseRequest struct {
 	ID RecordID
-	// Scope and Name are for the record that a release by nonce may leave.
+	// Scope and Name are for the record that a release by nonce may insert.
 	Scope Scope
 	Name  string
 	// Token is zero for a release by nonce.
@@ -179,12 +178,12 @@ type ReleaseRequest struct {
 	Nonce Nonce
 	// State is StateReleased or StateAbandoned.
 	State State
-	// ErrorClass goes to Record.LastError.
+	// ErrorClass is written to Record.LastError.
 	ErrorClass string
-	// Step goes to Record.UnknownStep: the step that must be settled before the record can be taken over. It is empty
-	// if it is the operation itself.
+	// Step is written to Record.UnknownStep: the step that must be settled before the record can be taken over. It is
+	// empty if the operation itself must be.
 	Step string
-	// Lifetime runs from the store's time of the release. It does not count for an abandoned record unless
+	// Lifetime runs from the store's time of the release. It does not apply to an abandoned record unless
 	// ExpireUnsettled is set.
 	Lifetime Lifetime
 	// ExpireUnsettled is as in ClaimRequest.
@@ -193,7 +192,7 @@ type ReleaseRequest struct {
 
 // ReleaseResult is the answer to a release.
 type ReleaseResult struct {
-	// Superseded says that another attempt or a completion came first; nothing was written.
+	// Superseded reports that another attempt or a completion came first. Nothing was written.
 	Superseded bool
 }
 
@@ -203,35 +202,35 @@ type RenewRequest struct {
 	Token Token
 	Nonce Nonce
 	Lease time.Duration
-	// Lifetime moves the record's removal with the renewal, if the claim set ExpireUnsettled.
+	// Lifetime postpones the record's removal with the renewal, if the claim set ExpireUnsettled.
 	Lifetime Lifetime
 }
 
-// RenewResult is the answer to a renewal.
+// RenewResult is empty.
 type RenewResult struct{}
 
-// SaveStepRequest writes a step, by name, over what is there.
+// SaveStepRequest writes a step, replacing one of the same name.
 type SaveStepRequest struct {
 	ID    RecordID
 	Token Token
 	Nonce Nonce
-	// Step is written except for its times, which are the store's.
+	// Step is written, except for its times: the store sets them.
 	Step StepRecord
 	// Lease is as in RenewRequest; zero renews nothing.
 	Lease time.Duration
-	// Lifetime is as in RenewRequest, and counts only with a Lease.
+	// Lifetime is as in RenewRequest, and applies only with a Lease.
 	Lifetime Lifetime
 }
 
-// SaveStepResult is the answer to the write of a step.
+// SaveStepResult is empty.
 type SaveStepResult struct{}
 
 // GetRequest reads a record.
 type GetRequest struct {
 	ID RecordID
-	// Brief asks for no more than the answer to a duplicate needs. The record may then lack its scope, name, owner,
-	// steps, Previous, and all times but LeaseUntil, ResultUntil and PurgeAt; and if there is none, the result may
-	// lack the time. For a completed record Now may be any of the store's times at which the record was so.
+	// Brief asks only for what the answer to a duplicate needs. The record may then lack its scope, name, owner, steps,
+	// Previous, and all times but LeaseUntil, ResultUntil and PurgeAt. If there is no record, Now may be zero. For a
+	// completed record, Now may be any of the store's times at which the record was in this state.
 	Brief bool
 }
 
@@ -242,9 +241,9 @@ type GetResult struct {
 	Now    time.Time
 }
 
-// PurgeRequest removes what is no longer kept.
+// PurgeRequest removes expired results and records.
 type PurgeRequest struct {
-	// Limit bounds how many records one call may change or remove; 0 is the store's own bound.
+	// Limit is the largest number of records to change or remove; 0 is the store's own limit.
 	Limit int
 }
 
@@ -252,147 +251,5 @@ type PurgeRequest struct {
 type PurgeResult struct {
 	Results int  // results (with their steps) dropped from records that remain as tombstones
 	Records int  // records removed
-	More    bool // there may be more: call again
-}
-
-// Recaller is an optional power of a [Store] whose lookups cost next to nothing: it answers a duplicate of a
-// finished operation without a claim. It is asked before every claim.
-type Recaller interface {
-	// Recall returns the result of a completed record whose retention is not over, and false in every other case:
-	// then the claim decides. It never blocks.
-	Recall(id RecordID) (Recalled, bool)
-}
-
-// Recalled is a saved result, with what must be compared before it is replayed.
-type Recalled struct {
-	Fingerprint Fingerprint
-	Result      SavedResult
-}
-
-// ChangeWaiter is an optional power of a [Store]: it notifies when an attempt has ended, so that a duplicate that
-// waits for it in another process need not ask again and again.
-type ChangeWaiter interface {
-	// Watch asks to be notified of the end of the attempt that is running now. An error says that there will be no
-	// notification. ctx bounds the call, not the watch.
-	Watch(ctx context.Context, req WatchRequest) (WatchResult, error)
-}
-
-// WatchRequest names a record.
-type WatchRequest struct {
-	ID RecordID
-}
-
-// WatchResult is a watch.
-type WatchResult struct {
-	// Ended is closed when the attempt has been completed or released, durably; at once if none was running. A lease
-	// that runs out closes nothing, and a notification can be lost: whoever waits must still ask the store now and
-	// then.
-	Ended <-chan struct{}
-	// Stop ends the watch. It must be called, does not block, and may be called again.
-	Stop func()
-}
-
-// Lister is an optional power of a [Store]: it looks through the records.
-type Lister interface {
-	// List returns records in the order of their IDs, without results, and with their steps if asked for. A record or
-	// step that cannot be read is listed without a state, with what else can be read of it: it must be found to be dealt with.
-	List(ctx context.Context, req ListRequest) (ListResult, error)
-}
-
-// ListRequest selects records.
-type ListRequest struct {
-	// Scope, if set, selects it and everything inside it.
-	Scope Scope
-	// Name, if set, selects the records of keys with this raw ID, and KeyHash those with this hash. A store that has no
-	// index for them looks at each record once, however few a page has: not once for each page.
-	Name    string
-	KeyHash KeyHash
-	// States, if set, selects by [Record.StateAt] at the store's time, and the zero State those whose state this version cannot tell, which
-	// [Health] counts as Unreadable. Some of these may be among those of any other state too.
-	States []State
-	// After is the last ID of the previous page.
-	After RecordID
-	// Limit is the largest number of records of the page; 0 is 100.
-	Limit int
-	// Steps asks for the records' steps too.
-	Steps bool
-}
-
-// ListResult is a page of records.
-type ListResult struct {
-	Records []Record
-	// Next is the After of the next page; zero after the last one.
-	Next RecordID
-	Now  time.Time
-}
-
-// ScopeDeleter is an optional power of a [Store]: it forgets a tenant.
-type ScopeDeleter interface {
-	// DeleteScope removes up to Limit records of the scope and everything inside it; the keys that they protected are
-	// new afterwards. A Limit of 0 is the store's own bound. A request without a valid scope is refused with
-	// [ErrInvalidKey]: no scope would be everybody's.
-	//
-	// What may be running stays: live claims, records of a newer Format, and damaged ones that may be either. A tenant is
-	// never reported as forgotten while something is left: DeleteScopeResult.Live reports live claims. For the others, the call after
-	// which nothing else is left to remove fails with [ErrNewerRecord] or [ErrCorruptRecord]; what it has removed is counted all the same. They
-	// hold up none of their neighbours.
-	DeleteScope(ctx context.Context, req DeleteScopeRequest) (DeleteScopeResult, error)
-}
-
-// DeleteScopeRequest names what to forget.
-type DeleteScopeRequest struct {
-	Scope Scope
-	Limit int
-}
-
-// DeleteScopeResult counts what was removed. With More and Live false, and no error, nothing is left of the scope.
-type DeleteScopeResult struct {
-	Records int
-	More    bool // the limit was reached: call again
-	Live    bool // a live claim was left: call again when it has ended
-}
-
-// HealthChecker is an optional power of a [Store]: it counts what needs attention.
-type HealthChecker interface {
-	// Health counts all records, at one time of the store's. It may have to read every one: call it every few minutes
-	// from a monitor, not for every request.
-	Health(ctx context.Context) (Health, error)
-}
-
-// WriteChecker is an optional power of a [Store]: it reports whether it takes writes. A store whose disk is full, that may
-// only read, or that has become a replica still answers reads.
-type WriteChecker interface {
-	// CheckWrite makes a write as durable as a claim's, and leaves no record. It returns nil if the store took it: a
-	// claim could have been written at that moment. It costs as much as an operation: do not call it for every request.
-	CheckWrite(ctx context.Context) error
-}
-
-// Health counts records by [Record.StateAt], at a time of the store's.
-type Health struct {
-	Claimed   int64 // live claims
-	Abandoned int64 // unknown; includes lapsed claims
-	Released  int64
-	Completed int64 // includes tombstones
-	// Unreadable are those whose state this version cannot tell: they are damaged, or of a newer Format. [Lister]
-	// lists them.
-	Unreadable int64
-	// OldestAbandoned is when the record that has been abandoned longest was last written; zero if there is none.
-	OldestAbandoned time.Time
-	Now             time.Time
-	// Notes are sentences for operators on the durability of this store as it is set up.
-	Notes []string
-}
-
-// IdentityKeeper is an optional power of a [Store]: it binds the store to one identity secret.
-type IdentityKeeper interface {
-	// KeepIdentity saves check if the store has none yet, and refuses with [ErrIdentity] if it has another one. The
-	// check value does not reveal the secret; the zero value stands for "no secret".
-	KeepIdentity(ctx context.Context, check [32]byte) error
-}
-
-// IdentityReader is an optional power of an [IdentityKeeper]: it reports what has been saved, without a write and
-// without waiting for one.
-type IdentityReader interface {
-	// ReadIdentity returns the check value that KeepIdentity has saved; bound is false if there is none.
-	ReadIdentity(ctx context.Context) (check [32]byte, bound bool, err error)
+	More    bool // there may be more: call Purge again
 }

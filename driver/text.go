@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// The texts of the enumerations, both ways: records are kept as JSON by some stores, and printed by tools.
+// Enumerations as text: some stores keep records as JSON, and tools print them.
 
 func parseName[E interface {
 	~uint8
@@ -21,13 +21,13 @@ func parseName[E interface {
 		*dst = 0
 		return nil
 	}
-	return fmt.Errorf("%w: %q is no %T", ErrInvalidArgument, text, first)
+	return fmt.Errorf("%w: %q is not a %T", ErrInvalidArgument, text, first)
 }
 
 // MarshalText returns the name of String.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText parses that name; the error wraps [ErrInvalidArgument].
+// UnmarshalText parses the name of String. The error wraps [ErrInvalidArgument].
 func (s *State) UnmarshalText(text []byte) error {
 	return parseName(s, text, StateClaimed, StateTombstone)
 }
@@ -35,7 +35,7 @@ func (s *State) UnmarshalText(text []byte) error {
 // MarshalText returns the name of String.
 func (k ResultKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// UnmarshalText parses that name; the error wraps [ErrInvalidArgument].
+// UnmarshalText parses the name of String. The error wraps [ErrInvalidArgument].
 func (k *ResultKind) UnmarshalText(text []byte) error {
 	return parseName(k, text, ResultValue, ResultElided)
 }
@@ -43,7 +43,7 @@ func (k *ResultKind) UnmarshalText(text []byte) error {
 // MarshalText returns the name of String.
 func (s StepState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText parses that name; the error wraps [ErrInvalidArgument].
+// UnmarshalText parses the name of String. The error wraps [ErrInvalidArgument].
 func (s *StepState) UnmarshalText(text []byte) error {
 	return parseName(s, text, StepOpen, StepNotDone)
 }
@@ -51,7 +51,7 @@ func (s *StepState) UnmarshalText(text []byte) error {
 // MarshalText returns the hexadecimal form.
 func (id RecordID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText parses that form; the error wraps [ErrInvalidKey].
+// UnmarshalText parses the hexadecimal form. The error wraps [ErrInvalidKey].
 func (id *RecordID) UnmarshalText(text []byte) error {
 	parsed, err := ParseRecordID(string(text))
 	if err == nil {
@@ -63,7 +63,7 @@ func (id *RecordID) UnmarshalText(text []byte) error {
 // MarshalText returns the hexadecimal form.
 func (n Nonce) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
 
-// UnmarshalText parses that form; the error wraps [ErrInvalidArgument].
+// UnmarshalText parses the hexadecimal form. The error wraps [ErrInvalidArgument].
 func (n *Nonce) UnmarshalText(text []byte) error {
 	var parsed Nonce
 	if size, err := hex.Decode(parsed[:], text[:min(len(text), 2*len(parsed))]); err != nil || size != len(parsed) || len(text) != 2*len(parsed) {

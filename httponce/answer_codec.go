@@ -195,20 +195,14 @@ type decoder struct {
 	bad  bool
 }
 
-func (d *decoder) number(limit uint64) (n uint64) {
-	for i, shift := 0, 0; !d.bad && i < len(d.rest) && shift < 63; i, shift = i+1, shift+7 {
-		c := d.rest[i]
-		n |= uint64(c&0x7f) << shift
-		if c < 0x80 {
-			if n > limit {
-				break
-			}
-			d.rest = d.rest[i+1:]
-			return n
-		}
+func (d *decoder) number(limit uint64) uint64 {
+	n, size := binary.Uvarint([]byte(d.rest[:min(len(d.rest), binary.MaxVarintLen64)]))
+	if d.bad || size <= 0 || n > limit {
+		d.bad = true
+		return 0
 	}
-	d.bad = true
-	return 0
+	d.rest = d.rest[size:]
+	return n
 }
 
 func (d *decoder) string() string {

@@ -141,8 +141,10 @@ func (h *txHandler[Tx]) unkeyed(w http.ResponseWriter, r *http.Request) {
 func (h *txHandler[Tx]) serve(ctx context.Context, x *exchange, v *verdict, tx Tx) (Answer, error) {
 	ctx, cancel := h.context(ctx, x.route)
 	defer cancel()
-	own := x.recordTx()
-	v.own, v.ending = own, 0
+	own := new(recorder)
+	own.init(x, true)
+	own.buffers = true // until the commit
+	x.own, v.own, v.ending = own, own, 0
 	r := x.request(ctx)
 	defer x.tidy(r)
 	err := h.handle(&txWriter{own}, r, tx)
@@ -184,11 +186,11 @@ func (h *txHandler[Tx]) keeps(ctx context.Context, x *exchange, tx Tx, own *reco
 
 // permanent returns the permanent failure that an error is; one inside what became of another
 // operation is not this one's.
-func permanent(err error) (p *everonce.PermanentError) {
-	var other *everonce.Error
-	if errors.As(err, &other) || !errors.As(err, &p) {
+func permanent(err error) *everonce.PermanentError {
+	if _, other := errors.AsType[*everonce.Error](err); other {
 		return nil
 	}
+	p, _ := errors.AsType[*everonce.PermanentError](err)
 	return p
 }
 

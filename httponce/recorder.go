@@ -56,14 +56,6 @@ func (r *recorder) init(x *exchange, separate bool) {
 	r.before, r.sent = r.beforeOwn[:0], r.sentOwn[:0]
 }
 
-// recordTx returns the recorder of a handler in a transaction: everything is held until the commit.
-func (x *exchange) recordTx() *recorder {
-	x.own = new(recorder)
-	x.own.init(x, true)
-	x.own.buffers = true
-	return x.own
-}
-
 func (r *recorder) Header() http.Header {
 	if !r.used {
 		r.used = true

@@ -3,14 +3,13 @@ package httponce_test
 import (
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-
-	"pgregory.net/rapid"
 
 	"github.com/everonce/everonce/httponce"
 )
@@ -61,18 +60,46 @@ func (s *slowReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// sizes are around what net/http does differently.
-var sizes = rapid.OneOf(rapid.SampledFrom([]int{0, 1, 511, 512, 513, 2047, 2048, 2049, 4096, 4097, 9000, 40000}), rapid.IntRange(0, 3000))
+// script decides what a handler does: a fuzzer varies it.
+type script []byte
 
-// randomDeed draws one deed. Flushes and sizes beyond what is kept make a stream.
-func randomDeed(t *rapid.T, flushes, lengths bool) deed {
-	n := sizes.Draw(t, "size")
-	kind := rapid.IntRange(0, 4).Draw(t, "kind")
-	name := rapid.SampledFrom([]string{"X-A", "X-B", "x-lower", "Content-Type", "Vary", "X-Outer", "Location", "Etag", "Cache-Control"}).Draw(t, "name")
-	value := rapid.SampledFrom([]string{"v", "w", "text/plain", "a, b"}).Draw(t, "value")
-	status := rapid.SampledFrom([]int{200, 201, 202, 204, 206, 299, 301, 304, 400, 404, 409, 422, 500, 503}).Draw(t, "status")
-	trailer := rapid.SampledFrom([]string{"X-Sum", "X-Late"}).Draw(t, "trailer")
-	step := rapid.SampledFrom([]int{1 << 20, 1000, 300, 40000}).Draw(t, "step")
+// pick returns a number below n; when the script has ended, 0.
+func (s *script) pick(n int) (picked int) {
+	for most := n - 1; most > 0 && len(*s) > 0; most >>= 8 {
+		picked, *s = picked<<8|int((*s)[0]), (*s)[1:]
+	}
+	return picked % n
+}
+
+func oneOf[T any](s *script, of ...T) T { return of[s.pick(len(of))] }
+
+// addScripts makes seeds of scripts at random, always the same ones.
+func addScripts(f *testing.F) {
+	f.Add([]byte{})
+	source := rand.NewChaCha8([32]byte{})
+	for range 100 {
+		seed := make([]byte, 120)
+		_, _ = source.Read(seed)
+		f.Add(seed)
+	}
+}
+
+// size is around what net/http does differently.
+func (s *script) size() int {
+	if s.pick(2) == 0 {
+		return oneOf(s, 0, 1, 511, 512, 513, 2047, 2048, 2049, 4096, 4097, 9000, 40000)
+	}
+	return s.pick(3000)
+}
+
+// deed returns one deed. Flushes and sizes beyond what is kept make a stream.
+func (s *script) deed(flushes, lengths bool) deed {
+	n, kind := s.size(), s.pick(len(texts))
+	name := oneOf(s, "X-A", "X-B", "x-lower", "Content-Type", "Vary", "X-Outer", "Location", "Etag", "Cache-Control")
+	value := oneOf(s, "v", "w", "text/plain", "a, b")
+	status := oneOf(s, 200, 201, 202, 204, 206, 299, 301, 304, 400, 404, 409, 422, 500, 503)
+	trailer := oneOf(s, "X-Sum", "X-Late")
+	step := oneOf(s, 1<<20, 1000, 300, 40000)
 	all := []deed{
 		{fmt.Sprintf("Write(%d)", n), func(w http.ResponseWriter) { _, _ = w.Write([]byte(text(n, kind))) }},
 		{fmt.Sprintf("Write(%d)", n/10), func(w http.ResponseWriter) { _, _ = w.Write([]byte(text(n/10, kind))) }},
@@ -98,13 +125,13 @@ func randomDeed(t *rapid.T, flushes, lengths bool) deed {
 			deed{"Flush", func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }},
 			deed{"Flusher", func(w http.ResponseWriter) { w.(http.Flusher).Flush() }})
 	}
-	return rapid.SampledFrom(all).Draw(t, "deed")
+	return oneOf(s, all...)
 }
 
-func randomDeeds(t *rapid.T, flushes, lengths bool) deeds {
-	ds := make(deeds, rapid.IntRange(0, 8).Draw(t, "deeds"))
+func (s *script) deeds(flushes, lengths bool) deeds {
+	ds := make(deeds, s.pick(9))
 	for i := range ds {
-		ds[i] = randomDeed(t, flushes, lengths)
+		ds[i] = s.deed(flushes, lengths)
 	}
 	return ds
 }
@@ -120,15 +147,16 @@ var latePrefixed = func() []deeds {
 }()
 
 // The answer on the wire is that of the bare handler, but for its framing, whatever the handler does.
-func TestTheBytesOnTheWireAreTheBareHandlers(t *testing.T) {
-	w := newWire(t, false, httponce.Route{Save: saveAll, MaxAnswer: 30000})
-	rapid.Check(t, func(t *rapid.T) {
-		lengths := rapid.Bool().Draw(t, "lengths")
-		ds := randomDeeds(t, rapid.Bool().Draw(t, "flushes"), lengths)
+func FuzzTheBytesOnTheWireAreTheBareHandlers(f *testing.F) {
+	w := newWire(f, false, httponce.Route{Save: saveAll, MaxAnswer: 30000})
+	addScripts(f)
+	f.Fuzz(func(t *testing.T, by []byte) {
+		s := script(by)
+		flushes, lengths := s.pick(2) == 1, s.pick(2) == 1
+		proto, method := oneOf(&s, "HTTP/1.1", "HTTP/1.1", "HTTP/1.0"), oneOf(&s, "POST", "POST", "HEAD")
+		ds := s.deeds(flushes, lengths)
 		name := w.handle(ds.ServeHTTP)
 		defer w.handlers.Delete(name)
-		proto := rapid.SampledFrom([]string{"HTTP/1.1", "HTTP/1.1", "HTTP/1.0"}).Draw(t, "proto")
-		method := rapid.SampledFrom([]string{"POST", "POST", "HEAD"}).Draw(t, "method")
 		// net/http closes the connection of who writes more than was declared; the middleware writes no more.
 		alone := lengths || proto == "HTTP/1.0"
 		want := w.raw(t, w.bare, proto, method, name, alone)
@@ -140,10 +168,12 @@ func TestTheBytesOnTheWireAreTheBareHandlers(t *testing.T) {
 }
 
 // The same over HTTP/2, as a client decodes it.
-func TestOverHTTP2TheAnswerIsTheBareHandlers(t *testing.T) {
-	w := newWire(t, true, httponce.Route{Save: saveAll, MaxAnswer: 30000})
-	rapid.Check(t, func(t *rapid.T) {
-		ds := randomDeeds(t, rapid.Bool().Draw(t, "flushes"), false)
+func FuzzOverHTTP2TheAnswerIsTheBareHandlers(f *testing.F) {
+	w := newWire(f, true, httponce.Route{Save: saveAll, MaxAnswer: 30000})
+	addScripts(f)
+	f.Fuzz(func(t *testing.T, by []byte) {
+		s := script(by)
+		ds := s.deeds(s.pick(2) == 1, false)
 		name := w.handle(ds.ServeHTTP)
 		defer w.handlers.Delete(name)
 		want, got := w.ask(t, w.bare, "POST", name), w.ask(t, w.protected, "POST", name)
@@ -205,35 +235,40 @@ func unframed(raw, method string) (m message) {
 }
 
 // A replay is the answer, but for the marker, and for 1xx, which announced it.
-func TestTheReplayIsTheAnswer(t *testing.T) {
+func FuzzTheReplayIsTheAnswer(f *testing.F) {
+	wires := []*wire{newWire(f, false, httponce.Route{Save: saveAll}), newWire(f, true, httponce.Route{Save: saveAll})}
+	addScripts(f)
+	f.Fuzz(func(t *testing.T, by []byte) {
+		s := script(by)
+		w, ds := oneOf(&s, wires...), s.deeds(false, false)
+		name := w.handle(ds.ServeHTTP)
+		defer w.handlers.Delete(name)
+		want, got := w.ask(t, w.protected, "POST", name), w.ask(t, w.protected, "POST", name)
+		if got.Header.Get("Idempotent-Replayed") != "true" {
+			t.Fatalf("%v: no marker in %+v", ds, got)
+		}
+		got.Header.Del("Idempotent-Replayed")
+		want.Infos = nil
+		// How the body is framed is the server's affair: one write may be counted where several were chunked.
+		want.Header.Del("Content-Length")
+		got.Header.Del("Content-Length")
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("%v:\nfirst  %+v\nreplay %+v", ds, want, got)
+		}
+	})
+}
+
+// A trailer that was not declared is sent again where net/http sent it.
+func TestTheReplayHasUndeclaredTrailers(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
-		t.Run(fmt.Sprint("http2 ", http2), func(t *testing.T) {
-			w := newWire(t, http2, httponce.Route{Save: saveAll})
-			for _, ds := range latePrefixed {
-				name := w.handle(ds.ServeHTTP)
-				want, got := w.ask(t, w.protected, "POST", name), w.ask(t, w.protected, "POST", name)
-				if want.Trailer.Get("X-P") != "late" || got.Trailer.Get("X-P") != "late" {
-					t.Errorf("%v: the trailers are %v, and again %v", ds, want.Trailer, got.Trailer)
-				}
+		w := newWire(t, http2, httponce.Route{Save: saveAll})
+		for _, ds := range latePrefixed {
+			name := w.handle(ds.ServeHTTP)
+			want, got := w.ask(t, w.protected, "POST", name), w.ask(t, w.protected, "POST", name)
+			if want.Trailer.Get("X-P") != "late" || got.Trailer.Get("X-P") != "late" {
+				t.Errorf("HTTP/2 %v, %v: the trailers are %v, and again %v", http2, ds, want.Trailer, got.Trailer)
 			}
-			rapid.Check(t, func(t *rapid.T) {
-				ds := randomDeeds(t, false, false)
-				name := w.handle(ds.ServeHTTP)
-				defer w.handlers.Delete(name)
-				want, got := w.ask(t, w.protected, "POST", name), w.ask(t, w.protected, "POST", name)
-				if got.Header.Get("Idempotent-Replayed") != "true" {
-					t.Fatalf("%v: no marker in %+v", ds, got)
-				}
-				got.Header.Del("Idempotent-Replayed")
-				want.Infos = nil
-				// How the body is framed is the server's affair: one write may be counted where several were chunked.
-				want.Header.Del("Content-Length")
-				got.Header.Del("Content-Length")
-				if !reflect.DeepEqual(got, want) {
-					t.Fatalf("%v:\nfirst  %+v\nreplay %+v", ds, want, got)
-				}
-			})
-		})
+		}
 	}
 }
 

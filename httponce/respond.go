@@ -114,14 +114,10 @@ var noError everonce.Error
 
 // errorOf returns the core's error in err; never nil.
 func errorOf(err error) *everonce.Error {
-	if err == nil {
-		return &noError
+	if e, ok := errors.AsType[*everonce.Error](err); ok {
+		return e
 	}
-	var e *everonce.Error
-	if !errors.As(err, &e) {
-		return &noError
-	}
-	return e
+	return &noError
 }
 
 // logVerdict logs what nobody else does. What needs a person is logged by the receiver (everonce.Options.Log), which knows only
@@ -160,8 +156,8 @@ func (x *exchange) logVerdict(v *verdict) {
 
 // onlyStatus reports whether an error says no more than what the handler answered.
 func onlyStatus(err error) bool {
-	var status statusError
-	return errors.As(err, &status)
+	_, ok := errors.AsType[statusError](err)
+	return ok
 }
 
 func (x *exchange) problem(p wire.Problem, retryAfter time.Duration) {

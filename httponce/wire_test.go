@@ -81,15 +81,9 @@ func (w *wire) handle(h http.HandlerFunc) (name string) {
 	return name
 }
 
-// fataler is a *testing.T, or rapid's.
-type fataler interface {
-	Helper()
-	Fatal(args ...any)
-}
-
 // raw sends one request over a connection of its own, and, unless it is to be alone, a plain one behind it. It returns
 // all bytes that come back, but for the date.
-func (w *wire) raw(t fataler, s *httptest.Server, proto, method, handler string, alone bool) string {
+func (w *wire) raw(t *testing.T, s *httptest.Server, proto, method, handler string, alone bool) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.Listener.Addr().String())
 	if err != nil {
@@ -134,7 +128,7 @@ type heard struct {
 	Infos   []string
 }
 
-func (w *wire) ask(t fataler, s *httptest.Server, method, handler string) (h heard) {
+func (w *wire) ask(t *testing.T, s *httptest.Server, method, handler string) (h heard) {
 	t.Helper()
 	var mu sync.Mutex
 	trace := &httptrace.ClientTrace{Got1xxResponse: func(code int, header textproto.MIMEHeader) error {

@@ -1,4 +1,4 @@
-// Package janitor removes from a store what is no longer kept.
+// Package janitor removes expired results and records from a store.
 package janitor
 
 import (
@@ -15,13 +15,13 @@ import (
 	"github.com/everonce/everonce/internal/retry"
 )
 
-// Options are the options of a janitor. The zero value of each field is its default.
+// Options configure a janitor. The zero value of each field is its default; negative values are errors.
 type Options struct {
 	// Every is the longest pause between two rounds; each pause is a random part of it, at least half. Default 1
 	// minute.
 	Every time.Duration
-	// Batch is how many records one store call may change. Claims are never held up for longer than such a call
-	// takes. Default 500.
+	// Batch is the largest number of records that one store call changes. A claim waits for one such call at most.
+	// Default 500.
 	Batch int
 	// Rest is the pause between two batches of one round. Default 10 ms.
 	Rest time.Duration
@@ -32,24 +32,24 @@ type Options struct {
 	Report func(Result, error)
 }
 
-// Result counts what a round has removed.
+// Result counts what a round removed.
 type Result = driver.PurgeResult
 
-// Start removes, from now on until ctx ends, results whose retention is over and records that are no longer
-// remembered. Several processes may run a janitor on the same store. The channel is closed when the janitor has
-// stopped. The error wraps [driver.ErrInvalidArgument].
+// Start starts a janitor, which removes results whose retention is over and records that are no longer remembered, until
+// ctx ends. Several processes may run one on the same store. The channel is closed when the janitor has stopped. The
+// error wraps [driver.ErrInvalidArgument].
 //
-// A round that fails is tried again with the next one: nothing but space depends on it.
+// The next round makes up for one that fails: only disk space depends on it.
 func Start(ctx context.Context, store driver.Store, opts *Options) (<-chan struct{}, error) {
 	var o Options
 	if opts != nil {
 		o = *opts
 	}
 	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil, fmt.Errorf("%w: the store is nil", driver.ErrInvalidArgument)
+		return nil, fmt.Errorf("%w: janitor: the store is nil", driver.ErrInvalidArgument)
 	}
 	if o.Every < 0 || o.Batch < 0 || o.Rest < 0 || o.Timeout < 0 {
-		return nil, fmt.Errorf("%w: janitor.Options has a negative value", driver.ErrInvalidArgument)
+		return nil, fmt.Errorf("%w: janitor: no field of Options may be negative", driver.ErrInvalidArgument)
 	}
 	if o.Every == 0 {
 		o.Every = time.Minute

@@ -112,21 +112,29 @@ func (c *called) DeleteScope(context.Context, driver.DeleteScopeRequest) (r driv
 	return r, c.saw("delete scope")
 }
 
-func (c *called) Health(context.Context) (r driver.Health, err error) { return r, c.saw("health") }
-
-func (c *called) ReadIdentity(context.Context) (check [32]byte, bound bool, err error) {
-	return check, false, c.saw("read identity")
+func (c *called) Health(context.Context, driver.HealthRequest) (r driver.HealthResult, err error) {
+	return r, c.saw("health")
 }
 
-func (c *called) Recall(everonce.RecordID) (r driver.Recalled, ok bool) { return r, false }
+func (c *called) ReadIdentity(context.Context, driver.ReadIdentityRequest) (r driver.ReadIdentityResult, err error) {
+	return r, c.saw("read identity")
+}
+
+func (c *called) Recall(context.Context, driver.RecallRequest) (r driver.RecallResult, err error) {
+	return r, c.saw("recall")
+}
 
 func (c *called) Watch(context.Context, driver.WatchRequest) (r driver.WatchResult, err error) {
 	return r, c.saw("watch")
 }
 
-func (c *called) CheckWrite(context.Context) error { return c.saw("check write") }
+func (c *called) CheckWrite(context.Context, driver.CheckWriteRequest) (r driver.CheckWriteResult, err error) {
+	return r, c.saw("check write")
+}
 
-func (c *called) KeepIdentity(context.Context, [32]byte) error { return c.saw("keep identity") }
+func (c *called) KeepIdentity(context.Context, driver.KeepIdentityRequest) (r driver.KeepIdentityResult, err error) {
+	return r, c.saw("keep identity")
+}
 
 // TestFaultStoreForwards calls every method, and lets every one of them fail by its own Op.
 func TestFaultStoreForwards(t *testing.T) {
@@ -147,9 +155,15 @@ func TestFaultStoreForwards(t *testing.T) {
 			_, err := s.(driver.ScopeDeleter).DeleteScope(ctx, driver.DeleteScopeRequest{})
 			return err
 		},
-		OpHealth:     func(s everonce.Store) error { _, err := s.(driver.HealthChecker).Health(ctx); return err },
-		OpCheckWrite: func(s everonce.Store) error { return s.(driver.WriteChecker).CheckWrite(ctx) },
-		OpIdentity:   func(s everonce.Store) error { return s.(driver.IdentityKeeper).KeepIdentity(ctx, [32]byte{}) },
+		OpHealth: func(s everonce.Store) error {
+			return errOf(s.(driver.HealthChecker).Health(ctx, driver.HealthRequest{}))
+		},
+		OpCheckWrite: func(s everonce.Store) error {
+			return errOf(s.(driver.WriteChecker).CheckWrite(ctx, driver.CheckWriteRequest{}))
+		},
+		OpIdentity: func(s everonce.Store) error {
+			return errOf(s.(driver.IdentityKeeper).KeepIdentity(ctx, driver.KeepIdentityRequest{}))
+		},
 	} {
 		inner := &called{}
 		if err := call(FaultStore(inner, nil)); err != nil || len(inner.calls) != 1 || inner.calls[0] != op.String() {

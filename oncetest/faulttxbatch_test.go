@@ -29,21 +29,21 @@ func (b batches) Join(tx *mapdb.Tx) (driver.TxHandle[*mapdb.Tx], error) {
 
 type batchHandle struct{ driver.TxHandle[*mapdb.Tx] }
 
-func (h batchHandle) ClaimAll(ctx context.Context, reqs []driver.ClaimRequest) (all []driver.ClaimResult, err error) {
-	for _, req := range reqs {
-		res, claimErr := h.Claim(ctx, req)
-		all, err = append(all, res), errors.Join(err, claimErr)
+func (h batchHandle) ClaimAll(ctx context.Context, all driver.ClaimAllRequest) (res driver.ClaimAllResult, err error) {
+	for _, req := range all.Claims {
+		claim, claimErr := h.Claim(ctx, req)
+		res.Claims, err = append(res.Claims, claim), errors.Join(err, claimErr)
 	}
-	return all, err
+	return res, err
 }
 
-func (h batchHandle) CommitAll(ctx context.Context, reqs []driver.CompleteRequest) error {
-	for _, req := range reqs {
+func (h batchHandle) CommitAll(ctx context.Context, all driver.CommitAllRequest) (res driver.CommitAllResult, err error) {
+	for _, req := range all.Completions {
 		if _, err := h.Complete(ctx, req); err != nil {
-			return errors.Join(driver.ErrConflict, err, h.Rollback(ctx))
+			return res, errors.Join(driver.ErrConflict, err, h.Rollback(ctx))
 		}
 	}
-	return errOf(h.Commit(ctx, driver.CommitRequest{}))
+	return res, errOf(h.Commit(ctx, driver.CommitRequest{}))
 }
 
 // A batch under faults goes the way that it goes in production: many keys by one claim and one commit, and each of

@@ -148,10 +148,10 @@ type faultTxBatch[Tx any] struct {
 	many driver.TxBatch
 }
 
-func (h *faultTxBatch[Tx]) ClaimAll(ctx context.Context, reqs []driver.ClaimRequest) ([]driver.ClaimResult, error) {
-	return faulty(ctx, h.n, OpTxClaim, h.many.ClaimAll, reqs)
+func (h *faultTxBatch[Tx]) ClaimAll(ctx context.Context, req driver.ClaimAllRequest) (driver.ClaimAllResult, error) {
+	return faulty(ctx, h.n, OpTxClaim, h.many.ClaimAll, req)
 }
 
-func (h *faultTxBatch[Tx]) CommitAll(ctx context.Context, reqs []driver.CompleteRequest) error {
-	return h.commit(ctx, func() error { return h.many.CommitAll(ctx, reqs) })
+func (h *faultTxBatch[Tx]) CommitAll(ctx context.Context, req driver.CommitAllRequest) (res driver.CommitAllResult, err error) {
+	return res, h.commit(ctx, func() (err error) { res, err = h.many.CommitAll(ctx, req); return err })
 }

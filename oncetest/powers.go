@@ -31,22 +31,14 @@ func (s *faultStore) DeleteScope(ctx context.Context, req driver.DeleteScopeRequ
 	return faultyPower(ctx, s, OpDeleteScope, driver.ScopeDeleter.DeleteScope, req)
 }
 
-func (s *faultStore) Health(ctx context.Context) (driver.Health, error) {
-	return faultyPower(ctx, s, OpHealth, func(h driver.HealthChecker, ctx context.Context, _ struct{}) (driver.Health, error) {
-		return h.Health(ctx)
-	}, struct{}{})
+func (s *faultStore) Health(ctx context.Context, req driver.HealthRequest) (driver.HealthResult, error) {
+	return faultyPower(ctx, s, OpHealth, driver.HealthChecker.Health, req)
 }
 
-func (s *faultStore) CheckWrite(ctx context.Context) error {
-	_, err := faultyPower(ctx, s, OpCheckWrite, func(w driver.WriteChecker, ctx context.Context, _ struct{}) (struct{}, error) {
-		return struct{}{}, w.CheckWrite(ctx)
-	}, struct{}{})
-	return err
+func (s *faultStore) CheckWrite(ctx context.Context, req driver.CheckWriteRequest) (driver.CheckWriteResult, error) {
+	return faultyPower(ctx, s, OpCheckWrite, driver.WriteChecker.CheckWrite, req)
 }
 
-func (s *faultStore) KeepIdentity(ctx context.Context, check [32]byte) error {
-	_, err := faultyPower(ctx, s, OpIdentity, func(k driver.IdentityKeeper, ctx context.Context, check [32]byte) (struct{}, error) {
-		return struct{}{}, k.KeepIdentity(ctx, check)
-	}, check)
-	return err
+func (s *faultStore) KeepIdentity(ctx context.Context, req driver.KeepIdentityRequest) (driver.KeepIdentityResult, error) {
+	return faultyPower(ctx, s, OpIdentity, driver.IdentityKeeper.KeepIdentity, req)
 }

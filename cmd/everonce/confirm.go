@@ -22,7 +22,7 @@ func (a *app) confirmed(yes bool, c confirmation) error {
 		return nil
 	}
 	if !isTerminal(a.in) {
-		return usagef("standard input is not a terminal, so nobody can be asked: %s", c.instead)
+		return usagef("cannot ask, because standard input is not a terminal (%s)", c.instead)
 	}
 	fmt.Fprint(a.err, c.question)
 	answer, err := bufio.NewReader(a.in).ReadString('\n')

@@ -87,7 +87,7 @@ func (a *app) look(cmd *cobra.Command, b *brokerFlags) (l *rabbitonce.DeadLetter
 		return nil, 0, errors.Join(err, l.Close())
 	}
 	if others > 0 && !b.json {
-		fmt.Fprintf(a.err, "There may be more: somebody else consumes these letters, or looks at them (%s). What they have in hand is not seen\n", many(others, "consumer"))
+		fmt.Fprintf(a.err, "There may be more: this does not show letters that other consumers hold (%s)\n", many(others, "consumer"))
 	}
 	return l, others, nil
 }

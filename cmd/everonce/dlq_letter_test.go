@@ -50,7 +50,7 @@ func TestALetterThatIsNotReplayedIsTold(t *testing.T) {
 	if code := execute(context.Background(), args, strings.NewReader(""), &out, &said); code != exitFailure || out.Len() > 0 {
 		t.Errorf("%d: %s", code, out.String())
 	}
-	for _, want := range []string{"0 of 1 were replayed", "there is no such queue", `"level":"ERROR","msg":"not all replayed"`} {
+	for _, want := range []string{"0 of 1 were replayed", "no such queue", `"level":"ERROR","msg":"not all replayed"`} {
 		if !strings.Contains(said.String(), want) {
 			t.Errorf("no %q in %s", want, said.String())
 		}

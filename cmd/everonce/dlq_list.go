@@ -75,7 +75,7 @@ func (a *app) page(cmd *cobra.Command, b *brokerFlags, f rabbitonce.Filter, data
 	l.Letters = []letters.Letter{}
 	l.Consumers, err = a.each(cmd, b, f, func(letter *rabbitonce.Letter) { l.Letters = append(l.Letters, letters.Of(letter, data)) })
 	if err == nil && !b.json && len(l.Letters) == f.Limit {
-		fmt.Fprintln(a.err, "There may be more: --limit, or list --count")
+		fmt.Fprintln(a.err, "There may be more (use --limit, or list --count)")
 	}
 	return l, err
 }
@@ -97,7 +97,7 @@ func (a *app) dlqShow(b *brokerFlags) *cobra.Command {
 	var data bool
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Show all that is known of the chosen dead letters",
+		Short: "Show the chosen dead letters",
 		Long: `show writes everything that a dead letter says about itself: for one letter, for those of one
 key, or for those that the flags choose. The message's headers and body may be private, so
 they are written only with --data.`,

@@ -157,7 +157,7 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 			count, missed := many(n, "dead letter"), ""
 			if n < found {
 				count = fmt.Sprintf("%d of %s", n, many(found, "dead letter"))
-				missed = ": the rest was not seen again; somebody else has moved it, or has it in hand"
+				missed = ": the others were moved, or are held by another consumer"
 			}
 			_, err := fmt.Fprintf(a.out, "%s %s%s\n", m.done, count, missed)
 			return err
@@ -169,7 +169,7 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 	flags.BoolVar(&dryRun, "dry-run", false, "only list the letters that this would affect")
 	flags.BoolVar(&yes, "yes", false, "do not ask")
 	if m.again {
-		flags.IntVar(&maxReplays, "max-replays", 0, "leave alone letters that were replayed this often already (default: none)")
+		flags.IntVar(&maxReplays, "max-replays", 0, "skip letters that were replayed this often already (default: none)")
 	}
 	if m.choose {
 		flags.BoolVar(&all, "all", false, "discard all of them")

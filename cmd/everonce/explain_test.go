@@ -51,7 +51,7 @@ func TestExplanationsComeTrue(t *testing.T) {
 // whether a card was charged must not read "no".
 func TestAReleasedKeyIsNoProof(t *testing.T) {
 	t.Parallel()
-	const open = "nobody knows whether the effect happened"
+	const open = "it is unknown whether the effect happened"
 	notDone := everonce.NotDone(errors.New("refused"))
 	for name, c := range map[string]struct {
 		err   error
@@ -266,7 +266,7 @@ func TestExplanationOfWhatHasExpired(t *testing.T) {
 	now := time.Now()
 	for kind, want := range map[driver.ResultKind]string{
 		driver.ResultValue:   "it was done",
-		driver.ResultFailure: "it was refused for good (card_declined)",
+		driver.ResultFailure: "it was rejected (card_declined)",
 	} {
 		x := inspect.Explain(&driver.Record{
 			State: driver.StateCompleted, Attempt: 1, Format: driver.FormatVersion,

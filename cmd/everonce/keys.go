@@ -26,9 +26,9 @@ const keysName = "keys"
 
 // lookedElsewhere goes with what the store says of tables that it does not find, or does not know: who looks for a service's records must
 // neither make nor migrate tables for it.
-const lookedElsewhere = "A service that runs has its tables: look first whether --store, --schema and --table-prefix name them, and whether this program is of the service's version."
+const lookedElsewhere = "Check --store, --schema and --table-prefix, and that this program has the version of the service: a running service has its tables."
 
-const keysLong = `keys shows what a store knows about operations, and settles outcomes that nobody knows.
+const keysLong = `keys shows what a store knows about operations, and settles unknown outcomes.
 
 --store names the store: sqlite:FILE, postgres://user@host/database, redis://host/0, or
 mongodb://user@host/database. Without it, the store is taken from ` + storeVariable + `,

@@ -11,7 +11,7 @@ func (a *app) keysExplain(s *storeFlags) *cobra.Command {
 	var where address
 	cmd := &cobra.Command{
 		Use:   "explain",
-		Short: "Say what the next delivery of an operation would get, and why",
+		Short: "Explain what the next delivery of an operation would get",
 		Long: `explain says in sentences how an operation came to its present state, what its next
 delivery would get, and why: replayed, refused, or run again. It asks nobody and changes
 nothing. If the answer depends on the policy for the unknown, which belongs to the

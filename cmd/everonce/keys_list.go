@@ -37,9 +37,9 @@ func (a *app) keysList(s *storeFlags) *cobra.Command {
 		Long: `list writes the records of a store, a page at a time, in the order of their IDs; records
 of one tenant are together.
 
-States: claimed (an attempt is running), released (it may be sent again: nothing took
-hold, or the policy reexecute does not mind; explain says which), abandoned (nobody knows
-what happened, or its lease has run out), completed, tombstone (completed, and the
+States: claimed (an attempt is running), released (it may be sent again: nothing happened,
+or the policy is reexecute; explain says which), abandoned (the outcome is unknown: the
+work ended so, or its lease has run out), completed, tombstone (completed, and the
 result's retention is over), unreadable (damaged, or written by a newer version: it
 protects its key, and cannot be shown or settled).`,
 		Example: "  everonce keys list --store sqlite:payments.db --state abandoned\n" +

@@ -18,12 +18,12 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-const settleLong = `settle ends the unknown of an operation, or of one of its steps, with what you found out:
-its effect happened (--done), or it did not and will not (--not-done).
+const settleLong = `settle records what you found out about an unknown operation, or one of its steps: its
+effect happened (--done), or it did not and will not (--not-done).
 
 With --done, --result is what duplicates get, as JSON; --failure instead says that the
-operation was refused for good. With neither, duplicates learn that it was done and that
-its result was not kept. With --not-done, the next delivery runs it again.
+operation was rejected permanently. With neither, duplicates learn that it was done and
+that its result was not kept. With --not-done, the next delivery runs it again.
 
 For an HTTP request, to everonce proxy or to httponce.Middleware, the result is the answer
 that duplicates get: --status, with --header and with --body or --body-file; or --result, as
@@ -63,7 +63,7 @@ func (a *app) keysSettle(s *storeFlags) *cobra.Command {
 	f := &settleFlags{}
 	cmd := &cobra.Command{
 		Use:   "settle",
-		Short: "Settle an operation, or a step, whose outcome nobody knows",
+		Short: "Settle an operation, or a step, whose outcome is unknown",
 		Long:  settleLong,
 		Example: "  everonce keys settle --store sqlite:payments.db --scope shop/payments --id payment-000007 --step mail --done --result '\"mail-000012\"'\n" +
 			"  everonce keys settle --store sqlite:proxy.db --record 5f0c… --done --status 201 --header 'Location: /payments/7' --body paid\n" +
@@ -107,7 +107,7 @@ func (f *settleFlags) flags(cmd *cobra.Command) {
 	flags.BoolVar(&f.notDone, "not-done", false, "it did not happen, and will not")
 	flags.StringVar(&f.result, "result", "", "with --done: its result, as JSON; a step needs it")
 	f.answer.flags(flags)
-	flags.StringVar(&f.failure, "failure", "", "with --done: it was refused for good, with this code")
+	flags.StringVar(&f.failure, "failure", "", "with --done: it was rejected permanently, with this code")
 	flags.StringVar(&f.message, "message", "", "with --failure: a message for people")
 	flags.StringVar(&f.lifetime, "lifetime", "finance", "how long the result is kept: web, queue, finance, or retention+remember")
 	complete(cmd, "lifetime", "web", "queue", "finance")
@@ -123,7 +123,7 @@ func (f *settleFlags) settlement(cmd *cobra.Command) (everonce.Settlement, error
 	s := everonce.Settlement{Verdict: everonce.SettleDone, Step: f.step, Token: driver.Token(f.token), Force: f.force, By: f.by}
 	switch {
 	case f.done == f.notDone:
-		return s, usagef("say what you found out: either --done or --not-done")
+		return s, usagef("give either --done or --not-done")
 	case f.notDone && (given("result") || given("failure") || given("status")):
 		return s, usagef("--not-done goes without --result, --status and --failure")
 	case given("result") && given("failure"), given("result") && given("status"), given("status") && given("failure"):

@@ -20,7 +20,7 @@ func (a *app) keysShow(s *storeFlags) *cobra.Command {
 	var data bool
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Show what is known of one operation",
+		Short: "Show one operation",
 		Long: `show writes everything that a store knows about one operation: who claimed it and when,
 in which attempt, what the claim found, and its steps. The results themselves may be
 private, so they are written only with --data.`,

@@ -110,7 +110,7 @@ func (a *app) runProxy(cmd *cobra.Command, file string, printConfig bool) error 
 	log := slog.New(slog.NewJSONHandler(lines, &slog.HandlerOptions{Level: level(conf.LogLevel)}))
 	for _, name := range strangers {
 		if !strings.HasPrefix(name, config.EnvPrefix+"TEST_") {
-			log.Warn("an environment variable looks like a setting but is none", "name", name)
+			log.Warn("unknown environment variable", "name", name)
 		}
 	}
 	secrets := []secretFile{{"identity-secret-file", conf.Secret}, {"tls-key", conf.TLSKey}, {"upstream-tls-key", conf.UpstreamTLSKey}}

@@ -26,7 +26,7 @@ server.
 idempotency keys.
 
 "everonce keys" is for operators: it shows what a store knows about an operation, says
-what its next delivery would get and why, and settles outcomes that nobody knows.
+what its next delivery would get and why, and settles unknown outcomes.
 "everonce dlq" shows the dead letters of a RabbitMQ queue, and puts them back or discards
 them.
 

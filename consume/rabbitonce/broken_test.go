@@ -32,7 +32,7 @@ func TestCancelledByTheBroker(t *testing.T) {
 	r.wants(everonce.Executed)
 	b.deleteQueue(b.queue.Name)
 	wait(t, "the next connection", again)
-	if c := <-complaints; !strings.Contains(c, "has cancelled the consumer") {
+	if c := <-complaints; !strings.Contains(c, "cancelled the consumer") {
 		t.Errorf("it complained of %s", c)
 	}
 	b.send(message("m-1"))
@@ -62,7 +62,7 @@ func TestAReturnedCopyIsAFailure(t *testing.T) {
 	b.send(message("m-1"))
 	r.wants(everonce.Failed)
 	for range 3 {
-		if c := <-complaints; !strings.Contains(c, "there is no such queue") {
+		if c := <-complaints; !strings.Contains(c, "no such queue") {
 			t.Fatalf("it complained of %s", c)
 		}
 	}
@@ -102,7 +102,7 @@ func TestARefusedCopyIsAFailure(t *testing.T) {
 	b.run(specOf(func(context.Context, *consume.Message, order) error { return everonce.NotDone(errClosed) }), opts)
 	b.send(message("m-1"), message("m-2"))
 	for c := range complaints {
-		if strings.Contains(c, "it is full") {
+		if strings.Contains(c, "the queue is full") {
 			break
 		}
 	}
@@ -234,7 +234,7 @@ func TestHeadersThatEndTheConnection(t *testing.T) {
 		r.wants(everonce.Executed)
 	}
 	b.wantLength(b.queue.DeadLetters, 1)
-	if text := log.String(); !strings.Contains(text, `level=WARN msg="rabbitonce: a message cannot be read: messages come one by one for a while"`) {
+	if text := log.String(); !strings.Contains(text, `level=WARN msg="rabbitonce: the headers of a message cannot be read; taking messages one by one for a while"`) {
 		t.Errorf("the log is %s", text)
 	}
 }

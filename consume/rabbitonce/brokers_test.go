@@ -131,8 +131,8 @@ func TestBrokersThatCannotBeReached(t *testing.T) {
 		says []string
 	}{
 		"nobody listens":  {"", fixed("amqp://u:s3cret@127.0.0.1:1", "amqp://u:s3cret@localhost:2"), rabbitonce.ErrUnreachable, []string{"127.0.0.1:1: ", "localhost:2: "}},
-		"no URL":          {"", fixed("amqp://127.0.0.1:1", "http://u:s3cret@h"), everonce.ErrInvalidArgument, []string{"no amqp://"}},
-		"none":            {"", fixed(), everonce.ErrInvalidArgument, []string{"has given no URL"}},
+		"no URL":          {"", fixed("amqp://127.0.0.1:1", "http://u:s3cret@h"), everonce.ErrInvalidArgument, []string{"not an amqp://"}},
+		"none":            {"", fixed(), everonce.ErrInvalidArgument, []string{"returned no URL"}},
 		"it fails":        {"", func(context.Context) ([]string, error) { return nil, errVault }, errVault, []string{"Options.URLs"}},
 		"a URL, and more": {"amqp://u:s3cret@127.0.0.1:1", fixed("amqp://127.0.0.1:1"), everonce.ErrInvalidArgument, []string{"leave one of them out"}},
 	} {

@@ -42,15 +42,15 @@ func (o *Options) dialing(url string) (dialing, error) {
 	return d, nil
 }
 
-// ErrUnreachable says that no connection could be made: nobody listens, or the broker refuses the user.
+// ErrUnreachable says that no connection could be made: no broker listens, or it refuses the user.
 var ErrUnreachable = errors.New("rabbitonce: the broker cannot be reached")
 
 var (
 	errNoURL   = fmt.Errorf("%w: rabbitonce: the URL is empty", everonce.ErrInvalidArgument)
-	errTwoURLs = fmt.Errorf("%w: rabbitonce: there is a URL, and Options.URLs, which gives others: leave one of them out", everonce.ErrInvalidArgument)
-	errNoURLs  = fmt.Errorf("%w: rabbitonce: Options.URLs has given no URL", everonce.ErrInvalidArgument)
-	errURL     = fmt.Errorf("%w: rabbitonce: this is no amqp:// or amqps:// URL", everonce.ErrInvalidArgument)
-	errPlain   = fmt.Errorf("%w: rabbitonce: Options.TLS is set, and the URL is amqp://, which is not encrypted: it must be amqps://", everonce.ErrInvalidArgument)
+	errTwoURLs = fmt.Errorf("%w: rabbitonce: both a URL and Options.URLs are set (leave one of them out)", everonce.ErrInvalidArgument)
+	errNoURLs  = fmt.Errorf("%w: rabbitonce: Options.URLs returned no URL", everonce.ErrInvalidArgument)
+	errURL     = fmt.Errorf("%w: rabbitonce: the URL is not an amqp:// or amqps:// URL", everonce.ErrInvalidArgument)
+	errPlain   = fmt.Errorf("%w: rabbitonce: Options.TLS is set, but the URL is amqp:// (use amqps://)", everonce.ErrInvalidArgument)
 )
 
 // broker is one that a connection can be made to.
@@ -171,7 +171,7 @@ func (l *link) cut() {
 	l.raw.Close() //nolint:errcheck // what waits for an answer fails by it
 }
 
-var errUnanswered = errors.New("rabbitonce: the broker has not answered: it has just started, or the queue has no leader")
+var errUnanswered = errors.New("rabbitonce: the broker did not answer (it may have just started, or the queue has no leader)")
 
 // within ends the connection when fn, which asks the broker something, waits too long for a word of it: the library waits without a
 // bound, and of a quorum queue without a leader the broker answers nothing. A large message on a slow line is no silence.

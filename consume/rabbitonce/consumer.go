@@ -13,7 +13,7 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// Consumer passes messages from a queue to a [consume.Consumer].
+// Consumer delivers the messages of a queue to a [consume.Consumer].
 type Consumer struct {
 	queue   Queue
 	handler *consume.Consumer
@@ -28,13 +28,14 @@ type Consumer struct {
 	ran   bool
 }
 
-// Dial connects to a broker, and declares or checks the queues. ctx bounds that, and nothing later. No message is taken before [Consumer.Run]. url is
-// amqp://user:password@host:port/vhost, or amqps://…; no error quotes it. It is empty where [Options].URLs gives URLs. opts may be nil. The error wraps
-// [everonce.ErrInvalidArgument] if an argument cannot work, [ErrUnreachable] if there is no connection,
-// [ErrTopology] if a queue does not exist or is not as it must be, and the cause of ctx if that has ended.
+// Dial connects to a broker, and declares or checks the queues. ctx bounds Dial only. No message is consumed before
+// [Consumer.Run]. url is amqp://user:password@host:port/vhost, or amqps://…; it must be empty if [Options].URLs is set,
+// and no error contains it. opts may be nil. The error wraps [everonce.ErrInvalidArgument] if an argument is invalid,
+// [ErrUnreachable] if there is no connection, [ErrTopology] if a queue does not exist or has other arguments, and the
+// cause of ctx if ctx has ended.
 func Dial(ctx context.Context, url string, queue Queue, handler *consume.Consumer, opts *Options) (*Consumer, error) {
 	if handler == nil {
-		return nil, fmt.Errorf("%w: the handler is nil", everonce.ErrInvalidArgument)
+		return nil, fmt.Errorf("%w: rabbitonce: the handler is nil", everonce.ErrInvalidArgument)
 	}
 	if opts != nil {
 		if err := handler.CheckWorkers(&opts.Workers); err != nil {
@@ -50,7 +51,7 @@ func Dial(ctx context.Context, url string, queue Queue, handler *consume.Consume
 		return nil, err
 	}
 	if opts != nil && opts.Workers.HandleWithin == 0 && o.Workers.HandleWithin < defaultHandleWithin {
-		o.Workers.Log.Info("rabbitonce: a handler has less time than by default, so that no message is in hand for longer than AckTimeout", "consumer", handler.Name(), "queue", q.Name,
+		o.Workers.Log.Info("rabbitonce: HandleWithin is shorter than its default, to keep messages within AckTimeout", "consumer", handler.Name(), "queue", q.Name,
 			"handle_within", o.Workers.HandleWithin, "prefetch", o.Prefetch, "ack_timeout", o.AckTimeout)
 	}
 	d, err := o.dialing(url)
@@ -64,13 +65,12 @@ func Dial(ctx context.Context, url string, queue Queue, handler *consume.Consume
 	return c, nil
 }
 
-var errRan = fmt.Errorf("%w: rabbitonce: a consumer runs once; it ran already, or was closed", everonce.ErrInvalidArgument)
+var errRan = fmt.Errorf("%w: rabbitonce: the consumer already ran or was closed (make a new one with Dial)", everonce.ErrInvalidArgument)
 
-// Run handles messages until ctx ends. Then it drains: the broker sends nothing more, messages that were sent ahead
-// are given back, messages being handled are finished and acknowledged within [consume.Workers.DrainWithin], and the
-// connections are closed, which gives the broker back what was kept in hand. A lost connection is made again, however
-// long that takes. Run may be called once. The error wraps [everonce.ErrInvalidArgument], is that of
-// [consume.Consumer.Serve] if the store cannot be used, or is that of closing.
+// Run handles messages until ctx ends. Then it drains: it cancels the subscription, returns prefetched messages to the
+// queue, lets handlers finish within [consume.Workers.DrainWithin], and closes the connections, which returns unanswered
+// messages to the queue. Run reconnects after the loss of a connection, for as long as it takes. It may be called once.
+// The error is that of [consume.Consumer.Serve], or of closing the connections.
 func (c *Consumer) Run(ctx context.Context) error {
 	c.mu.Lock()
 	if c.ran {
@@ -114,7 +114,7 @@ func (c *Consumer) feed(ctx context.Context, s *session, in chan<- consume.Deliv
 				c.dialing.skip++
 				return nil, &toTryAgain{err}
 			}
-			c.opts.Workers.Log.InfoContext(ctx, "rabbitonce: connected again", "consumer", c.handler.Name(), "queue", c.queue.Name, "broker", s.conn.host)
+			c.opts.Workers.Log.InfoContext(ctx, "rabbitonce: reconnected", "consumer", c.handler.Name(), "queue", c.queue.Name, "broker", s.conn.host)
 		}
 		agreed, err := s.feed(ctx, c, in)
 		if err == nil {
@@ -128,11 +128,11 @@ func (c *Consumer) feed(ctx context.Context, s *session, in chan<- consume.Deliv
 		s = nil
 		if c.alone = lost.alone; unread(err) {
 			c.alone = c.opts.Prefetch
-			c.opts.Workers.Log.WarnContext(ctx, "rabbitonce: a message cannot be read: messages come one by one for a while", "consumer", c.handler.Name(), "queue", c.queue.Name, "messages", c.alone)
+			c.opts.Workers.Log.WarnContext(ctx, "rabbitonce: the headers of a message cannot be read; taking messages one by one for a while", "consumer", c.handler.Name(), "queue", c.queue.Name, "messages", c.alone)
 		}
 		return nil, &toTryAgain{errors.Join(err, lost.conn.hangUp())}
 	}, backoff.WithBackOff(pause), backoff.WithMaxElapsedTime(0) /* by default it gives up after a quarter of an hour */, backoff.WithNotify(func(err error, next time.Duration) {
-		c.opts.Workers.Log.WarnContext(ctx, "rabbitonce: the connection is lost, or was not made", "consumer", c.handler.Name(), "queue", c.queue.Name, "pause", next, "error", err)
+		c.opts.Workers.Log.WarnContext(ctx, "rabbitonce: not connected", "consumer", c.handler.Name(), "queue", c.queue.Name, "pause", next, "error", err)
 	}))
 	if err != nil { // ctx ended while there was none
 		return nil
@@ -143,7 +143,7 @@ func (c *Consumer) feed(ctx context.Context, s *session, in chan<- consume.Deliv
 // toTryAgain hides what an error is: that of Options.URLs may be a backoff.PermanentError, of a loop of its own, and would end this one.
 type toTryAgain struct{ error }
 
-// Close closes the connection of a consumer that was not run. After [Consumer.Run] it does nothing.
+// Close closes the connection of a consumer that did not run. After [Consumer.Run] it does nothing.
 func (c *Consumer) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

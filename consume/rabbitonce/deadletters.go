@@ -18,11 +18,11 @@ import (
 
 // DeadLetters shows, replays and discards the dead letters of a queue. Its methods must not be called concurrently.
 //
-// AMQP cannot show a message without taking it: each method takes letters in hand, a few at a time, and when it
-// returns gives back those that are to stay. Meanwhile nobody else sees them; afterwards they are flagged as
-// redelivered, and may be in another order. A call does not see letters that arrive after it has begun. A call whose
-// context ends cuts the connection, which gives the broker back what was in hand; call [OpenDeadLetters] again then, and after a
-// call that the broker has not answered within 15 s: it has just started, or the queue has no leader.
+// AMQP cannot show a message without delivering it: each method receives letters, a few at a time, and returns those that
+// stay to the queue when it is done. Meanwhile other consumers do not see them; afterwards they are flagged as
+// redelivered, and may be in another order. A call does not see letters that arrive after its start. A call whose context
+// ends closes the connection, which returns the letters to the queue. Call [OpenDeadLetters] again then, and after a call
+// that the broker did not answer within 15 s (it may have just started, or the queue has no leader).
 type DeadLetters struct {
 	queue Queue
 	conn  *link
@@ -37,18 +37,18 @@ type DeadLetters struct {
 
 // Letter is one dead letter.
 type Letter struct {
-	// DeadLetter is what the letter says about itself. A letter that the broker made, because the message was
-	// delivered too often or was in the way of others, has a reason that begins with "broker_", and no key hash.
+	// DeadLetter describes why the message was dead-lettered. If the broker did it (delivery limit, maximum length,
+	// TTL), the reason begins with "broker_", and there is no key hash.
 	consume.DeadLetter
-	// Message is the message that was sent, as the handler saw it.
+	// Message is the message as the handler saw it.
 	Message *consume.Message
-	// Queue is where a replay puts it.
+	// Queue is the queue that a replay publishes to.
 	Queue string
-	// Replays is how often it has been replayed already, and became a dead letter again.
+	// Replays counts its earlier replays.
 	Replays int
-	// ID names this letter, which may have no key or share it with others. It is a hash of everything in the letter,
-	// in 16 hexadecimal digits. Looking at a letter does not change it, and it is the same in every version of this
-	// package. Letters that are equal in everything, including their times, have the same ID.
+	// ID identifies the letter, which may have no key or share it with others. It is a hash of the whole letter, in 16
+	// hexadecimal digits. It is stable: neither a look at the letter nor another version of this package changes it.
+	// Letters that are equal in everything, including their times, have the same ID.
 	ID string
 }
 
@@ -56,17 +56,16 @@ type Letter struct {
 type Filter struct {
 	// Reasons are the reasons to select; none means any.
 	Reasons []consume.Reason
-	// Queue is where a replay puts the letter: several queues may share their dead letters. Empty means any.
+	// Queue is the queue that a replay publishes to: several queues may share their dead letters. Empty means any.
 	Queue string
-	// ID and KeyHash are those of the letter, or their beginnings.
+	// ID and KeyHash are prefixes of the letter's. Empty means any.
 	ID, KeyHash string
-	// Before and After bound the time when it became a dead letter; the zero time is no bound.
+	// Before and After bound the time when it became a dead letter. The zero time means no bound.
 	Before, After time.Time
-	// Only, if set, is called once for each letter that all of the above select, and leaves out those for which it
-	// returns false.
+	// Only, if set, is called once for each letter that the fields above select, and selects those for which it returns
+	// true.
 	Only func(*Letter) bool
-	// Limit is how many letters are selected at most; 0 is no limit. A negative one is refused with
-	// [everonce.ErrInvalidArgument].
+	// Limit is the largest number of letters to select. 0 means no limit; a negative value is an error.
 	Limit int
 }
 
@@ -81,8 +80,8 @@ func (f *Filter) Matches(l *Letter) bool {
 		(f.Only == nil || f.Only(l))
 }
 
-// OpenDeadLetters connects to a broker and checks that the queue of the dead letters exists; it declares nothing. Of
-// queue it uses Name and DeadLetters. url is as for [Dial], and opts may be nil. The error wraps [everonce.ErrInvalidArgument],
+// OpenDeadLetters connects to a broker and checks that the dead-letter queue exists; it declares nothing. It uses
+// queue.Name and queue.DeadLetters. url is as for [Dial], and opts may be nil. The error wraps [everonce.ErrInvalidArgument],
 // [ErrUnreachable] or [ErrTopology].
 func OpenDeadLetters(ctx context.Context, url string, queue Queue, opts *Options) (*DeadLetters, error) {
 	q, err := queue.checked()
@@ -113,8 +112,8 @@ func OpenDeadLetters(ctx context.Context, url string, queue Queue, opts *Options
 // Close closes the connections.
 func (l *DeadLetters) Close() error { return errors.Join(l.conn.hangUp(), l.out.close()) }
 
-// Consumers returns how many consume the queue of the dead letters, or look at them, at this moment. What those have in hand is seen by
-// no method: that no letter was found then does not say that there is none. A classic queue does not count who only looks.
+// Consumers returns the current number of other consumers of the dead-letter queue, including other calls that look at
+// letters. No method sees the letters that those hold. A classic queue does not count calls that only look.
 func (l *DeadLetters) Consumers(ctx context.Context) (n int, err error) {
 	stop := context.AfterFunc(ctx, l.conn.cut)
 	defer stop()
@@ -131,8 +130,7 @@ func (l *DeadLetters) Consumers(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// All returns an iterator over the selected letters, so that they need not all fit into memory. All of them stay. It
-// ends with the first error.
+// All returns an iterator over the selected letters, which stay in the queue. It ends with the first error.
 func (l *DeadLetters) All(ctx context.Context, filter Filter) iter.Seq2[Letter, error] {
 	return func(yield func(Letter, error) bool) {
 		err := l.each(ctx, filter, func(letter *Letter, _ *amqp.Delivery) error {
@@ -149,7 +147,7 @@ func (l *DeadLetters) All(ctx context.Context, filter Filter) iter.Seq2[Letter, 
 
 var errEnough = errors.New("rabbitonce: enough")
 
-// List returns the selected letters, with their messages. All of them stay.
+// List returns the selected letters, which stay in the queue.
 func (l *DeadLetters) List(ctx context.Context, filter Filter) ([]Letter, error) {
 	var found []Letter
 	for letter, err := range l.All(ctx, filter) {
@@ -161,16 +159,16 @@ func (l *DeadLetters) List(ctx context.Context, filter Filter) ([]Letter, error)
 	return found, nil
 }
 
-// Replay puts copies of the selected letters back into their queues, with key and headers as they were sent and
-// without retries, but with the count of their replays ([Letter.Replays]), and removes each letter once its copy has been confirmed and not returned. If the work was done,
-// the copy is a duplicate; if not, the work runs. Replay returns how many letters it replayed. The error also names
-// those whose queue is gone, which stay. A replay that is interrupted may leave a letter beside its copy.
+// Replay publishes copies of the selected letters to their queues, with the original key and headers, zero retries, and
+// the number of replays ([Letter.Replays]). It removes each letter once the broker has confirmed its copy. If the message
+// was already handled, the copy is a duplicate. Replay returns the number of replayed letters. The error also names
+// letters that stay because their queue does not exist. An interrupted replay may leave a letter beside its copy.
 func (l *DeadLetters) Replay(ctx context.Context, filter Filter) (replayed int, err error) {
 	var gone error
 	err = l.each(ctx, filter, func(letter *Letter, d *amqp.Delivery) error {
 		err := l.publish(ctx, letter.Queue, replayCopy(d))
 		if errors.Is(err, errUnroutable) || errors.Is(err, errTooLarge) {
-			gone = errors.Join(gone, fmt.Errorf("the letter %s stays: %w", letter.ID, err))
+			gone = errors.Join(gone, fmt.Errorf("rabbitonce: letter %s was not replayed: %w", letter.ID, err))
 			return nil
 		}
 		if err == nil {
@@ -194,7 +192,7 @@ func (l *DeadLetters) publish(ctx context.Context, queue string, msg amqp.Publis
 	return l.out.publish(ctx, queue, msg)
 }
 
-// Discard removes the selected letters for good, and returns how many it removed.
+// Discard deletes the selected letters, and returns their number.
 func (l *DeadLetters) Discard(ctx context.Context, filter Filter) (discarded int, err error) {
 	err = l.each(ctx, filter, func(_ *Letter, d *amqp.Delivery) error {
 		if err := l.remove(d); err != nil {
@@ -233,7 +231,7 @@ func (l *DeadLetters) each(ctx context.Context, filter Filter, fn func(*Letter, 
 	return err
 }
 
-var errUnreadable = errors.New("rabbitonce: a letter has headers that cannot be read, because they are nested too deeply or are too many: it, and what is behind it, can be seen by the broker's own tools only; take it out with those")
+var errUnreadable = errors.New("rabbitonce: the headers of a letter are nested too deeply or are too many, and hide the letters behind it (remove it with the broker's own tools)")
 
 // scan looks at the letters that are there when it begins.
 func (l *DeadLetters) scan(filter Filter, fn func(*Letter, *amqp.Delivery) error) (err error) {
@@ -395,7 +393,7 @@ func letterOf(d *amqp.Delivery, queue string) Letter {
 	if l.Reason == "" && len(moved) > 0 {
 		last := moved[0]
 		l.Reason, l.Attempts, l.Last = consume.Reason("broker_"+last.reason), m.Retries+1, last.at
-		l.Detail = fmt.Sprintf("the broker has moved it out of the queue %q: %s", last.queue, last.reason)
+		l.Detail = fmt.Sprintf("the broker has moved it out of the queue %q: %s", last.queue, last.reason) // part of the ID: never change it
 	}
 	l.ID = letterID(&l, d)
 	return l

@@ -25,8 +25,7 @@ var _ consume.Delivery = (*delivery)(nil)
 // Message implements [consume.Delivery].
 func (d *delivery) Message() *consume.Message { return d.m }
 
-// Ack implements [consume.Delivery]. The broker answers nothing: an acknowledgement that was lost is a message that
-// comes again.
+// Ack implements [consume.Delivery]. AMQP does not confirm acknowledgements: if one is lost, the broker redelivers.
 func (d *delivery) Ack(context.Context) error {
 	return answered(d.d.Ack(false))
 }
@@ -39,7 +38,7 @@ func answered(err error) error {
 	return nil
 }
 
-// Retry implements [consume.Delivery]. Where a message that is too large could not be buried either, it waits in hand.
+// Retry implements [consume.Delivery]. A message that is too large to be retried or buried waits unanswered.
 func (d *delivery) Retry(ctx context.Context, after time.Duration, counts bool) error {
 	retries := d.m.Retries
 	if counts {

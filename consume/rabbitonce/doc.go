@@ -7,11 +7,10 @@
 //
 // # What is acknowledged, and when
 //
-// A message is acknowledged after its record, or its transaction, is durable, and never before. One that is to come again
-// later, or that becomes a dead letter, is first published as a copy, with a publisher confirm and with the flag
-// mandatory; the original is acknowledged once that copy has been confirmed and not returned. A failure in
-// between leaves two copies of one message, which have one key and take effect once. AMQP does not confirm
-// acknowledgements: if one is lost, the message is delivered again, and replayed.
+// A message is acknowledged after its record, or its transaction, is durable. To retry or dead-letter a message, the
+// package first publishes a copy, with a publisher confirm and the mandatory flag, and acknowledges the original once the
+// copy is confirmed and not returned. A failure in between leaves two copies, which have one key and take effect once.
+// AMQP does not confirm acknowledgements: if one is lost, the message is redelivered, and replayed.
 //
 // # Queues
 //
@@ -22,9 +21,8 @@
 //
 // # What it survives
 //
-// The loss of a channel or a connection, a restart of the broker, a queue that was deleted, a blocked connection (copies
-// are published on another connection than acknowledgements), a consumer that the broker cancels, an
-// acknowledgement that took longer than the broker allows; with [Options].URLs, a password that has ended, and the loss of
-// one of several nodes. For as long as [Consumer.Run] runs, it reconnects by itself,
-// and an acknowledgement is only ever sent on the channel that its message came by.
+// The loss of a channel or a connection, a restart of the broker, a deleted queue, a blocked connection (copies are
+// published on a connection of their own), a cancelled consumer, an acknowledgement timeout; with [Options].URLs, an
+// expired password, and the loss of one of several nodes. [Consumer.Run] reconnects by itself. It sends an acknowledgement
+// only on the channel that delivered the message.
 package rabbitonce

@@ -52,7 +52,7 @@ func (b *bench) poisoned(spoil func(), why string) (poison int) {
 	for r.verdict().Outcome != everonce.Executed {
 	}
 	text := log.String()
-	for _, want := range []string{"level=WARN", "the dead letters take no more", "reason=undecodable", b.queue.DeadLetters, why} {
+	for _, want := range []string{"level=WARN", "the dead-letter queue refuses a message", "reason=undecodable", b.queue.DeadLetters, why} {
 		if !strings.Contains(text, want) {
 			b.t.Errorf("the log is without %q: %s", want, text)
 		}
@@ -69,7 +69,7 @@ func TestFullDeadLettersBlockNothing(t *testing.T) {
 	if _, err := b.ch.QueueDeclare(b.queue.DeadLetters, true, false, false, false, full); err != nil {
 		t.Fatal(err)
 	}
-	poison := b.poisoned(func() {}, "it is full")
+	poison := b.poisoned(func() {}, "the queue is full")
 	buried := map[string]bool{}
 	for range poison {
 		d := b.letter() // and there is room for the next one
@@ -90,7 +90,7 @@ func TestMissingDeadLettersBlockNothing(t *testing.T) {
 	b := newBench(t)
 	b.declare()
 	b.queue.Topology = rabbitonce.Check
-	poison := b.poisoned(func() { b.deleteQueue(b.queue.DeadLetters) }, "there is no such queue")
+	poison := b.poisoned(func() { b.deleteQueue(b.queue.DeadLetters) }, "no such queue")
 	b.queue.Topology = rabbitonce.Declare
 	b.declare()
 	b.wantLength(b.queue.DeadLetters, poison)
@@ -112,7 +112,7 @@ func TestAFullDelayHoldsUpItsWorker(t *testing.T) {
 	}), opts)
 	b.send(message("m-1"), message("m-2"), message("good"))
 	for refused := 0; refused < 3; {
-		if strings.Contains(<-complaints, "it is full") {
+		if strings.Contains(<-complaints, "the queue is full") {
 			refused++
 		}
 	}

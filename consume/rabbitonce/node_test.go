@@ -173,7 +173,7 @@ func (n *node) forbidden(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.url = n.user(t, "clerk", `^test\.`, ".*", ".*")
-	b.poisoned(func() { b.deleteQueue(b.queue.DeadLetters) }, "there is no such queue")
+	b.poisoned(func() { b.deleteQueue(b.queue.DeadLetters) }, "no such queue")
 }
 
 // user adds one that may configure, write and read so much, and returns its URL.
@@ -206,7 +206,7 @@ func (n *node) forbiddenCopies(t *testing.T) {
 	b.send(message("m-1"))
 	r.wants(everonce.Failed)
 	for range 3 {
-		if c := <-complained; !strings.Contains(c, "did not take a message over") || !strings.Contains(c, "ACCESS_REFUSED") {
+		if c := <-complained; !strings.Contains(c, "did not confirm a message") || !strings.Contains(c, "ACCESS_REFUSED") {
 			t.Fatalf("it complained of %s", c)
 		}
 	}
@@ -288,7 +288,7 @@ func (n *node) lettersWithoutLeader(t *testing.T) {
 		}()
 		select {
 		case err := <-asked:
-			if err == nil || !strings.Contains(err.Error(), "the broker has not answered") {
+			if err == nil || !strings.Contains(err.Error(), "the broker did not answer") {
 				t.Errorf("%s: %v", what, err)
 			}
 		case <-time.After(soon):

@@ -185,7 +185,7 @@ func TestACopyWithoutAnAnswerIsAFailure(t *testing.T) {
 	}), &rabbitonce.Options{Heartbeat: time.Minute, Workers: consume.Workers{SettleWithin: 500 * time.Millisecond, Log: complaintsTo(complaints)}})
 	b.send(message("m-1"))
 	r.wants(everonce.Failed, everonce.Executed)
-	if c := <-complaints; !strings.Contains(c, "did not take a message over") {
+	if c := <-complaints; !strings.Contains(c, "did not confirm a message") {
 		t.Errorf("it complained of %s", c)
 	}
 	for _, name := range b.queues() {
@@ -217,7 +217,7 @@ func TestACopyThatIsNotReadIsAFailure(t *testing.T) {
 	}()
 	select {
 	case err := <-failed:
-		if err == nil || !strings.Contains(err.Error(), "did not take a message over") {
+		if err == nil || !strings.Contains(err.Error(), "did not confirm a message") {
 			t.Fatalf("%v", err)
 		}
 	case <-time.After(soon):
@@ -255,7 +255,7 @@ func TestACopyThatIsNotReadIsWaitedForAsLongAsAnAnswer(t *testing.T) {
 	}), opts)
 	b.send(hugeMessage("m-1"))
 	r.wants(everonce.Failed, everonce.Executed)
-	if c := <-complaints; !strings.Contains(c, "did not take a message over: context deadline exceeded") {
+	if c := <-complaints; !strings.Contains(c, "did not confirm a message: context deadline exceeded") {
 		t.Errorf("it complained of %s", c)
 	}
 	for _, name := range b.queues() {
@@ -286,7 +286,7 @@ func TestACopyThatIsNotWrittenIsAFailure(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.declare()
-	if err := rabbitonce.PublishByAnEndedChannel(t.Context(), b.url, b.queue.Name); err == nil || !strings.Contains(err.Error(), "did not take a message over") {
+	if err := rabbitonce.PublishByAnEndedChannel(t.Context(), b.url, b.queue.Name); err == nil || !strings.Contains(err.Error(), "did not confirm a message") {
 		t.Errorf("%v", err)
 	}
 	b.wantLength(b.queue.Name, 0)

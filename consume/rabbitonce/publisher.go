@@ -50,11 +50,11 @@ type publishing struct {
 }
 
 var (
-	errBlocked         = errors.New("rabbitonce: the broker takes no messages: it is short of memory or disk")
-	errNotTaken        = errors.New("rabbitonce: the broker did not take a message over")
-	errUnroutable      = fmt.Errorf("%w: there is no such queue", consume.ErrRefused)
-	errFull            = fmt.Errorf("%w: it is full", consume.ErrRefused) // what else a broker says no for
-	errTooLarge        = errors.New("rabbitonce: the broker takes no message of this size")
+	errBlocked         = errors.New("rabbitonce: the broker blocks publishers (it is short of memory or disk)")
+	errNotTaken        = errors.New("rabbitonce: the broker did not confirm a message")
+	errUnroutable      = fmt.Errorf("%w: no such queue", consume.ErrRefused)
+	errFull            = fmt.Errorf("%w: the queue is full", consume.ErrRefused) // what else a broker says no for
+	errTooLarge        = errors.New("rabbitonce: the message is larger than the broker accepts")
 	errPublisherClosed = errors.New("rabbitonce: the publisher is closed")
 )
 

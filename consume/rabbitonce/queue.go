@@ -12,35 +12,33 @@ import (
 type Topology uint8
 
 const (
-	// Declare declares all: the queue, its delays and its dead letters. A queue that exists with other arguments is
-	// an error.
+	// Declare declares the queue, its retry queues and its dead-letter queue. A queue that exists with other arguments
+	// is an error.
 	Declare Topology = iota
-	// DeclareOwn declares the delays and the dead letters, and checks that the queue exists, for a queue that
-	// somebody else has declared. It must not be a stream, whose consumers do not get what was sent before they came.
+	// DeclareOwn declares the retry queues and the dead-letter queue, and checks that the queue exists. It must not be a
+	// stream, whose consumers do not get earlier messages.
 	DeclareOwn
-	// Check declares nothing, and checks that all of them exist, for a user without the permission to configure. AMQP
-	// cannot tell which arguments they have.
+	// Check only checks that all queues exist, for a user without the permission to configure. AMQP does not show their
+	// arguments.
 	Check
 )
 
-// Queue says what is consumed. The zero value of each field that is not required is its default.
+// Queue describes the queue to consume. The zero value of each field that is not required is its default.
 type Queue struct {
-	// Name is the queue. Required.
+	// Name is the name of the queue. Required.
 	Name string
-	// DeadLetters is the queue of the dead letters, which several queues may share. Default Name + ".dead".
+	// DeadLetters is the name of the dead-letter queue, which several queues may share. Default Name + ".dead".
 	DeadLetters string
-	// Delays are the delays that a message can be given before it comes again, each with a queue of its own: a
-	// message gets the first that is long enough, or the last. They are fixed, so the delays of [consume.Backoff] are
-	// less random here than elsewhere. Default 1 s, 5 s, 30 s, 2 min and 10 min.
+	// Delays are the possible delays of a retry, from 1 ms to 24 h. Each has a queue of its own. A retry uses the shortest
+	// that is not below the delay of [consume.Backoff], or else the longest. Default 1 s, 5 s, 30 s, 2 min and 10 min.
 	Delays []time.Duration
 	// Topology says which of these queues are declared. Default [Declare].
 	Topology Topology
-	// DeliveryLimit is how often the broker delivers a message again that each time ends the process or the connection,
-	// before the broker itself makes it a dead letter. Messages that were sent ahead with it each time count too, and
-	// become dead letters like it: replay them. A message that is kept in hand because the store is down counts once
-	// for each AckTimeout, and once for each end of its consumer, an orderly one too: with the defaults, it is a dead
-	// letter after ten and a half hours, or at the 21st restart. The limit is set only where the queue is declared.
-	// Default 20.
+	// DeliveryLimit is how often the broker redelivers a message that is not acknowledged before the connection is lost,
+	// as when its handler kills the process. Then the broker dead-letters it. Messages prefetched with it count too, and
+	// become dead letters with it: replay them. A message that waits for the store counts once for each AckTimeout, and
+	// once for each end of its consumer, also a regular one: with the defaults, it is a dead letter after ten and a half
+	// hours, or at the 21st restart. The limit is set only if Topology is [Declare]. Default 20.
 	DeliveryLimit int
 }
 
@@ -65,15 +63,15 @@ func (q *Queue) checked() (Queue, error) {
 	c.Delays = slices.Compact(c.Delays)
 	switch {
 	case c.Name == "" || len(c.Name) > maxName || len(c.DeadLetters) > maxName:
-		return c, fmt.Errorf("%w: the queue and its dead letters must have names, of at most %d bytes", everonce.ErrInvalidArgument, maxName)
+		return c, fmt.Errorf("%w: rabbitonce: Queue.Name and Queue.DeadLetters must have 1 to %d bytes", everonce.ErrInvalidArgument, maxName)
 	case c.DeadLetters == c.Name:
-		return c, fmt.Errorf("%w: the dead letters cannot be in the queue itself", everonce.ErrInvalidArgument)
+		return c, fmt.Errorf("%w: rabbitonce: Queue.DeadLetters must differ from Queue.Name", everonce.ErrInvalidArgument)
 	case c.Delays[0] < time.Millisecond || c.Delays[len(c.Delays)-1] > 24*time.Hour:
-		return c, fmt.Errorf("%w: a delay must be from 1ms to 24h", everonce.ErrInvalidArgument)
+		return c, fmt.Errorf("%w: rabbitonce: each of Queue.Delays must be from 1ms to 24h", everonce.ErrInvalidArgument)
 	case c.DeliveryLimit < 0:
-		return c, fmt.Errorf("%w: DeliveryLimit must not be negative", everonce.ErrInvalidArgument)
+		return c, fmt.Errorf("%w: rabbitonce: Queue.DeliveryLimit must not be negative", everonce.ErrInvalidArgument)
 	case c.Topology > Check:
-		return c, fmt.Errorf("%w: there is no Topology %d", everonce.ErrInvalidArgument, c.Topology)
+		return c, fmt.Errorf("%w: rabbitonce: unknown Topology %d", everonce.ErrInvalidArgument, c.Topology)
 	}
 	return c, nil
 }

@@ -23,8 +23,8 @@ type session struct {
 }
 
 var (
-	errCancelled = errors.New("rabbitonce: the broker has cancelled the consumer: its queue is gone, or has moved")
-	errLost      = errors.New("rabbitonce: the connection was lost")
+	errCancelled = errors.New("rabbitonce: the broker cancelled the consumer (its queue was deleted or moved)")
+	errLost      = errors.New("rabbitonce: connection lost")
 )
 
 // connect makes a session.

@@ -51,7 +51,7 @@ func (n *node) tooLarge(t *testing.T) {
 	}
 	b.wantLength(b.queue.Name, 0)
 	b.wantLength(b.queue.DeadLetters, 3)
-	for _, want := range []string{"a message is a dead letter now", "reason=too_large", "is larger than configured max size", errClosed.Error()} {
+	for _, want := range []string{"message dead-lettered", "reason=too_large", "is larger than configured max size", errClosed.Error()} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log is without %q: %s", want, log.String())
 		}
@@ -61,7 +61,7 @@ func (n *node) tooLarge(t *testing.T) {
 	if err != nil || len(found) != 2 || found[0].Queue != b.queue.Name || len(found[0].Message.Body) < 300_000 {
 		t.Fatalf("%d letters, %v", len(found), err)
 	}
-	if n, err := l.Replay(t.Context(), rabbitonce.Filter{}); n != 1 || err == nil || strings.Count(err.Error(), "takes no message of this size") != 2 {
+	if n, err := l.Replay(t.Context(), rabbitonce.Filter{}); n != 1 || err == nil || strings.Count(err.Error(), "is larger than the broker accepts") != 2 {
 		t.Errorf("replayed %d, %v", n, err)
 	}
 	b.wantLength(b.queue.DeadLetters, 3) // the one that was replayed is buried again
@@ -96,7 +96,7 @@ func (n *node) tooLargeElsewhere(t *testing.T) {
 	}), &rabbitonce.Options{Workers: consume.Workers{Log: complaintsTo(complained)}})
 	r.wants(everonce.Failed)
 	for range 3 {
-		if c := <-complained; !strings.Contains(c, "takes no message of this size") {
+		if c := <-complained; !strings.Contains(c, "is larger than the broker accepts") {
 			t.Fatalf("it complained of %s", c)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// ErrTopology says that a queue does not exist, or is not as it must be; the text says which.
-var ErrTopology = errors.New("rabbitonce: the queues are not as they must be")
+// ErrTopology says that a queue does not exist, or exists with other arguments. The text names the queue.
+var ErrTopology = errors.New("rabbitonce: wrong queues")
 
 // establish declares the queues, or checks that they are there.
 func (q *Queue) establish(conn *link) error {
@@ -88,14 +88,14 @@ func withChannel(conn *link, fn func(*amqp.Channel) error) error {
 
 func exists(ch *amqp.Channel, name string) error {
 	if _, err := ch.QueueDeclarePassive(name, true, false, false, false, nil); err != nil {
-		return refused(name, "is not there, or may not be looked at", err)
+		return refused(name, "does not exist, or the user may not access it", err)
 	}
 	return nil
 }
 
 func declared(ch *amqp.Channel, name string, arguments amqp.Table) error {
 	if _, err := ch.QueueDeclare(name, true, false, false, false, arguments); err != nil {
-		return refused(name, "could not be declared: if it exists with other arguments, consume it with Topology: DeclareOwn", err)
+		return refused(name, "cannot be declared (if it exists with other arguments, use Topology DeclareOwn)", err)
 	}
 	return nil
 }
@@ -104,7 +104,7 @@ func declared(ch *amqp.Channel, name string, arguments amqp.Table) error {
 // what a kind of queue cannot do, as a stream give a message out by itself, it closes the connection too.
 func refused(queue, what string, err error) error {
 	if e, ok := errors.AsType[*amqp.Error](err); ok && e.Server && (e.Recover || e.Code == amqp.NotImplemented) {
-		return fmt.Errorf("%w: the queue %q %s: %w", ErrTopology, queue, what, err)
+		return fmt.Errorf("%w: queue %q %s: %w", ErrTopology, queue, what, err)
 	}
-	return fmt.Errorf("rabbitonce: asking for the queue %q: %w", queue, err)
+	return fmt.Errorf("rabbitonce: queue %q: %w", queue, err)
 }

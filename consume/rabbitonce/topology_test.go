@@ -18,6 +18,7 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/mapdb"
 	"github.com/everonce/everonce/store/memstore"
 )
@@ -198,7 +199,7 @@ func TestRefusedArguments(t *testing.T) {
 		}
 	}
 	_, err = rabbitonce.Dial(t.Context(), url, queue, h, &rabbitonce.Options{AckTimeout: 10 * time.Second}) // as long as an answer may take
-	if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), "10s (Workers.SettleWithin)") || strings.Contains(err.Error(), "HandleWithin") {
+	if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), "Workers.SettleWithin, 10s") || strings.Contains(err.Error(), "HandleWithin") {
 		t.Errorf("no time for a handler, whose time nobody has set: %v", err)
 	}
 	recv, err := everonce.NewTxReceiver[*mapdb.Tx](mapdb.New(), nil)
@@ -212,7 +213,7 @@ func TestRefusedArguments(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = rabbitonce.Dial(t.Context(), url, queue, inTx, &rabbitonce.Options{Prefetch: 9, Workers: consume.Workers{Batch: 10}})
-	if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), "none would ever be full") {
+	if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), "no batch would ever be full") {
 		t.Errorf("batches that are never full: %v", err)
 	}
 	_, err = rabbitonce.Dial(t.Context(), url, queue, h, nil)
@@ -275,7 +276,9 @@ func TestARefusedUser(t *testing.T) {
 // unusable is a store whose tables are missing, which its coming back would not mend.
 type unusable struct{ *memstore.Store }
 
-func (unusable) KeepIdentity(context.Context, [32]byte) error { return everonce.ErrSchema }
+func (unusable) KeepIdentity(context.Context, driver.KeepIdentityRequest) (res driver.KeepIdentityResult, err error) {
+	return res, everonce.ErrSchema
+}
 
 // A consumer whose store cannot be used does not run, and says why: a supervisor would take a nil error for an end that was asked for.
 func TestAStoreThatCanNotBeUsedEndsTheRun(t *testing.T) {

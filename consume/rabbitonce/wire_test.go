@@ -90,7 +90,7 @@ type reconnections struct {
 func (*reconnections) Enabled(context.Context, slog.Level) bool { return true }
 
 func (h *reconnections) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == "rabbitonce: connected again" {
+	if r.Message == "rabbitonce: reconnected" {
 		h.again <- struct{}{}
 	}
 	return nil
@@ -213,7 +213,7 @@ func (h *losses) Handle(_ context.Context, r slog.Record) error {
 		case "pause":
 			pause = a.Value.Duration()
 		case "error":
-			made = strings.Contains(a.Value.String(), "the connection was lost")
+			made = strings.Contains(a.Value.String(), "connection lost")
 		}
 		return true
 	})
@@ -366,7 +366,7 @@ func TestAHalfOpenConnection(t *testing.T) {
 	b.send(message("m-2"))
 	select {
 	case c := <-complaints:
-		if !strings.Contains(c, "the connection was lost") {
+		if !strings.Contains(c, "connection lost") {
 			t.Errorf("it complained of %s", c)
 		}
 	case <-time.After(soon):

@@ -11,7 +11,7 @@ func briefChecks() []check {
 	return []check{{name: "Rule20/ABriefReadTellsADuplicateAsMuch", run: checkBrief}}
 }
 
-// checkBrief reads records in every state, in brief and whole: a duplicate is told the same by both.
+// checkBrief reads records in every state, in brief and whole: a duplicate gets the same answer from both.
 func checkBrief(e *env) {
 	brief := func(id driver.RecordID) driver.GetResult {
 		res, err := e.s.Get(e.ctx, driver.GetRequest{ID: id, Brief: true})
@@ -53,7 +53,7 @@ func checkBrief(e *env) {
 	}
 }
 
-// toldInBrief is what a brief read must tell of a record.
+// toldInBrief is the part of a record that a brief read must return.
 func toldInBrief(rec driver.Record) driver.Record {
 	rec.ID, rec.Scope, rec.Name, rec.Owner = driver.RecordID{}, "", "", ""
 	rec.Steps, rec.Previous, rec.LastError = nil, driver.Previous{}, ""

@@ -307,8 +307,8 @@ func checkDeleteBounded(e *env) {
 }
 
 func checkHealth(e *env) {
-	health := func() driver.Health {
-		h, err := e.s.(driver.HealthChecker).Health(e.ctx)
+	health := func() driver.HealthResult {
+		h, err := e.s.(driver.HealthChecker).Health(e.ctx, driver.HealthRequest{})
 		if err != nil {
 			e.Fatalf("Health: %v", err)
 		}
@@ -347,11 +347,13 @@ func checkHealth(e *env) {
 	}
 }
 
+func (e *env) keepIdentity(s driver.Store, check [32]byte) error {
+	return errOf(s.(driver.IdentityKeeper).KeepIdentity(e.ctx, driver.KeepIdentityRequest{Check: check}))
+}
+
 func checkIdentity(e *env) {
 	one, two := [32]byte{1}, [32]byte{2}
-	keep := func(s driver.Store, check [32]byte) error {
-		return s.(driver.IdentityKeeper).KeepIdentity(e.ctx, check)
-	}
+	keep := e.keepIdentity
 	errs := make([]error, e.caps.Callers)
 	each(len(errs), func(i int) {
 		if i%2 == 0 {
@@ -388,38 +390,40 @@ func checkReadIdentity(e *env) {
 			if !can {
 				continue
 			}
-			if check, bound, err := r.ReadIdentity(e.ctx); err != nil || bound != is || check != want {
-				e.Errorf("%s, what is read is bound: %v, equal: %v, %v; want %v", when, bound, check == want, err, is)
+			if kept, err := r.ReadIdentity(e.ctx, driver.ReadIdentityRequest{}); err != nil || kept.Bound != is || kept.Check != want {
+				e.Errorf("%s, what is read is bound: %v, equal: %v, %v; want %v", when, kept.Bound, kept.Check == want, err, is)
 			}
 		}
 	}
 	read("before an identity is kept", [32]byte{}, false)
-	k := e.s.(driver.IdentityKeeper)
-	e.is("KeepIdentity", k.KeepIdentity(e.ctx, [32]byte{1}), nil)
+	e.is("KeepIdentity", e.keepIdentity(e.s, [32]byte{1}), nil)
 	read("when one is kept", [32]byte{1}, true)
-	e.is("KeepIdentity of another", k.KeepIdentity(e.ctx, [32]byte{2}), driver.ErrIdentity)
+	e.is("KeepIdentity of another", e.keepIdentity(e.s, [32]byte{2}), driver.ErrIdentity)
 	read("when another was refused", [32]byte{1}, true)
 }
 
 func checkNoIdentity(e *env) {
-	k := e.s.(driver.IdentityKeeper)
-	e.is("KeepIdentity of none", k.KeepIdentity(e.ctx, [32]byte{}), nil)
-	e.is("KeepIdentity of none, again", k.KeepIdentity(e.ctx, [32]byte{}), nil)
-	e.is("KeepIdentity of one", k.KeepIdentity(e.ctx, [32]byte{1}), driver.ErrIdentity)
+	e.is("KeepIdentity of none", e.keepIdentity(e.s, [32]byte{}), nil)
+	e.is("KeepIdentity of none, again", e.keepIdentity(e.s, [32]byte{}), nil)
+	e.is("KeepIdentity of one", e.keepIdentity(e.s, [32]byte{1}), driver.ErrIdentity)
 }
 
 // checkRecall recalls a record in every state: only a result that a claim would replay.
 func checkRecall(e *env) {
-	s := e.s.(driver.Recaller)
-	if _, ok := s.Recall(claimReq(e.key()).ID); ok {
+	recall := func(id driver.RecordID) driver.RecallResult {
+		res, err := e.s.(driver.Recaller).Recall(e.ctx, driver.RecallRequest{ID: id})
+		e.ok("Recall", err)
+		return res
+	}
+	if recall(claimReq(e.key()).ID).Found {
 		e.Errorf("a key that was never used is recalled")
 	}
 	for name, a := range e.states() {
-		got, ok := s.Recall(a.req.ID)
-		if ok != (name == "completed") {
-			e.Errorf("the %s record is recalled: %v", name, ok)
+		got := recall(a.req.ID)
+		if got.Found != (name == "completed") {
+			e.Errorf("the %s record is recalled: %v", name, got.Found)
 		}
-		if !ok {
+		if !got.Found {
 			continue
 		}
 		want := e.get(a.key())
@@ -431,7 +435,7 @@ func checkRecall(e *env) {
 	gone.Lifetime = driver.Lifetime{Retention: short}
 	e.claimed(gone).completed("done")
 	e.pass(short)
-	if _, ok := s.Recall(gone.ID); ok {
+	if recall(gone.ID).Found {
 		e.Errorf("a gone record is recalled")
 	}
 }

@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"context"
 	"sync"
 
 	"github.com/everonce/everonce/driver"
@@ -9,25 +10,27 @@ import (
 // A write that was only tried is no record: it is not listed, not counted, and not purged; nor is anything that is there touched by
 // it, however many try at once.
 func checkWrites(e *env) {
-	s := e.s.(driver.WriteChecker)
+	checkWrite := func(ctx context.Context) error {
+		return errOf(e.s.(driver.WriteChecker).CheckWrite(ctx, driver.CheckWriteRequest{}))
+	}
 	a := e.claimed(claimReq(e.key()))
 	before := e.look(a.req.ID).Record
 	var wg sync.WaitGroup
 	for range 8 {
-		wg.Go(func() { e.is("CheckWrite", s.CheckWrite(e.ctx), nil) })
+		wg.Go(func() { e.is("CheckWrite", checkWrite(e.ctx), nil) })
 	}
 	wg.Wait()
-	if err := s.CheckWrite(ended(e.ctx)); err != nil {
+	if err := checkWrite(ended(e.ctx)); err != nil {
 		e.failure("CheckWrite", err)
 	}
-	e.is("CheckWrite, again", s.CheckWrite(e.ctx), nil)
+	e.is("CheckWrite, again", checkWrite(e.ctx), nil)
 	if e.caps.Lister {
 		if recs := e.listed(driver.ListRequest{}); len(recs) != 1 {
 			e.Errorf("%d records are listed afterwards, want 1", len(recs))
 		}
 	}
 	if h, ok := driver.PowerOf[driver.HealthChecker](e.s); ok {
-		if got, err := h.Health(e.ctx); err != nil || got.Claimed != 1 || got.Abandoned+got.Released+got.Completed+got.Unreadable != 0 {
+		if got, err := h.Health(e.ctx, driver.HealthRequest{}); err != nil || got.Claimed != 1 || got.Abandoned+got.Released+got.Completed+got.Unreadable != 0 {
 			e.Errorf("afterwards there are %+v, %v; want one claim", got, err)
 		}
 	}

@@ -107,7 +107,7 @@ func each(n int, f func(i int)) {
 	wg.Wait()
 }
 
-// oneWinner lets many claims loose at once: one is granted, and the others are told that it is.
+// oneWinner lets many claims loose at once: one is granted, and the others are in progress.
 func (e *env) oneWinner(request func() driver.ClaimRequest, attempt int) {
 	e.Helper()
 	reqs := make([]driver.ClaimRequest, e.caps.Callers)

@@ -118,18 +118,19 @@ func checkCancelledPowers(e *env) {
 		}
 	}
 	if s, ok := driver.PowerOf[driver.HealthChecker](e.s); ok {
-		if _, err := s.Health(ctx); err != nil {
+		if _, err := s.Health(ctx, driver.HealthRequest{}); err != nil {
 			e.failure("Health", err)
 		}
-		if h, err := s.Health(e.ctx); err != nil || h.Completed != 1 {
+		if h, err := s.Health(e.ctx, driver.HealthRequest{}); err != nil || h.Completed != 1 {
 			e.Errorf("Health: %d completed, %v; want 1", h.Completed, err)
 		}
 	}
 	if s, ok := driver.PowerOf[driver.IdentityKeeper](e.s); ok {
-		if err := s.KeepIdentity(ctx, [32]byte{1}); err != nil {
+		one := driver.KeepIdentityRequest{Check: [32]byte{1}}
+		if _, err := s.KeepIdentity(ctx, one); err != nil {
 			e.failure("KeepIdentity", err)
 		}
-		e.is("KeepIdentity, again", s.KeepIdentity(e.ctx, [32]byte{1}), nil)
+		e.is("KeepIdentity, again", errOf(s.KeepIdentity(e.ctx, one)), nil)
 	}
 	if s, ok := driver.PowerOf[driver.ScopeDeleter](e.s); ok {
 		if _, err := s.DeleteScope(ctx, driver.DeleteScopeRequest{Scope: e.scope, Limit: 10}); err != nil {

@@ -263,7 +263,7 @@ func (tr *trial) finish() (doubled int) {
 		}
 	}
 	if doubled = tr.judge(); doubled > 0 && (tr.policy != everonce.Reexecute || tr.gateway.deduplicates) {
-		tr.fatalf("an effect took hold more than once: %v", tr.gateway.effects)
+		tr.fatalf("an effect happened more than once: %v", tr.gateway.effects)
 	}
 	return doubled
 }
@@ -312,7 +312,7 @@ func (tr *trial) judge() (doubled int) {
 		want = 3
 	}
 	if keys > want || !tr.unknown && keys != want {
-		tr.fatalf("%d effects took hold, want %d; the operation ended unknown: %v", keys, want, tr.unknown)
+		tr.fatalf("%d effects happened, want %d; the operation ended unknown: %v", keys, want, tr.unknown)
 	}
 	if tr.unknown && tr.policy != everonce.Refuse {
 		tr.fatalf("unknown, under %v", tr.policy)

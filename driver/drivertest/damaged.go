@@ -193,7 +193,7 @@ func checkDamageListed(e *env) {
 func checkDamageCounted(e *env) {
 	unreadable := int64(len(e.damaged()) + len(e.unleased(1)))
 	e.claimed(claimReq(e.key())).completed("done")
-	h, err := e.s.(driver.HealthChecker).Health(e.ctx)
+	h, err := e.s.(driver.HealthChecker).Health(e.ctx, driver.HealthRequest{})
 	e.ok("Health", err)
 	got := [5]int64{h.Claimed, h.Abandoned, h.Released, h.Completed, h.Unreadable}
 	if want := [5]int64{3: 1, 4: unreadable}; got != want || !h.OldestAbandoned.IsZero() {

@@ -1,22 +1,21 @@
-// Package drivertest is the conformance suite that every [everonce.Store] passes. Whoever writes a store
-// runs it with three lines:
+// Package drivertest is the conformance suite for implementations of [driver.Store]. The author of a store runs it with
+// three lines:
 //
 //	func TestConformance(t *testing.T) {
 //		drivertest.Run(t, newHarness, drivertest.Capabilities{MaxResult: 1 << 20})
 //	}
 //
-// The suite holds the store to the rules of the project's design, and names its tests by them:
-// "Rule03/TokenGrowsAcrossRelease". It drives the store through its interface alone, by itself and
-// through the engine, with calls that repeat, come late, fail halfway or never return; compares it with
-// [driver.Decide] and with the pure functions of package transition; checks histories of concurrent
-// runs. [RunWithBugs] then plants known bugs into it, each of which must make a named test fail. [RunTx] adds
-// what a store with transactions must keep.
+// Tests are named after the rules of the project's design that they check, such as "Rule03/TokenGrowsAcrossRelease". The
+// suite uses only the store's interface, directly and through the engine. It repeats, delays and interrupts calls, compares
+// the store with [driver.Decide] and with the functions of package transition, and checks histories of concurrent runs.
+// [RunWithBugs] also plants known bugs into the store; a named test must find each of them. [RunTx] tests the
+// transactions of a [driver.TxStore].
 //
-// Generated cases come from pgregory.net/rapid: its flags (-rapid.checks, -rapid.seed) apply. With -short there are a
-// fifth of them, and a store that [Capabilities].Variant declares passes the checks of its own calls alone.
+// Generated cases come from pgregory.net/rapid: its flags (-rapid.checks, -rapid.seed) apply. With -short the suite runs a
+// fifth of them, and for a store with [Capabilities].Variant only the checks of its own calls.
 //
-// Time is the store's. Where its clock can be moved, [Harness].Advance moves it; elsewhere the suite
-// uses leases and lifetimes of milliseconds and waits until the store's own clock has passed them.
+// Time is the store's clock. The suite moves it by [Harness].Advance. Without Advance, the suite uses leases and
+// lifetimes of milliseconds and waits until the store's clock has passed them.
 package drivertest
 
 import (
@@ -27,45 +26,45 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Factory makes a store for one test, which nobody else uses and which holds nothing. It is called a few hundred
-// times, from tests that run in parallel, and frees what it took through t.Cleanup. If the server is missing, it
-// fails the test: a conformance run that skips proves nothing.
+// Factory returns a new, empty store for one test. It is called a few hundred times, from tests that run in parallel, and
+// frees its resources with t.Cleanup. If the server is missing, it fails the test: a skipped conformance run proves
+// nothing.
 type Factory func(t testing.TB) Harness
 
-// Harness is a store under test, and what the suite needs to control it.
+// Harness is a store under test, and the functions by which the suite controls it.
 type Harness struct {
 	Store driver.Store
-	// Peer, if set, is a second handle on the same records, as another process has it. Default: Store.
+	// Peer, if set, is a second handle on the same records, like that of another process. Default: Store.
 	Peer driver.Store
-	// Advance moves the store's clock, also backwards. It is nil if the clock cannot be moved; then
-	// Rule02/CallersAnHourOff has no clock that is off, and logs so.
+	// Advance moves the store's clock, also backwards. It is nil if the clock cannot be moved: Rule02/CallersAnHourOff
+	// then logs that it proves nothing.
 	Advance func(time.Duration)
-	// Newer turns an existing record into one that a newer version has written, of everonce.FormatVersion + 1. It is
-	// nil if nothing can do that; then the checks of NewerVersion prove nothing, and log so.
+	// Newer sets the format of an existing record to driver.FormatVersion + 1, as a newer version writes it. If it is nil,
+	// the checks of NewerVersion log that they prove nothing.
 	Newer func(driver.RecordID)
 
-	// Damages are ways to damage an existing record, by their names, each so that no version has written it: its state and others. DamagedLease damages
-	// the lease of a claim, so that nobody can tell when it is over. They are empty if nothing can do that; then the checks of Damage prove nothing, and log so.
+	// Damages are functions, by name, that damage the state or another field of an existing record, so that it has contents
+	// that no version writes. DamagedLease damages the lease of a claim, so that its end cannot be read. If they are empty,
+	// the checks of Damage log that they prove nothing.
 	Damages      map[string]func(driver.RecordID)
 	DamagedLease func(driver.RecordID)
 
-	// UnreadStep turns an existing step of the record into one that nobody can read, with nothing about it in its
-	// result. It is nil if nothing can do that; then Rule18/AStepThatCanNotBeReadIsUnknown proves nothing, and logs
-	// so.
+	// UnreadStep makes an existing step of the record unreadable, with an empty result. If it is nil,
+	// Rule18/AStepThatCanNotBeReadIsUnknown logs that it proves nothing.
 	UnreadStep func(id driver.RecordID, name string)
-	// UnreadResult gives the result of such a step another kind, by its number, and changes nothing else: a kind that
-	// does not exist, or 0 for none. It is nil as above.
+	// UnreadResult changes only the kind of the result of such a step: to a number that is not a kind, or to 0 for no
+	// result. It is nil if UnreadStep is.
 	UnreadResult func(id driver.RecordID, name string, kind int)
 
 	tx   any                               // a TxHarness, in RunTx
 	over func(s driver.Store) driver.Store // puts a planted bug over a store that a check has made
 }
 
-// Capabilities declare what a store can do. What is declared is tested. It is a failure if the store has a power that
-// is not declared, or lacks one that is.
+// Capabilities declare what a store can do. The suite tests what is declared, and fails if the store has an optional
+// power that is not declared or lacks one that is.
 type Capabilities struct {
-	// Lister, ScopeDeleter, HealthChecker, WriteChecker, IdentityKeeper, Recaller and ChangeWaiter: the store implements the
-	// interface of that name. An IdentityKeeper that is an everonce.IdentityReader too is tested as one.
+	// Lister, ScopeDeleter, HealthChecker, WriteChecker, IdentityKeeper, Recaller and ChangeWaiter declare that the store
+	// implements the interface of that name. The suite tests driver.IdentityReader if an IdentityKeeper implements it.
 	Lister         bool
 	ScopeDeleter   bool
 	HealthChecker  bool
@@ -73,31 +72,31 @@ type Capabilities struct {
 	IdentityKeeper bool
 	Recaller       bool
 	ChangeWaiter   bool
-	// RemovesByItself declares that the store itself removes what is gone by time, for example by a TTL: Purge may
-	// find less than there was, and count nothing.
+	// RemovesByItself declares that the store removes records that are gone without Purge, for example by a TTL. Purge may
+	// then count fewer records, or none.
 	RemovesByItself bool
-	// MaxResult is the largest result, in bytes, that the store takes. The suite stores one of that size, up to 16
-	// MiB. Required.
+	// MaxResult is the largest result, in bytes, that the store accepts. The suite stores one of that size, up to 16 MiB.
+	// Required.
 	MaxResult int
-	// RefusesLarger declares that a result of MaxResult + 1 bytes is refused with everonce.ErrTooLarge.
+	// RefusesLarger declares that the store returns driver.ErrTooLarge for a result of MaxResult + 1 bytes.
 	RefusesLarger bool
-	// TxBatch declares, for RunTx, that the store's transactions implement everonce.TxBatch.
+	// TxBatch declares, for RunTx, that the store's transactions implement driver.TxBatch.
 	TxBatch bool
-	// OneWriter declares, for RunTx, that the store's transactions exclude each other, as on SQLite: a second one
-	// waits until the first has ended, unless it claims the same key.
+	// OneWriter declares, for RunTx, that only one transaction is open at a time, as in SQLite: a second one waits until
+	// the first has ended, unless it claims the same key.
 	OneWriter bool
-	// NoSavepoints declares, for RunTx, that the first error ends a transaction, as in MongoDB. That includes the
-	// error of a claim that meets another transaction, so a claim in a transaction of the caller's need not exclude
-	// others: of two, one completes.
+	// NoSavepoints declares, for RunTx, that the first error ends a transaction, as in MongoDB. That includes the error of
+	// a claim that conflicts with another transaction, so a claim in the caller's transaction need not exclude others: one
+	// of the two completes.
 	NoSavepoints bool
-	// DuplicateWaits is, for RunTx, how long the claim of a key that an open transaction holds may wait inside the
-	// store before it is answered. Default 0: never.
+	// DuplicateWaits is, for RunTx, the longest time that the claim of a key held by an open transaction may wait inside
+	// the store. Default 0: it does not wait.
 	DuplicateWaits time.Duration
-	// Variant declares that the suite also runs on this store with other options, through another driver or on another server. With
-	// -short, Run then leaves out the checks through the engine, those of many generated calls, and the planted bugs; RunTx, the
-	// planted bugs, the crashes and the engine's batches.
+	// Variant declares that the suite also runs on this store with other options, through another driver or on another
+	// server. With -short, Run then leaves out the checks through the engine, those of many generated calls, and the
+	// planted bugs. RunTx leaves out the planted bugs, the crashes and the engine's batches.
 	Variant bool
-	// Callers is how many callers start at once in the tests of contention. Default 64.
+	// Callers is the number of concurrent callers in the tests of contention. Default 64.
 	Callers int
 }
 
@@ -120,14 +119,14 @@ type check struct {
 	needs func(c Capabilities) bool
 }
 
-// Run tests a store, rule by rule.
+// Run tests a store.
 func Run(t *testing.T, factory Factory, caps Capabilities) {
 	t.Helper()
 	runChecks(t, factory, caps.required(t), caps.checks())
 }
 
-// RunWithBugs is [Run], and then plants known bugs into the store, each of which one of the tests must find: it tests the
-// tests. It prints a table of the bugs, and takes about as long again.
+// RunWithBugs is [Run], and then plants known bugs into the store. A test must find each of them, so this tests the
+// tests. It prints a table of the bugs, and doubles the time.
 func RunWithBugs(t *testing.T, factory Factory, caps Capabilities) {
 	t.Helper()
 	Run(t, factory, caps)
@@ -139,7 +138,7 @@ func RunWithBugs(t *testing.T, factory Factory, caps Capabilities) {
 func (c Capabilities) required(t *testing.T) Capabilities {
 	t.Helper()
 	if c.MaxResult <= 0 {
-		t.Fatal("drivertest: Capabilities.MaxResult is required: the largest result, in bytes, that the store takes")
+		t.Fatal("drivertest: Capabilities.MaxResult is required: the largest result, in bytes, that the store accepts")
 	}
 	return c.withDefaults()
 }

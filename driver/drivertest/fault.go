@@ -182,9 +182,9 @@ func (s *faultStore) Purge(ctx context.Context, req driver.PurgeRequest) (driver
 func (s *faultStore) Unwrap() driver.Store { return s.store }
 
 // KeepIdentity is a call, too: the first of a receiver, where the store has one.
-func (s *faultStore) KeepIdentity(ctx context.Context, check [32]byte) error {
+func (s *faultStore) KeepIdentity(ctx context.Context, req driver.KeepIdentityRequest) (driver.KeepIdentityResult, error) {
 	keeper, _ := driver.PowerOf[driver.IdentityKeeper](s.store)
-	return waited(ctx, s.p.do("KeepIdentity", func() error { return keeper.KeepIdentity(ctx, check) }))
+	return reach(ctx, s.p, "KeepIdentity", req, keeper.KeepIdentity)
 }
 
 // gateway is the other side of an effect: it keeps the only ledger that counts.

@@ -148,7 +148,7 @@ func (e *env) histories(together int, deliver func(p *process, ds []delivery) ([
 	}
 	for _, n := range executed {
 		if n > 1 {
-			e.Errorf("seed %d: %d calls of one key were told that they executed it", seed, n)
+			e.Errorf("seed %d: %d calls of one key returned executed", seed, n)
 		}
 	}
 	if res := porcupine.CheckOperationsTimeout(register(), answerable(ops), hung); res != porcupine.Ok {

@@ -98,14 +98,16 @@ func (m *machine) recall(after driver.GetResult) {
 	if !can {
 		return
 	}
-	got, ok := s.Recall(m.key.RecordID())
+	got, err := s.Recall(m.e.ctx, driver.RecallRequest{ID: m.key.RecordID()})
 	done := after.Found && after.Record.StateAt(after.Now) == driver.StateCompleted
 	switch {
-	case ok && !done:
+	case err != nil:
+		m.fatalf("Recall: %v", err)
+	case got.Found && !done:
 		m.fatalf("a record that is not completed is recalled")
-	case !ok && done && m.e.h.Advance != nil: // else its retention may just have ended
+	case !got.Found && done && m.e.h.Advance != nil: // else its retention may just have ended
 		m.fatalf("a completed record is not recalled")
-	case ok && (got.Fingerprint != after.Record.Fingerprint || !bytes.Equal(got.Result.Data, after.Record.Result.Data)):
+	case got.Found && (got.Fingerprint != after.Record.Fingerprint || !bytes.Equal(got.Result.Data, after.Record.Result.Data)):
 		m.fatalf("another result, or fingerprint, is recalled")
 	}
 }

@@ -128,11 +128,11 @@ func checkNewerListed(e *env) {
 	}
 }
 
-// checkNewerCounted: nobody knows what state they are in, which a monitor has to be told.
+// checkNewerCounted: their state is unknown, and a monitor must see that.
 func checkNewerCounted(e *env) {
 	newer := e.newer()
 	e.claimed(claimReq(e.key())).completed("done")
-	h, err := e.s.(driver.HealthChecker).Health(e.ctx)
+	h, err := e.s.(driver.HealthChecker).Health(e.ctx, driver.HealthRequest{})
 	e.ok("Health", err)
 	got := [5]int64{h.Claimed, h.Abandoned, h.Released, h.Completed, h.Unreadable}
 	if want := [5]int64{3: 1, 4: int64(len(newer))}; got != want || !h.OldestAbandoned.IsZero() {

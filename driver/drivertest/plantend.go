@@ -141,12 +141,12 @@ func (s *briefWithoutFingerprint) Get(ctx context.Context, req driver.GetRequest
 // unboundIdentity keeps an identity, and never finds it again.
 type unboundIdentity struct{ planted }
 
-func (s *unboundIdentity) KeepIdentity(ctx context.Context, check [32]byte) error {
-	return s.Store.(driver.IdentityKeeper).KeepIdentity(ctx, check)
+func (s *unboundIdentity) KeepIdentity(ctx context.Context, req driver.KeepIdentityRequest) (driver.KeepIdentityResult, error) {
+	return s.Store.(driver.IdentityKeeper).KeepIdentity(ctx, req)
 }
 
-func (s *unboundIdentity) ReadIdentity(context.Context) (check [32]byte, bound bool, err error) {
-	return check, false, nil
+func (s *unboundIdentity) ReadIdentity(context.Context, driver.ReadIdentityRequest) (res driver.ReadIdentityResult, err error) {
+	return res, nil
 }
 
 // wordAtWrites sends word of an end with every renewal too. Word takes its time.

@@ -86,7 +86,7 @@ func (s *stepWithoutToken) SaveStep(ctx context.Context, req driver.SaveStepRequ
 	return s.Store.SaveStep(ctx, req)
 }
 
-// renewTheCompleted tells an owner that it holds what somebody else has settled.
+// renewTheCompleted renews a record that somebody else has settled.
 type renewTheCompleted struct{ planted }
 
 func (s *renewTheCompleted) Renew(ctx context.Context, req driver.RenewRequest) (driver.RenewResult, error) {
@@ -131,7 +131,7 @@ func (s *shortSteps) SaveStep(ctx context.Context, req driver.SaveStepRequest) (
 	return s.Store.SaveStep(ctx, req)
 }
 
-// takeoverWithoutSteps tells who takes over nothing of the steps.
+// takeoverWithoutSteps returns no steps to an attempt that takes over.
 type takeoverWithoutSteps struct{ planted }
 
 func (s *takeoverWithoutSteps) Claim(ctx context.Context, req driver.ClaimRequest) (driver.ClaimResult, error) {
@@ -142,7 +142,7 @@ func (s *takeoverWithoutSteps) Claim(ctx context.Context, req driver.ClaimReques
 	return res, err
 }
 
-// runningForAnybody tells who meets a running attempt only that there is one.
+// runningForAnybody returns to the claim of a running attempt only that there is one.
 type runningForAnybody struct{ planted }
 
 func (s *runningForAnybody) Claim(ctx context.Context, req driver.ClaimRequest) (driver.ClaimResult, error) {

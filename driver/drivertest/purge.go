@@ -186,7 +186,7 @@ func checkResultsGo(e *env) {
 	}
 	res := e.decided(done.taking(driver.TakeForced), driver.DecideExpired)
 	if string(res.Record.Result.Summary) != "summary" {
-		e.Errorf("an expired duplicate is told the summary %q", res.Record.Result.Summary)
+		e.Errorf("an expired duplicate has the summary %q", res.Record.Result.Summary)
 	}
 	e.same("the record that was not due", e.get(keep.key()), before)
 	if got := e.purge(); got.Results+got.Records != 0 {
@@ -204,7 +204,7 @@ func checkExpiredRefusal(e *env, refused *attempt) {
 	claim := e.decided(refused.taking(driver.TakeNone), driver.DecideExpired)
 	for how, res := range map[string]driver.SavedResult{"the claim": claim.Record.Result, "a brief look": brief.Record.Result} {
 		if res.Kind != driver.ResultFailure || string(res.Summary) != "declined" {
-			e.Errorf("%s tells of a refusal that has expired %v with the summary %q, want its kind and summary", how, res.Kind, res.Summary)
+			e.Errorf("%s returns %v and the summary %q for an expired failure, want its kind and summary", how, res.Kind, res.Summary)
 		}
 	}
 }

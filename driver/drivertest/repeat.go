@@ -40,7 +40,7 @@ func repeatChecks() []check {
 			res.Record.Steps = nil // which are not promised here
 			e.same("the record that is told", res.Record, e.get(a.key()))
 			if res.Record.Nonce != a.req.Nonce {
-				e.Errorf("the nonce that is told is not that of the claim that runs")
+				e.Errorf("the returned nonce is not that of the running claim")
 			}
 		}},
 		{name: "Rule04/CompleteRepeated", run: func(e *env) {

@@ -10,10 +10,9 @@ import (
 // apart is how far this process's clock must be from the server's for [ServersClock] to prove something.
 const apart = 365 * 24 * time.Hour
 
-// ServersClock checks, through a record's life, that a store uses its server's clock (rule 2). Call it where this
-// process has another clock, as in a bubble of testing/synctest, whose clock begins in the year 2000; if the clocks
-// agree, the test fails. server returns the server's time. The store must be an [driver.Lister] and an
-// [driver.HealthChecker].
+// ServersClock checks that every time of a store comes from its server's clock (rule 2). Call it where this process has
+// another clock, such as in a bubble of testing/synctest, whose clock starts in the year 2000: if the clocks agree, the
+// test fails. server returns the server's time. The store must be a [driver.Lister] and a [driver.HealthChecker].
 func ServersClock(t *testing.T, s driver.Store, server func() time.Time) {
 	t.Helper()
 	e := newEnv(t, Harness{Store: s}, Capabilities{})
@@ -62,7 +61,7 @@ func ServersClock(t *testing.T, s driver.Store, server func() time.Time) {
 
 	list, err := s.(driver.Lister).List(e.ctx, driver.ListRequest{States: []driver.State{driver.StateTombstone}})
 	e.is("List", err, nil)
-	health, err := s.(driver.HealthChecker).Health(e.ctx)
+	health, err := s.(driver.HealthChecker).Health(e.ctx, driver.HealthRequest{})
 	e.is("Health", err, nil)
 	between("the time of List", list.Now)
 	between("the time of Health", health.Now)

@@ -141,7 +141,7 @@ func checkStep(e *env) {
 	}
 }
 
-// checkStepResults saves results of steps of every kind and size: what the next attempt is told equals what was saved.
+// checkStepResults saves results of steps of every kind and size: the next attempt gets what was saved.
 func checkStepResults(e *env) {
 	large := make([]byte, min(e.caps.MaxResult, 1<<17)) // more than a column of 64 KiB has room for
 	for i := range large {

@@ -9,33 +9,33 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// TxFactory makes a store with transactions for one test, as [Factory] does.
+// TxFactory returns a new, empty store with transactions for one test, as [Factory] does.
 type TxFactory[Tx any] func(t testing.TB) TxHarness[Tx]
 
-// TxHarness is a transactional store under test, and an application's data in the same database.
+// TxHarness is a store with transactions under test, and an application's data in the same database.
 type TxHarness[Tx any] struct {
-	// Harness holds the store, which implements everonce.TxStore[Tx]. If its Peer does too, the Peer begins
-	// transactions as another process does, and Apply gets those too.
+	// Harness holds the store, which implements driver.TxStore[Tx]. If its Peer does too, the Peer begins transactions
+	// like another process, and Apply is also called with those.
 	Harness
-	// Apply has an effect of that name through the transaction, of the kind that counts twice if it is done twice: it
-	// adds a row, or adds to a balance. It needs no check of its own.
+	// Apply makes an effect of that name through the transaction, such as a new row or an addition to a balance: done
+	// twice, it must count twice.
 	Apply func(ctx context.Context, tx Tx, name string) error
 	// Count returns how often the effect of that name has been committed.
 	Count func(ctx context.Context, name string) (int, error)
-	// Begin begins a transaction of the application's own, in the way that the store requires.
+	// Begin begins a transaction of the application, as the store requires it.
 	Begin func(ctx context.Context) (CallerTx[Tx], error)
-	// Spoil runs a statement in the transaction that the database refuses, such as one that violates a constraint,
-	// and returns the error.
+	// Spoil runs a statement in the transaction that fails, such as one that violates a constraint, and returns the
+	// error.
 	Spoil func(ctx context.Context, tx Tx) error
 }
 
-// CallerTx is a transaction of the application's own.
+// CallerTx is a transaction that the application began.
 type CallerTx[Tx any] struct {
 	Tx               Tx
 	Commit, Rollback func(ctx context.Context) error
 }
 
-// RunTx tests what a store with transactions must keep beyond [Run], which it does not repeat.
+// RunTx tests the transactions of a store. It does not repeat [Run].
 func RunTx[Tx any](t *testing.T, factory TxFactory[Tx], caps Capabilities) {
 	t.Helper()
 	checks := allTxChecks[Tx]()
@@ -184,11 +184,11 @@ func (o *open[Tx]) rollback() {
 	}
 }
 
-// counted fails unless the effect took hold so often.
+// counted fails unless the effect was committed that many times.
 func (e *txEnv[Tx]) counted(name string, want int) {
 	e.Helper()
 	if got := e.count(name); got != want {
-		e.Errorf("the effect took hold %d times, want %d", got, want)
+		e.Errorf("the effect was committed %d times, want %d", got, want)
 	}
 }
 

@@ -18,7 +18,7 @@ func txBatchChecks[Tx any]() []check {
 			_, ok := o.TxHandle.(driver.TxBatch)
 			o.rollback()
 			if ok != e.caps.TxBatch {
-				e.Errorf("the store's transactions implement everonce.TxBatch: %v, Capabilities declare it: %v", ok, e.caps.TxBatch)
+				e.Errorf("the store's transactions implement driver.TxBatch: %v, Capabilities declare it: %v", ok, e.caps.TxBatch)
 			}
 		})},
 		{name: "Rule20/ManyClaimsAreDecidedAsOneIs", run: inTx(checkClaimAll[Tx]), needs: has},
@@ -40,7 +40,7 @@ func (e *txEnv[Tx]) beginMany() many[Tx] {
 	b, ok := o.TxHandle.(driver.TxBatch)
 	if !ok {
 		o.rollback()
-		e.Fatalf("the transaction is no everonce.TxBatch")
+		e.Fatalf("the transaction is not a driver.TxBatch")
 	}
 	return many[Tx]{o, b}
 }
@@ -53,11 +53,15 @@ func sorted(reqs []driver.ClaimRequest) []driver.ClaimRequest {
 
 func (m many[Tx]) claimAll(reqs []driver.ClaimRequest) []driver.ClaimResult {
 	m.e.Helper()
-	all, err := m.ClaimAll(m.e.ctx, reqs)
-	if err != nil || len(all) != len(reqs) {
-		m.e.Fatalf("ClaimAll: %d answers to %d claims, %v", len(all), len(reqs), err)
+	res, err := m.ClaimAll(m.e.ctx, driver.ClaimAllRequest{Claims: reqs})
+	if err != nil || len(res.Claims) != len(reqs) {
+		m.e.Fatalf("ClaimAll: %d answers to %d claims, %v", len(res.Claims), len(reqs), err)
 	}
-	return all
+	return res.Claims
+}
+
+func (m many[Tx]) commitAll(done []driver.CompleteRequest) error {
+	return errOf(m.CommitAll(m.e.ctx, driver.CommitAllRequest{Completions: done}))
 }
 
 // checkClaimAll claims keys in every state at once, and compares with Decide.
@@ -97,7 +101,7 @@ func checkClaimAll[Tx any](e *txEnv[Tx]) {
 		case res.Decision == driver.DecideReplay:
 			e.same("the answer's record", res.Record, *rec)
 		case reqs[i].ID == stepped.req.ID && len(res.Record.Steps) != 1:
-			e.Errorf("a claim is told %d steps, want 1", len(res.Record.Steps))
+			e.Errorf("a claim returns %d steps, want 1", len(res.Record.Steps))
 		}
 	}
 }
@@ -170,7 +174,7 @@ func checkCommitAll[Tx any](e *txEnv[Tx]) {
 			}
 			done[i] = driver.CompleteRequest{ID: reqs[i].ID, Token: res.Record.Token, Nonce: reqs[i].Nonce, Result: written[reqs[i].ID], Lifetime: forLong}
 		}
-		e.ok("CommitAll", m.CommitAll(e.ctx, done))
+		e.ok("CommitAll", m.commitAll(done))
 		for i, req := range reqs {
 			got := e.look(req.ID)
 			if !got.Found || got.Record.Token != done[i].Token || got.Record.Nonce != req.Nonce || got.Record.Name != req.Name {
@@ -201,7 +205,7 @@ func checkAllOrNothing[Tx any](e *txEnv[Tx]) {
 			done[i] = driver.CompleteRequest{ID: reqs[i].ID, Token: res.Record.Token, Nonce: reqs[i].Nonce, Result: value("x"), Lifetime: forLong}
 		}
 		change(&done[2])
-		e.is("CommitAll with "+what, m.CommitAll(e.ctx, done), driver.ErrConflict)
+		e.is("CommitAll with "+what, m.commitAll(done), driver.ErrConflict)
 		for _, req := range reqs {
 			e.counted(req.Name, 0)
 			e.absent(everonce.Key{Scope: req.Scope, ID: req.Name})
@@ -241,7 +245,7 @@ func checkBatchBusy[Tx any](e *txEnv[Tx]) {
 			want = driver.DecideInProgress
 		}
 		if res.Decision != want {
-			e.Errorf("a claim of another batch is told %v, want %v", res.Decision, want)
+			e.Errorf("a claim of another batch returns %v, want %v", res.Decision, want)
 		}
 	}
 	if waited, most := time.Since(began), 5*time.Second+6*e.caps.DuplicateWaits; waited > most {

@@ -11,7 +11,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// txBatchEngineChecks drive the store's transactions through TransactBatch, with everonce.TxBatch where the store has it.
+// txBatchEngineChecks drive the store's transactions through TransactBatch, with driver.TxBatch where the store has it.
 func txBatchEngineChecks[Tx any]() []check {
 	return []check{
 		{name: "TransactBatch/EffectsAndRecordsCommitTogether", run: inTx(checkTransactBatch[Tx])},

@@ -152,7 +152,7 @@ func txChecks[Tx any]() []check {
 	}
 }
 
-// checkTxExclusive holds a key by an open transaction: whoever comes is told at once, and holds nothing.
+// checkTxExclusive holds a key by an open transaction: other claims return at once, and hold nothing.
 func checkTxExclusive[Tx any](e *txEnv[Tx]) {
 	k := e.key()
 	o := e.begin(txClaimReq(k))

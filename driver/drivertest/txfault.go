@@ -167,11 +167,11 @@ type faultBatch[Tx any] struct {
 	many driver.TxBatch
 }
 
-func (f *faultBatch[Tx]) ClaimAll(ctx context.Context, reqs []driver.ClaimRequest) (all []driver.ClaimResult, err error) {
-	err = f.do(ctx, "tx ClaimAll", func() (err error) { all, err = f.many.ClaimAll(ctx, reqs); return err })
-	return all, err
+func (f *faultBatch[Tx]) ClaimAll(ctx context.Context, req driver.ClaimAllRequest) (res driver.ClaimAllResult, err error) {
+	err = f.do(ctx, "tx ClaimAll", func() (err error) { res, err = f.many.ClaimAll(ctx, req); return err })
+	return res, err
 }
 
-func (f *faultBatch[Tx]) CommitAll(ctx context.Context, reqs []driver.CompleteRequest) error {
-	return f.commit(ctx, "CommitAll", func() error { return f.many.CommitAll(ctx, reqs) })
+func (f *faultBatch[Tx]) CommitAll(ctx context.Context, req driver.CommitAllRequest) (res driver.CommitAllResult, err error) {
+	return res, f.commit(ctx, "CommitAll", func() (err error) { res, err = f.many.CommitAll(ctx, req); return err })
 }

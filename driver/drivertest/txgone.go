@@ -14,7 +14,7 @@ func checkTxGone[Tx any](e *txEnv[Tx]) {
 			o.commit(driver.CommitRequest{})
 		},
 		"in a batch": func(o *open[Tx]) {
-			e.ok("CommitAll", o.TxHandle.(driver.TxBatch).CommitAll(e.ctx, []driver.CompleteRequest{*o.completion("done")}))
+			e.ok("CommitAll", errOf(o.TxHandle.(driver.TxBatch).CommitAll(e.ctx, driver.CommitAllRequest{Completions: []driver.CompleteRequest{*o.completion("done")}})))
 		},
 	}
 	if !e.caps.TxBatch {

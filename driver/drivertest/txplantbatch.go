@@ -12,36 +12,37 @@ type halfHandle[Tx any] struct {
 	driver.TxBatch
 }
 
-func (h *halfHandle[Tx]) CommitAll(ctx context.Context, reqs []driver.CompleteRequest) error {
-	return h.TxBatch.CommitAll(ctx, reqs[:len(reqs)/2])
+func (h *halfHandle[Tx]) CommitAll(ctx context.Context, req driver.CommitAllRequest) (driver.CommitAllResult, error) {
+	req.Completions = req.Completions[:len(req.Completions)/2]
+	return h.TxBatch.CommitAll(ctx, req)
 }
 
-// greedyHandle tells a batch that what others are at is free.
+// greedyHandle grants a batch keys that others hold.
 type greedyHandle[Tx any] struct {
 	driver.TxHandle[Tx]
 	driver.TxBatch
 }
 
-func (h *greedyHandle[Tx]) ClaimAll(ctx context.Context, reqs []driver.ClaimRequest) ([]driver.ClaimResult, error) {
-	all, err := h.TxBatch.ClaimAll(ctx, reqs)
-	for i := range all {
-		if all[i].Decision == driver.DecideInProgress {
-			all[i].Decision = driver.DecideClaimed
+func (h *greedyHandle[Tx]) ClaimAll(ctx context.Context, req driver.ClaimAllRequest) (driver.ClaimAllResult, error) {
+	res, err := h.TxBatch.ClaimAll(ctx, req)
+	for i := range res.Claims {
+		if res.Claims[i].Decision == driver.DecideInProgress {
+			res.Claims[i].Decision = driver.DecideClaimed
 		}
 	}
-	return all, err
+	return res, err
 }
 
-// shuffledHandle tells each key of a batch what the next one is.
+// shuffledHandle returns for each key of a batch the answer of the next one.
 type shuffledHandle[Tx any] struct {
 	driver.TxHandle[Tx]
 	driver.TxBatch
 }
 
-func (h *shuffledHandle[Tx]) ClaimAll(ctx context.Context, reqs []driver.ClaimRequest) ([]driver.ClaimResult, error) {
-	all, err := h.TxBatch.ClaimAll(ctx, reqs)
-	if len(all) > 1 {
-		all = append(all[1:], all[0])
+func (h *shuffledHandle[Tx]) ClaimAll(ctx context.Context, req driver.ClaimAllRequest) (driver.ClaimAllResult, error) {
+	res, err := h.TxBatch.ClaimAll(ctx, req)
+	if len(res.Claims) > 1 {
+		res.Claims = append(res.Claims[1:], res.Claims[0])
 	}
-	return all, err
+	return res, err
 }

@@ -30,7 +30,7 @@ func checkSpoiltStep(e *env, how string, spoil func(id driver.RecordID, name str
 		hook, ok := rec.Step("hook")
 		mail, there := rec.Step("mail")
 		if len(rec.Steps) != 2 || !ok || hook.State != driver.StepDone || !there || mail.State >= driver.StepOpen && mail.State <= driver.StepNotDone {
-			e.Errorf(how+"%s: the steps are told as %+v, want one that is done, and the name of the other", what, rec.Steps)
+			e.Errorf(how+"%s: the steps are %+v, want one that is done, and the name of the other", what, rec.Steps)
 		}
 	}
 	for _, done := range []bool{true, false} { // as who settles it says

@@ -6,11 +6,11 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Claim answers a claim: it returns what [driver.Decide] decides, and the record that follows from it. It refuses
-// with [everonce.ErrAttemptEnded] and [driver.ErrNewerRecord].
+// Claim returns the decision of [driver.Decide] and the record to write. Its errors are [driver.ErrAttemptEnded] and
+// [driver.ErrNewerRecord].
 //
-// A claim that finds its own nonce is the same claim again: its lease is renewed and nothing else changes. Otherwise
-// the token grows, and if there was a record its creation, scope, name, steps and unknown step are kept; so is its
+// A claim that finds its own nonce is a repeated call: it renews the lease and changes nothing else. Otherwise the token
+// increases. The creation time, scope, name, steps and unknown step of an existing record are kept, and so is its
 // fingerprint if the request has none.
 func Claim(rec *driver.Record, req driver.ClaimRequest, now time.Time) (next *driver.Record, res driver.ClaimResult, err error) {
 	res.Now = now
@@ -39,7 +39,7 @@ func begin(rec *driver.Record, exists bool, req *driver.ClaimRequest, now time.T
 	switch {
 	case again && rec.State == driver.StateClaimed && rec.Nonce == req.Nonce: // the same claim
 	case again:
-		if rec.State == driver.StateClaimed { // its lease ended it, not an error
+		if rec.State == driver.StateClaimed { // it lapsed: no error ended it
 			rec.LastError = ""
 		}
 		rec.Previous = driver.Previous{State: rec.StateAt(now), Owner: rec.Owner, ClaimedAt: rec.ClaimedAt}

@@ -6,8 +6,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Complete saves the result of the attempt that holds the record. It refuses with [everonce.ErrLeaseLost] if another
-// attempt holds it, or none. A repeated completion changes nothing.
+// Complete saves the result of the attempt that holds the record. It returns [driver.ErrLeaseLost] if that attempt does
+// not hold it. A repeated completion changes nothing.
 func Complete(rec *driver.Record, req driver.CompleteRequest, now time.Time) (next *driver.Record, err error) {
 	if rec != nil && rec.State == driver.StateCompleted && rec.Token == req.Token && rec.Nonce == req.Nonce && rec.Format <= driver.FormatVersion {
 		return nil, nil
@@ -31,9 +31,8 @@ func complete(rec *driver.Record, req *driver.CompleteRequest, now time.Time) {
 	rec.PurgeAt = now.Add(req.Lifetime.Total())
 }
 
-// Record makes a completed record without a preceding claim, for the method of that name of [driver.TxHandle]. It
-// refuses with [driver.ErrConflict] if there is a record that is neither released nor gone, or one that the claim's
-// request could not have been granted.
+// Record returns a completed record without a preceding claim, for TxHandle.Record. It returns [driver.ErrConflict] if
+// there is a record that is neither released nor gone, or if the claim would not have been granted.
 func Record(rec *driver.Record, claim driver.ClaimRequest, done driver.CompleteRequest, now time.Time) (next *driver.Record, err error) {
 	if rec != nil && !rec.GoneAt(now) && rec.State != driver.StateReleased {
 		return nil, driver.ErrConflict
@@ -46,10 +45,9 @@ func Record(rec *driver.Record, claim driver.ClaimRequest, done driver.CompleteR
 	return next, nil
 }
 
-// Release ends an attempt without a result. With a token it ends that attempt. Without one it ends the claim with
-// that nonce, and if there is no record it leaves a released one, so that a delayed packet of the claim is refused.
-// It reports a record that it may not touch as superseded. The only error is [driver.ErrNewerRecord], for a record
-// of a newer version.
+// Release ends an attempt without a result. With a token it ends that attempt. Without a token it ends the claim with
+// that nonce; if there is no record, it returns a released one, so that the claim is refused if it arrives late. If
+// another attempt or a completion came first, the result is Superseded. The only error is [driver.ErrNewerRecord].
 func Release(rec *driver.Record, req driver.ReleaseRequest, now time.Time) (next *driver.Record, res driver.ReleaseResult, err error) {
 	if rec != nil && rec.Format > driver.FormatVersion && !rec.GoneAt(now) {
 		return nil, res, driver.ErrNewerRecord
@@ -65,7 +63,7 @@ func Release(rec *driver.Record, req driver.ReleaseRequest, now time.Time) (next
 		next = refusing(rec, &req, now)
 	case byNonce && rec.State == driver.StateReleased:
 		next = copyOf(rec)
-		next.Nonce = req.Nonce // the late packet of this claim is refused; the one before has ended long since
+		next.Nonce = req.Nonce // so that this claim is refused if it arrives late; the previous one has ended
 	default:
 		res.Superseded = true
 	}
@@ -91,8 +89,8 @@ func release(rec *driver.Record, req *driver.ReleaseRequest, now time.Time) {
 	}
 }
 
-// refusing returns a released record, in place of one that is gone or was never there, that knows the nonce of a claim which did not
-// arrive yet.
+// refusing returns a released record with the nonce of a claim that has not arrived, so that it is refused. It replaces
+// a record that is gone, or none.
 func refusing(gone *driver.Record, req *driver.ReleaseRequest, now time.Time) *driver.Record {
 	var last driver.Token
 	if gone != nil {

@@ -4,8 +4,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Count adds a record to what a store's Health counts at the time h.Now. One that is gone does not count.
-func Count(h *driver.Health, rec *driver.Record) {
+// Count adds a record to the counts of h at the time h.Now, unless the record is gone.
+func Count(h *driver.HealthResult, rec *driver.Record) {
 	if rec.GoneAt(h.Now) {
 		return
 	}

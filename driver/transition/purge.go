@@ -6,21 +6,21 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Action is what a purge does with a record.
+// Action is what a purge must do with a record.
 type Action uint8
 
 // The actions.
 const (
 	// Keep leaves the record alone.
 	Keep Action = iota
-	// DropResult drops the result and the steps of a tombstone: see [Drop].
+	// DropResult removes the result and the steps of a tombstone: see [Drop].
 	DropResult
 	// Remove removes the record.
 	Remove
 )
 
-// Purge says what a purge does with a record at the store's time. The statement that then does it must repeat the
-// question: the key may have been claimed anew in between.
+// Purge returns what a purge must do with a record at the store's time. The write that does it must check this again: the
+// key may have been claimed anew in between.
 func Purge(rec *driver.Record, now time.Time) Action {
 	switch {
 	case rec.GoneAt(now):
@@ -31,8 +31,8 @@ func Purge(rec *driver.Record, now time.Time) Action {
 	return Keep
 }
 
-// Drop returns the record without what ends with its retention: only the kind and summary of the result are left, and
-// no steps. It does not count as a write for Record.UpdatedAt.
+// Drop returns the record of a tombstone: without steps, and with only the kind and summary of the result. UpdatedAt does
+// not change.
 func Drop(rec *driver.Record) *driver.Record {
 	next := copyOf(rec)
 	next.Result = driver.SavedResult{Kind: rec.Result.Kind, Summary: rec.Result.Summary}
@@ -40,7 +40,7 @@ func Drop(rec *driver.Record) *driver.Record {
 	return next
 }
 
-// dropped is told by the codec, which every result that holds data names, and by the data itself.
+// dropped reports whether a record has been through Drop. Every result with data names a codec.
 func dropped(rec *driver.Record) bool {
 	return rec.Result.Codec == "" && len(rec.Result.Data) == 0 && len(rec.Steps) == 0
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Renew extends the lease of the attempt that holds the record to now + Lease. It refuses with
-// [everonce.ErrLeaseLost] if another attempt holds it, or none.
+// Renew extends the lease of the attempt that holds the record to now + Lease. It returns [driver.ErrLeaseLost] if that
+// attempt does not hold it.
 func Renew(rec *driver.Record, req driver.RenewRequest, now time.Time) (next *driver.Record, err error) {
 	if err := held(rec, req.Token, req.Nonce); err != nil {
 		return nil, err
@@ -26,11 +26,11 @@ func renew(rec *driver.Record, lease time.Duration, life driver.Lifetime, now ti
 	}
 }
 
-// SaveStep writes a step, by name, of the attempt that holds the record, over what is there. With a lease it also
-// renews. It refuses with [everonce.ErrLeaseLost] like [Renew], and with [driver.ErrTooLarge] if the record has
-// [driver.MaxSteps] other steps.
+// SaveStep writes a step of the attempt that holds the record, replacing one of the same name. If the request has a
+// lease, SaveStep also renews. It returns [driver.ErrLeaseLost] as [Renew] does, and [driver.ErrTooLarge] if the record
+// has [driver.MaxSteps] other steps.
 //
-// A late write undoes nothing ([StepStands]): the step is left as it is, and the lease is renewed.
+// A late write undoes nothing: if the step stands ([StepStands]), only the lease is renewed.
 func SaveStep(rec *driver.Record, req driver.SaveStepRequest, now time.Time) (next *driver.Record, err error) {
 	if err := held(rec, req.Token, req.Nonce); err != nil {
 		return nil, err
@@ -69,9 +69,9 @@ func SaveStep(rec *driver.Record, req driver.SaveStepRequest, now time.Time) (ne
 	return next, nil
 }
 
-// StepStands reports whether a write leaves a step as it is: a step that is done is done for good, and one that ended
-// in an attempt does not open again in the same attempt. A step that cannot be read does not stand, nor one that was
-// not done in an attempt that there was not yet.
+// StepStands reports whether a write must leave the old step unchanged. A done step stays done, and a step that ended in
+// an attempt does not reopen in the same attempt. A step that cannot be read does not stand, nor does one that was not
+// done in another attempt.
 func StepStands(old, write *driver.StepRecord) bool {
 	return old.Readable() && (old.State == driver.StepDone ||
 		write.State == driver.StepOpen && old.State == driver.StepNotDone && old.Attempt == write.Attempt)

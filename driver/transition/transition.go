@@ -1,17 +1,15 @@
-// Package transition is the life of a record as pure functions of the record, the request and the
-// store's time. A store that can read and write one record atomically (memory, SQLite, a file, a
-// replicated state machine) decides with them: it reads the record, calls the function of the method,
-// writes what it returns, and commits. Stores that must decide inside a database's own statement
-// are compared with them by the suite in driver/drivertest.
+// Package transition implements the state changes of a record as pure functions of the record, the request and the
+// store's time. A store that can read and write one record atomically (memory, SQLite, a file, a replicated state
+// machine) uses them: it reads the record, calls the function of the method, writes the record that the function
+// returns, and commits. The suite in driver/drivertest compares stores that decide inside a database's statement with
+// these functions.
 //
-// None of them writes over what a newer version wrote, until that is gone by time: they refuse it with
-// [driver.ErrNewerRecord].
+// Pass the record as it is stored, even if it is gone, and nil if there is none: tokens then increase from the old
+// record's token while the row exists, and by the clock afterwards. The functions never change the record or the
+// contents of its slices. A nil next record means that there is nothing to write.
 //
-// The functions never change the record that they are given, nor what its slices hold; a nil next says
-// that there is nothing to write. All are safe for concurrent use.
-//
-// A record passed to them is the row as it stands, gone by time or not; nil where there is none. So a
-// token grows across a record's end for as long as the row is there, and by the clock afterwards.
+// No function overwrites a record of a newer version that is not gone: it returns [driver.ErrNewerRecord]. All are safe
+// for concurrent use.
 package transition
 
 import (
@@ -25,14 +23,14 @@ func nextToken(previous driver.Token, now time.Time) driver.Token {
 	return max(previous+1, driver.Token(now.UnixMicro()))
 }
 
-// copyOf returns a copy to be changed, whose slices are those of the record, and are replaced, not written to.
+// copyOf returns a copy to change. It shares the record's slices: replace them, do not write to them.
 func copyOf(rec *driver.Record) *driver.Record {
 	next := *rec
 	return &next
 }
 
-// held refuses with [everonce.ErrLeaseLost] unless the attempt with that token and nonce still has the
-// record, lapsed or not; and a record of a newer version, which is not judged by what this one knows.
+// held returns [driver.ErrLeaseLost] unless the attempt with that token and nonce still holds the record, even with a
+// lapsed lease, and [driver.ErrNewerRecord] for a record of a newer version.
 func held(rec *driver.Record, token driver.Token, nonce driver.Nonce) error {
 	switch {
 	case rec == nil:

@@ -35,7 +35,7 @@ func count(figures *expvar.Map) func(context.Context, httponce.Served) {
 
 // watch tells how much waits for somebody to settle it, and for how long the oldest has. Call it once a minute.
 func watch(ctx context.Context, store *memstore.Store, abandoned, oldestSeconds *expvar.Int) error {
-	h, err := store.Health(ctx)
+	h, err := store.Health(ctx, everonce.HealthRequest{})
 	if err != nil {
 		return err
 	}

@@ -2,11 +2,9 @@ package client
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"time"
 )
@@ -48,9 +46,6 @@ func (t *Transport) attempt(req *http.Request, op *operation, n int) *attempt {
 	}
 	if err != nil {
 		a.resp, a.err = nil, a.told(err)
-		if errors.Is(a.err, net.ErrClosed) {
-			a.err = cmp.Or(bodyLength(req), a.err)
-		}
 	}
 	return a
 }
@@ -78,8 +73,7 @@ func (a *attempt) told(err error) error {
 	if a.parent.Err() != nil {
 		return endOf(a.parent)
 	}
-	var late *limitError
-	if errors.As(context.Cause(a.ctx), &late) {
+	if late, ok := errors.AsType[*limitError](context.Cause(a.ctx)); ok {
 		return late
 	}
 	return err

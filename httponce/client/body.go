@@ -54,31 +54,7 @@ func (t *Transport) repeatable(req *http.Request) (*http.Request, error) {
 	return buffered, nil
 }
 
-// errBodyLength: the caller's body is not as long as the request says.
 var errBodyLength = errors.New("client: the length of the request's body is not its ContentLength")
-
-// bodyLength checks the length of the request's body. net/http finds a wrong one while it sends, and closes the
-// connection; its error may say no more than that.
-func bodyLength(req *http.Request) error {
-	if req.ContentLength <= 0 || req.GetBody == nil {
-		return nil
-	}
-	body, err := req.GetBody()
-	if err != nil {
-		return nil // and so says the next attempt
-	}
-	n, err := io.Copy(io.Discard, io.LimitReader(body, max(req.ContentLength, req.ContentLength+1)))
-	_ = body.Close() //nolint:errcheck // it was only looked at
-	switch {
-	case err != nil:
-		return nil // as the next attempt will find
-	case n > req.ContentLength:
-		return fmt.Errorf("%w: it has more bytes than ContentLength=%d", errBodyLength, req.ContentLength)
-	case n < req.ContentLength:
-		return fmt.Errorf("%w: it has %d bytes, ContentLength=%d", errBodyLength, n, req.ContentLength)
-	}
-	return nil
-}
 
 func bodyFor(req *http.Request, n int) (io.ReadCloser, error) {
 	if n == 1 || req.Body == nil || req.Body == http.NoBody {

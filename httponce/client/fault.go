@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"net"
 	"net/http"
@@ -28,31 +27,13 @@ var hopeless = []string{
 // mayHelp reports whether sending again may help after an error of the base. It is always safe, because the
 // attempts have one key, so all errors are retried but those that are known to come again.
 func mayHelp(err error) bool {
-	var (
-		verify  *tls.CertificateVerificationError
-		name    x509.HostnameError
-		issuer  x509.UnknownAuthorityError
-		invalid x509.CertificateInvalidError
-		roots   x509.SystemRootsError
-		record  tls.RecordHeaderError
-		addr    *net.AddrError
-		network net.UnknownNetworkError
-		parse   *net.ParseError
-	)
 	switch {
-	case errors.Is(err, errBodyLength):
-		return false
-	case errors.Is(err, context.Canceled): // by a layer below: the request's own context was checked
-		return false
-	case errors.As(err, &verify), errors.As(err, &name), errors.As(err, &issuer), errors.As(err, &invalid), errors.As(err, &roots):
-		return false // whose certificate does not hold now will not hold in a second
-	case wire.RefusesCertificate(err):
-		return false
-	case errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch): // it does not speak TLS
-		return false
-	case errors.As(err, &addr), errors.As(err, &network), errors.As(err, &parse): // not an address
-		return false
-	case errors.Is(err, http.ErrSkipAltProtocol), errors.Is(err, http.ErrNotSupported):
+	case errors.Is(err, errBodyLength),
+		errors.Is(err, context.Canceled), // by a layer below: the request's own context was checked
+		is[*tls.CertificateVerificationError](err), wire.RefusesCertificate(err),
+		is[tls.RecordHeaderError](err), errors.Is(err, http.ErrSchemeMismatch), // the server does not speak TLS
+		is[*net.AddrError](err), is[net.UnknownNetworkError](err), is[*net.ParseError](err),
+		errors.Is(err, http.ErrSkipAltProtocol), errors.Is(err, http.ErrNotSupported):
 		return false
 	}
 	for text := err; text != nil; text = errors.Unwrap(text) {
@@ -63,4 +44,9 @@ func mayHelp(err error) bool {
 		}
 	}
 	return true
+}
+
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }

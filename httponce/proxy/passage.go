@@ -7,7 +7,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -94,7 +93,7 @@ func (x *passage) undecided(res *http.Response) {
 }
 
 // readable asks for no other coding than gzip, which [wire.ReadProblem] reads: a problem of the service's that could not be read would be
-// saved as a final answer.
+// saved as a final answer. A client that gives gzip a weight gets no coding.
 func readable(h http.Header) {
 	takes := h["Accept-Encoding"]
 	if len(takes) == 0 { // then servers choose none
@@ -102,21 +101,11 @@ func readable(h http.Header) {
 	}
 	coding := "identity"
 	for taken := range strings.SplitSeq(strings.Join(takes, ","), ",") {
-		if name, weight, _ := strings.Cut(taken, ";"); strings.EqualFold(strings.TrimSpace(name), "gzip") && weighs(weight) {
+		if strings.EqualFold(strings.TrimSpace(taken), "gzip") {
 			coding = "gzip"
 		}
 	}
 	h["Accept-Encoding"] = []string{coding}
-}
-
-// weighs reports whether a weight, as in "q=0.5", accepts a coding (RFC 9110, 12.4.2): none does, and 0 refuses it.
-func weighs(weight string) bool {
-	name, value, _ := strings.Cut(weight, "=")
-	if !strings.EqualFold(strings.TrimSpace(name), "q") {
-		return true
-	}
-	q, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-	return err == nil && q > 0
 }
 
 // holding is the ResponseWriter of an attempt. ReverseProxy flushes what has no Content-Length after every

@@ -2,6 +2,7 @@ package deptest
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path"
 	"regexp"
@@ -131,12 +132,16 @@ func TestReadmeModules(t *testing.T) {
 	}
 }
 
-// TestRootRequiresLeavesOnly: what the root module requires, for its tests too, requires nothing itself.
+// TestRootRequiresLeavesOnly: what the root module requires is linked by a package of it, and requires nothing itself.
+// Libraries that only tests need are required by modules of their own.
 func TestRootRequiresLeavesOnly(t *testing.T) {
 	for _, r := range readGoMod(t, ".").Require {
 		if _, isOurs := local(r.Path); isOurs {
 			t.Errorf("the root module requires %s", r.Path)
 			continue
+		}
+		if !slices.ContainsFunc(slices.Collect(maps.Values(mayLink)), func(leaves []string) bool { return slices.Contains(leaves, r.Path) }) {
+			t.Errorf("the root module requires %s, which no package of it may link", r.Path)
 		}
 		var info struct{ GoMod string }
 		if err := json.Unmarshal(goTool(t, ".", "mod", "download", "-json", r.Path+"@"+r.Version), &info); err != nil {

@@ -115,8 +115,8 @@ func TestBatchWithARecordThatIsRefused(t *testing.T) {
 				return call()
 			})
 			b.s.on("tx.ClaimAll", 0, func(_ context.Context, call func() error) error {
-				reqs := requests[[]driver.ClaimRequest](&b.s.faults, "tx.ClaimAll")
-				if slices.ContainsFunc(reqs[len(reqs)-1], func(req driver.ClaimRequest) bool { return req.ID == refused }) {
+				reqs := requests[driver.ClaimAllRequest](&b.s.faults, "tx.ClaimAll")
+				if slices.ContainsFunc(reqs[len(reqs)-1].Claims, func(req driver.ClaimRequest) bool { return req.ID == refused }) {
 					return bad
 				}
 				return call()

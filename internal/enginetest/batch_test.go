@@ -115,7 +115,8 @@ func TestBatchClaimsInTheOrderOfHashes(t *testing.T) {
 		all := items("a", "b", "c", "d", "e", "f", "g")
 		_, err := everonce.TransactBatch(context.Background(), x, all, everonce.EachItem(func(context.Context, *mapTx, int) (int, error) { return 1, nil }))
 		checkErr(t, err, nil)
-		claims, done := requests[[]driver.ClaimRequest](&s.faults, "tx.ClaimAll")[0], requests[[]driver.CompleteRequest](&s.faults, "Commit")[0]
+		claims := requests[driver.ClaimAllRequest](&s.faults, "tx.ClaimAll")[0].Claims
+		done := requests[driver.CommitAllRequest](&s.faults, "Commit")[0].Completions
 		if len(claims) != 7 || !slices.IsSortedFunc(claims, func(a, b driver.ClaimRequest) int { return bytes.Compare(a.ID[:], b.ID[:]) }) {
 			t.Error("the claims are not in the order of their IDs")
 		}

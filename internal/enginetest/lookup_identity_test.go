@@ -19,9 +19,9 @@ func TestLookupBindsNothing(t *testing.T) {
 	without, with := newReceiver(t, s, everonce.Refuse, nil), newReceiver(t, s, everonce.Refuse, secret)
 	bound := func(want bool) {
 		t.Helper()
-		_, is, err := s.ReadIdentity(ctx)
+		kept, err := s.ReadIdentity(ctx, driver.ReadIdentityRequest{})
 		checkErr(t, err, nil)
-		checkEqual(t, "bound", is, want)
+		checkEqual(t, "bound", kept.Bound, want)
 	}
 	for range 2 {
 		res, err := everonce.Lookup[string](ctx, without, keyOf("x"))
@@ -49,8 +49,8 @@ func TestLookupBindsNothing(t *testing.T) {
 // unreadIdentity is a store that does not say what it is bound to.
 type unreadIdentity struct{ *memstore.Store }
 
-func (*unreadIdentity) ReadIdentity(context.Context) (check [32]byte, bound bool, err error) {
-	return check, false, errors.New("the store is away")
+func (*unreadIdentity) ReadIdentity(context.Context, driver.ReadIdentityRequest) (res driver.ReadIdentityResult, err error) {
+	return res, errors.New("the store is away")
 }
 
 // What a store is bound to, and cannot be read, is not nothing: the call fails, and neither finds nor does anything.

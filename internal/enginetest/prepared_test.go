@@ -94,7 +94,7 @@ func TestPrepare(t *testing.T) {
 		}
 	}
 	for name, opts := range map[string][]everonce.CallOption{"first": {prepared}, "second": {everonce.WithWait(time.Second), prepared}} {
-		if _, err := r.Prepare(opts...); !strings.Contains(err.Error(), "what was prepared, anywhere but first among an operation's options, cannot be used") {
+		if _, err := r.Prepare(opts...); !strings.Contains(err.Error(), "a prepared option (it must be the first of an operation) cannot be used") {
 			t.Errorf("what was prepared, %s in Prepare: %v", name, err)
 		}
 	}

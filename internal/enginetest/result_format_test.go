@@ -89,8 +89,8 @@ func TestFormatOfTheIdentity(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if check, bound, err := s.ReadIdentity(t.Context()); !bound || hex.EncodeToString(check[:]) != want {
-			t.Errorf("with the secret %q the store is bound to %x (%v), %v", secret, check, bound, err)
+		if kept, err := s.ReadIdentity(t.Context(), driver.ReadIdentityRequest{}); !kept.Bound || hex.EncodeToString(kept.Check[:]) != want {
+			t.Errorf("with the secret %q the store is bound to %x (%v), %v", secret, kept.Check, kept.Bound, err)
 		}
 	}
 }

@@ -343,7 +343,7 @@ func TestStepTxOfAnotherStore(t *testing.T) {
 	other := newTxReceiver(t, newMapStore(), nil)
 	_, err := inStepTx(t, r, other, s, txNever(t))
 	checkErr(t, err, driver.ErrOtherStore)
-	if !strings.Contains(err.Error(), "two stores; make both with one") {
+	if !strings.Contains(err.Error(), "different stores (make both with the same one)") {
 		t.Errorf("%q does not say what to do", err)
 	}
 	do(t, newReceiver(t, memstore.New(nil), everonce.Refuse, nil), keyOf("y"), func(ctx context.Context, a *everonce.Attempt) (string, error) {

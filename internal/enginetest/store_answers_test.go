@@ -85,9 +85,10 @@ func (s shortStore) Begin(ctx context.Context, req driver.BeginRequest) (driver.
 
 type shortHandle struct{ *batchHandle }
 
-func (h shortHandle) ClaimAll(ctx context.Context, reqs []driver.ClaimRequest) ([]driver.ClaimResult, error) {
-	all, err := h.batchHandle.ClaimAll(ctx, reqs)
-	return all[:1], err
+func (h shortHandle) ClaimAll(ctx context.Context, req driver.ClaimAllRequest) (driver.ClaimAllResult, error) {
+	res, err := h.batchHandle.ClaimAll(ctx, req)
+	res.Claims = res.Claims[:1]
+	return res, err
 }
 
 // So is an answer to fewer claims than were sent: nobody knows which.

@@ -23,29 +23,30 @@ type batchHandle struct{ *mapHandle }
 
 var _ driver.TxBatch = (*batchHandle)(nil)
 
-func (h *batchHandle) ClaimAll(ctx context.Context, reqs []driver.ClaimRequest) (all []driver.ClaimResult, err error) {
-	return all, h.statement(ctx, "tx.ClaimAll", reqs, func(now time.Time) error {
-		for _, req := range reqs {
+func (h *batchHandle) ClaimAll(ctx context.Context, all driver.ClaimAllRequest) (res driver.ClaimAllResult, err error) {
+	err = h.statement(ctx, "tx.ClaimAll", all, func(now time.Time) error {
+		for _, req := range all.Claims {
 			if by := h.tx.s.locks[req.ID]; by != nil && by != h.tx {
-				all = append(all, driver.ClaimResult{Decision: driver.DecideInProgress, Now: now})
+				res.Claims = append(res.Claims, driver.ClaimResult{Decision: driver.DecideInProgress, Now: now})
 				continue
 			}
-			next, res, err := transition.Claim(h.tx.record(req.ID), req, now)
+			next, claim, err := transition.Claim(h.tx.record(req.ID), req, now)
 			if err != nil {
 				return err
 			}
 			if next != nil {
 				h.write(req.ID, next)
 			}
-			all = append(all, res)
+			res.Claims = append(res.Claims, claim)
 		}
 		return nil
 	})
+	return res, err
 }
 
-func (h *batchHandle) CommitAll(ctx context.Context, reqs []driver.CompleteRequest) error {
-	err := h.statement(ctx, "CommitAll's writes", reqs, func(now time.Time) error {
-		for _, req := range reqs {
+func (h *batchHandle) CommitAll(ctx context.Context, all driver.CommitAllRequest) (res driver.CommitAllResult, err error) {
+	err = h.statement(ctx, "CommitAll's writes", all, func(now time.Time) error {
+		for _, req := range all.Completions {
 			if err := h.complete(req, now); err != nil {
 				return err
 			}
@@ -53,10 +54,10 @@ func (h *batchHandle) CommitAll(ctx context.Context, reqs []driver.CompleteReque
 		return nil
 	})
 	if err == nil {
-		err = h.statement(ctx, "Commit", reqs, func(time.Time) error { return h.tx.commit() })
+		err = h.statement(ctx, "Commit", all, func(time.Time) error { return h.tx.commit() })
 	}
 	if err != nil && h.tx.s.ClassifyTx(err) != driver.TxErrorCommitLost {
 		h.tx.Rollback()
 	}
-	return err
+	return res, err
 }

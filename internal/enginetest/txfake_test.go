@@ -192,14 +192,14 @@ func (s *mapStore) Purge(ctx context.Context, req driver.PurgeRequest) (res driv
 	})
 }
 
-func (s *mapStore) KeepIdentity(ctx context.Context, check [32]byte) error {
-	return s.run(ctx, "KeepIdentity", check, func() error {
+func (s *mapStore) KeepIdentity(ctx context.Context, req driver.KeepIdentityRequest) (res driver.KeepIdentityResult, err error) {
+	return res, s.run(ctx, "KeepIdentity", req, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.identity == nil {
-			s.identity = &check
+			s.identity = &req.Check
 		}
-		if *s.identity != check {
+		if *s.identity != req.Check {
 			return driver.ErrIdentity
 		}
 		return nil

@@ -16,10 +16,10 @@ func Identity(t testing.TB, s interface {
 },
 ) {
 	t.Helper()
-	if err := s.KeepIdentity(t.Context(), Check); err != nil {
+	if _, err := s.KeepIdentity(t.Context(), driver.KeepIdentityRequest{Check: Check}); err != nil {
 		t.Fatal(err)
 	}
-	if check, bound, err := s.ReadIdentity(t.Context()); check != Check || !bound || err != nil {
-		t.Errorf("the store is bound to %x (%v), %v", check, bound, err)
+	if kept, err := s.ReadIdentity(t.Context(), driver.ReadIdentityRequest{}); kept.Check != Check || !kept.Bound || err != nil {
+		t.Errorf("the store is bound to %x (%v), %v", kept.Check, kept.Bound, err)
 	}
 }

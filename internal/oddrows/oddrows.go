@@ -70,7 +70,7 @@ func Run[Tx any](t *testing.T, s Store[Tx], d Database) {
 			refused(t, s, id, is)
 		}
 	}
-	if n, err := s.Health(t.Context()); err != nil || n.Unreadable != int64(len(unreadable)) || n.Claimed+n.Released+n.Abandoned+n.Completed != int64(len(all)-len(unreadable)+len(states)) {
+	if n, err := s.Health(t.Context(), driver.HealthRequest{}); err != nil || n.Unreadable != int64(len(unreadable)) || n.Claimed+n.Released+n.Abandoned+n.Completed != int64(len(all)-len(unreadable)+len(states)) {
 		t.Errorf("%d are listed, and %d of them as unreadable; they are counted as %+v, %v", len(all), len(unreadable), n, err)
 	}
 	if corrupt < 200 || corrupt > len(what)-200 {

@@ -5,35 +5,36 @@ import (
 	"errors"
 )
 
-// Statement is one text of the engine. Drivers may keep what they prepared by its address.
+// Statement is one statement of the engine. Drivers may cache prepared statements by its address.
 type Statement struct {
 	// Name distinguishes it from the others: "claim".
 	Name string
 	Text string
-	// Rows says that it returns rows; otherwise only the number of rows that it affected counts.
+	// Rows reports that it returns rows. Otherwise only the number of affected rows matters.
 	Rows bool
 
 	timed bool // it takes the time as its last argument
 }
 
-// Call is one statement with its arguments, and what to do with its answer.
+// Call is one statement with its arguments and the handling of its rows.
 type Call struct {
 	Statement *Statement
 	Args      []any
-	// Each is called for every row, if the statement returns rows. Its error ends the Send and is returned as it is.
+	// Each is called for every row, if the statement returns rows. An error of Each ends the Send, which returns it
+	// unchanged.
 	Each func(Row) error
-	// Affected is set by the driver: how many rows the statement wrote or, if it returns rows, how many it returned.
+	// Affected is set by the driver: the number of rows written or, if the statement returns rows, returned.
 	Affected int64
-	// Must says that nothing of the transaction may be committed if the statement affects no row:
-	// [ErrNothingWritten]. A driver that pipelines a commit must then make the statement itself fail; for this, the
-	// text of a statement that is used so ends in "RETURNING 1", so that it can be wrapped.
+	// Must reports that nothing of the transaction may be committed if the statement affects no row:
+	// [ErrNothingWritten]. A driver that pipelines a commit must make the statement itself fail; so that it can be
+	// wrapped for this, its text ends in "RETURNING 1".
 	Must bool
-	// AtLeast is how many rows it must then affect, if one is not enough. If a statement writes all of its rows or
-	// none, the driver need not count.
+	// AtLeast is how many rows it must affect, if one is not enough. If a statement writes all of its rows or none,
+	// the driver need not count.
 	AtLeast int64
 }
 
-// Missed reports whether the statement has affected fewer rows than it must. It is for drivers.
+// Missed reports whether the statement affected fewer rows than it must. Drivers call it.
 func (c *Call) Missed() bool { return c.Must && c.Affected < max(c.AtLeast, 1) }
 
 // ForEach sets what is done with the rows of a call's answer.
@@ -51,25 +52,25 @@ type Row interface {
 
 // Conn sends statements.
 type Conn interface {
-	// Send sends the calls in their order and reads their answers: in one round trip if the client can pipeline,
-	// otherwise one after the other. It stops at the first error, and returns it as the client gave it, wrapped or
-	// not.
+	// Send sends the calls in order and reads their answers: in one round trip if the client can pipeline, otherwise
+	// one by one. It stops at the first error, and returns the client's error, wrapped or not.
 	Send(ctx context.Context, calls ...*Call) error
 }
 
-// TxConn is a transaction. It is not safe for concurrent use, and it does not end with a context; but a Send whose
+// TxConn is a transaction. It is not safe for concurrent use. It does not end with a context, but a Send whose
 // context ends may have ended the transaction.
 type TxConn[Tx any] interface {
 	Conn
 	Tx() Tx
-	// Commit sends last as the last statements and commits: in one round trip if the client can pipeline. On any
+	// Commit sends last as the last statements and commits: in one round trip if the client can pipeline. After any
 	// error except [ErrCommitLost] the transaction has been rolled back.
 	Commit(ctx context.Context, last ...*Call) error
-	// Rollback ends the transaction, under a context of its own if ctx has ended. After the end it does nothing.
+	// Rollback ends the transaction, under a context of its own if ctx has ended. On an ended transaction it does
+	// nothing.
 	Rollback(ctx context.Context) error
 }
 
-// What drivers tell the engine.
+// Errors that drivers return to the engine.
 var (
 	// ErrNothingWritten: a Call with Must affected no row. Nothing was committed.
 	ErrNothingWritten = errors.New("sqldb: the conditional write found nothing to write")

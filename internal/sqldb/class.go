@@ -1,6 +1,6 @@
 package sqldb
 
-// ErrorClass says what an error of the database means.
+// ErrorClass is the class of an error of the database.
 type ErrorClass uint8
 
 // The classes.
@@ -9,7 +9,7 @@ const (
 	ClassOther ErrorClass = iota
 	// ClassUnique is a duplicate in a unique index.
 	ClassUnique
-	// ClassRetry is a deadlock, a serialization failure, or a busy database: nothing took hold, and the whole
+	// ClassRetry is a deadlock, a serialization failure, or a busy database: nothing was written, and the whole
 	// transaction may be run again.
 	ClassRetry
 	// ClassConstraint is a violation of a constraint that is not a unique one.
@@ -20,20 +20,20 @@ const (
 	ClassFull
 	// ClassTooLarge is a value that the database refuses because of its size.
 	ClassTooLarge
-	// ClassReadOnly is a database that takes no writes.
+	// ClassReadOnly is a database that accepts no writes.
 	ClassReadOnly
 	// ClassDenied is a missing permission, or a refused login.
 	ClassDenied
 	// ClassCorrupt is a damaged database.
 	ClassCorrupt
-	// ClassUnavailable is a database that cannot be reached, or a connection that broke; what was sent may or may not
-	// have been done.
+	// ClassUnavailable is a database that cannot be reached, or a connection that broke. What was sent may or may not
+	// have been executed.
 	ClassUnavailable
 )
 
 // ErrorInfo is what an error means.
 type ErrorInfo struct {
 	Class ErrorClass
-	// NotDone says that the statement certainly took no hold.
+	// NotDone reports that the statement certainly had no effect.
 	NotDone bool
 }

@@ -12,7 +12,7 @@ type SQLQuerier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// SendSQL is [Conn.Send] through database/sql, for drivers: it makes one call after the other.
+// SendSQL implements [Conn.Send] through database/sql, for drivers. It makes one call after the other.
 func SendSQL(ctx context.Context, q SQLQuerier, calls ...*Call) error {
 	for _, call := range calls {
 		if err := sendSQL(ctx, q, call); err != nil {
@@ -25,8 +25,9 @@ func SendSQL(ctx context.Context, q SQLQuerier, calls ...*Call) error {
 	return nil
 }
 
-// SQLTxDone reports whether a transaction has ended for database/sql: by its Commit or Rollback, whoever called that, or with the context
-// of its BeginTx. That refuses any statement in one that has, and otherwise refuses this one, because it is of no database. Nothing is sent.
+// SQLTxDone reports whether a transaction has ended for database/sql: by Commit or Rollback, or with the context of
+// its BeginTx. It runs a statement of no database, which database/sql refuses with ErrTxDone if the transaction has
+// ended, and otherwise with another error. Nothing is sent.
 func SQLTxDone(tx *sql.Tx) bool {
 	_, err := tx.Stmt(&sql.Stmt{}).Exec() //nolint:noctx // it does not come to that
 	return errors.Is(err, sql.ErrTxDone)

@@ -15,24 +15,24 @@ type Database interface {
 	Dialect() *Dialect
 	// Read sends calls that write nothing.
 	Read(ctx context.Context, calls ...*Call) error
-	// Write runs op, which reads and writes through the Conn and does nothing else: it has no other effect and may be
-	// run again. When Write returns nil, what op wrote is durable.
+	// Write runs op, which reads and writes through the Conn, has no other effect, and may be run again. When Write
+	// returns nil, what op wrote is durable.
 	//
-	// Either the whole of op is one transaction, or, if [Dialect.OneStatement] is set, every Send may commit by itself.
-	// A transaction may be shared with other calls of Write: if op fails, nothing of it takes hold, and the others
-	// are not affected. If ctx ends first, Write returns its error, and op may still take hold.
+	// Either all of op is one transaction, or, if [Dialect.OneStatement] is set, every Send may commit by itself.
+	// Other calls of Write may share the transaction: if op fails, its writes are undone and those of the others are
+	// not. If ctx ends first, Write returns its error, and op may still be committed.
 	Write(ctx context.Context, op func(ctx context.Context, c Conn) error) error
-	// Exclusive runs op in a transaction during which no other Exclusive, of any process, runs.
+	// Exclusive runs op in a transaction. No two calls of Exclusive run at once, in any process.
 	Exclusive(ctx context.Context, op func(ctx context.Context, c Conn) error) error
-	// Classify tells what an error of the database, its client or the application's own statements means.
+	// Classify returns what an error of the database, its client or the application's statements means.
 	Classify(err error) ErrorInfo
 }
 
 // DB is a [Database] whose transactions an application holds as a Tx.
 type DB[Tx any] interface {
 	Database
-	// Join wraps a transaction of the caller, whose Commit and Rollback are then not called. It refuses with
-	// [driver.ErrOtherStore] a transaction that it knows to be of another database.
+	// Join wraps a transaction of the caller. Its Commit and Rollback are then not called. Join returns
+	// [driver.ErrOtherStore] for a transaction that it recognises to be on another database.
 	Join(ctx context.Context, tx Tx) (TxConn[Tx], error)
 }
 

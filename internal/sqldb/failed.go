@@ -21,7 +21,7 @@ func Failed(db Database, what, hint string, err error) error {
 	case ClassTooLarge:
 		return reason(driver.ErrTooLarge, "the database refuses the size")
 	case ClassReadOnly:
-		return fmt.Errorf("%w: %s: %s: the database takes no writes: %w", driver.ErrStore, name, what, err)
+		return fmt.Errorf("%w: %s: %s: the database accepts no writes: %w", driver.ErrStore, name, what, err)
 	case ClassDenied:
 		return fmt.Errorf("%w: %s: %s: permission denied: %w", driver.ErrStore, name, what, err)
 	}

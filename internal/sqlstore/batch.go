@@ -12,7 +12,12 @@ import (
 var _ driver.TxBatch = (*txHandle[any])(nil)
 
 // ClaimAll claims many keys inside the transaction. It writes nothing.
-func (h *txHandle[Tx]) ClaimAll(ctx context.Context, reqs []driver.ClaimRequest) (all []driver.ClaimResult, err error) {
+func (h *txHandle[Tx]) ClaimAll(ctx context.Context, req driver.ClaimAllRequest) (driver.ClaimAllResult, error) {
+	all, err := h.claimAll(ctx, req.Claims)
+	return driver.ClaimAllResult{Claims: all}, err
+}
+
+func (h *txHandle[Tx]) claimAll(ctx context.Context, reqs []driver.ClaimRequest) (all []driver.ClaimResult, err error) {
 	all = make([]driver.ClaimResult, len(reqs))
 	if h.store.text.ReadLockedAll == nil {
 		for i, req := range reqs {
@@ -57,7 +62,7 @@ type readMany struct {
 	rows []*row
 }
 
-func (m *readMany) scan(r Row) error {
+func (m *readMany) scan(r sqldb.Row) error {
 	w := new(row)
 	if err := w.scan(r); err != nil {
 		return err
@@ -71,7 +76,7 @@ func (m *readMany) scan(r Row) error {
 
 // readStepsOf reads the steps of those records that have some.
 func (h *txHandle[Tx]) readStepsOf(ctx context.Context, rows []*row) error {
-	var calls []*Call
+	var calls []*sqldb.Call
 	for _, w := range rows {
 		if w != nil && w.stepped() {
 			calls = append(calls, h.store.readSteps(&w.rec))
@@ -84,25 +89,25 @@ func (h *txHandle[Tx]) readStepsOf(ctx context.Context, rows []*row) error {
 }
 
 // CommitAll writes the results of many claims of this transaction as the last statements, and commits.
-func (h *txHandle[Tx]) CommitAll(ctx context.Context, reqs []driver.CompleteRequest) error {
+func (h *txHandle[Tx]) CommitAll(ctx context.Context, req driver.CommitAllRequest) (res driver.CommitAllResult, err error) {
 	if !h.own {
-		return errNotOurs("commit")
+		return res, errNotOurs("commit")
 	}
-	last, err := h.finishCalls(reqs)
+	last, err := h.finishCalls(req.Completions)
 	if err != nil {
 		_ = h.conn.Rollback(ctx) //nolint:errcheck // the first error is what is told
-		return err
+		return res, err
 	}
 	err = h.conn.Commit(ctx, last...)
-	if errors.Is(err, ErrNothingWritten) {
-		return driver.ErrConflict
+	if errors.Is(err, sqldb.ErrNothingWritten) {
+		return res, driver.ErrConflict
 	}
-	return h.failed("commit", err)
+	return res, h.failed("commit", err)
 }
 
 // finishCalls writes what is new and alike by one statement, and the rest one by one.
-func (h *txHandle[Tx]) finishCalls(reqs []driver.CompleteRequest) ([]*Call, error) {
-	var last []*Call
+func (h *txHandle[Tx]) finishCalls(reqs []driver.CompleteRequest) ([]*sqldb.Call, error) {
+	var last []*sqldb.Call
 	var alike finishMany
 	for i := range reqs {
 		req := &reqs[i]
@@ -149,7 +154,7 @@ func (m *finishMany) add(claim *txClaim, done *driver.CompleteRequest) bool {
 	return true
 }
 
-func (m *finishMany) call(st *Statement) *Call {
+func (m *finishMany) call(st *sqldb.Statement) *sqldb.Call {
 	n := len(m.done)
 	var names, tokens, data, summaries sqldb.Array
 	var sums any
@@ -169,7 +174,7 @@ func (m *finishMany) call(st *Statement) *Call {
 		summaries.Bytes(m.done[i].Result.Summary)
 	}
 	req, like := &m.claims[0].req, m.done[0]
-	return &Call{Statement: st, Must: true, AtLeast: int64(n), Args: []any{
+	return &sqldb.Call{Statement: st, Must: true, AtLeast: int64(n), Args: []any{
 		ids, int64(n), string(req.Scope), names.Arg(), tokens.Arg(), nonces, req.Owner,
 		text(req.Fingerprint.Alg), sums, int64(driver.FormatVersion),
 		int64(like.Result.Kind), text(like.Result.Codec), data.Arg(), summaries.Arg(),

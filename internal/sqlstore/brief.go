@@ -2,14 +2,15 @@ package sqlstore
 
 import (
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqldb"
 )
 
-// BriefColumns are the columns of a record that the answer to a duplicate needs, in the order in which Brief returns
-// them. Most of the cost of a replay is in the columns that it reads.
+// BriefColumns are the columns of a record that the answer to a duplicate needs, in the order of Brief's result. Most
+// of the cost of a replay is in the columns that it reads.
 const BriefColumns = "state, token, nonce, attempt, lease_until, fp_alg, fp_sum, result_kind, result_codec, result_data, result_summary, " +
 	"unknown_step, format, result_until, purge_at"
 
-func (w writer) brief() *Statement {
+func (w writer) brief() *sqldb.Statement {
 	// The time is one more column: as a table of its own it would be joined, which costs the server more than the look for the key.
 	return w.rows("brief", 1, "SELECT "+w.Now+", "+BriefColumns+" FROM {record} WHERE id = {1b}")
 }
@@ -17,7 +18,7 @@ func (w writer) brief() *Statement {
 // briefRead is one call of Brief, and where its answer goes, in one piece of memory.
 type briefRead struct {
 	row
-	call   Call
+	call   sqldb.Call
 	args   [1]any
 	answer struct {
 		now, state, token, attempt, lease, kind, format, until, gone int64
@@ -31,11 +32,11 @@ func (s *Store[Tx]) readBrief(id *driver.RecordID) *briefRead {
 	b := &briefRead{row: row{locked: true}}
 	b.rec.ID = *id
 	b.args[0] = b.rec.ID[:]
-	b.call = Call{Statement: s.text.Brief, Args: b.args[:], Each: b.scan}
+	b.call = sqldb.Call{Statement: s.text.Brief, Args: b.args[:], Each: b.scan}
 	return b
 }
 
-func (b *briefRead) scan(r Row) error {
+func (b *briefRead) scan(r sqldb.Row) error {
 	rec, a := &b.rec, &b.answer
 	a.columns = [...]any{
 		&a.now, &a.state, &a.token, &a.nonce, &a.attempt, &a.lease, &rec.Fingerprint.Alg, &a.sum,

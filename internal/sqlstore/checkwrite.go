@@ -5,20 +5,23 @@ import (
 	"crypto/rand"
 	"time"
 
+	"github.com/everonce/everonce/internal/sqldb"
+
 	"github.com/everonce/everonce/driver"
 )
 
-// CheckWrite inserts a record under a key of its own, and removes it: see [driver.WriteChecker]. An insert needs room where an
-// update may find some. What is left of it, where only the first of the two commits, is a record whose time is over.
-func (s *Store[Tx]) CheckWrite(ctx context.Context) error {
+// CheckWrite inserts a record under a random key, and removes it: see [driver.WriteChecker]. An insert needs new
+// space, which an update may not. If only the first of the two commits, the record that is left is already gone by
+// its time.
+func (s *Store[Tx]) CheckWrite(ctx context.Context, _ driver.CheckWriteRequest) (res driver.CheckWriteResult, err error) {
 	past := time.UnixMicro(1)
 	rec := driver.Record{State: driver.StateReleased, Token: 1, Attempt: 1, Format: driver.FormatVersion, CreatedAt: past, UpdatedAt: past, PurgeAt: past}
 	rand.Read(rec.ID[:])
-	return s.write(ctx, "check write", func(ctx context.Context, c Conn) error {
-		insert := &Call{Statement: s.text.Insert, Args: swapArgs([]any{rec.ID[:], "everonce", "check write"}, &rec, 0)}
+	return res, s.write(ctx, "check write", func(ctx context.Context, c sqldb.Conn) error {
+		insert := &sqldb.Call{Statement: s.text.Insert, Args: swapArgs([]any{rec.ID[:], "everonce", "check write"}, &rec, 0)}
 		if err := c.Send(ctx, insert); err != nil {
 			return err
 		}
-		return c.Send(ctx, &Call{Statement: s.text.Remove, Args: []any{rec.ID[:]}})
+		return c.Send(ctx, &sqldb.Call{Statement: s.text.Remove, Args: []any{rec.ID[:]}})
 	})
 }

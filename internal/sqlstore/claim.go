@@ -5,11 +5,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/everonce/everonce/internal/sqldb"
+
 	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/driver/transition"
 )
 
-// Claim begins an attempt, or says why not: see [everonce.Store].
+// Claim begins an attempt, or returns why it cannot: see [driver.Store].
 func (s *Store[Tx]) Claim(ctx context.Context, req driver.ClaimRequest) (res driver.ClaimResult, err error) {
 	if err = s.ready(ctx); err != nil {
 		return res, err
@@ -24,7 +26,7 @@ func (s *Store[Tx]) Claim(ctx context.Context, req driver.ClaimRequest) (res dri
 		}
 	}
 	var answer driver.ClaimResult // read only if Write returns nil: it may still be written otherwise
-	err = s.driver.Write(ctx, func(ctx context.Context, c Conn) (err error) {
+	err = s.driver.Write(ctx, func(ctx context.Context, c sqldb.Conn) (err error) {
 		answer, err = s.claim(ctx, c, &req)
 		return err
 	})
@@ -57,7 +59,7 @@ func (s *Store[Tx]) look(ctx context.Context, req *driver.ClaimRequest) (done bo
 }
 
 // claim is a claim through c, which is a transaction of its own or makes one of every statement.
-func (s *Store[Tx]) claim(ctx context.Context, c Conn, req *driver.ClaimRequest) (res driver.ClaimResult, err error) {
+func (s *Store[Tx]) claim(ctx context.Context, c sqldb.Conn, req *driver.ClaimRequest) (res driver.ClaimResult, err error) {
 	if req.Take >= driver.TakeToSettle { // never inserts
 		err = s.decide(ctx, c, &req.ID, func(rec *driver.Record, w *row) (*driver.Record, error) {
 			return s.judge(rec, w, req, &res)
@@ -118,14 +120,14 @@ func (s *Store[Tx]) judge(rec *driver.Record, w *row, req *driver.ClaimRequest, 
 	return next, err
 }
 
-func (s *Store[Tx]) claimCall(req *driver.ClaimRequest, w *row) *Call {
+func (s *Store[Tx]) claimCall(req *driver.ClaimRequest, w *row) *sqldb.Call {
 	lease := req.Lease.Microseconds()
 	var total, due any
 	if req.ExpireUnsettled {
 		us := req.Lifetime.Total().Microseconds()
 		total, due = us, max(us, lease)
 	}
-	call := &Call{Statement: s.text.Claim, Args: []any{
+	call := &sqldb.Call{Statement: s.text.Claim, Args: []any{
 		req.ID[:], string(req.Scope), req.Name, req.Nonce[:], req.Owner, lease,
 		text(req.Fingerprint.Alg), sumOf(&req.Fingerprint), int64(driver.FormatVersion), total, due,
 	}}

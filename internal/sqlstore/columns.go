@@ -1,8 +1,10 @@
 package sqlstore
 
+import "github.com/everonce/everonce/internal/sqldb"
+
 import "strings"
 
-// The columns of the tables. Times are in microseconds, NULL if there is none; NULL also stands for an empty text or
+// The columns of the tables. Times are in microseconds, or NULL for no time. NULL also stands for an empty text or
 // value.
 const (
 	// RecordColumns are the columns of a record that [Statements] return.
@@ -16,10 +18,10 @@ const (
 )
 
 // swapKinds are the types of [SwapColumns].
-var swapKinds = []ArgKind{
-	ArgInt, ArgInt, ArgBytes, ArgText, ArgInt, ArgInt, ArgText, ArgBytes,
-	ArgInt, ArgText, ArgBytes, ArgBytes, ArgText, ArgInt, ArgText, ArgInt, ArgText,
-	ArgInt, ArgInt, ArgInt, ArgInt, ArgInt, ArgInt, ArgInt, ArgInt, ArgInt,
+var swapKinds = []sqldb.ArgKind{
+	sqldb.ArgInt, sqldb.ArgInt, sqldb.ArgBytes, sqldb.ArgText, sqldb.ArgInt, sqldb.ArgInt, sqldb.ArgText, sqldb.ArgBytes,
+	sqldb.ArgInt, sqldb.ArgText, sqldb.ArgBytes, sqldb.ArgBytes, sqldb.ArgText, sqldb.ArgInt, sqldb.ArgText, sqldb.ArgInt, sqldb.ArgText,
+	sqldb.ArgInt, sqldb.ArgInt, sqldb.ArgInt, sqldb.ArgInt, sqldb.ArgInt, sqldb.ArgInt, sqldb.ArgInt, sqldb.ArgInt, sqldb.ArgInt,
 }
 
 // qualifiedColumns are [RecordColumns] with the alias of the records' table in front of each.

@@ -8,7 +8,7 @@ import (
 	"github.com/everonce/everonce/internal/sqldb"
 )
 
-// Dialect is what differs between the texts of [NewStatements].
+// Dialect holds the differences between databases in the texts of [NewStatements].
 type Dialect struct {
 	*sqldb.Dialect
 	// Record, Step and Meta are the tables, quoted and qualified.
@@ -49,7 +49,7 @@ func NewStatements(d Dialect) *Statements {
 	}
 	s.ReadLocked = s.Read
 	if d.TryLock != nil {
-		s.ReadLocked = w.read("read_locked", d.TryLock(w.arg(1, ArgBytes)))
+		s.ReadLocked = w.read("read_locked", d.TryLock(w.arg(1, sqldb.ArgBytes)))
 	}
 	if d.OneStatement {
 		s.Claim, s.SaveStep, s.SaveStepOnce = w.claimOrRead(),
@@ -69,18 +69,18 @@ func NewStatements(d Dialect) *Statements {
 // time, {record}, {step} and {meta} the tables.
 type writer struct{ Dialect }
 
-func (w writer) arg(n int, kind ArgKind) string { return w.Placeholder(n, kind) }
+func (w writer) arg(n int, kind sqldb.ArgKind) string { return w.Placeholder(n, kind) }
 
-func (w writer) exec(name string, args int, text string) *Statement {
-	return &Statement{Name: name, Text: w.expand(text, args)}
+func (w writer) exec(name string, args int, text string) *sqldb.Statement {
+	return &sqldb.Statement{Name: name, Text: w.expand(text, args)}
 }
 
-func (w writer) rows(name string, args int, text string) *Statement {
-	return &Statement{Name: name, Text: w.expand(text, args), Rows: true}
+func (w writer) rows(name string, args int, text string) *sqldb.Statement {
+	return &sqldb.Statement{Name: name, Text: w.expand(text, args), Rows: true}
 }
 
 func (w writer) expand(text string, args int) string {
-	now := w.arg(args+1, ArgInt)
+	now := w.arg(args+1, sqldb.ArgInt)
 	if w.Now != "" {
 		now = "(SELECT now FROM clock)"
 		if strings.Contains(text, "{now}") && !strings.Contains(text, "clock AS") {
@@ -118,7 +118,7 @@ func (w writer) clock(more string) string {
 }
 
 // answer is the row of Read and Claim.
-func (w writer) read(name, lock string) *Statement {
+func (w writer) read(name, lock string) *sqldb.Statement {
 	if w.Now == "" { // the caller knows the time; no row is no record
 		return w.rows(name, 1, "SELECT {now}, 1, 0, "+RecordColumns+" FROM {record} WHERE id = {1b}")
 	}
@@ -138,15 +138,15 @@ func claimValues(now string) string {
 	return strings.ReplaceAll("{1b}, {2t}, {3t}, 1, NOW, {4b}, {5t}, 1, NOW + {6i}, {7t}, {8b}, {9i}, NOW, NOW, NOW, NOW + {10i}, NOW + {11i}, 0, 1", "NOW", now)
 }
 
-func (w writer) claim() *Statement {
+func (w writer) claim() *sqldb.Statement {
 	return w.exec("claim", 11, "INSERT INTO {record} ("+claimColumns+") VALUES ("+claimValues("{now}")+") ON CONFLICT (id) DO NOTHING")
 }
 
-func (w writer) claimOrRead() *Statement {
+func (w writer) claimOrRead() *sqldb.Statement {
 	lock, where := "", ""
 	locked := "1"
 	if w.TryLock != nil {
-		lock, where = ", "+w.TryLock(w.arg(1, ArgBytes))+" AS locked", " WHERE clock.locked"
+		lock, where = ", "+w.TryLock(w.arg(1, sqldb.ArgBytes))+" AS locked", " WHERE clock.locked"
 		locked = oneIf("clock.locked")
 	}
 	return w.rows("claim", 11, w.clock(lock)[:len(w.clock(lock))-1]+
@@ -165,7 +165,7 @@ func (w writer) swapArgs(n int) []string {
 	return args
 }
 
-func (w writer) swap() *Statement {
+func (w writer) swap() *sqldb.Statement {
 	var set strings.Builder
 	args := w.swapArgs(3)
 	for i, column := range strings.Split(SwapColumns, ", ") {
@@ -173,7 +173,7 @@ func (w writer) swap() *Statement {
 	}
 	text := "UPDATE {record} SET " + set.String() + "rev = rev + 1 WHERE id = {1b} AND rev = {2i}"
 	if w.TryLock != nil {
-		text += " AND " + w.TryLock(w.arg(1, ArgBytes))
+		text += " AND " + w.TryLock(w.arg(1, sqldb.ArgBytes))
 	}
 	if !w.OneStatement {
 		return w.exec("swap", len(args)+2, text)
@@ -183,7 +183,7 @@ func (w writer) swap() *Statement {
 		"SELECT 1 FROM swapped")
 }
 
-func (w writer) insert() *Statement {
+func (w writer) insert() *sqldb.Statement {
 	args := w.swapArgs(4)
 	return w.exec("insert", len(args)+3, "INSERT INTO {record} (id, scope, name, "+SwapColumns+", rev) VALUES ({1b}, {2t}, {3t}, "+
 		strings.Join(args, ", ")+", 1) ON CONFLICT (id) DO NOTHING")
@@ -193,14 +193,14 @@ func (w writer) insert() *Statement {
 // since.
 var held = "r.id = {1b} AND r.token = {2i} AND r.nonce = {3b} AND r.state = 1 AND r.format <= " + strconv.Itoa(driver.FormatVersion)
 
-func (w writer) complete() *Statement {
+func (w writer) complete() *sqldb.Statement {
 	return w.exec("complete", 9, w.update("state = 4, lease_until = NULL, unknown_step = NULL, "+
 		"result_kind = {4i}, result_codec = {5t}, result_data = {6b}, result_summary = {7b}, "+
 		"updated_at = {now}, completed_at = {now}, result_until = {now} + {8i}, purge_at = {now} + {9i}, "+
 		"due_at = {now} + CASE WHEN {5t} IS NULL AND {6b} IS NULL AND r.steps = 0 THEN {9i} ELSE {8i} END, rev = r.rev + 1", held))
 }
 
-func (w writer) release() *Statement {
+func (w writer) release() *sqldb.Statement {
 	return w.exec("release", 7, w.update("state = {4i}, lease_until = NULL, last_error = {5t}, unknown_step = {6t}, "+
 		"updated_at = {now}, purge_at = {now} + {7i}, due_at = {now} + {7i}, rev = r.rev + 1", held))
 }
@@ -210,7 +210,7 @@ const renewed = "updated_at = {now}, lease_until = {now} + {4i}, " +
 	"purge_at = CASE WHEN r.purge_at IS NULL THEN NULL ELSE {now} + {5i} END, " +
 	"due_at = CASE WHEN r.purge_at IS NULL THEN NULL ELSE {now} + {6i} END, rev = r.rev + 1"
 
-func (w writer) renew() *Statement {
+func (w writer) renew() *sqldb.Statement {
 	return w.exec("renew", 6, w.update(renewed, held))
 }
 
@@ -230,7 +230,7 @@ func (w writer) touch() string {
 		" OR (SELECT count(*) FROM {step} AS s WHERE s.id = {1b})"+limit+" AND r.rev = (SELECT rev FROM {record} WHERE id = {1b}))")
 }
 
-func (w writer) touchForStep() *Statement { return w.exec("save_step", 7, w.touch()) }
+func (w writer) touchForStep() *sqldb.Statement { return w.exec("save_step", 7, w.touch()) }
 
 const stepInsert = "INSERT INTO {step} AS s (id, seq, " + StepColumns + ") "
 
@@ -247,19 +247,19 @@ const stepOver = " ON CONFLICT (id, name) DO UPDATE SET state = excluded.state, 
 	"result_kind = excluded.result_kind, result_codec = excluded.result_codec, result_data = excluded.result_data, " +
 	"result_summary = excluded.result_summary, ended_at = excluded.ended_at WHERE "
 
-func (w writer) putStep(name, over string) *Statement {
+func (w writer) putStep(name, over string) *sqldb.Statement {
 	return w.exec(name, 8, stepInsert+
 		"SELECT {1b}, rev, {2t}, {3i}, {4i}, {5i}, {6t}, {7b}, {8b}, {now}, CASE WHEN {3i} = 1 THEN NULL ELSE {now} END FROM {record} WHERE id = {1b}"+over)
 }
 
 // saveStep writes a step of the attempt that holds the record, as what follows the insert says.
-func (w writer) saveStep(name, over string) *Statement {
+func (w writer) saveStep(name, over string) *sqldb.Statement {
 	return w.rows(name, 13, "WITH touched AS ("+w.touch()+" RETURNING r.id, r.rev, r.updated_at AS now), written AS ("+stepInsert+
 		"SELECT t.id, t.rev, {7t}, {8i}, {9i}, {10i}, {11t}, {12b}, {13b}, t.now, CASE WHEN {8i} = 1 THEN NULL ELSE t.now END FROM touched AS t"+over)
 }
 
 // dropOrphans removes the steps of a record that was gone when it was written anew.
-func (w writer) dropOrphans() *Statement {
+func (w writer) dropOrphans() *sqldb.Statement {
 	return w.exec("drop_orphans", 1, "DELETE FROM {step} WHERE id = {1b} AND NOT EXISTS (SELECT 1 FROM {record} AS r WHERE r.id = {1b} AND r.steps > 0)")
 }
 
@@ -272,7 +272,7 @@ const (
 		"{now} + CASE WHEN {12t} IS NULL AND {13b} IS NULL THEN {16i} ELSE {15i} END, 0, 1"
 )
 
-func (w writer) finish() (full, fresh *Statement) {
+func (w writer) finish() (full, fresh *sqldb.Statement) {
 	where := "r.rev = {2i} OR " + readable + " AND ({gone} AND r.steps = 0 OR r.state = 2 AND r.nonce <> excluded.nonce AND r.format <= {10i} AND " +
 		"CASE WHEN r.fp_alg = excluded.fp_alg AND r.fp_sum <> excluded.fp_sum THEN 1 ELSE 0 END = 0)"
 	assigned := []string{"state = 4, token = {greatest}(excluded.token, r.token + 1), lease_until = NULL, unknown_step = NULL, " +
@@ -296,13 +296,13 @@ func (w writer) finish() (full, fresh *Statement) {
 		set, where = timed(set, "excluded.updated_at"), timed(where, "excluded.updated_at")
 	}
 	if w.TryLock != nil { // it must not wait for a transaction that wrote the key and is still open
-		source += " WHERE " + w.TryLock(w.arg(1, ArgBytes))
+		source += " WHERE " + w.TryLock(w.arg(1, sqldb.ArgBytes))
 	}
 	full = w.rows("finish", 16, "INSERT INTO {record} AS r ("+finishColumns+") "+source+" ON CONFLICT (id) DO UPDATE SET "+set+" WHERE "+where+" RETURNING 1")
 	if w.Now != "" { // to have an update at hand costs as much as the insert
 		where = "{2i} = 0"
 		if w.TryLock != nil {
-			where += " AND " + w.TryLock(w.arg(1, ArgBytes))
+			where += " AND " + w.TryLock(w.arg(1, sqldb.ArgBytes))
 		}
 		fresh = w.rows("finish_new", 16, "INSERT INTO {record} ("+finishColumns+") SELECT "+timed(finishValues, "clock.now")+" FROM "+w.from()+
 			" WHERE "+where+" ON CONFLICT (id) DO NOTHING RETURNING 1")

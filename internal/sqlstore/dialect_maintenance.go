@@ -1,5 +1,7 @@
 package sqlstore
 
+import "github.com/everonce/everonce/internal/sqldb"
+
 // ripe are the records that a purge looks at: those that are due, from a place in the order in which they are. Each has something to be purged, unless
 // it may not be, being damaged or a newer version's: the purge passes that over. An index has those that are due at the same time in the order of their
 // addresses; to ask for it would have a planner sort. The lower bound is a comparison of rows, which goes by the index as well: two
@@ -56,12 +58,12 @@ func (w writer) maintenance(s *Statements) {
 	}
 	s.PurgePassed = w.rows("purge_passed", 3, "SELECT due_at, CAST("+w.RowID+" AS TEXT) FROM "+w.ripe()+" LIMIT 1 OFFSET {1i}")
 
-	list := func(name string, args int, which string) *Statement {
+	list := func(name string, args int, which string) *sqldb.Statement {
 		return w.rows(name, args, "SELECT {now}, 1, 0, "+withoutData(qualifiedColumns)+" FROM {record} AS r WHERE "+which+
 			" AND ({7i} & "+stateBit+") <> 0 ORDER BY r.id LIMIT {6i}")
 	}
 	s.List, s.ListOpen = list("list", 7, selected), list("list_open", 7, selected+" AND r.state <> 4")
-	ofKey := func(name, where string) *Statement {
+	ofKey := func(name, where string) *sqldb.Statement {
 		return list(name, 9, "r.id "+w.oneOf("SELECT r.id FROM {record} AS r WHERE "+where+
 			" AND ({8b} IS NULL OR substr(r.id, 9, 8) = {8b}) AND ({9t} = '' OR r.name = {9t})"))
 	}

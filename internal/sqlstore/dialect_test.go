@@ -13,7 +13,7 @@ import (
 // dialects are the kinds: with the process's clock and statements that belong together, with the database's clock and one statement
 // for each transition, and such a one that numbers its transactions.
 func dialects() map[string]Dialect {
-	place := func(n int, kind ArgKind) string {
+	place := func(n int, kind sqldb.ArgKind) string {
 		return "$" + strconv.Itoa(n) + [...]string{"::i", "::t", "::b"}[kind]
 	}
 	table := func(name string) string { return name[:1] + "_" }
@@ -85,7 +85,7 @@ func TestEveryWriteGrowsTheRevision(t *testing.T) {
 func TestNoStatementPurgesWithoutItsPredicate(t *testing.T) {
 	for name, d := range dialects() {
 		s := NewStatements(d)
-		for _, st := range []*Statement{s.PurgeRecords, s.PurgeResults} {
+		for _, st := range []*sqldb.Statement{s.PurgeRecords, s.PurgeResults} {
 			// Behind the choice of what is due, the write asks again.
 			at := strings.LastIndex(st.Text, "LIMIT")
 			if at < 0 || !strings.Contains(st.Text[at:], "purge_at") {
@@ -97,12 +97,12 @@ func TestNoStatementPurgesWithoutItsPredicate(t *testing.T) {
 
 func TestTheKeyIsLockedWhereClaimsAreMade(t *testing.T) {
 	s := NewStatements(dialects()["one statement"])
-	for _, st := range []*Statement{s.Claim, s.ReadLocked, s.ReadLockedAll, s.Swap} {
+	for _, st := range []*sqldb.Statement{s.Claim, s.ReadLocked, s.ReadLockedAll, s.Swap} {
 		if !strings.Contains(st.Text, "THELOCK") {
 			t.Errorf("%s does not lock the key", st.Name)
 		}
 	}
-	for _, st := range []*Statement{s.Read, s.Complete, s.Release, s.Renew} {
+	for _, st := range []*sqldb.Statement{s.Read, s.Complete, s.Release, s.Renew} {
 		if strings.Contains(st.Text, "THELOCK") {
 			t.Errorf("%s locks the key", st.Name)
 		}

@@ -15,7 +15,7 @@ import (
 // Every method may be called concurrently.
 type Driver[Tx any] interface {
 	sqldb.DB[Tx]
-	// Traits returns what the engine must know about the database. It never changes.
+	// Traits describes the database to the engine. The result never changes.
 	Traits() Traits
 	// Statements returns the texts: those of [NewStatements], changed where the database needs others.
 	Statements() *Statements
@@ -23,45 +23,45 @@ type Driver[Tx any] interface {
 	// that are run in one transaction.
 	Migrations() [][]string
 
-	// Begin begins a transaction with first as its first statements, in one round trip if the client can pipeline. If
-	// ctx ends, that cuts Begin short, but never the transaction that it returned. On any error the transaction has
-	// been rolled back. An error from a scan function of first ends it likewise: Begin returns that error.
-	Begin(ctx context.Context, opts BeginOptions, first ...*Call) (TxConn[Tx], error)
+	// Begin begins a transaction with first as its first statements, in one round trip if the client can pipeline.
+	// ctx bounds Begin, not the transaction. After an error, including one of a scan function of first, the
+	// transaction has been rolled back.
+	Begin(ctx context.Context, opts BeginOptions, first ...*sqldb.Call) (sqldb.TxConn[Tx], error)
 }
 
-// Traits is what the engine must know about a database.
+// Traits are the properties of a database that the engine must know.
 type Traits struct {
-	// ReadFirst says that a read is much cheaper than a turn of the only writer: what a read can answer, such as a
-	// replay, is answered by it before anything is begun.
+	// ReadFirst reports that a read is much cheaper than waiting for the only writer. The engine then first tries to
+	// answer a call, such as a replay, by a read.
 	ReadFirst bool
-	// WriterBusy, if set, reports whether a transaction has the only writer at the moment.
+	// WriterBusy, if set, reports whether a transaction holds the only writer now.
 	WriterBusy func() bool
-	// OneWriter says that a transaction shuts out all other writers. Transactions are then limited to a third of the
-	// shortest lease in use, but not to less than 100 ms ([everonce.ErrTxTooLong]).
+	// OneWriter reports that a transaction blocks all other writers. Transactions are then limited to a third of the
+	// shortest lease in use, and at least 100 ms ([driver.ErrTxTooLong]).
 	OneWriter bool
-	// MigrateHint completes the sentence "the tables are missing: ", and says what to run.
+	// MigrateHint completes the sentence "the tables are missing: " with what to run.
 	MigrateHint string
-	// Notes returns the notes of Health: sentences on the durability of the database as it is set up.
+	// Notes returns the notes of Health: sentences about the durability of the database as it is configured.
 	Notes func(ctx context.Context) ([]string, error)
 }
 
 // BeginOptions are for [Driver.Begin].
 type BeginOptions struct {
-	// Timeout ends the transaction, counted from the call of Begin: after that it has been, or is being, rolled back,
-	// and every method returns [everonce.ErrTxTooLong]. Zero is no bound.
+	// Timeout limits the transaction, counted from the call of Begin: after it the transaction is rolled back, and
+	// every method returns [driver.ErrTxTooLong]. Zero is no limit.
 	Timeout time.Duration
-	// Key is the key that the transaction claims, if it does: see [KeyLocker].
+	// Key is the key that the transaction claims, if any: see [KeyLocker].
 	Key *driver.RecordID
 }
 
-// KeyLocker is an optional power of a [Driver] whose database has no lock that can be tried: it knows the keys that
-// open transactions of this process have claimed. With it, [Driver.Begin] refuses a BeginOptions.Key that is locked
-// with [ErrKeyLocked], before it waits for anything.
+// KeyLocker is an optional power of a [Driver] whose database has no lock that can be tried: it keeps the keys that
+// open transactions of this process have claimed. With it, [Driver.Begin] returns [ErrKeyLocked] for a
+// BeginOptions.Key that is locked, before it waits for anything.
 type KeyLocker[Tx any] interface {
 	// Locked reports whether an open transaction has claimed the key.
 	Locked(id driver.RecordID) bool
-	// LockKey locks the key for an open transaction until that ends, and returns false if another one has it.
-	LockKey(tx TxConn[Tx], id driver.RecordID) bool
+	// LockKey locks the key for an open transaction until that ends. It returns false if another one holds the lock.
+	LockKey(tx sqldb.TxConn[Tx], id driver.RecordID) bool
 }
 
 // ErrKeyLocked: another transaction has claimed the key.

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/everonce/everonce/internal/sqldb"
+
 	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/driver/transition"
 )
@@ -192,7 +194,7 @@ func again(t *testing.T, rec *driver.Record, c *columns) {
 			continue
 		}
 		if got == nil { // NULL is read as zero
-			got = map[ArgKind]any{ArgInt: int64(0), ArgText: ""}[kind]
+			got = map[sqldb.ArgKind]any{sqldb.ArgInt: int64(0), sqldb.ArgText: ""}[kind]
 		}
 		if i != dueColumn && got != want[i] {
 			t.Errorf("column %d: %v, was %v", i, got, want[i])

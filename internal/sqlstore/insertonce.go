@@ -11,49 +11,51 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everonce/everonce/internal/sqldb"
+
 	"github.com/everonce/everonce/driver"
 )
 
-// Insert is a row of an application's own table that a unique constraint allows once. The names are SQL as they are:
-// letters, digits and "_", dots in Table, or in double quotes.
+// Insert is a row of an application's table that a unique constraint allows once. The names are raw SQL: letters,
+// digits and "_", dots in Table, or in double quotes.
 type Insert struct {
 	Table   string
 	Columns []string
 	Values  []any // of the Columns, in their order
-	// Key names the columns of the unique constraint, all of which are in Columns: they say which row it is. None of
-	// the values may be NULL, because for a unique constraint NULL is no duplicate of NULL. The database refuses
-	// columns that no unique constraint or index covers.
+	// Key names the columns of the unique constraint, all of which are in Columns: they identify the row. None of the
+	// values may be NULL, because NULLs are not equal for a unique constraint. The database refuses columns that no
+	// unique constraint or index covers.
 	Key []string
-	// Where is the predicate of the unique index, if it is a partial one: "deleted_at IS NULL". It is SQL as it is.
+	// Where is the predicate of the unique index, if it is a partial one: "deleted_at IS NULL". It is raw SQL.
 	Where string
-	// Returning are the columns to be read back, of the new row or of the existing one.
+	// Returning are the columns to read back, of the new row or of the existing one.
 	Returning []string
 }
 
-// ErrInvisible says that an insert met a row with its key that cannot be read: either it is of a transaction that
-// this one's snapshot does not see (run the whole transaction again), or it comes and goes.
+// ErrInvisible: the row with this key cannot be read. Either this transaction's snapshot does not see it (run the
+// whole transaction again), or it is repeatedly inserted and deleted.
 var ErrInvisible = errors.New("sqlstore: the row with this key cannot be read")
 
 // insertTries bounds how often a row that was in the way and is gone is inserted again.
 const insertTries = 3
 
-// InsertOnce is what the functions of that name in the SQL modules do, through c. It inserts the row and returns what
-// was inserted, or returns the existing row with the same key, and reports which. Every other error is returned,
-// including the violation of another constraint, unless there is a row with this key: a true retry repeats the
-// primary key too, and the database may name that first.
+// InsertOnce implements the functions of that name in the SQL modules, through c. It inserts the row and returns it,
+// or returns the existing row with the same key, and reports which. It returns every other error, including the
+// violation of another constraint, unless there is a row with this key: a true retry repeats the primary key too, and
+// the database may report that first.
 //
-// inTx says that c is in a transaction. After an error, including one of scan, that transaction is alive and as it
-// was before. Without a transaction the row may be there if scan has failed.
-func InsertOnce[T any](ctx context.Context, c Conn, classify func(error) ErrorInfo, inTx bool, in Insert, scan func(Row) (T, error)) (row T, inserted bool, err error) {
+// inTx reports that c is in a transaction. After an error, including one of scan, that transaction is usable and
+// unchanged. Without a transaction the row may stay if scan fails.
+func InsertOnce[T any](ctx context.Context, c sqldb.Conn, classify func(error) sqldb.ErrorInfo, inTx bool, in Insert, scan func(sqldb.Row) (T, error)) (row T, inserted bool, err error) {
 	insert, read, err := in.calls()
 	if err != nil {
 		return row, false, err
 	}
 	var found T
 	rows := 0
-	each := func(r Row) (err error) {
+	each := func(r sqldb.Row) (err error) {
 		if rows++; rows > 1 {
-			return fmt.Errorf("%w: more than one row has this key", driver.ErrInvalidArgument)
+			return fmt.Errorf("%w: several rows have this key", driver.ErrInvalidArgument)
 		}
 		found, err = scan(r)
 		return err
@@ -66,13 +68,13 @@ func InsertOnce[T any](ctx context.Context, c Conn, classify func(error) ErrorIn
 			if failure == nil && rows > 0 {
 				return true, nil
 			}
-			if failure != nil && (classify(failure).Class != ClassUnique || undo() != nil) {
+			if failure != nil && (classify(failure).Class != sqldb.ClassUnique || undo() != nil) {
 				return false, failure
 			}
 			rows = 0
 			switch err := c.Send(ctx, read); {
 			case err != nil:
-				return false, fmt.Errorf("read it: %w", err)
+				return false, fmt.Errorf("read the row: %w", err)
 			case rows > 0:
 				return false, nil
 			case failure != nil: // of another constraint, and not by this row
@@ -93,9 +95,9 @@ func InsertOnce[T any](ctx context.Context, c Conn, classify func(error) ErrorIn
 }
 
 var (
-	savepointInsert  = &Statement{Name: "savepoint", Text: "SAVEPOINT everonce_insert"}
-	rollbackToInsert = &Statement{Name: "savepoint", Text: "ROLLBACK TO SAVEPOINT everonce_insert"}
-	releaseInsert    = &Statement{Name: "savepoint", Text: "RELEASE SAVEPOINT everonce_insert"}
+	savepointInsert  = &sqldb.Statement{Name: "savepoint", Text: "SAVEPOINT everonce_insert"}
+	rollbackToInsert = &sqldb.Statement{Name: "savepoint", Text: "ROLLBACK TO SAVEPOINT everonce_insert"}
+	releaseInsert    = &sqldb.Statement{Name: "savepoint", Text: "RELEASE SAVEPOINT everonce_insert"}
 )
 
 // undoTimeout bounds the way back to a savepoint.
@@ -103,14 +105,14 @@ const undoTimeout = 10 * time.Second
 
 // behindSavepoint runs op behind a savepoint, which undo goes back to. The statements go one by one: of two that are sent together
 // the second may be done though the first has not told what it should.
-func behindSavepoint(ctx context.Context, c Conn, op func(undo func() error) (bool, error)) (inserted bool, err error) {
-	if err := c.Send(ctx, &Call{Statement: savepointInsert}); err != nil {
+func behindSavepoint(ctx context.Context, c sqldb.Conn, op func(undo func() error) (bool, error)) (inserted bool, err error) {
+	if err := c.Send(ctx, &sqldb.Call{Statement: savepointInsert}); err != nil {
 		return false, err
 	}
-	past := func(st *Statement) error { // the end of the caller's context
+	past := func(st *sqldb.Statement) error { // the end of the caller's context
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 		defer cancel()
-		return c.Send(ctx, &Call{Statement: st})
+		return c.Send(ctx, &sqldb.Call{Statement: st})
 	}
 	undo := func() error { return past(rollbackToInsert) }
 	inserted, err = op(undo)
@@ -133,8 +135,8 @@ var (
 )
 
 // calls are the insert, and the read by key.
-func (in *Insert) calls() (insert, read *Call, err error) {
-	bad := func(format string, args ...any) (*Call, *Call, error) {
+func (in *Insert) calls() (insert, read *sqldb.Call, err error) {
+	bad := func(format string, args ...any) (*sqldb.Call, *sqldb.Call, error) {
 		return nil, nil, fmt.Errorf("%w: Insert: %s", driver.ErrInvalidArgument, fmt.Sprintf(format, args...))
 	}
 	if !tableName.MatchString(in.Table) {
@@ -175,12 +177,12 @@ func (in *Insert) calls() (insert, read *Call, err error) {
 		where, only = " WHERE "+in.Where, " AND ("+in.Where+")"
 	}
 	returning := strings.Join(in.Returning, ", ")
-	insert = &Call{Args: in.Values, Statement: &Statement{
+	insert = &sqldb.Call{Args: in.Values, Statement: &sqldb.Statement{
 		Name: "insert_once", Rows: true,
 		Text: "INSERT INTO " + in.Table + " (" + strings.Join(in.Columns, ", ") + ") VALUES (" + strings.Join(places, ", ") +
 			") ON CONFLICT (" + strings.Join(in.Key, ", ") + ")" + where + " DO NOTHING RETURNING " + returning,
 	}}
-	read = &Call{Args: key, Statement: &Statement{
+	read = &sqldb.Call{Args: key, Statement: &sqldb.Statement{
 		Name: "insert_once_read", Rows: true,
 		Text: "SELECT " + returning + " FROM " + in.Table + " WHERE " + strings.Join(same, " AND ") + only,
 	}}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/everonce/everonce/internal/sqldb"
+
 	"github.com/everonce/everonce/driver"
 )
 
@@ -72,7 +74,7 @@ func (s *Store[Tx]) List(ctx context.Context, req driver.ListRequest) (res drive
 	if s.dialect.Clock != nil {
 		res.Now = at(list.Args[len(list.Args)-1].(int64))
 	}
-	list.Each = func(r Row) error {
+	list.Each = func(r sqldb.Row) error {
 		var w row
 		if err := w.scan(r); err != nil {
 			return err
@@ -96,7 +98,7 @@ func (s *Store[Tx]) List(ctx context.Context, req driver.ListRequest) (res drive
 		res.Next = res.Records[limit-1].ID
 	}
 	if req.Steps && len(stepped) > 0 {
-		calls := make([]*Call, len(stepped))
+		calls := make([]*sqldb.Call, len(stepped))
 		for i, n := range stepped {
 			calls[i] = s.readSteps(&res.Records[n])
 		}
@@ -107,11 +109,12 @@ func (s *Store[Tx]) List(ctx context.Context, req driver.ListRequest) (res drive
 	return res, nil
 }
 
-// DeleteScope forgets a tenant: see [driver.ScopeDeleter]. Records that others have locked at that moment are
-// skipped, and counted as More. A Limit of 0 is 1000.
+// DeleteScope deletes the records of a tenant: see [driver.ScopeDeleter]. It skips records that are locked at that
+// moment, and reports More. A Limit of 0 is 1000.
 //
-// If the call before it for this scope reached its limit, it goes on from there: a database that keeps what was deleted, for a transaction that may
-// still read it, would walk over all of it in every call. What has come in front of that is counted as More too.
+// If the previous call for this scope reached its limit, DeleteScope continues after its last record: a database that
+// keeps deleted rows, for a transaction that may still read them, would otherwise scan all of them in every call.
+// Records that were inserted before that place also make it report More.
 func (s *Store[Tx]) DeleteScope(ctx context.Context, req driver.DeleteScopeRequest) (driver.DeleteScopeResult, error) {
 	var res driver.DeleteScopeResult // read only if the write returns nil
 	if err := req.Scope.Validate(); err != nil {
@@ -126,10 +129,10 @@ func (s *Store[Tx]) DeleteScope(ctx context.Context, req driver.DeleteScopeReque
 		from = stopped.(driver.RecordID)
 	}
 	var left scopeLeft
-	err := s.write(ctx, "delete scope", func(ctx context.Context, c Conn) error {
+	err := s.write(ctx, "delete scope", func(ctx context.Context, c sqldb.Conn) error {
 		left, reached = scopeLeft{}, from
 		args, _ := selection(req.Scope, driver.KeyHash{}, from)
-		call := s.call(s.text.DeleteScope, append(args, limit)...).ForEach(func(r Row) error {
+		call := s.call(s.text.DeleteScope, append(args, limit)...).ForEach(func(r sqldb.Row) error {
 			var id []byte
 			err := r.Scan(&id)
 			if bytes.Compare(id, reached[:]) > 0 {
@@ -166,7 +169,7 @@ func (s *Store[Tx]) DeleteScope(ctx context.Context, req driver.DeleteScopeReque
 // scopeLeft is the answer of ScopeLeft.
 type scopeLeft struct{ all, deletable, live, newer int64 }
 
-func (l *scopeLeft) scan(r Row) error { return r.Scan(&l.all, &l.deletable, &l.live, &l.newer) }
+func (l *scopeLeft) scan(r sqldb.Row) error { return r.Scan(&l.all, &l.deletable, &l.live, &l.newer) }
 
 // err says what stays of a scope, and why, if that will not end by itself.
 func (l *scopeLeft) err() error {
@@ -180,13 +183,13 @@ func (l *scopeLeft) err() error {
 	return errors.Join(errs...)
 }
 
-// Health counts records by state. It reads them all. See [driver.HealthChecker].
-func (s *Store[Tx]) Health(ctx context.Context) (h driver.Health, err error) {
+// Health counts records by state. It reads all records. See [driver.HealthChecker].
+func (s *Store[Tx]) Health(ctx context.Context, _ driver.HealthRequest) (h driver.HealthResult, err error) {
 	if err = s.ready(ctx); err != nil {
 		return h, err
 	}
 	call := s.call(s.text.Health)
-	call.Each = func(r Row) error {
+	call.Each = func(r sqldb.Row) error {
 		var now, oldest int64
 		if err := r.Scan(&now, &h.Claimed, &h.Abandoned, &h.Released, &h.Completed, &h.Unreadable, &oldest); err != nil {
 			return err

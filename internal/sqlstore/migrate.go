@@ -16,8 +16,8 @@ const (
 	metaIdentity = "identity"
 )
 
-// Migrate creates the tables, or brings them to this version. Several processes may run it at once, and it does
-// nothing if there is nothing to do. It refuses tables of a newer version with [everonce.ErrSchema].
+// Migrate creates the tables, or updates them to this version. Several processes may run it at once, and it does
+// nothing if the tables are up to date. It returns [driver.ErrSchema] for tables of a newer version.
 func (s *Store[Tx]) Migrate(ctx context.Context) error {
 	if s.schema.Check(ctx, s.driver) == nil {
 		s.checked.Store(true)
@@ -33,11 +33,11 @@ func (s *Store[Tx]) Migrate(ctx context.Context) error {
 	return s.failed("migrate", err)
 }
 
-// Schema returns what Migrate runs on an empty database, as text for a migration tool of your own. It changes only
-// with a new version of the schema, which the changelog names.
+// Schema returns what Migrate runs on an empty database, as text for your own migration tool. It changes only with a
+// new version of the schema, which the changelog names.
 func (s *Store[Tx]) Schema() string { return s.schema.Text() }
 
-// SchemaText is [Store.Schema] for drivers, by what they would tell a store.
+// SchemaText is [Store.Schema] for drivers, without a store.
 func SchemaText(text *Statements, migrations [][]string) string {
 	return (&sqldb.Schema{Name: metaSchema, Meta: text.Meta, Migrations: migrations}).Text()
 }
@@ -57,32 +57,32 @@ func (s *Store[Tx]) ready(ctx context.Context) error {
 	return nil
 }
 
-// ReadIdentity returns what the store is bound to: see [driver.IdentityReader].
-func (s *Store[Tx]) ReadIdentity(ctx context.Context) (check [32]byte, bound bool, err error) {
+// ReadIdentity returns the identity that the store is bound to: see [driver.IdentityReader].
+func (s *Store[Tx]) ReadIdentity(ctx context.Context, _ driver.ReadIdentityRequest) (res driver.ReadIdentityResult, err error) {
 	if err := s.ready(ctx); err != nil {
-		return check, false, err
+		return res, err
 	}
 	kept, err := s.text.Meta.Read(ctx, reader[Tx]{s.driver}, metaIdentity)
 	if err != nil || kept == "" {
-		return check, false, s.failed("identity", err)
+		return res, s.failed("identity", err)
 	}
 	raw, err := hex.DecodeString(kept)
-	if err != nil || copy(check[:], raw) != len(check) {
-		return check, false, s.failed("identity", fmt.Errorf("%w: the identity", driver.ErrCorruptRecord))
+	if err != nil || len(raw) != len(res.Check) {
+		return res, s.failed("identity", fmt.Errorf("%w: the identity", driver.ErrCorruptRecord))
 	}
-	return check, true, nil
+	return driver.ReadIdentityResult{Bound: true, Check: [32]byte(raw)}, nil
 }
 
 // KeepIdentity binds the store to one identity secret: see [driver.IdentityKeeper].
-func (s *Store[Tx]) KeepIdentity(ctx context.Context, check [32]byte) error {
+func (s *Store[Tx]) KeepIdentity(ctx context.Context, req driver.KeepIdentityRequest) (res driver.KeepIdentityResult, err error) {
 	if err := s.ready(ctx); err != nil {
-		return err
+		return res, err
 	}
-	mine := hex.EncodeToString(check[:])
+	mine := hex.EncodeToString(req.Check[:])
 	kept, err := s.text.Meta.Read(ctx, reader[Tx]{s.driver}, metaIdentity)
 	if err == nil && kept == "" {
-		err = s.driver.Write(ctx, func(ctx context.Context, c Conn) (err error) {
-			return c.Send(ctx, &Call{Statement: s.text.Meta.Put, Args: []any{metaIdentity, mine}})
+		err = s.driver.Write(ctx, func(ctx context.Context, c sqldb.Conn) (err error) {
+			return c.Send(ctx, &sqldb.Call{Statement: s.text.Meta.Put, Args: []any{metaIdentity, mine}})
 		})
 		if err == nil {
 			kept, err = s.text.Meta.Read(ctx, reader[Tx]{s.driver}, metaIdentity)
@@ -90,9 +90,9 @@ func (s *Store[Tx]) KeepIdentity(ctx context.Context, check [32]byte) error {
 	}
 	switch {
 	case err != nil:
-		return s.failed("identity", err)
+		return res, s.failed("identity", err)
 	case kept != mine:
-		return fmt.Errorf("%w: %w", driver.ErrStore, driver.ErrIdentity)
+		return res, fmt.Errorf("%w: %w", driver.ErrStore, driver.ErrIdentity)
 	}
-	return nil
+	return res, nil
 }

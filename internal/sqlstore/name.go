@@ -9,8 +9,8 @@ import (
 // maxNameLen leaves room for the suffixes that tables and indexes get in the 63 bytes of PostgreSQL.
 const maxNameLen = 40
 
-// ValidateName refuses what cannot be a part of a table's name. A name has at most 40 of a-z, 0-9 and _, and begins
-// with a letter or _. The error wraps [everonce.ErrInvalidArgument]; what says whose name it is.
+// ValidateName returns an error if name cannot be a part of a table's name: at most 40 of a-z, 0-9 and _, not
+// beginning with a digit. The error wraps [driver.ErrInvalidArgument]; what says whose name it is.
 func ValidateName(what, name string) error {
 	if name == "" || len(name) > maxNameLen {
 		return fmt.Errorf("%w: the %s has %d bytes; 1 to %d are possible", driver.ErrInvalidArgument, what, len(name), maxNameLen)

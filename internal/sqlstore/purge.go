@@ -3,6 +3,8 @@ package sqlstore
 import (
 	"context"
 
+	"github.com/everonce/everonce/internal/sqldb"
+
 	"github.com/everonce/everonce/driver"
 )
 
@@ -15,11 +17,11 @@ type place struct {
 	row any // text, or nil
 }
 
-// Purge removes what is no longer kept: see [everonce.Store].
+// Purge removes expired results and records: see [driver.Store].
 //
-// If the purge before it left more, it goes on from where that had got to. So a database that keeps what was deleted, for a transaction that may still
-// read it, does not walk over all of it in every batch; and what may not be removed, being damaged or a newer version's, is passed over once in a
-// round, however much there is of it.
+// If the previous purge left more, Purge continues after its last record. So a database that keeps deleted rows, for
+// a transaction that may still read them, does not scan all of them in every batch, and records that must stay,
+// because they are damaged or of a newer version, are passed once in a round, however many there are.
 func (s *Store[Tx]) Purge(ctx context.Context, req driver.PurgeRequest) (driver.PurgeResult, error) {
 	var res driver.PurgeResult // read only if the write returns nil
 	var reached place
@@ -31,7 +33,7 @@ func (s *Store[Tx]) Purge(ctx context.Context, req driver.PurgeRequest) (driver.
 	if p := s.purged.Load(); p != nil {
 		from = *p
 	}
-	err := s.write(ctx, "purge", func(ctx context.Context, c Conn) (err error) {
+	err := s.write(ctx, "purge", func(ctx context.Context, c sqldb.Conn) (err error) {
 		res, reached = driver.PurgeResult{}, from
 		left, err := s.purgeFrom(ctx, c, &reached, limit, &res)
 		if err == nil && left > 0 {
@@ -57,9 +59,9 @@ func (s *Store[Tx]) Purge(ctx context.Context, req driver.PurgeRequest) (driver.
 
 // purgeFrom purges what is to be purged of the next records that are due, up to limit, and returns how many of them may be left. It moves from to when the
 // last of what it removed was due, if the database tells.
-func (s *Store[Tx]) purgeFrom(ctx context.Context, c Conn, from *place, limit int64, res *driver.PurgeResult) (left int64, err error) {
+func (s *Store[Tx]) purgeFrom(ctx context.Context, c sqldb.Conn, from *place, limit int64, res *driver.PurgeResult) (left int64, err error) {
 	reached := *from
-	due := func(r Row) error {
+	due := func(r sqldb.Row) error {
 		var at int64
 		err := r.Scan(&at)
 		if at--; at > reached.due { // there may be others that are due at the same time
@@ -75,11 +77,11 @@ func (s *Store[Tx]) purgeFrom(ctx context.Context, c Conn, from *place, limit in
 	res.Records += int(records.Affected)
 	if left = limit - records.Affected; left > 0 {
 		if s.text.PurgeSteps != nil {
-			if err = c.Send(ctx, &Call{Statement: s.text.PurgeSteps, Args: append([]any{left, from.due, from.row}, now...)}); err != nil {
+			if err = c.Send(ctx, &sqldb.Call{Statement: s.text.PurgeSteps, Args: append([]any{left, from.due, from.row}, now...)}); err != nil {
 				return 0, err
 			}
 		}
-		results := (&Call{Statement: s.text.PurgeResults, Args: append([]any{left, from.due, from.row}, now...)}).ForEach(due)
+		results := (&sqldb.Call{Statement: s.text.PurgeResults, Args: append([]any{left, from.due, from.row}, now...)}).ForEach(due)
 		if err = c.Send(ctx, results); err != nil {
 			return 0, err
 		}
@@ -91,9 +93,9 @@ func (s *Store[Tx]) purgeFrom(ctx context.Context, c Conn, from *place, limit in
 }
 
 // passOver moves from behind the n records there that were looked at and stay, if there are so many: then others may follow.
-func (s *Store[Tx]) passOver(ctx context.Context, c Conn, from *place, n int64) (more bool, err error) {
+func (s *Store[Tx]) passOver(ctx context.Context, c sqldb.Conn, from *place, n int64) (more bool, err error) {
 	next := *from
-	passed := s.call(s.text.PurgePassed, n-1, from.due, from.row).ForEach(func(r Row) error {
+	passed := s.call(s.text.PurgePassed, n-1, from.due, from.row).ForEach(func(r sqldb.Row) error {
 		var row string
 		err := r.Scan(&next.due, &row)
 		next.row, more = row, true

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/everonce/everonce/internal/sqldb"
+
 	"github.com/everonce/everonce/driver"
 )
 
@@ -77,7 +79,7 @@ func (w *row) stepped() bool {
 }
 
 // scan reads the columns of an answer.
-func (w *row) scan(r Row) error {
+func (w *row) scan(r sqldb.Row) error {
 	var a struct { // in one piece of memory
 		now, locked, inserted                                     int64
 		state, token, attempt, lease, kind, prevState, prevClaim  int64
@@ -181,7 +183,7 @@ func dueAt(r *driver.Record, steps int64) time.Time {
 }
 
 // scanStep reads [StepColumns].
-func scanStep(r Row) (s driver.StepRecord, err error) {
+func scanStep(r sqldb.Row) (s driver.StepRecord, err error) {
 	var state, attempt, kind, began, ended int64
 	if err = r.Scan(&s.Name, &state, &attempt, &kind, &s.Result.Codec, &s.Result.Data, &s.Result.Summary, &began, &ended); err != nil {
 		return s, err

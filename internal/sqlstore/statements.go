@@ -21,70 +21,70 @@ type Statements struct {
 	// not set, it is a bare INSERT, of which the number of affected rows counts; Read follows.
 	//  $1 id, $2 scope, $3 name, $4 nonce, $5 owner, $6 lease, $7 fp_alg, $8 fp_sum, $9 format,
 	//  $10 total lifetime or NULL, $11 time until due to be purged or NULL
-	Claim *Statement
+	Claim *sqldb.Statement
 	// Read returns one row as Claim does, with no lock taken (1) and nothing inserted (0). (now)
 	//  $1 id
-	Read *Statement
+	Read *sqldb.Statement
 	// Brief returns the time and [BriefColumns] of the record, or no row if there is none. It is nil if the caller
 	// knows the time.
 	//  $1 id
-	Brief *Statement
+	Brief *sqldb.Statement
 	// Probe returns a row if there is a record. It is nil if it would not be much cheaper than Read.
 	//  $1 id
-	Probe *Statement
+	Probe *sqldb.Statement
 	// ReadLocked is Read that also locks the key for the rest of the transaction, if it can (1, or 0). (now)
 	//  $1 id
-	ReadLocked *Statement
+	ReadLocked *sqldb.Statement
 	// ReadSteps returns [StepColumns] of each step, in their order.
 	//  $1 id
-	ReadSteps *Statement
+	ReadSteps *sqldb.Statement
 	// Swap writes a whole record over the revision that was read, if it is still that one and the key could be
 	// locked; if $3… say that there are no steps, it removes them. It affects one row or none.
 	//  $1 id, $2 revision; $3… are [SwapColumns]
 	// If Dialect.OneStatement is not set, DropSteps follows where it is needed.
-	Swap *Statement
+	Swap *sqldb.Statement
 	// Insert writes a whole record unless there is one.
 	//  $1 id, $2 scope, $3 name; $4… are [SwapColumns]
-	Insert *Statement
+	Insert *sqldb.Statement
 	// DropSteps removes the steps of a record. It is nil if Dialect.OneStatement is set.
 	//  $1 id
-	DropSteps *Statement
+	DropSteps *sqldb.Statement
 
 	// Complete, Release and Renew change the record if the attempt holds it. They affect one row or none. (now)
 	//  $1 id, $2 token, $3 nonce
 	//  Complete: $4 kind, $5 codec, $6 data, $7 summary, $8 retention, $9 total lifetime
 	//  Release: $4 state, $5 last_error, $6 unknown_step, $7 total lifetime or NULL
 	//  Renew: $4 lease, $5 total lifetime, $6 time until due to be purged
-	Complete *Statement
-	Release  *Statement
-	Renew    *Statement
+	Complete *sqldb.Statement
+	Release  *sqldb.Statement
+	Renew    *sqldb.Statement
 	// SaveStep changes the record if the attempt holds it and has room for the step, as Renew does if there is a
 	// lease. It also writes the step, by name, unless the step that is there stands. It returns one row or none, and
 	// ends in RETURNING 1 or the like. (now) If Dialect.OneStatement is not set, it only changes the record, and
 	// PutStep follows in the same transaction.
 	//  $1 id, $2 token, $3 nonce, $4 lease or NULL, $5 total lifetime, $6 time until due to be purged, $7 step's name;
 	//  OneStatement: $8 state, $9 attempt, $10 kind, $11 codec, $12 data, $13 summary
-	SaveStep *Statement
+	SaveStep *sqldb.Statement
 	// SaveStepOnce is SaveStep, but it affects no row unless the step is new, open, or not done by an earlier
 	// attempt, and raises an error in another transaction. It is nil if Dialect.OneStatement is not set.
-	SaveStepOnce *Statement
+	SaveStepOnce *sqldb.Statement
 	// DropOrphans removes the steps of a record that has none by its own count.
 	//  $1 id
-	DropOrphans *Statement
+	DropOrphans *sqldb.Statement
 	// PutStep writes a step unless the step that is there stands. (now) It is nil if Dialect.OneStatement is set.
 	//  $1 id, $2 name, $3 state, $4 attempt, $5 kind, $6 codec, $7 data, $8 summary
-	PutStep *Statement
+	PutStep *sqldb.Statement
 	// PutStepOnce is to PutStep what SaveStepOnce is to SaveStep. It is nil if Dialect.OneStatement is set.
-	PutStepOnce *Statement
+	PutStepOnce *sqldb.Statement
 	// Finish writes a completed record, in a transaction, where there is none, over one that is released or gone, or
 	// over the revision $2. It affects one row or none, raises an error in another transaction, and ends in
 	// RETURNING 1. (now)
 	//  $1 id, $2 revision or 0, $3 scope, $4 name, $5 token or 0, $6 nonce, $7 owner, $8 fp_alg, $9 fp_sum, $10 format,
 	//  $11 kind, $12 codec, $13 data, $14 summary, $15 retention, $16 total lifetime
-	Finish *Statement
+	Finish *sqldb.Statement
 	// FinishNew is Finish after a claim of the same transaction, or a look shortly before it, has found no record: it
 	// may refuse to write over any. It takes the same arguments. It is nil if it would be no cheaper.
-	FinishNew *Statement
+	FinishNew *sqldb.Statement
 
 	// ReadLockedAll is ReadLocked for many keys. FinishAll is FinishNew for many that the same transaction has
 	// claimed with ReadLockedAll, which locks them all. They are nil if single statements are to do it. ReadLockedAll
@@ -94,8 +94,8 @@ type Statements struct {
 	//  ReadLockedAll: $1 ids, one after the other, $2 their number
 	//  FinishAll: $1…$16 as for Finish, but $2 the number of records, $1 ids, $6 nonces and $9 fp_sums one after the
 	//  other, and arrays of $4 name, $5 token, $13 data and $14 summary as PostgreSQL writes them
-	ReadLockedAll *Statement
-	FinishAll     *Statement
+	ReadLockedAll *sqldb.Statement
+	FinishAll     *sqldb.Statement
 
 	// PurgeResults and PurgeRecords look at up to $1 records that are due, in the order of when, and then of their addresses: those behind the
 	// time $2 and the address $3, which may be NULL for the last of that time. PurgeResults drops the results of them that are over, with
@@ -103,10 +103,10 @@ type Statements struct {
 	// in the write; they may return a row of each, with the time at which it was due: a purge that left more is then gone
 	// on with from there. (now) If Dialect.OneStatement is not set, PurgeSteps goes before PurgeResults, in the same transaction.
 	// PurgePassed returns the time and the address of the record behind the first $1 of these, or no row.
-	PurgeResults *Statement
-	PurgeSteps   *Statement
-	PurgeRecords *Statement
-	PurgePassed  *Statement
+	PurgeResults *sqldb.Statement
+	PurgeSteps   *sqldb.Statement
+	PurgeRecords *sqldb.Statement
+	PurgePassed  *sqldb.Statement
 	// List returns rows of a time, locked (1), inserted (0) and a record, in the order of IDs, without result data.
 	// (now)
 	//  $1 after (exclusive), $2 lowest id, $3 highest id, $4 scope or "" for all, $5 scope and "/", $6 limit;
@@ -114,34 +114,34 @@ type Statements struct {
 	// ListOpen is List of none that are completed: a database may have an index of those few. ListKey is List of keys
 	// that have a hash or an ID; it may look at every record. ListName is ListKey of an ID in all scopes.
 	//  ListKey: $8 the hash (bytes 9 to 16 of the id) or NULL for any, $9 the name or "" for any
-	List     *Statement
-	ListOpen *Statement
-	ListKey  *Statement
-	ListName *Statement
+	List     *sqldb.Statement
+	ListOpen *sqldb.Statement
+	ListKey  *sqldb.Statement
+	ListName *sqldb.Statement
 	// DeleteScope removes up to $6 records, in the order of IDs, that are neither live claims nor of a newer version, nor may be for all that can be
 	// read of them, and returns their IDs. ScopeLeft returns one row: how many records there are, locked by others or not; and how many of them are such, are live claims, and are of
 	// a newer version. (now)
 	//  $1…$6 as for List
-	DeleteScope *Statement
-	ScopeLeft   *Statement
+	DeleteScope *sqldb.Statement
+	ScopeLeft   *sqldb.Statement
 	// Remove removes a record.
 	//  $1 id
-	Remove *Statement
+	Remove *sqldb.Statement
 	// Health returns one row: the time; the counts of live claims, of abandoned, released and completed records, and
 	// of those that are damaged or a newer version's; and when the oldest of the abandoned was last written. (now)
-	Health *Statement
+	Health *sqldb.Statement
 
 	// Meta are those of the table of settings.
 	Meta sqldb.Meta
 }
 
 // All returns all statements that are not nil.
-func (s *Statements) All() []*Statement {
-	all := []*Statement{
+func (s *Statements) All() []*sqldb.Statement {
+	all := []*sqldb.Statement{
 		s.Claim, s.Read, s.Brief, s.Probe, s.ReadLocked, s.ReadSteps, s.Swap, s.Insert, s.DropSteps,
 		s.Complete, s.Release, s.Renew, s.SaveStep, s.SaveStepOnce, s.PutStep, s.PutStepOnce, s.Finish, s.FinishNew, s.DropOrphans, s.ReadLockedAll, s.FinishAll,
 		s.PurgeResults, s.PurgeSteps, s.PurgeRecords, s.PurgePassed, s.List, s.ListOpen, s.ListKey, s.ListName, s.DeleteScope, s.ScopeLeft, s.Remove, s.Health,
 		s.Meta.Create, s.Meta.Get, s.Meta.Put, s.Meta.Set,
 	}
-	return slices.DeleteFunc(all, func(st *Statement) bool { return st == nil })
+	return slices.DeleteFunc(all, func(st *sqldb.Statement) bool { return st == nil })
 }

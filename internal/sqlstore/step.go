@@ -4,14 +4,16 @@ import (
 	"context"
 	"errors"
 
+	"github.com/everonce/everonce/internal/sqldb"
+
 	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/driver/transition"
 )
 
-// SaveStep writes a step: see [everonce.Store].
+// SaveStep writes a step: see [driver.Store].
 func (s *Store[Tx]) SaveStep(ctx context.Context, req driver.SaveStepRequest) (driver.SaveStepResult, error) {
 	s.lease.see(req.Lease)
-	return driver.SaveStepResult{}, s.write(ctx, "save step", func(ctx context.Context, c Conn) error {
+	return driver.SaveStepResult{}, s.write(ctx, "save step", func(ctx context.Context, c sqldb.Conn) error {
 		for try := range swapTries {
 			calls := s.saveStepCalls(s.text.SaveStep, s.text.PutStep, &req)
 			if err := c.Send(ctx, calls[0]); err != nil {
@@ -35,7 +37,7 @@ func (s *Store[Tx]) SaveStep(ctx context.Context, req driver.SaveStepRequest) (d
 }
 
 // saveStepCalls are the calls that write a step; the first checks the attempt.
-func (s *Store[Tx]) saveStepCalls(save, put *Statement, req *driver.SaveStepRequest) []*Call {
+func (s *Store[Tx]) saveStepCalls(save, put *sqldb.Statement, req *driver.SaveStepRequest) []*sqldb.Call {
 	step, total := &req.Step, req.Lifetime.Total().Microseconds()
 	var lease any
 	if req.Lease > 0 {
@@ -47,18 +49,18 @@ func (s *Store[Tx]) saveStepCalls(save, put *Statement, req *driver.SaveStepRequ
 		number(step.Result.Kind), text(step.Result.Codec), blob(step.Result.Data), blob(step.Result.Summary),
 	}
 	if put == nil {
-		return []*Call{s.call(save, append(held, result...)...)}
+		return []*sqldb.Call{s.call(save, append(held, result...)...)}
 	}
 	touch := s.call(save, held...)
-	written := &Call{Statement: put, Args: append([]any{req.ID[:], step.Name}, result...)}
+	written := &sqldb.Call{Statement: put, Args: append([]any{req.ID[:], step.Name}, result...)}
 	if s.dialect.Clock != nil { // one write, one time
 		written.Args = append(written.Args, touch.Args[len(touch.Args)-1])
 	}
-	return []*Call{touch, written}
+	return []*sqldb.Call{touch, written}
 }
 
 // refuseStep says why a step was not written: [errBusyKey] where it could be by now.
-func (s *Store[Tx]) refuseStep(ctx context.Context, c Conn, req *driver.SaveStepRequest) error {
+func (s *Store[Tx]) refuseStep(ctx context.Context, c sqldb.Conn, req *driver.SaveStepRequest) error {
 	var w row
 	if err := s.load(ctx, c, &req.ID, &w); err != nil {
 		return err

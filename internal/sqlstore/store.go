@@ -11,7 +11,7 @@ import (
 	"github.com/everonce/everonce/internal/sqldb"
 )
 
-// Store is an [driver.TxStore] in the tables of a SQL database. It is safe for concurrent use.
+// Store is a [driver.TxStore] in the tables of a SQL database. It is safe for concurrent use.
 type Store[Tx any] struct {
 	driver  Driver[Tx]
 	dialect *sqldb.Dialect
@@ -36,7 +36,7 @@ var (
 	_ driver.IdentityKeeper = (*Store[any])(nil)
 )
 
-// New makes a store that uses a driver.
+// New returns a store that uses a driver.
 func New[Tx any](db Driver[Tx]) *Store[Tx] {
 	s := &Store[Tx]{driver: db, dialect: db.Dialect(), traits: db.Traits(), text: db.Statements()}
 	s.schema = sqldb.Schema{Name: metaSchema, Meta: s.text.Meta, Migrations: db.Migrations(), Hint: s.traits.MigrateHint}
@@ -56,23 +56,23 @@ func (s *Store[Tx]) now(args []any) []any {
 }
 
 // call makes a call of a statement that takes the time.
-func (s *Store[Tx]) call(st *Statement, args ...any) *Call {
-	return &Call{Statement: st, Args: s.now(args)}
+func (s *Store[Tx]) call(st *sqldb.Statement, args ...any) *sqldb.Call {
+	return &sqldb.Call{Statement: st, Args: s.now(args)}
 }
 
 // readRow makes the call of Read, or of ReadLocked, into w.
-func (s *Store[Tx]) readRow(st *Statement, id *driver.RecordID, w *row) *Call {
+func (s *Store[Tx]) readRow(st *sqldb.Statement, id *driver.RecordID, w *row) *sqldb.Call {
 	*w = row{locked: true}
 	if s.dialect.Clock != nil { // where the statement answers no row there is no record
 		w.now = s.dialect.Clock().UTC().Truncate(time.Microsecond)
-		return &Call{Statement: st, Args: []any{id[:], w.now.UnixMicro()}, Each: w.scan}
+		return &sqldb.Call{Statement: st, Args: []any{id[:], w.now.UnixMicro()}, Each: w.scan}
 	}
-	return &Call{Statement: st, Args: []any{id[:]}, Each: w.scan}
+	return &sqldb.Call{Statement: st, Args: []any{id[:]}, Each: w.scan}
 }
 
 // readSteps makes the call that appends the steps of a record to it: one that cannot be read by its name, without a state.
-func (s *Store[Tx]) readSteps(rec *driver.Record) *Call {
-	return &Call{Statement: s.text.ReadSteps, Args: []any{rec.ID[:]}, Each: func(r Row) error {
+func (s *Store[Tx]) readSteps(rec *driver.Record) *sqldb.Call {
+	return &sqldb.Call{Statement: s.text.ReadSteps, Args: []any{rec.ID[:]}, Each: func(r sqldb.Row) error {
 		step, err := scanStep(r)
 		if errors.Is(err, driver.ErrCorruptRecord) {
 			step, err = driver.StepRecord{Name: step.Name}, nil
@@ -83,7 +83,7 @@ func (s *Store[Tx]) readSteps(rec *driver.Record) *Call {
 }
 
 // load reads a record through c, with its steps if they matter.
-func (s *Store[Tx]) load(ctx context.Context, c Conn, id *driver.RecordID, w *row) error {
+func (s *Store[Tx]) load(ctx context.Context, c sqldb.Conn, id *driver.RecordID, w *row) error {
 	if err := c.Send(ctx, s.readRow(s.text.Read, id, w)); err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (s *Store[Tx]) load(ctx context.Context, c Conn, id *driver.RecordID, w *ro
 }
 
 // find is load for a key that is probably new.
-func (s *Store[Tx]) find(ctx context.Context, c Conn, id *driver.RecordID, w *row) error {
+func (s *Store[Tx]) find(ctx context.Context, c sqldb.Conn, id *driver.RecordID, w *row) error {
 	first := s.firstRead(s.text.Read, id, w)
 	if err := c.Send(ctx, first); err != nil {
 		return err
@@ -104,16 +104,16 @@ func (s *Store[Tx]) find(ctx context.Context, c Conn, id *driver.RecordID, w *ro
 
 // firstRead makes the call that a look for a key begins with: a mere probe, where that is cheaper and
 // will probably do.
-func (s *Store[Tx]) firstRead(st *Statement, id *driver.RecordID, w *row) *Call {
+func (s *Store[Tx]) firstRead(st *sqldb.Statement, id *driver.RecordID, w *row) *sqldb.Call {
 	read := s.readRow(st, id, w)
 	if s.text.Probe == nil || s.hits.likely() {
 		return read
 	}
-	return &Call{Statement: s.text.Probe, Args: []any{id[:]}}
+	return &sqldb.Call{Statement: s.text.Probe, Args: []any{id[:]}}
 }
 
 // readOn reads what firstRead has found and not read.
-func (s *Store[Tx]) readOn(ctx context.Context, c Conn, first *Call, id *driver.RecordID, w *row) error {
+func (s *Store[Tx]) readOn(ctx context.Context, c sqldb.Conn, first *sqldb.Call, id *driver.RecordID, w *row) error {
 	if first.Statement == s.text.Probe {
 		if first.Affected == 0 {
 			return nil
@@ -131,33 +131,33 @@ func (s *Store[Tx]) readOn(ctx context.Context, c Conn, first *Call, id *driver.
 const swapTries = 100
 
 // errBusyKey says that a record kept changing, or that a transaction held its key.
-var errBusyKey = errors.New("the record is being written by others")
+var errBusyKey = errors.New("other writers keep changing the record")
 
 // replace writes next over the record that was read, or inserts it where there was none, and reports whether
 // it was in time.
-func (s *Store[Tx]) replace(ctx context.Context, c Conn, read *row, next *driver.Record) (bool, error) {
+func (s *Store[Tx]) replace(ctx context.Context, c sqldb.Conn, read *row, next *driver.Record) (bool, error) {
 	steps := read.steps
 	if next.Steps == nil {
 		steps = 0
 	}
-	var call *Call
+	var call *sqldb.Call
 	if read.found {
-		call = &Call{Statement: s.text.Swap, Args: swapArgs([]any{next.ID[:], read.rev}, next, steps)}
+		call = &sqldb.Call{Statement: s.text.Swap, Args: swapArgs([]any{next.ID[:], read.rev}, next, steps)}
 	} else {
-		call = &Call{Statement: s.text.Insert, Args: swapArgs([]any{next.ID[:], string(next.Scope), next.Name}, next, 0)}
+		call = &sqldb.Call{Statement: s.text.Insert, Args: swapArgs([]any{next.ID[:], string(next.Scope), next.Name}, next, 0)}
 	}
 	if err := c.Send(ctx, call); err != nil || call.Affected == 0 {
 		return false, err
 	}
 	if read.steps > 0 && steps == 0 && s.text.DropSteps != nil {
-		return true, c.Send(ctx, &Call{Statement: s.text.DropSteps, Args: []any{next.ID[:]}})
+		return true, c.Send(ctx, &sqldb.Call{Statement: s.text.DropSteps, Args: []any{next.ID[:]}})
 	}
 	return true, nil
 }
 
 // decide reads a record, lets fn decide, and writes what it returns, until no other writer comes between.
 // fn gets nil where there is no record, and returns nil where there is nothing to write.
-func (s *Store[Tx]) decide(ctx context.Context, c Conn, id *driver.RecordID, fn func(rec *driver.Record, w *row) (*driver.Record, error)) error {
+func (s *Store[Tx]) decide(ctx context.Context, c sqldb.Conn, id *driver.RecordID, fn func(rec *driver.Record, w *row) (*driver.Record, error)) error {
 	for try := range swapTries {
 		var w row
 		if err := s.load(ctx, c, id, &w); err != nil {
@@ -193,7 +193,7 @@ func pauseBriefly(ctx context.Context, try int) error {
 	}
 }
 
-// Get reads a record with its steps: see [everonce.Store].
+// Get reads a record with its steps: see [driver.Store].
 func (s *Store[Tx]) Get(ctx context.Context, req driver.GetRequest) (driver.GetResult, error) {
 	if err := s.ready(ctx); err != nil {
 		return driver.GetResult{}, err
@@ -203,7 +203,7 @@ func (s *Store[Tx]) Get(ctx context.Context, req driver.GetRequest) (driver.GetR
 	return res, s.failed("get", err)
 }
 
-func (s *Store[Tx]) get(ctx context.Context, c Conn, req driver.GetRequest) (res driver.GetResult, err error) {
+func (s *Store[Tx]) get(ctx context.Context, c sqldb.Conn, req driver.GetRequest) (res driver.GetResult, err error) {
 	var w *row
 	if req.Brief && s.text.Brief != nil {
 		read := s.readBrief(&req.ID)
@@ -233,7 +233,7 @@ func (s *Store[Tx]) get(ctx context.Context, c Conn, req driver.GetRequest) (res
 // reader is the driver's way of reading as a Conn.
 type reader[Tx any] struct{ driver Driver[Tx] }
 
-func (r reader[Tx]) Send(ctx context.Context, calls ...*Call) error {
+func (r reader[Tx]) Send(ctx context.Context, calls ...*sqldb.Call) error {
 	return r.driver.Read(ctx, calls...)
 }
 
@@ -246,7 +246,7 @@ func lifetimeMicros(l driver.Lifetime, expires bool) any {
 }
 
 // write runs op through the driver, if the tables are known to be there.
-func (s *Store[Tx]) write(ctx context.Context, what string, op func(ctx context.Context, c Conn) error) error {
+func (s *Store[Tx]) write(ctx context.Context, what string, op func(ctx context.Context, c sqldb.Conn) error) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}

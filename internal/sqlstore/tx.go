@@ -8,11 +8,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/everonce/everonce/internal/sqldb"
+
 	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/driver/transition"
 )
 
-// Begin begins a transaction, and claims in it if asked: see [driver.TxStore].
+// Begin begins a transaction, and claims in it if the request asks for it: see [driver.TxStore].
 func (s *Store[Tx]) Begin(ctx context.Context, req driver.BeginRequest) (driver.TxHandle[Tx], driver.ClaimResult, error) {
 	var none driver.ClaimResult
 	if err := s.ready(ctx); err != nil {
@@ -74,30 +76,30 @@ func (s *Store[Tx]) Join(tx Tx) (driver.TxHandle[Tx], error) {
 	return s.handle(c, false), nil
 }
 
-// ClassifyTx tells what an error means for its transaction: see [driver.TxStore].
+// ClassifyTx returns what an error means for its transaction: see [driver.TxStore].
 func (s *Store[Tx]) ClassifyTx(err error) driver.TxErrorClass {
 	switch {
 	case err == nil:
 		return driver.TxErrorOther
-	case errors.Is(err, ErrCommitLost):
+	case errors.Is(err, sqldb.ErrCommitLost):
 		return driver.TxErrorCommitLost
 	case errors.Is(err, errBusyKey):
 		return driver.TxErrorRetry
 	}
-	if s.driver.Classify(err).Class == ClassRetry {
+	if s.driver.Classify(err).Class == sqldb.ClassRetry {
 		return driver.TxErrorRetry
 	}
 	return driver.TxErrorOther
 }
 
-func (s *Store[Tx]) handle(c TxConn[Tx], own bool) *txHandle[Tx] {
+func (s *Store[Tx]) handle(c sqldb.TxConn[Tx], own bool) *txHandle[Tx] {
 	return &txHandle[Tx]{store: s, conn: c, own: own}
 }
 
 // txHandle is one transaction, begun here or the caller's.
 type txHandle[Tx any] struct {
 	store *Store[Tx]
-	conn  TxConn[Tx]
+	conn  sqldb.TxConn[Tx]
 	own   bool
 	// claims are what this handle has claimed and not completed.
 	claims map[driver.RecordID]*txClaim
@@ -113,7 +115,7 @@ type txClaim struct {
 func (h *txHandle[Tx]) Tx() Tx { return h.conn.Tx() }
 
 // granted decides a claim on what was read under the key's lock, and remembers it.
-func (h *txHandle[Tx]) granted(ctx context.Context, req *driver.ClaimRequest, first *Call, w *row) (res driver.ClaimResult, err error) {
+func (h *txHandle[Tx]) granted(ctx context.Context, req *driver.ClaimRequest, first *sqldb.Call, w *row) (res driver.ClaimResult, err error) {
 	if err = h.store.readOn(ctx, h.conn, first, &req.ID, w); err != nil {
 		return res, err
 	}
@@ -178,8 +180,8 @@ func (h *txHandle[Tx]) dropOrphans(ctx context.Context, id driver.RecordID) erro
 	return h.conn.Send(ctx, h.store.orphans(id))
 }
 
-func (s *Store[Tx]) orphans(id driver.RecordID) *Call {
-	return &Call{Statement: s.text.DropOrphans, Args: []any{id[:]}}
+func (s *Store[Tx]) orphans(id driver.RecordID) *sqldb.Call {
+	return &sqldb.Call{Statement: s.text.DropOrphans, Args: []any{id[:]}}
 }
 
 // Record writes a completed record without a claim before it.
@@ -204,7 +206,7 @@ func (h *txHandle[Tx]) record(ctx context.Context, claim driver.ClaimRequest, co
 }
 
 // completeCall completes what this handle has claimed, or else an attempt of the guarded mode.
-func (h *txHandle[Tx]) completeCall(req *driver.CompleteRequest) *Call {
+func (h *txHandle[Tx]) completeCall(req *driver.CompleteRequest) *sqldb.Call {
 	claim, ok := h.claims[req.ID]
 	if ok && claim.token == req.Token && claim.req.Nonce == req.Nonce {
 		return h.store.finishCall(claim, req)
@@ -212,7 +214,7 @@ func (h *txHandle[Tx]) completeCall(req *driver.CompleteRequest) *Call {
 	return h.store.completeCall(req)
 }
 
-func (s *Store[Tx]) finishCall(claim *txClaim, done *driver.CompleteRequest) *Call {
+func (s *Store[Tx]) finishCall(claim *txClaim, done *driver.CompleteRequest) *sqldb.Call {
 	req := &claim.req
 	st := s.text.Finish
 	if s.text.FinishNew != nil && claim.rev == 0 && (claim.token != 0 || s.absent.take(&req.ID)) {
@@ -243,7 +245,7 @@ func (h *txHandle[Tx]) savepoint(ctx context.Context, verb, name string) error {
 	if err := ValidateName("savepoint", name); err != nil {
 		return err
 	}
-	return h.failed(verb, h.conn.Send(ctx, &Call{Statement: &Statement{Name: "savepoint", Text: verb + " " + name}}))
+	return h.failed(verb, h.conn.Send(ctx, &sqldb.Call{Statement: &sqldb.Statement{Name: "savepoint", Text: verb + " " + name}}))
 }
 
 func (h *txHandle[Tx]) Savepoint(ctx context.Context, name string) error {
@@ -267,7 +269,7 @@ func (h *txHandle[Tx]) commit(ctx context.Context, req driver.CommitRequest) err
 	if !h.own {
 		return errNotOurs("commit")
 	}
-	var last []*Call
+	var last []*sqldb.Call
 	switch {
 	case req.Record != nil && req.Complete != nil:
 		last = append(last, h.store.finishCall(&txClaim{req: *req.Record}, req.Complete))
@@ -288,7 +290,7 @@ func (h *txHandle[Tx]) commit(ctx context.Context, req driver.CommitRequest) err
 		_ = h.conn.Rollback(ctx) //nolint:errcheck // the argument is what is wrong
 		return fmt.Errorf("%w: CommitRequest.Record without Complete", driver.ErrInvalidArgument)
 	}
-	var step *Call
+	var step *sqldb.Call
 	if req.SaveStep != nil {
 		h.store.lease.see(req.SaveStep.Lease)
 		save := cmp.Or(h.store.text.SaveStepOnce, h.store.text.SaveStep)
@@ -300,7 +302,7 @@ func (h *txHandle[Tx]) commit(ctx context.Context, req driver.CommitRequest) err
 		last = append(last, steps...)
 	}
 	err := h.conn.Commit(ctx, last...)
-	if errors.Is(err, ErrNothingWritten) {
+	if errors.Is(err, sqldb.ErrNothingWritten) {
 		if step != nil && (last[0] == step || last[0].Affected > 0) {
 			return h.store.whyNoStep(ctx, req.SaveStep)
 		}
@@ -343,7 +345,7 @@ func errNotOurs(what string) error {
 }
 
 func (h *txHandle[Tx]) failed(what string, err error) error {
-	if errors.Is(err, ErrNothingWritten) {
+	if errors.Is(err, sqldb.ErrNothingWritten) {
 		return driver.ErrConflict
 	}
 	return h.store.failed(what, err)

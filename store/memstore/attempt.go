@@ -8,7 +8,7 @@ import (
 	"github.com/everonce/everonce/driver/transition"
 )
 
-// Claim implements [everonce.Store].
+// Claim implements [driver.Store].
 func (s *Store) Claim(ctx context.Context, req driver.ClaimRequest) (res driver.ClaimResult, err error) {
 	err = s.update(ctx, req.ID, func(rec *driver.Record, now time.Time) (next *driver.Record, err error) {
 		next, res, err = transition.Claim(rec, req, now)
@@ -20,14 +20,14 @@ func (s *Store) Claim(ctx context.Context, req driver.ClaimRequest) (res driver.
 	return res, nil
 }
 
-// Complete implements [everonce.Store].
+// Complete implements [driver.Store].
 func (s *Store) Complete(ctx context.Context, req driver.CompleteRequest) (res driver.CompleteResult, err error) {
 	return res, s.update(ctx, req.ID, func(rec *driver.Record, now time.Time) (*driver.Record, error) {
 		return transition.Complete(rec, req, now)
 	})
 }
 
-// Release implements [everonce.Store].
+// Release implements [driver.Store].
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (res driver.ReleaseResult, err error) {
 	err = s.update(ctx, req.ID, func(rec *driver.Record, now time.Time) (next *driver.Record, err error) {
 		next, res, err = transition.Release(rec, req, now)
@@ -36,21 +36,21 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (res dri
 	return res, err
 }
 
-// Renew implements [everonce.Store].
+// Renew implements [driver.Store].
 func (s *Store) Renew(ctx context.Context, req driver.RenewRequest) (res driver.RenewResult, err error) {
 	return res, s.update(ctx, req.ID, func(rec *driver.Record, now time.Time) (*driver.Record, error) {
 		return transition.Renew(rec, req, now)
 	})
 }
 
-// SaveStep implements [everonce.Store].
+// SaveStep implements [driver.Store].
 func (s *Store) SaveStep(ctx context.Context, req driver.SaveStepRequest) (res driver.SaveStepResult, err error) {
 	return res, s.update(ctx, req.ID, func(rec *driver.Record, now time.Time) (*driver.Record, error) {
 		return transition.SaveStep(rec, req, now)
 	})
 }
 
-// Get implements [everonce.Store].
+// Get implements [driver.Store].
 func (s *Store) Get(ctx context.Context, req driver.GetRequest) (res driver.GetResult, err error) {
 	if err := ended(ctx); err != nil {
 		return res, err
@@ -64,10 +64,10 @@ func (s *Store) Get(ctx context.Context, req driver.GetRequest) (res driver.GetR
 }
 
 // Recall implements [driver.Recaller].
-func (s *Store) Recall(id driver.RecordID) (r driver.Recalled, ok bool) {
-	rec := s.read(id)
+func (s *Store) Recall(_ context.Context, req driver.RecallRequest) (res driver.RecallResult, err error) {
+	rec := s.read(req.ID)
 	if rec == nil || rec.StateAt(s.now()) != driver.StateCompleted {
-		return r, false
+		return res, nil
 	}
-	return driver.Recalled{Fingerprint: rec.Fingerprint, Result: rec.Result}, true
+	return driver.RecallResult{Found: true, Fingerprint: rec.Fingerprint, Result: rec.Result}, nil
 }

@@ -93,7 +93,7 @@ func (s *Store) deleteScope(sh *shard, req driver.DeleteScopeRequest, res *drive
 }
 
 // Health implements [driver.HealthChecker]. It reads the whole store.
-func (s *Store) Health(ctx context.Context) (h driver.Health, err error) {
+func (s *Store) Health(ctx context.Context, _ driver.HealthRequest) (h driver.HealthResult, err error) {
 	h.Now = s.now()
 	h.Notes = []string{"Records are in the memory of this process: they are lost when it ends."}
 	err = s.each(ctx, func(rec *driver.Record) { transition.Count(&h, rec) })

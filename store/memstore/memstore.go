@@ -1,8 +1,7 @@
-// Package memstore keeps records in the memory of this process. They are lost when the process ends, so it is for
-// tests and development, and for effects that end with the process too.
+// Package memstore keeps records in the memory of this process. They are lost when the process ends: use it for
+// tests, for development, and for effects that do not outlive the process.
 //
-// Otherwise it keeps the whole contract of [everonce.Store], as the suite in driver/drivertest proves. It has no
-// transactions, because an application has no data in it that could commit with a record.
+// It has no transactions, because no application data is in it. It meets the rest of the contract of [driver.Store].
 package memstore
 
 import (
@@ -20,16 +19,16 @@ const DefaultMaxRecords = 1_000_000
 
 // Options are the options of a store. The zero value of each field is its default.
 type Options struct {
-	// MaxRecords limits the number of records. A claim beyond it first removes the records whose time is over. If
-	// there are none, it is refused with [driver.ErrStoreFull]; a record that still protects its key is never
-	// removed. Default [DefaultMaxRecords], for a negative value too.
+	// MaxRecords limits the number of records. A claim beyond the limit first removes records that are gone. If there
+	// are none, it returns [driver.ErrStoreFull]; a record that still protects its key is never removed. Default
+	// [DefaultMaxRecords], also for a negative value.
 	MaxRecords int
-	// Now is the store's clock. It is called concurrently, and read in microseconds. Default: this process's time at
-	// New, and from there on its monotonic clock, so that setting the clock moves no lease.
+	// Now is the store's clock. It is called concurrently, and its times are truncated to microseconds. Default: this
+	// process's time at New, advanced by its monotonic clock, so that setting the clock does not change leases.
 	Now func() time.Time
 }
 
-// Store is an [everonce.Store] in memory. It is also a [driver.Lister], [driver.ScopeDeleter],
+// Store is a [driver.Store] in memory. It is also a [driver.Lister], [driver.ScopeDeleter],
 // [driver.HealthChecker], [driver.IdentityKeeper], [driver.IdentityReader] and [driver.Recaller]. It is safe for
 // concurrent use.
 type Store struct {
@@ -90,30 +89,30 @@ func named(err error) error {
 }
 
 // ReadIdentity implements [driver.IdentityReader].
-func (s *Store) ReadIdentity(ctx context.Context) (check [32]byte, bound bool, err error) {
+func (s *Store) ReadIdentity(ctx context.Context, _ driver.ReadIdentityRequest) (res driver.ReadIdentityResult, err error) {
 	if err := ended(ctx); err != nil {
-		return check, false, err
+		return res, err
 	}
 	s.identityMu.Lock()
 	defer s.identityMu.Unlock()
 	if s.identity == nil {
-		return check, false, nil
+		return res, nil
 	}
-	return *s.identity, true, nil
+	return driver.ReadIdentityResult{Bound: true, Check: *s.identity}, nil
 }
 
 // KeepIdentity implements [driver.IdentityKeeper].
-func (s *Store) KeepIdentity(ctx context.Context, check [32]byte) error {
+func (s *Store) KeepIdentity(ctx context.Context, req driver.KeepIdentityRequest) (res driver.KeepIdentityResult, err error) {
 	if err := ended(ctx); err != nil {
-		return err
+		return res, err
 	}
 	s.identityMu.Lock()
 	defer s.identityMu.Unlock()
 	if s.identity == nil {
-		s.identity = &check
+		s.identity = &req.Check
 	}
-	if *s.identity != check {
-		return named(driver.ErrIdentity)
+	if *s.identity != req.Check {
+		return res, named(driver.ErrIdentity)
 	}
-	return nil
+	return res, nil
 }

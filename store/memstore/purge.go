@@ -11,7 +11,7 @@ import (
 // defaultBatch is the limit of a purge or deletion that sets none.
 const defaultBatch = 1000
 
-// Purge implements [everonce.Store]. It locks one shard at a time, and looks only at those in which something is due.
+// Purge implements [driver.Store]. It locks one shard at a time, and looks only at those in which something is due.
 // A Limit of 0 is 1000.
 func (s *Store) Purge(ctx context.Context, req driver.PurgeRequest) (res driver.PurgeResult, err error) {
 	if err := ended(ctx); err != nil {

@@ -138,7 +138,7 @@ func TestTheServerJudgesByTheLatestWrite(t *testing.T) {
 	if res, err := s.Purge(ctx, driver.PurgeRequest{}); err != nil || res != (driver.PurgeResult{}) {
 		t.Errorf("purged: %+v, %v; want nothing", res, err)
 	}
-	if h, err := s.Health(ctx); err != nil || h.Claimed != 1 || h.Completed != 1 {
+	if h, err := s.Health(ctx, driver.HealthRequest{}); err != nil || h.Claimed != 1 || h.Completed != 1 {
 		t.Errorf("%+v, %v; want one that is claimed, and one that is completed", h, err)
 	}
 	if res, err := s.DeleteScope(ctx, driver.DeleteScopeRequest{Scope: scope}); err != nil || res.Records != 1 {

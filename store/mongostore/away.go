@@ -20,7 +20,7 @@ var awayCodes = []int{
 	codeOutOfDisk,
 }
 
-// away adds [everonce.ErrStore] to an error that is not of one document: the next would get it too.
+// away adds [driver.ErrStore] to an error that is not of one document: the next would get it too.
 func away(err error) error {
 	se, answered := errors.AsType[mongo.ServerError](err)
 	concern := func() bool {

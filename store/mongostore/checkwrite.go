@@ -4,13 +4,15 @@ import (
 	"context"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/everonce/everonce/driver"
 )
 
-// CheckWrite implements [everonce.WriteChecker]: it writes the time into the document of the collection that is no record.
-func (s *Store) CheckWrite(ctx context.Context) error {
-	res, err := s.coll.UpdateOne(alone(ctx), bson.D{{Key: "_id", Value: once}}, bson.D{{Key: "$currentDate", Value: bson.D{{Key: "checked", Value: true}}}})
-	if err == nil && res.MatchedCount == 0 {
+// CheckWrite implements [driver.WriteChecker]. It writes the time into the document with the store's settings.
+func (s *Store) CheckWrite(ctx context.Context, _ driver.CheckWriteRequest) (res driver.CheckWriteResult, err error) {
+	update, err := s.coll.UpdateOne(alone(ctx), bson.D{{Key: "_id", Value: once}}, bson.D{{Key: "$currentDate", Value: bson.D{{Key: "checked", Value: true}}}})
+	if err == nil && update.MatchedCount == 0 {
 		err = errGone
 	}
-	return failed(ctx, "check write", err)
+	return res, failed(ctx, "check write", err)
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/everonce/everonce/driver/transition"
 )
 
-// Claim implements [everonce.Store]: one call for a new key, two for a known one, and three if that begins a further
-// attempt.
+// Claim implements [driver.Store] with one call for a new key, two for a known one, and three for a further attempt.
 func (s *Store) Claim(ctx context.Context, req driver.ClaimRequest) (res driver.ClaimResult, err error) {
 	if err := fits("claim", len(req.Scope)+len(req.Name)+len(req.Owner)); err != nil {
 		return res, err

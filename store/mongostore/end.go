@@ -11,7 +11,7 @@ import (
 	"github.com/everonce/everonce/driver/transition"
 )
 
-// Complete implements [everonce.Store]: one call.
+// Complete implements [driver.Store]: one call.
 func (s *Store) Complete(ctx context.Context, req driver.CompleteRequest) (res driver.CompleteResult, err error) {
 	if err := fits("complete", len(req.Result.Data)); err != nil {
 		return res, err
@@ -103,7 +103,7 @@ func completion(req *driver.CompleteRequest) *write {
 	return w
 }
 
-// Release implements [everonce.Store]: one call, and three for a release by nonce.
+// Release implements [driver.Store]: one call, and three for a release by nonce.
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (res driver.ReleaseResult, err error) {
 	if err := fits("release", len(req.Scope)+len(req.Name)+len(req.ErrorClass)+len(req.Step)); err != nil {
 		return res, err

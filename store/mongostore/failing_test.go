@@ -51,7 +51,7 @@ func TestWhicheverCommandFailsTheCallFails(t *testing.T) {
 	noErr(t, err)
 	s, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: name, NoCreate: true})
 	noErr(t, err)
-	noErr(t, sound.KeepIdentity(t.Context(), [32]byte{1}))
+	noErr(t, errOf(sound.KeepIdentity(t.Context(), driver.KeepIdentityRequest{Check: [32]byte{1}})))
 	for what, c := range map[string]struct {
 		before string // how the record stands: see stand
 		call   func(ctx context.Context, claim driver.ClaimRequest, rec driver.Record) error
@@ -114,17 +114,19 @@ func TestWhicheverCommandFailsTheCallFails(t *testing.T) {
 			return err
 		}, 3},
 		"Health": {"", func(ctx context.Context, _ driver.ClaimRequest, _ driver.Record) error {
-			_, err := s.Health(ctx)
+			_, err := s.Health(ctx, driver.HealthRequest{})
 			return err
 		}, 0},
 		"KeepIdentity": {"", func(ctx context.Context, _ driver.ClaimRequest, _ driver.Record) error {
-			return s.KeepIdentity(ctx, [32]byte{1})
+			return errOf(s.KeepIdentity(ctx, driver.KeepIdentityRequest{Check: [32]byte{1}}))
 		}, 2},
 		"ReadIdentity": {"", func(ctx context.Context, _ driver.ClaimRequest, _ driver.Record) error {
-			_, _, err := s.ReadIdentity(ctx)
+			_, err := s.ReadIdentity(ctx, driver.ReadIdentityRequest{})
 			return err
 		}, 1},
-		"CheckWrite": {"", func(ctx context.Context, _ driver.ClaimRequest, _ driver.Record) error { return s.CheckWrite(ctx) }, 1},
+		"CheckWrite": {"", func(ctx context.Context, _ driver.ClaimRequest, _ driver.Record) error {
+			return errOf(s.CheckWrite(ctx, driver.CheckWriteRequest{}))
+		}, 1},
 		"New, as it is": {"", func(ctx context.Context, _ driver.ClaimRequest, _ driver.Record) error {
 			_, err := mongostore.New(ctx, db, &mongostore.Options{Collection: name})
 			return err
@@ -227,10 +229,10 @@ func TestACollectionThatWasEmptiedIsNoStore(t *testing.T) {
 		"Get":          func() error { _, err := s.Get(ctx, driver.GetRequest{}); return err },
 		"List":         func() error { _, err := s.List(ctx, driver.ListRequest{}); return err },
 		"Purge":        func() error { _, err := s.Purge(ctx, driver.PurgeRequest{}); return err },
-		"Health":       func() error { _, err := s.Health(ctx); return err },
-		"KeepIdentity": func() error { return s.KeepIdentity(ctx, [32]byte{1}) },
-		"ReadIdentity": func() error { _, _, err := s.ReadIdentity(ctx); return err },
-		"CheckWrite":   func() error { return s.CheckWrite(ctx) },
+		"Health":       func() error { _, err := s.Health(ctx, driver.HealthRequest{}); return err },
+		"KeepIdentity": func() error { return errOf(s.KeepIdentity(ctx, driver.KeepIdentityRequest{Check: [32]byte{1}})) },
+		"ReadIdentity": func() error { _, err := s.ReadIdentity(ctx, driver.ReadIdentityRequest{}); return err },
+		"CheckWrite":   func() error { return errOf(s.CheckWrite(ctx, driver.CheckWriteRequest{})) },
 	} {
 		if err := call(); !errors.Is(err, driver.ErrSchema) || !strings.Contains(err.Error(), "mongostore.New") {
 			t.Errorf("%s: %v, want ErrSchema, and what makes it again", what, err)

@@ -8,15 +8,15 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Health implements [driver.HealthChecker]: one aggregation over all records, and one question about the server
-// itself.
-func (s *Store) Health(ctx context.Context) (h driver.Health, err error) {
+// Health implements [driver.HealthChecker] with one aggregation over all records and one query of the server's
+// settings.
+func (s *Store) Health(ctx context.Context, _ driver.HealthRequest) (h driver.HealthResult, err error) {
 	ctx = alone(ctx)
 	if h, err = s.count(ctx); err != nil {
-		return driver.Health{}, failed(ctx, "health", err)
+		return driver.HealthResult{}, failed(ctx, "health", err)
 	}
 	if h.Notes, err = s.notes(ctx); err != nil {
-		return driver.Health{}, failed(ctx, "health", err)
+		return driver.HealthResult{}, failed(ctx, "health", err)
 	}
 	return h, nil
 }
@@ -35,7 +35,7 @@ type group struct {
 	Now    bson.DateTime `bson:"now"`
 }
 
-func (s *Store) count(ctx context.Context) (h driver.Health, err error) {
+func (s *Store) count(ctx context.Context) (h driver.HealthResult, err error) {
 	isRecord := bson.D{{Key: "$ne", Value: bson.A{"$_id", once}}}
 	newer := bson.D{{Key: "$gt", Value: bson.A{"$f", int32(driver.FormatVersion)}}}
 	state := when(all(is(driver.StateClaimed), lapsed), int32(driver.StateAbandoned), "$st")

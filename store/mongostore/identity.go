@@ -11,8 +11,8 @@ import (
 )
 
 // KeepIdentity implements [driver.IdentityKeeper].
-func (s *Store) KeepIdentity(ctx context.Context, check [32]byte) error {
-	return failed(ctx, "keep identity", s.keepIdentity(alone(ctx), check))
+func (s *Store) KeepIdentity(ctx context.Context, req driver.KeepIdentityRequest) (res driver.KeepIdentityResult, err error) {
+	return res, failed(ctx, "keep identity", s.keepIdentity(alone(ctx), req.Check))
 }
 
 func (s *Store) keepIdentity(ctx context.Context, check [32]byte) error {
@@ -22,13 +22,13 @@ func (s *Store) keepIdentity(ctx context.Context, check [32]byte) error {
 		if err != nil || res.MatchedCount == 1 {
 			return err
 		}
-		kept, bound, err := s.identity(ctx)
+		kept, err := s.identity(ctx)
 		switch {
 		case err != nil:
 			return err
-		case bound && kept != check:
+		case kept.Bound && kept.Check != check:
 			return driver.ErrIdentity
-		case bound:
+		case kept.Bound:
 			return nil
 		}
 		if err := pause(ctx, &wait); err != nil { // it was bound a moment ago, which is not on a majority yet
@@ -38,25 +38,24 @@ func (s *Store) keepIdentity(ctx context.Context, check [32]byte) error {
 }
 
 // ReadIdentity implements [driver.IdentityReader].
-func (s *Store) ReadIdentity(ctx context.Context) (check [32]byte, bound bool, err error) {
-	check, bound, err = s.identity(alone(ctx))
-	return check, bound, failed(ctx, "read identity", err)
+func (s *Store) ReadIdentity(ctx context.Context, _ driver.ReadIdentityRequest) (driver.ReadIdentityResult, error) {
+	res, err := s.identity(alone(ctx))
+	return res, failed(ctx, "read identity", err)
 }
 
-func (s *Store) identity(ctx context.Context) (check [32]byte, bound bool, err error) {
+func (s *Store) identity(ctx context.Context) (res driver.ReadIdentityResult, err error) {
 	var found struct {
 		Identity *bson.Binary `bson:"identity"`
 	}
 	switch err := s.coll.FindOne(ctx, bson.D{{Key: "_id", Value: once}}).Decode(&found); {
 	case errors.Is(err, mongo.ErrNoDocuments):
-		return check, false, errGone
+		return res, errGone
 	case err != nil:
-		return check, false, err
+		return res, err
 	case found.Identity == nil:
-		return check, false, nil
-	case len(found.Identity.Data) != len(check):
-		return check, false, driver.ErrCorruptRecord
+		return res, nil
+	case len(found.Identity.Data) != len(res.Check):
+		return res, driver.ErrCorruptRecord
 	}
-	copy(check[:], found.Identity.Data)
-	return check, true, nil
+	return driver.ReadIdentityResult{Bound: true, Check: [32]byte(found.Identity.Data)}, nil
 }

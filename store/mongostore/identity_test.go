@@ -42,7 +42,7 @@ func TestAnIdentityThatIsJustBeingBoundIsWaitedFor(t *testing.T) {
 			noErr(t, err)
 			keeping.Store(true)
 			kept := make(chan error, 1)
-			go func() { kept <- s.KeepIdentity(t.Context(), mine) }()
+			go func() { kept <- errOf(s.KeepIdentity(t.Context(), driver.KeepIdentityRequest{Check: mine})) }()
 			<-read
 			bind(bson.Binary{Data: bound[:]})
 			select {
@@ -65,8 +65,8 @@ func TestADamagedIdentityIsCorrupt(t *testing.T) {
 	noErr(t, err)
 	_, err = database(t).Collection(name).UpdateOne(t.Context(), bson.D{{Key: "_id", Value: "everonce"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "identity", Value: bson.Binary{Data: make([]byte, 31)}}}}})
 	noErr(t, err)
-	_, _, err = s.ReadIdentity(t.Context())
-	for what, err := range map[string]error{"read": err, "keep": s.KeepIdentity(t.Context(), [32]byte{})} {
+	_, err = s.ReadIdentity(t.Context(), driver.ReadIdentityRequest{})
+	for what, err := range map[string]error{"read": err, "keep": errOf(s.KeepIdentity(t.Context(), driver.KeepIdentityRequest{}))} {
 		if !errors.Is(err, driver.ErrCorruptRecord) {
 			t.Errorf("%s: %v, want ErrCorruptRecord", what, err)
 		}
@@ -92,7 +92,7 @@ func TestAnIdentityThatNobodyTellsIsNotBound(t *testing.T) {
 	s, err := mongostore.New(ctx, client.Database(dbName), &mongostore.Options{Collection: name, NoCreate: true})
 	noErr(t, err)
 	keeping.Store(true)
-	if err := s.KeepIdentity(ctx, [32]byte{1}); !errors.Is(err, context.Canceled) {
+	if _, err := s.KeepIdentity(ctx, driver.KeepIdentityRequest{Check: [32]byte{1}}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want that the context has ended", err)
 	}
 }

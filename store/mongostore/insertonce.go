@@ -12,10 +12,9 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Inserter receives events, each once: it is the receiver of a queue whose messages end in MongoDB. It needs no
-// record of operations, because the event's own unique index is one. All that it can do is insert: an event is
-// complete at its first insert, and stays as it is. A correction is a new event, with an ID of its own, that refers
-// to the original.
+// Inserter inserts events, each once: it is the receiver for a queue whose messages end in MongoDB. The event's
+// unique index takes the place of a record. An event is complete at its first insert and does not change. A
+// correction is a new event, with an ID of its own, that refers to the original.
 //
 // It is safe for concurrent use.
 type Inserter struct {
@@ -23,8 +22,8 @@ type Inserter struct {
 	index Index
 }
 
-// NewInserter makes a receiver of a collection. It refuses with [ErrNoIndex] a collection without the unique index,
-// because every duplicate would be another event. [EnsureIndex] makes the index.
+// NewInserter returns an Inserter for a collection. It returns [ErrNoIndex] for a collection without the unique
+// index, because every duplicate would be inserted as a new event. [EnsureIndex] creates the index.
 func NewInserter(ctx context.Context, coll *mongo.Collection, index Index) (*Inserter, error) {
 	if coll == nil {
 		return nil, fmt.Errorf("mongostore: %w: the collection is nil", driver.ErrInvalidArgument)
@@ -35,26 +34,25 @@ func NewInserter(ctx context.Context, coll *mongo.Collection, index Index) (*Ins
 	return &Inserter{coll: durable(coll), index: index}, nil
 }
 
-// InsertOnce inserts a document. If the unique index shows that it has been inserted before, inserted is false, and
-// the document that is there stays. With a nil error the document, this one or that one, is on a majority, in the
-// journal: then the message may be acknowledged, and not before. Everything else is an error: a full disk, an
-// election, a missing permission, a document that is not valid. Then the message must come again, or go to a dead
-// letter. An error that also is [everonce.ErrStore] is about the server, which cannot be reached, or is full, or does
-// not let this program in: any other document would get it too, so a consumer should pause.
+// InsertOnce inserts a document. If the unique index shows that it was inserted before, inserted is false, and the
+// existing document is unchanged. A nil error means that the new or existing document is in the journals of a
+// majority: acknowledge the message then, and not before. Everything else is an error: a full disk, an election, a
+// missing permission, a document that is not valid. Then the message must be delivered again, or go to a dead-letter
+// queue. If the error is also [driver.ErrStore], the server cannot be reached, is full, or denies access: other
+// documents would fail too, so a consumer should pause.
 //
-// The server's duplicate-key error (11000) alone is not enough. It counts if the document with these values in the
-// index's fields can be read from a majority. So the violation of another unique index is an error, a
-// [*DuplicateError] that names the index. A true duplicate violates both indexes, and is a duplicate whichever of
-// them the server names.
+// The server's duplicate-key error (11000) alone does not prove a duplicate. InsertOnce also reads the document with
+// these values in the index's fields from a majority. So the violation of another unique index is a [*DuplicateError]
+// that names the index. A true duplicate violates both indexes, and is recognised whichever of them the server names.
 //
-// The document is what the driver can encode without settings: a registry and BSON options that the client was given
-// do not count (a bson.Raw is taken as it is). A document without a value in the index's fields is refused with
-// [everonce.ErrInvalidArgument]: all such documents would be duplicates of each other.
+// InsertOnce encodes the document with the driver's defaults, not with a registry or BSON options of the client (a
+// bson.Raw is used unchanged). It returns [driver.ErrInvalidArgument] for a document without a value in the index's
+// fields, because all such documents would be duplicates of each other.
 //
-// A context whose session is in a transaction is refused with [everonce.ErrInvalidArgument]: what is inserted in it is
-// not kept before that commits, and the first duplicate would end it.
+// It also returns [driver.ErrInvalidArgument] for a context whose session is in a transaction: a document inserted
+// there is not durable before the commit, and the first duplicate would end the transaction.
 //
-// InsertOnce does not check that the index exists: NewInserter has.
+// InsertOnce does not check that the index exists: [NewInserter] does.
 func (i *Inserter) InsertOnce(ctx context.Context, document any) (inserted bool, err error) {
 	if session := mongo.SessionFromContext(ctx); session != nil && session.TransactionRunning() {
 		return false, fmt.Errorf("mongostore: insert once: %w: the context's session is in a transaction", driver.ErrInvalidArgument)
@@ -106,17 +104,17 @@ func valuesOf(doc bson.Raw, index Index) (filter bson.D, err error) {
 	return filter, nil
 }
 
-// DuplicateError says that a unique index refused the document although the event is not there.
+// DuplicateError: a unique index refused the document although the event was not found.
 type DuplicateError struct {
-	// Index is the name of the index that was violated, if the server tells it.
+	// Index is the name of the violated index, if the server reports it.
 	Index string
-	// Own says that it was the index asked for: the event that is there is not on a majority yet, or has been removed
-	// in the meantime. The message must come again.
+	// Own reports that the violated index is the Inserter's: the existing event is not on a majority yet, or has been
+	// removed in the meantime. The message must be delivered again.
 	Own bool
 	err error
 }
 
-// Error names the index, and no value.
+// Error returns a text with the name of the index, and without values.
 func (e *DuplicateError) Error() string {
 	if e.Own {
 		return "mongostore: insert once: the index " + e.Index + " has the event already, and a majority does not have it yet"
@@ -127,7 +125,7 @@ func (e *DuplicateError) Error() string {
 	return "mongostore: insert once: another unique index was violated: " + e.Index
 }
 
-// Unwrap returns the driver's error, whose text holds the values.
+// Unwrap returns the driver's error. Its text contains the values.
 func (e *DuplicateError) Unwrap() error { return e.err }
 
 // withoutValues hides the text of an error that quotes values.

@@ -9,11 +9,10 @@ import (
 
 // Options are the options of a store. The zero value of each field is its default.
 type Options struct {
-	// Collection holds the records. Its name is at most 64 of a-z, A-Z, 0-9, _ and -. Two stores with the same
+	// Collection holds the records. Its name has at most 64 of a-z, A-Z, 0-9, _ and -. Two stores with the same
 	// collection share their records. Default "everonce".
 	Collection string
-	// NoCreate keeps the constructor from creating anything: if there is no store yet, it returns
-	// [everonce.ErrSchema].
+	// NoCreate keeps the constructor from creating anything: it returns [driver.ErrSchema] if there is no store yet.
 	NoCreate bool
 }
 
@@ -22,7 +21,7 @@ const (
 	maxCollectionLen  = 64
 )
 
-// Validate returns the error by which [New] would refuse the options. Nothing is connected to.
+// Validate returns the error with which [New] would refuse the options. It does not connect to anything.
 func (o *Options) Validate() error {
 	_, err := o.settings()
 	return err
@@ -39,7 +38,7 @@ func (o *Options) settings() (set Options, err error) {
 	case len(set.Collection) > maxCollectionLen:
 		err = fmt.Errorf("mongostore: %w: Options.Collection has %d bytes, the limit is %d", driver.ErrInvalidArgument, len(set.Collection), maxCollectionLen)
 	case strings.Trim(set.Collection, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != "":
-		err = fmt.Errorf("mongostore: %w: Options.Collection may have a-z, A-Z, 0-9, _ and - only", driver.ErrInvalidArgument)
+		err = fmt.Errorf("mongostore: %w: Options.Collection may only contain a-z, A-Z, 0-9, _ and -", driver.ErrInvalidArgument)
 	}
 	return set, err
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Purge implements [everonce.Store]. A Limit of 0 is 1000. The indexes find what may be due; the server's clock
-// decides what is, once more in the writes.
+// Purge implements [driver.Store]. A Limit of 0 is 1000. The indexes find candidates; the writes check them by the
+// server's clock.
 func (s *Store) Purge(ctx context.Context, req driver.PurgeRequest) (res driver.PurgeResult, err error) {
 	if res, err = s.purge(alone(ctx), req.Limit); err != nil {
 		return res, failed(ctx, "purge", err)

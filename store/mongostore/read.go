@@ -13,7 +13,7 @@ import (
 )
 
 // errGone: the document that holds what is there once is no more.
-var errGone = fmt.Errorf("%w: the collection was emptied; mongostore.New makes it again", driver.ErrSchema)
+var errGone = fmt.Errorf("%w: the collection was emptied (mongostore.New creates it again)", driver.ErrSchema)
 
 // stage is an aggregation's.
 type stage = bson.D
@@ -31,7 +31,7 @@ func (s *Store) read(ctx context.Context, id *driver.RecordID) (doc *document, n
 		if _, isRecord := raw.Lookup("_id").StringValueOK(); isRecord {
 			ms, ok := raw.Lookup("now").DateTimeOK()
 			if !ok {
-				return nil, now, errors.New("the server does not tell its time")
+				return nil, now, errors.New("the server does not report its time")
 			}
 			now = at(bson.DateTime(ms))
 			continue
@@ -77,7 +77,7 @@ func (s *Store) now(ctx context.Context) (time.Time, error) {
 	return now, err
 }
 
-// Get implements [everonce.Store].
+// Get implements [driver.Store].
 func (s *Store) Get(ctx context.Context, req driver.GetRequest) (driver.GetResult, error) {
 	return s.get(alone(ctx), req)
 }

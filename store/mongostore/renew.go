@@ -8,7 +8,7 @@ import (
 	"github.com/everonce/everonce/driver/transition"
 )
 
-// Renew implements [everonce.Store]: one call.
+// Renew implements [driver.Store]: one call.
 func (s *Store) Renew(ctx context.Context, req driver.RenewRequest) (res driver.RenewResult, err error) {
 	ctx, req.Lease, req.Lifetime = alone(ctx), whole(req.Lease), wholeLife(req.Lifetime)
 	done, err := s.update(ctx, held(&req.ID, req.Token, req.Nonce), renewal(&req))
@@ -34,7 +34,7 @@ func renewal(req *driver.RenewRequest) *write {
 	return w
 }
 
-// SaveStep implements [everonce.Store]: two calls.
+// SaveStep implements [driver.Store]: two calls.
 func (s *Store) SaveStep(ctx context.Context, req driver.SaveStepRequest) (res driver.SaveStepResult, err error) {
 	ctx, req.Lease, req.Lifetime = alone(ctx), whole(req.Lease), wholeLife(req.Lifetime)
 	err = s.change(ctx, &req.ID, func(rec *driver.Record, now time.Time) (*driver.Record, error) { return saveStep(rec, req, now) })

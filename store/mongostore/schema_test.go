@@ -257,7 +257,7 @@ func TestACorruptRecordIsNotAbsent(t *testing.T) {
 			}
 		}
 	}
-	if h, err := s.Health(t.Context()); err != nil || h.Unreadable != int64(len(damages)) || h.Claimed+h.Abandoned+h.Released+h.Completed != 0 {
+	if h, err := s.Health(t.Context(), driver.HealthRequest{}); err != nil || h.Unreadable != int64(len(damages)) || h.Claimed+h.Abandoned+h.Released+h.Completed != 0 {
 		t.Errorf("%d damaged records are counted as %+v, %v", len(damages), h, err)
 	}
 }

@@ -13,8 +13,8 @@ import (
 // defaultBatch is the limit of a deletion, or a purge, that names none.
 const defaultBatch = 1000
 
-// DeleteScope implements [driver.ScopeDeleter]. A Limit of 0 is 1000. A request without a scope is refused, because
-// it would be everybody's. A record that cannot be read is deleted too, unless it may be a live claim, or of a newer version.
+// DeleteScope implements [driver.ScopeDeleter]. A Limit of 0 is 1000. It also deletes a record that cannot be read,
+// unless it may be a live claim or of a newer version.
 func (s *Store) DeleteScope(ctx context.Context, req driver.DeleteScopeRequest) (res driver.DeleteScopeResult, err error) {
 	ctx = alone(ctx)
 	if res, err = s.deleteScope(ctx, req); err == nil && !res.More {

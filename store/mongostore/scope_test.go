@@ -269,7 +269,7 @@ func TestACorruptRecordHoldsUpNothing(t *testing.T) {
 		_, err = db.Collection(name).UpdateOne(ctx, bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}}, bson.D{{Key: "$set", Value: bson.D{{Key: "st", Value: odd}}}})
 		noErr(t, err)
 	}
-	h, err := s.Health(ctx)
+	h, err := s.Health(ctx, driver.HealthRequest{})
 	if err != nil || h.Claimed != 1 || h.Released != 0 || stay == 0 || h.Unreadable != int64(stay+4) {
 		t.Errorf("%+v, %v; want one claim, and %d and four that cannot be read", h, err, stay)
 	}

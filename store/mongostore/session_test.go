@@ -78,10 +78,10 @@ func TestNoCallIsPartOfTheCallersTransaction(t *testing.T) {
 		"list":          func() error { _, err := s.List(ctx, driver.ListRequest{KeyHash: id.Hash()}); return err },
 		"purge":         func() error { _, err := s.Purge(ctx, driver.PurgeRequest{}); return err },
 		"delete scope":  func() error { _, err := s.DeleteScope(ctx, driver.DeleteScopeRequest{Scope: key.Scope}); return err },
-		"health":        func() error { _, err := s.Health(ctx); return err },
-		"keep identity": func() error { return s.KeepIdentity(ctx, [32]byte{1}) },
-		"read identity": func() error { _, _, err := s.ReadIdentity(ctx); return err },
-		"check write":   func() error { return s.CheckWrite(ctx) },
+		"health":        func() error { _, err := s.Health(ctx, driver.HealthRequest{}); return err },
+		"keep identity": func() error { return errOf(s.KeepIdentity(ctx, driver.KeepIdentityRequest{Check: [32]byte{1}})) },
+		"read identity": func() error { _, err := s.ReadIdentity(ctx, driver.ReadIdentityRequest{}); return err },
+		"check write":   func() error { return errOf(s.CheckWrite(ctx, driver.CheckWriteRequest{})) },
 	} {
 		if err := call(); err != nil {
 			t.Errorf("%s: %v", what, err)

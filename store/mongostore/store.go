@@ -16,11 +16,12 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Store keeps records in MongoDB. It is an [everonce.Store], and also an [driver.Lister], [driver.ScopeDeleter],
-// [driver.HealthChecker], [driver.IdentityKeeper] and [driver.IdentityReader]. It is safe for concurrent use.
+// Store keeps records in MongoDB. It implements [driver.Store], [driver.Lister], [driver.ScopeDeleter],
+// [driver.HealthChecker], [driver.WriteChecker], [driver.IdentityKeeper] and [driver.IdentityReader]. It is safe for
+// concurrent use.
 //
-// What it writes is not part of the transaction of a session that a context holds, as within
-// [mongo.Session.WithTransaction]: only [everonce.DoTx] takes part in a caller's transaction, which is its argument.
+// Its writes do not join the transaction of a session in a context, as within mongo.Session.WithTransaction. Only
+// [everonce.DoTx] uses a caller's transaction, which is its argument.
 type Store struct {
 	coll   *mongo.Collection
 	purged atomic.Pointer[progress] // where the next purge goes on; nil is the beginning
@@ -36,21 +37,20 @@ var (
 	_ driver.IdentityReader = (*Store)(nil)
 )
 
-// MaxResult is the largest result, in bytes, and the largest that the results of all steps of a record may be
-// together: the limit of a document, less room for the record. The server refuses a result for which the steps leave
-// no room, with the same error, and the operation completes as elided.
+// MaxResult is the largest result, in bytes, and the largest sum of the results of all steps of a record: the limit
+// of a document, less room for the record. If the steps leave no room for a result, the server refuses it with the
+// same error, and the operation completes as elided.
 const MaxResult = 15 << 20
 
 // layout is the version of the collection's documents and indexes.
 const layout = 1
 
-// New makes a store in a database, whose client stays the caller's to close. It creates the collection and its
-// indexes if they are not there yet, unless Options.NoCreate is set. Whatever the client's own settings, the store
-// writes with the write concern "majority", in the journal, and reads with the read concern "majority" from the
-// primary.
+// New returns a store in a database. The caller keeps the client and disconnects it. New creates the collection and
+// its indexes if they do not exist, unless [Options].NoCreate is set. Whatever the client's settings are, the store
+// writes with the write concern "majority", journaled, and reads with the read concern "majority" from the primary.
 //
-// Errors: [everonce.ErrInvalidArgument]; [everonce.ErrSchema] if there is no store and none is to be created, or if
-// it is of another version; the errors of a server that cannot be reached.
+// Errors: [driver.ErrInvalidArgument]; [driver.ErrSchema] if there is no store and NoCreate is set, or if the store
+// is of another version; and those of a server that cannot be reached.
 func New(ctx context.Context, db *mongo.Database, opts *Options) (*Store, error) {
 	set, err := opts.settings()
 	if err != nil {
@@ -111,11 +111,11 @@ func (s *Store) check(ctx context.Context) error {
 	}
 	switch err := s.coll.FindOne(ctx, bson.D{{Key: "_id", Value: once}}).Decode(&found); {
 	case errors.Is(err, mongo.ErrNoDocuments):
-		return fmt.Errorf("%w: the collection %s holds no store; mongostore.New makes one", driver.ErrSchema, s.coll.Name())
+		return fmt.Errorf("%w: the collection %s has no store (mongostore.New creates it)", driver.ErrSchema, s.coll.Name())
 	case err != nil:
 		return err
 	case found.Layout != layout:
-		return fmt.Errorf("%w: the collection %s has layout %d, this version knows %d: upgrade this process", driver.ErrSchema, s.coll.Name(), found.Layout, layout)
+		return fmt.Errorf("%w: the collection %s has layout %d, newer than %d: upgrade this process", driver.ErrSchema, s.coll.Name(), found.Layout, layout)
 	}
 	return nil
 }

@@ -28,10 +28,10 @@ func newHandle(s *Store, tx *mongo.Session) *txHandle {
 }
 
 var (
-	errNoTx         = errors.New("mongostore: the session is in no transaction (return from the work instead of ending it)")
+	errNoTx         = errors.New("mongostore: the session is in no transaction (return from the work instead of ending the transaction)")
 	errCommitLost   = errors.New("mongostore: the answer to the commit was lost")
-	errNotOurs      = fmt.Errorf("mongostore: %w: the transaction is the caller's", driver.ErrInvalidArgument)
-	errNoSavepoints = errors.New("mongostore: MongoDB has no savepoints: the transaction can only be rolled back as a whole")
+	errNotOurs      = fmt.Errorf("mongostore: %w: the caller must end its own transaction", driver.ErrInvalidArgument)
+	errNoSavepoints = errors.New("mongostore: MongoDB has no savepoints (roll back the whole transaction)")
 )
 
 // abortTimeout bounds what ends a transaction whose caller does not wait any more.

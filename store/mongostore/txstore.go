@@ -17,7 +17,7 @@ import (
 	"github.com/everonce/everonce/driver/transition"
 )
 
-// ErrNoTransactions says that the server has no transactions: it is neither a member of a replica set nor a router of
+// ErrNoTransactions: the server has no transactions, because it is neither a member of a replica set nor a router of
 // a sharded cluster.
 var ErrNoTransactions = errors.New("mongostore: the server has no transactions")
 
@@ -26,30 +26,31 @@ var ErrNoTransactions = errors.New("mongostore: the server has no transactions")
 //
 //	coll.InsertOne(mongo.NewSessionContext(ctx, tx), document)
 //
-// MongoDB's transactions end with the first error in them, and have no savepoints. This has two consequences for
-// [everonce.DoTx]. Any error of the work dooms the caller's transaction ([everonce.ErrTxDoomed]), even a permanent
-// failure. And if two run the same new operation at once, each in a transaction of its own caller, the second is
-// refused when it completes, and its work has to be rolled back. [everonce.Transact] is not affected: its claim is a
-// write, which the server allows one transaction only.
+// MongoDB has no savepoints, and the first error ends a transaction. This has two consequences for [everonce.DoTx].
+// Any error of the work dooms the caller's transaction ([driver.ErrTxDoomed]), even a permanent failure. And if two
+// callers run the same new operation at once, each in its own transaction, the second fails when it completes, and
+// its work must be rolled back. [everonce.Transact] is not affected: its claim is a write, which the server allows to
+// one transaction only.
 //
-// A session outlives its transactions, and does not tell which of them it is in. So DoTx refuses a session for good
-// once a transaction in it was doomed: run the whole transaction again in a new session. Within
-// [mongo.Session.WithTransaction] that is after it has returned, because it runs its callback again in the same
-// session. [everonce.TxReceiver.InTx] uses a session of its own for each run.
+// A session can run several transactions, and does not report which of them it is in. So DoTx refuses a session for
+// good after a transaction in it was doomed: run the whole transaction again in a new session. Within
+// mongo.Session.WithTransaction do that after it has returned, because it runs its callback again in the same
+// session. [everonce.TxReceiver.InTx] uses a new session for each run.
 //
-// Work must not end the transaction of the session that it is lent (AbortTransaction, CommitTransaction): that is not
-// supported, and its effects may commit without the record. A commit of a session that is in no transaction is refused.
+// Work must not end the transaction of the session that it was given (AbortTransaction, CommitTransaction): that is
+// not supported, and its effects may commit without the record. The commit of a session that is in no transaction
+// fails.
 //
 // A guarded claim ([everonce.Do]) of a key that an open transaction has written waits in the server until that
-// transaction has ended. The server ends a transaction after a minute, unless its transactionLifetimeLimitSeconds
-// says otherwise, whatever the receiver's TxTimeout.
+// transaction has ended. The server ends a transaction after a minute, or after its transactionLifetimeLimitSeconds,
+// whatever the receiver's TxTimeout is.
 type TxStore struct {
 	*Store
 }
 
 var _ driver.TxStore[*mongo.Session] = (*TxStore)(nil)
 
-// NewTx makes a store as [New] does. A server without transactions is refused with [ErrNoTransactions].
+// NewTx returns a store, as [New] does. It returns [ErrNoTransactions] for a server without transactions.
 func NewTx(ctx context.Context, db *mongo.Database, opts *Options) (*TxStore, error) {
 	s, err := New(ctx, db, opts)
 	if err != nil {
@@ -132,9 +133,9 @@ func (s *TxStore) Join(tx *mongo.Session) (driver.TxHandle[*mongo.Session], erro
 	case tx == nil:
 		return nil, fmt.Errorf("mongostore: join: %w: the session is nil", driver.ErrInvalidArgument)
 	case tx.Client() != s.coll.Database().Client():
-		return nil, fmt.Errorf("mongostore: join: %w: the session is of another client", driver.ErrInvalidArgument)
+		return nil, fmt.Errorf("mongostore: join: %w: the session belongs to another client", driver.ErrInvalidArgument)
 	case !tx.TransactionRunning():
-		return nil, fmt.Errorf("mongostore: join: %w: the session has no transaction open", driver.ErrInvalidArgument)
+		return nil, fmt.Errorf("mongostore: join: %w: the session has no open transaction", driver.ErrInvalidArgument)
 	}
 	return newHandle(s.Store, tx), nil
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// ErrNoIndex says that the collection does not have the unique index, or has another one under its name.
-var ErrNoIndex = errors.New("mongostore: the unique index is not there")
+// ErrNoIndex: the collection does not have the unique index, or has a different one under its name.
+var ErrNoIndex = errors.New("mongostore: unique index not found (create it with EnsureIndex)")
 
 // Index is the unique index that distinguishes events.
 type Index struct {
@@ -37,10 +37,10 @@ func (i Index) check() error {
 	return nil
 }
 
-// EnsureIndex creates the unique index if it is not there. It refuses with [ErrNoIndex] an existing index of that
-// name or with those keys that does not do: one that is not unique, covers only some of the documents, or has a
-// collation, under which two IDs may count as one. Call it at a program's start; on a large collection without the
-// index it takes its time. If there are documents that the index does not allow, the server's error says so.
+// EnsureIndex creates the unique index if it does not exist. It returns [ErrNoIndex] for an existing index of that
+// name or with those keys that is not unique, covers only some of the documents, or has a collation, under which two
+// IDs may be equal. Call it at a program's start; on a large collection without the index it takes long. If existing
+// documents violate the index, it returns the server's error.
 func EnsureIndex(ctx context.Context, coll *mongo.Collection, index Index) error {
 	if err := index.check(); err != nil {
 		return err

@@ -144,7 +144,7 @@ func TestHealthNotes(t *testing.T) {
 	t.Parallel()
 	s, err := mongostore.New(t.Context(), database(t), &mongostore.Options{Collection: newCollection(t)})
 	noErr(t, err)
-	h, err := s.Health(t.Context())
+	h, err := s.Health(t.Context(), driver.HealthRequest{})
 	noErr(t, err)
 	if !hasTransactions(t) && (len(h.Notes) != 1 || !strings.Contains(h.Notes[0], "no replica set")) {
 		t.Errorf("notes of a single server: %q", h.Notes)

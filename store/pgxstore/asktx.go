@@ -14,7 +14,7 @@ var errNoTx = errors.New("pgxstore: there is no transaction to commit")
 // statement never is.
 type askTx struct{}
 
-var errAsked = errors.New("pgxstore: it was only asked")
+var errAsked = errors.New("pgxstore: the commit was only probed")
 
 // RewriteQuery is for [pgx.QueryRewriter].
 func (askTx) RewriteQuery(_ context.Context, conn *pgx.Conn, _ string, _ []any) (string, []any, error) {

@@ -80,16 +80,16 @@ func testBatchConflict[Tx any](t *testing.T, h *handle[Tx]) {
 	tx, _, err := h.store.Begin(ctx, driver.BeginRequest{})
 	noErr(t, err)
 	many := tx.(driver.TxBatch)
-	claims, err := many.ClaimAll(ctx, reqs)
+	claims, err := many.ClaimAll(ctx, driver.ClaimAllRequest{Claims: reqs})
 	noErr(t, err)
 	noErr(t, h.effect(ctx, tx.Tx(), items[0].Key.ID))
 	_, err = admin(t).Exec(ctx, "UPDATE "+h.schema+".everonce_record SET id = $1 WHERE id = $2", reqs[1].ID[:], rec.ID[:])
 	noErr(t, err)
-	done := make([]driver.CompleteRequest, len(claims))
-	for i := range claims {
-		done[i] = completionOf(&claims[i].Record, "v")
+	done := make([]driver.CompleteRequest, len(claims.Claims))
+	for i := range claims.Claims {
+		done[i] = completionOf(&claims.Claims[i].Record, "v")
 	}
-	if err := many.CommitAll(ctx, done); !errors.Is(err, driver.ErrConflict) {
+	if _, err := many.CommitAll(ctx, driver.CommitAllRequest{Completions: done}); !errors.Is(err, driver.ErrConflict) {
 		t.Errorf("the commit answers %v, want %v", err, driver.ErrConflict)
 	}
 	if n := h.effects(t, items[0].Key.ID); n != 0 {

@@ -13,17 +13,16 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/internal/sqlstore"
+	"github.com/everonce/everonce/internal/sqldb"
 )
 
-// Classify is for [everonce.Options].Classify, if the work's only effect is one statement, or one transaction, in
-// PostgreSQL. It marks with [everonce.NotDone] the errors after which nothing of it can have taken hold. These are
-// the errors with which the server answered a statement (a constraint, a deadlock, a serialization failure, a
-// permission), and those that came before anything was sent. Errors that prove nothing, such as a broken connection,
-// stay as they are: the outcome is unknown.
+// Classify is for everonce.Options.Classify, if the work's only effect is one statement, or one transaction, in
+// PostgreSQL. It marks with everonce.NotDone the errors that prove that there was no effect: those with which the
+// server answered a statement (a constraint, a deadlock, a serialization failure, a permission), and those before
+// anything was sent. Other errors, such as a broken connection, are returned unchanged: the outcome is unknown.
 //
 // Do not use it for work that also calls a gateway, or that runs several statements without a transaction: the first
-// may have taken hold when the second failed.
+// may have had its effect when the second failed.
 func Classify(err error) error {
 	if err == nil || everonce.IsNotDone(err) {
 		return err
@@ -39,15 +38,15 @@ func Classify(err error) error {
 
 // classify tells the class of an error by its SQLSTATE, whichever client library brought it, as long as it
 // wraps a *pgconn.PgError.
-func classify(err error) sqlstore.ErrorInfo {
+func classify(err error) sqldb.ErrorInfo {
 	if errors.Is(err, errBroken) {
-		return sqlstore.ErrorInfo{Class: sqlstore.ClassRetry, NotDone: true}
+		return sqldb.ErrorInfo{Class: sqldb.ClassRetry, NotDone: true}
 	}
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
 		return classifyClient(err)
 	}
-	info := sqlstore.ErrorInfo{
+	info := sqldb.ErrorInfo{
 		Class: classOf(pgErr),
 		// The server undid a statement that it answers with an error. After a fatal one, which ends the
 		// connection, nothing is sure: a commit may wait for a standby while it is told to end.
@@ -59,20 +58,20 @@ func classify(err error) sqlstore.ErrorInfo {
 	return info
 }
 
-func classifyClient(err error) sqlstore.ErrorInfo {
+func classifyClient(err error) sqldb.ErrorInfo {
 	if errors.Is(err, pgx.ErrTxCommitRollback) {
-		return sqlstore.ErrorInfo{NotDone: true}
+		return sqldb.ErrorInfo{NotDone: true}
 	}
 	if _, connect := errors.AsType[*pgconn.ConnectError](err); connect || safeToRetry(err) {
-		return sqlstore.ErrorInfo{Class: sqlstore.ClassUnavailable, NotDone: true}
+		return sqldb.ErrorInfo{Class: sqldb.ClassUnavailable, NotDone: true}
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return sqlstore.ErrorInfo{}
+		return sqldb.ErrorInfo{}
 	}
 	if isConnectionError(err) {
-		return sqlstore.ErrorInfo{Class: sqlstore.ClassUnavailable}
+		return sqldb.ErrorInfo{Class: sqldb.ClassUnavailable}
 	}
-	return sqlstore.ErrorInfo{}
+	return sqldb.ErrorInfo{}
 }
 
 // safeToRetry is pgx's word that nothing was sent, but for one error: where the answer to a statement in
@@ -114,37 +113,37 @@ func codeClass(code string) string {
 	return code[:2]
 }
 
-func classOf(e *pgconn.PgError) sqlstore.ErrorClass {
+func classOf(e *pgconn.PgError) sqldb.ErrorClass {
 	switch e.Code {
 	case "23505":
-		return sqlstore.ClassUnique
+		return sqldb.ClassUnique
 	case "40001", "40P01", "55P03", // serialization failure, deadlock, lock not available
 		"53200": // the table of locks is full, of this transaction's and others'
-		return sqlstore.ClassRetry
+		return sqldb.ClassRetry
 	case "42P01", "42703", "3F000": // no such table, column, schema
-		return sqlstore.ClassMissingTable
+		return sqldb.ClassMissingTable
 	case "53100":
-		return sqlstore.ClassFull
+		return sqldb.ClassFull
 	case "25006":
-		return sqlstore.ClassReadOnly
+		return sqldb.ClassReadOnly
 	case "42501":
-		return sqlstore.ClassDenied
+		return sqldb.ClassDenied
 	case "XX001", "XX002":
-		return sqlstore.ClassCorrupt
+		return sqldb.ClassCorrupt
 	case "53300", "57P01", "57P02", "57P03", "57P05", "3D000": // too many connections, shutting down or starting up, no such database
-		return sqlstore.ClassUnavailable
+		return sqldb.ClassUnavailable
 	}
 	switch codeClass(e.Code) {
 	case "08":
-		return sqlstore.ClassUnavailable
+		return sqldb.ClassUnavailable
 	case "23":
-		return sqlstore.ClassConstraint
+		return sqldb.ClassConstraint
 	case "28":
-		return sqlstore.ClassDenied
+		return sqldb.ClassDenied
 	case "54":
-		return sqlstore.ClassTooLarge
+		return sqldb.ClassTooLarge
 	}
-	return sqlstore.ClassOther
+	return sqldb.ClassOther
 }
 
 // isConnectionError tells errors of the way to the server, from net, pgx and database/sql.

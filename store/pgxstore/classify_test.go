@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/internal/sqlstore"
+	"github.com/everonce/everonce/internal/sqldb"
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
@@ -74,18 +74,18 @@ func TestClassify(t *testing.T) {
 // What the engine does about an error follows from its class: which transactions are run again, and what an operator is told.
 func TestClassesOfErrors(t *testing.T) {
 	t.Parallel()
-	for class, codes := range map[sqlstore.ErrorClass][]string{
-		sqlstore.ClassUnique:       {"23505"},
-		sqlstore.ClassRetry:        {"40001", "40P01", "55P03", "53200"},
-		sqlstore.ClassConstraint:   {"23502", "23503", "23514", "23P01"},
-		sqlstore.ClassMissingTable: {"42P01", "42703", "3F000"},
-		sqlstore.ClassFull:         {"53100"},
-		sqlstore.ClassTooLarge:     {"54000", "54001"},
-		sqlstore.ClassReadOnly:     {"25006"},
-		sqlstore.ClassDenied:       {"42501", "28000", "28P01"},
-		sqlstore.ClassCorrupt:      {"XX001", "XX002"},
-		sqlstore.ClassUnavailable:  {"08006", "53300", "57P01", "57P02", "57P03", "57P05", "3D000"},
-		sqlstore.ClassOther:        {"25P02", "25P03", "40003", "42601", "57014", "XX000", "4", ""},
+	for class, codes := range map[sqldb.ErrorClass][]string{
+		sqldb.ClassUnique:       {"23505"},
+		sqldb.ClassRetry:        {"40001", "40P01", "55P03", "53200"},
+		sqldb.ClassConstraint:   {"23502", "23503", "23514", "23P01"},
+		sqldb.ClassMissingTable: {"42P01", "42703", "3F000"},
+		sqldb.ClassFull:         {"53100"},
+		sqldb.ClassTooLarge:     {"54000", "54001"},
+		sqldb.ClassReadOnly:     {"25006"},
+		sqldb.ClassDenied:       {"42501", "28000", "28P01"},
+		sqldb.ClassCorrupt:      {"XX001", "XX002"},
+		sqldb.ClassUnavailable:  {"08006", "53300", "57P01", "57P02", "57P03", "57P05", "3D000"},
+		sqldb.ClassOther:        {"25P02", "25P03", "40003", "42601", "57014", "XX000", "4", ""},
 	} {
 		for _, code := range codes {
 			if got := pgxstore.ClassOf(pgError("ERROR", code)); got != class {
@@ -97,10 +97,10 @@ func TestClassesOfErrors(t *testing.T) {
 		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE,
 		pgconn.ErrConnClosed, sqldriver.ErrBadConn, sql.ErrConnDone, &net.OpError{Op: "read", Err: errors.New("reset")},
 	} {
-		if got := pgxstore.ClassOf(fmt.Errorf("wrapped: %w", err)); got != sqlstore.ClassUnavailable {
+		if got := pgxstore.ClassOf(fmt.Errorf("wrapped: %w", err)); got != sqldb.ClassUnavailable {
 			t.Errorf("%v is of class %d, want that of a database which cannot be reached", err, got)
 		}
-		if got := pgxstore.ClassOf(fmt.Errorf("%w: %w", context.Canceled, err)); got != sqlstore.ClassOther {
+		if got := pgxstore.ClassOf(fmt.Errorf("%w: %w", context.Canceled, err)); got != sqldb.ClassOther {
 			t.Errorf("the end of a context, which looks like %v, is of class %d, want none of its own", err, got)
 		}
 	}

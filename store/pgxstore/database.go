@@ -24,18 +24,18 @@ const beginTimeout = 5 * time.Second
 
 // exclusively are the first calls of a migration: they wait for the lock that only migrations take. The transaction
 // must be at read committed: above it the snapshot is older than the lock, and does not see what the holder before has made.
-func (d *database) exclusively() []*sqlstore.Call {
-	lock := func(name string) *sqlstore.Call {
-		return &sqlstore.Call{
-			Statement: &sqlstore.Statement{Name: "exclusive", Text: "SELECT pg_advisory_xact_lock($1::bigint)"},
+func (d *database) exclusively() []*sqldb.Call {
+	lock := func(name string) *sqldb.Call {
+		return &sqldb.Call{
+			Statement: &sqldb.Statement{Name: "exclusive", Text: "SELECT pg_advisory_xact_lock($1::bigint)"},
 			Args:      []any{lockNumber(name)},
 		}
 	}
-	calls := []*sqlstore.Call{lock("everonce/migrate/" + d.tables.record)}
+	calls := []*sqldb.Call{lock("everonce/migrate/" + d.tables.record)}
 	if text := createSchema(d.tables); text != "" {
 		// Stores with other prefixes make the same schema, and the database refuses the second that does so at once.
 		calls = append(calls, lock("everonce/schema/"+d.tables.schema),
-			&sqlstore.Call{Statement: &sqlstore.Statement{Name: "create_schema", Text: text}})
+			&sqldb.Call{Statement: &sqldb.Statement{Name: "create_schema", Text: text}})
 	}
 	return calls
 }
@@ -47,7 +47,7 @@ type database struct {
 	statements *sqlstore.Statements
 	migrations [][]string
 	must       mustTexts
-	read       func(ctx context.Context, calls ...*sqlstore.Call) error
+	read       func(ctx context.Context, calls ...*sqldb.Call) error
 	own        atomic.Pointer[string] // the database's own isolation, when it is known
 }
 
@@ -63,14 +63,14 @@ func newDatabase(opts *Options) (*database, error) {
 	return d, nil
 }
 
-func (d *database) Dialect() *sqldb.Dialect               { return d.dialect }
-func (d *database) Statements() *sqlstore.Statements      { return d.statements }
-func (d *database) Migrations() [][]string                { return d.migrations }
-func (d *database) Classify(err error) sqlstore.ErrorInfo { return classify(err) }
+func (d *database) Dialect() *sqldb.Dialect            { return d.dialect }
+func (d *database) Statements() *sqlstore.Statements   { return d.statements }
+func (d *database) Migrations() [][]string             { return d.migrations }
+func (d *database) Classify(err error) sqldb.ErrorInfo { return classify(err) }
 
 // unprepared has the question that comes before all tables sent without a name for its text. PgBouncer, from 1.21 on, takes the name of
 // a text that the server refused for taken, and ends the connection at which it comes again (pgbouncer/pgbouncer#1118).
-func (d *database) unprepared(calls []*sqlstore.Call) {
+func (d *database) unprepared(calls []*sqldb.Call) {
 	for _, call := range calls {
 		if call.Statement == d.statements.Meta.Get {
 			call.Args = append([]any{pgx.QueryExecModeExec}, call.Args...)
@@ -78,12 +78,12 @@ func (d *database) unprepared(calls []*sqlstore.Call) {
 	}
 }
 
-var readLevel = &sqlstore.Statement{Name: "isolation", Rows: true, Text: "SHOW default_transaction_isolation"} // which a standby answers at any
+var readLevel = &sqldb.Statement{Name: "isolation", Rows: true, Text: "SHOW default_transaction_isolation"} // which a standby answers at any
 
 // readOnly sends what only reads, on a connection by itself, or in a transaction at read committed where the database's own isolation is
 // serializable: it can fail there for the sake of others, and each time if it takes long and many write. Here no answer depends on more
 // than one statement sees.
-func (d *database) readOnly(ctx context.Context, conn sqlstore.Conn, calls []*sqlstore.Call, readCommitted func() error) error {
+func (d *database) readOnly(ctx context.Context, conn sqldb.Conn, calls []*sqldb.Call, readCommitted func() error) error {
 	strict, err := d.serializable(ctx, conn)
 	switch {
 	case err != nil:
@@ -95,11 +95,11 @@ func (d *database) readOnly(ctx context.Context, conn sqlstore.Conn, calls []*sq
 }
 
 // serializable reports whether that is the database's own isolation.
-func (d *database) serializable(ctx context.Context, conn sqlstore.Conn) (bool, error) {
+func (d *database) serializable(ctx context.Context, conn sqldb.Conn) (bool, error) {
 	own := d.own.Load()
 	if own == nil {
 		own = new(string)
-		err := conn.Send(ctx, &sqlstore.Call{Statement: readLevel, Each: func(row sqlstore.Row) error { return row.Scan(own) }})
+		err := conn.Send(ctx, &sqldb.Call{Statement: readLevel, Each: func(row sqldb.Row) error { return row.Scan(own) }})
 		if err != nil {
 			return false, err
 		}
@@ -114,10 +114,10 @@ const writeTries = 10
 // write runs op, which sends its statements outside of any transaction, until the database does not undo it
 // for the sake of another: a deadlock, or a serialization failure where the database's own default is an
 // isolation above read committed.
-func write(ctx context.Context, op func(context.Context, sqlstore.Conn) error, conn sqlstore.Conn) error {
+func write(ctx context.Context, op func(context.Context, sqldb.Conn) error, conn sqldb.Conn) error {
 	for try := 1; ; try++ {
 		err := op(ctx, conn)
-		if err == nil || try == writeTries || classify(err).Class != sqlstore.ClassRetry {
+		if err == nil || try == writeTries || classify(err).Class != sqldb.ClassRetry {
 			return err
 		}
 		pause := time.NewTimer(rand.N(time.Duration(try) * time.Millisecond)) //nolint:gosec // no secret
@@ -137,17 +137,17 @@ func lockNumber(name string) int64 {
 }
 
 // errNotOurs is what the end of a joined transaction answers; the engine never asks for it.
-var errNotOurs = errors.New("pgxstore: the transaction is the caller's to end")
+var errNotOurs = errors.New("pgxstore: the caller must end its own transaction")
 
 // errBroken says that the connection was gone before the commit was sent: all of the transaction was undone.
 var errBroken = errors.New("the connection broke before the commit was sent")
 
 // errRowsOpen says why a commit could not be sent: the transaction is rolled back.
-var errRowsOpen = errors.New("pgxstore: the work left rows open that it had not read to their end, nor closed")
+var errRowsOpen = errors.New("pgxstore: the work left rows open (read them to the end or close them)")
 
 // beforeCommit gives an error of what comes before the commit its meaning.
 func beforeCommit(err error) error {
-	if err != nil && classify(err).Class == sqlstore.ClassUnavailable {
+	if err != nil && classify(err).Class == sqldb.ClassUnavailable {
 		return fmt.Errorf("%w: %w", errBroken, err)
 	}
 	return err
@@ -155,13 +155,13 @@ func beforeCommit(err error) error {
 
 // joinedTx is a transaction of the caller's: the engine never ends it.
 type joinedTx[Tx any] struct {
-	sqlstore.Conn
+	sqldb.Conn
 	tx Tx
 }
 
-func (t *joinedTx[Tx]) Tx() Tx                                          { return t.tx }
-func (t *joinedTx[Tx]) Commit(context.Context, ...*sqlstore.Call) error { return errNotOurs }
-func (t *joinedTx[Tx]) Rollback(context.Context) error                  { return errNotOurs }
+func (t *joinedTx[Tx]) Tx() Tx                                       { return t.tx }
+func (t *joinedTx[Tx]) Commit(context.Context, ...*sqldb.Call) error { return errNotOurs }
+func (t *joinedTx[Tx]) Rollback(context.Context) error               { return errNotOurs }
 
 // commitLost reports whether an error that came instead of a commit's answer leaves it open. Only the
 // server's own refusal does not: an error of the connection says nothing about how far the packets came,

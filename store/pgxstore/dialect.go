@@ -51,11 +51,11 @@ func (d *database) texts() *sqlstore.Statements {
 }
 
 // placeholder says the type of every argument, so that no mode of a client has to guess it.
-func placeholder(n int, kind sqlstore.ArgKind) string {
-	return "$" + strconv.Itoa(n) + [...]string{sqlstore.ArgInt: "::bigint", sqlstore.ArgText: "::text", sqlstore.ArgBytes: "::bytea"}[kind]
+func placeholder(n int, kind sqldb.ArgKind) string {
+	return "$" + strconv.Itoa(n) + [...]string{sqldb.ArgInt: "::bigint", sqldb.ArgText: "::text", sqldb.ArgBytes: "::bytea"}[kind]
 }
 
-// Traits tells the engine what PostgreSQL is like.
+// Traits describes PostgreSQL to the engine.
 func (d *database) Traits() sqlstore.Traits {
 	return sqlstore.Traits{
 		MigrateHint: "run the store's Migrate once, or the text of its Schema with your own migration tool",
@@ -70,24 +70,24 @@ var durability = []struct{ setting, good, loss string }{
 	{"synchronous_commit", "", "a crash of the server loses the commits of the last moments"},
 }
 
-var readSettings = &sqlstore.Statement{
+var readSettings = &sqldb.Statement{
 	Name: "settings", Rows: true,
 	Text: "SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'), " +
 		"CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END, " +
 		"(SELECT count(*) FROM pg_class WHERE oid IN (to_regclass($1::text), to_regclass($2::text)) AND relpersistence <> 'p')",
 }
 
-// notes tells what of the database's setup weakens what the store promises.
+// notes returns what in the database's settings weakens the store's guarantees.
 func (d *database) notes(ctx context.Context) ([]string, error) {
 	var notes []string
-	err := d.read(ctx, &sqlstore.Call{Statement: readSettings, Args: []any{d.tables.record, d.tables.step}, Each: func(row sqlstore.Row) error {
+	err := d.read(ctx, &sqldb.Call{Statement: readSettings, Args: []any{d.tables.record, d.tables.step}, Each: func(row sqldb.Row) error {
 		values := make([]string, len(durability))
 		var standby, unlogged int64
 		if err := row.Scan(&values[0], &values[1], &values[2], &standby, &unlogged); err != nil {
 			return err
 		}
 		if unlogged != 0 {
-			notes = append(notes, "The tables are UNLOGGED: a crash of the server empties them, a standby has nothing of them, and all operations are new then.")
+			notes = append(notes, "The tables are UNLOGGED: a crash of the server empties them, a standby does not have their rows, and all operations are new then.")
 		}
 		for i, d := range durability {
 			if values[i] != d.good && (d.good != "" || values[i] == "off") {
@@ -95,10 +95,10 @@ func (d *database) notes(ctx context.Context) ([]string, error) {
 			}
 		}
 		if len(notes) == 0 {
-			notes = append(notes, "What is answered is on the disk of the server (fsync and synchronous_commit are on). A failover to a standby that had not got it yet loses it all the same.")
+			notes = append(notes, "Acknowledged writes are on the disk of the server (fsync and synchronous_commit are on). A failover to a standby that had not received them loses them.")
 		}
 		if standby != 0 {
-			notes = append(notes, "The server is a standby: it takes no writes.")
+			notes = append(notes, "The server is a standby: it accepts no writes.")
 		}
 		return nil
 	}})

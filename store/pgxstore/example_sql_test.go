@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/sqldb"
 	"github.com/everonce/everonce/internal/sqlstore"
 	"github.com/everonce/everonce/store/memstore"
 	"github.com/everonce/everonce/store/pgxstore"
@@ -70,7 +71,7 @@ func ExampleInsertOnceSQL() {
 		paid, inserted, err = pgxstore.InsertOnceSQL(ctx, tx, sqlstore.Insert{
 			Table: "example_insert_sql.payment", Columns: []string{"order_id", "amount"}, Values: []any{order, amount},
 			Key: []string{"order_id"}, Returning: []string{"amount"},
-		}, func(r sqlstore.Row) (amount int64, err error) {
+		}, func(r sqldb.Row) (amount int64, err error) {
 			err = r.Scan(&amount)
 			return amount, err
 		})

@@ -12,6 +12,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/sqldb"
 	"github.com/everonce/everonce/internal/sqlstore"
 	"github.com/everonce/everonce/store/pgxstore"
 )
@@ -127,7 +128,7 @@ func ExampleInsertOnce() {
 		paid, inserted, err := pgxstore.InsertOnce(ctx, pool, sqlstore.Insert{
 			Table: "example_insert.payment", Columns: []string{"order_id", "amount"}, Values: []any{order, amount},
 			Key: []string{"order_id"}, Returning: []string{"amount"},
-		}, func(r sqlstore.Row) (amount int64, err error) {
+		}, func(r sqldb.Row) (amount int64, err error) {
 			err = r.Scan(&amount)
 			return amount, err
 		})

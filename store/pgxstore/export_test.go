@@ -3,6 +3,7 @@ package pgxstore
 import (
 	"github.com/jackc/pgx/v5"
 
+	"github.com/everonce/everonce/internal/sqldb"
 	"github.com/everonce/everonce/internal/sqlstore"
 )
 
@@ -19,7 +20,7 @@ func Texts(opts *Options) (*sqlstore.Statements, error) {
 var Failing = failing
 
 // RowOf is how the engine reads a row.
-func RowOf(rows pgx.Rows) sqlstore.Row { return &pgxRow{rows} }
+func RowOf(rows pgx.Rows) sqldb.Row { return &pgxRow{rows} }
 
 // ScanBinary reports whether a row is read without pgx's help.
 func ScanBinary(rows pgx.Rows, dest ...any) bool {
@@ -27,4 +28,4 @@ func ScanBinary(rows pgx.Rows, dest ...any) bool {
 }
 
 // ClassOf is what an error means to the engine.
-func ClassOf(err error) sqlstore.ErrorClass { return classify(err).Class }
+func ClassOf(err error) sqldb.ErrorClass { return classify(err).Class }

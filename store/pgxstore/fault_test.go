@@ -337,7 +337,7 @@ func everyCall[Tx any](ctx context.Context, h *handle[Tx]) map[string]error {
 	_, errs["DeleteScope"] = h.store.DeleteScope(ctx, driver.DeleteScopeRequest{Scope: testKey.Scope})
 	_, errs["Get"] = h.store.Get(ctx, driver.GetRequest{ID: req.ID})
 	_, errs["List"] = h.store.List(ctx, driver.ListRequest{})
-	_, errs["Health"] = h.store.Health(ctx)
+	_, errs["Health"] = h.store.Health(ctx, driver.HealthRequest{})
 	txClaim := txClaimOf(testKey)
 	tx, _, err := h.store.Begin(ctx, driver.BeginRequest{Claim: &txClaim})
 	if errs["Begin"] = err; tx != nil {
@@ -372,7 +372,7 @@ func testReadOnly[Tx any](t *testing.T, h *handle[Tx]) {
 		noErr(t, errs[reads])
 	}
 	for _, writes := range []string{"Claim", "Complete", "Release", "Renew", "SaveStep", "Purge", "DeleteScope"} {
-		if err := errs[writes]; !errors.Is(err, driver.ErrStore) || !strings.Contains(err.Error(), "takes no writes") {
+		if err := errs[writes]; !errors.Is(err, driver.ErrStore) || !strings.Contains(err.Error(), "accepts no writes") {
 			t.Errorf("%s: %v", writes, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/everonce/everonce/internal/sqldb"
 	"github.com/everonce/everonce/internal/sqlstore"
 )
 
@@ -23,35 +24,35 @@ type (
 	// Key, the columns of the constraint, and Where, the predicate of a partial index; and Returning, the columns to read back.
 	Insert = sqlstore.Insert
 	// Row is a row to Scan.
-	Row = sqlstore.Row
+	Row = sqldb.Row
 )
 
-// ErrInvisible: the row with this key cannot be read, because this transaction's snapshot does not see it (run the
-// whole transaction again), or because it comes and goes.
+// ErrInvisible: the row with this key cannot be read. Either this transaction's snapshot does not see it (run the
+// whole transaction again), or it is repeatedly inserted and deleted.
 var ErrInvisible = sqlstore.ErrInvisible
 
 // InsertOnce inserts a row into a table of the application, or finds the existing row with the same key, and reports
-// which. It uses the unique constraint of the business table itself, which you want for money in addition to any
-// record of operations. q may be the transaction of a Transact. scan reads the columns in.Returning of the row; NULL
-// is the zero value in an *int64 or *string.
+// which. It uses the unique constraint of the business table, which you need for money in addition to any record of
+// operations. q may be the transaction of a Transact. scan reads the columns in.Returning of the row; NULL is the
+// zero value in an *int64 or *string.
 //
-// Only the constraint that in.Key names makes a duplicate. If another unique constraint is violated, the row with
-// this key is looked for, because a true retry repeats the primary key too. If there is none, the violation is
-// returned as an error, as are a full disk, a missing table or a permission. All of it runs behind a savepoint: after
-// any error, including one of scan, a transaction is alive and as it was before, unless the connection was lost.
-// Without a transaction the row stays if scan fails.
+// Only the constraint of in.Key makes a duplicate. If another unique constraint is violated, InsertOnce looks for the
+// row with this key, because a true retry repeats the primary key too. If there is none, it returns the violation as
+// an error. Other errors, such as a full disk, a missing table or a permission, are returned too. InsertOnce runs
+// behind a savepoint: after any error, including one of scan, a transaction is usable and unchanged, unless the
+// connection was lost. Without a transaction the row stays if scan fails.
 //
 // InsertOnce waits for an open transaction that has inserted the same key. It then finds that row, or inserts its own
 // if the transaction was rolled back. At repeatable read and serializable, if the other transaction has committed,
-// this one can never see its row, and InsertOnce returns a serialization failure: the whole transaction has to be run
-// again, as Transact does by itself.
+// this one can never see its row, and InsertOnce returns a serialization failure: the whole transaction must be run
+// again, as Transact does.
 func InsertOnce[T any](ctx context.Context, q Querier, in Insert, scan func(Row) (T, error)) (row T, inserted bool, err error) {
 	return sqlstore.InsertOnce(ctx, pgxConn{q}, classify, inTransaction(q), in, scan)
 }
 
 // InsertOnceSQL is [InsertOnce] through database/sql. q is a *sql.DB, a *sql.Tx, or a *sql.Conn that has no open
 // transaction.
-func InsertOnceSQL[T any](ctx context.Context, q sqlstore.SQLQuerier, in Insert, scan func(Row) (T, error)) (row T, inserted bool, err error) {
+func InsertOnceSQL[T any](ctx context.Context, q sqldb.SQLQuerier, in Insert, scan func(Row) (T, error)) (row T, inserted bool, err error) {
 	_, inTx := q.(*sql.Tx)
 	return sqlstore.InsertOnce(ctx, sqlConn{q}, classify, inTx, in, scan)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqldb"
 	"github.com/everonce/everonce/internal/sqlstore"
 	"github.com/everonce/everonce/store/pgxstore"
 )
@@ -50,7 +51,7 @@ func (p *payments) insert(id int64, order string, amount int64, reference any) s
 	}
 }
 
-func scanPayment(r sqlstore.Row) (p payment, err error) {
+func scanPayment(r sqldb.Row) (p payment, err error) {
 	err = r.Scan(&p.id, &p.order, &p.amount)
 	return p, err
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // errNotYours is what Commit and Rollback answer on a transaction that the store ends.
-var errNotYours = errors.New("pgxstore: the transaction is ended by what began it: return from the work instead")
+var errNotYours = errors.New("pgxstore: the work cannot end its transaction (return from the work instead)")
 
 // lentTx is the transaction as the application sees it: everything but its end, and closed for good
 // after that, because the connection then serves others. Its first statement takes BEGIN along, if that

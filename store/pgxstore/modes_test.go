@@ -187,7 +187,7 @@ func testReadsUnderDefault[Tx any](t *testing.T, h *handle[Tx]) {
 				default:
 				}
 				_, getErr := h.store.Get(t.Context(), driver.GetRequest{ID: everonce.Key{Scope: "level", ID: strconv.Itoa(i % keys)}.RecordID()})
-				_, healthErr := h.store.Health(t.Context())
+				_, healthErr := h.store.Health(t.Context(), driver.HealthRequest{})
 				_, listErr := h.store.List(t.Context(), driver.ListRequest{Limit: keys})
 				if err := errors.Join(getErr, healthErr, listErr); err != nil {
 					t.Error(err)

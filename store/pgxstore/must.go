@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/everonce/everonce/internal/sqlstore"
+	"github.com/everonce/everonce/internal/sqldb"
 )
 
 // A commit that rides in the same packets as the last write cannot wait for that write's answer: a
@@ -23,9 +23,9 @@ func castToFail(why, as string) string {
 const castFailed = "22P02"
 
 // mustTexts are the statements' texts wrapped so that they fail where they affect no row.
-type mustTexts struct{ texts sync.Map } // *sqlstore.Statement → string
+type mustTexts struct{ texts sync.Map } // *sqldb.Statement → string
 
-func (m *mustTexts) of(s *sqlstore.Statement) string {
+func (m *mustTexts) of(s *sqldb.Statement) string {
 	if text, ok := m.texts.Load(s); ok {
 		return text.(string)
 	}

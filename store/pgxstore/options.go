@@ -43,7 +43,7 @@ type settings struct {
 	level  sql.IsolationLevel
 }
 
-// Validate returns the error by which [New] and [NewSQL] would refuse the options. Nothing is connected to.
+// Validate returns the error with which [New] and [NewSQL] would refuse the options. It does not connect to anything.
 func (o *Options) Validate() error {
 	_, err := o.settings()
 	return err
@@ -62,7 +62,7 @@ func (o *Options) settings() (*settings, error) {
 			return nil, err
 		}
 		if strings.HasPrefix(given.Schema, "pg_") {
-			return nil, fmt.Errorf("%w: the schema %q begins with pg_, which PostgreSQL keeps for itself", driver.ErrInvalidArgument, given.Schema)
+			return nil, fmt.Errorf("%w: the schema %q begins with pg_, which PostgreSQL reserves", driver.ErrInvalidArgument, given.Schema)
 		}
 	}
 	if err := sqlstore.ValidateName("table prefix", given.TablePrefix); err != nil {
@@ -99,6 +99,6 @@ func beginText(level sql.IsolationLevel) (string, error) {
 	case sql.LevelSerializable:
 		return "begin isolation level serializable", nil
 	}
-	return "", fmt.Errorf("%w: Options.Isolation is %v; PostgreSQL has read committed, repeatable read and serializable",
+	return "", fmt.Errorf("%w: Options.Isolation is %v; use read committed, repeatable read or serializable",
 		driver.ErrInvalidArgument, level)
 }

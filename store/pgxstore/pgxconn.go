@@ -5,14 +5,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/everonce/everonce/internal/sqlstore"
+	"github.com/everonce/everonce/internal/sqldb"
 )
 
 // pgxConn sends the engine's calls. Several calls go in one round trip, and where no transaction is open they
 // are one: the server ends it after the last of them.
 type pgxConn struct{ to Querier }
 
-func (c pgxConn) Send(ctx context.Context, calls ...*sqlstore.Call) error {
+func (c pgxConn) Send(ctx context.Context, calls ...*sqldb.Call) error {
 	if len(calls) == 1 {
 		return sendOne(ctx, c.to, calls[0])
 	}
@@ -25,7 +25,7 @@ func (c pgxConn) Send(ctx context.Context, calls ...*sqlstore.Call) error {
 	return closeBatch(results, err)
 }
 
-func sendOne(ctx context.Context, to Querier, call *sqlstore.Call) error {
+func sendOne(ctx context.Context, to Querier, call *sqldb.Call) error {
 	if call.Statement.Rows {
 		rows, err := to.Query(ctx, call.Statement.Text, call.Args...)
 		if err != nil {
@@ -41,7 +41,7 @@ func sendOne(ctx context.Context, to Querier, call *sqlstore.Call) error {
 }
 
 // readCalls reads the answers of calls, in their order.
-func readCalls(results pgx.BatchResults, calls []*sqlstore.Call) error {
+func readCalls(results pgx.BatchResults, calls []*sqldb.Call) error {
 	for _, call := range calls {
 		if call.Statement.Rows {
 			rows, err := results.Query()
@@ -72,7 +72,7 @@ func closeBatch(results pgx.BatchResults, err error) error {
 	return err
 }
 
-func readRows(rows pgx.Rows, call *sqlstore.Call) error {
+func readRows(rows pgx.Rows, call *sqldb.Call) error {
 	defer rows.Close()
 	call.Affected = 0
 	row := &pgxRow{rows}
@@ -90,10 +90,10 @@ func readRows(rows pgx.Rows, call *sqlstore.Call) error {
 	return affected(call, call.Affected)
 }
 
-func affected(call *sqlstore.Call, n int64) error {
+func affected(call *sqldb.Call, n int64) error {
 	call.Affected = n
 	if call.Missed() {
-		return sqlstore.ErrNothingWritten
+		return sqldb.ErrNothingWritten
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqldb"
 	"github.com/everonce/everonce/internal/sqlstore"
 )
 
@@ -31,7 +32,7 @@ func newPgxDriver(pool *pgxpool.Pool, opts *Options) (*pgxDriver, error) {
 	return d, nil
 }
 
-func (d *pgxDriver) Read(ctx context.Context, calls ...*sqlstore.Call) error {
+func (d *pgxDriver) Read(ctx context.Context, calls ...*sqldb.Call) error {
 	d.unprepared(calls)
 	return d.readOnly(ctx, pgxConn{d.pool}, calls, func() error {
 		return pgx.BeginTxFunc(ctx, d.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
@@ -40,11 +41,11 @@ func (d *pgxDriver) Read(ctx context.Context, calls ...*sqlstore.Call) error {
 	})
 }
 
-func (d *pgxDriver) Write(ctx context.Context, op func(context.Context, sqlstore.Conn) error) error {
+func (d *pgxDriver) Write(ctx context.Context, op func(context.Context, sqldb.Conn) error) error {
 	return write(ctx, op, pgxConn{d.pool})
 }
 
-func (d *pgxDriver) Exclusive(ctx context.Context, op func(context.Context, sqlstore.Conn) error) error {
+func (d *pgxDriver) Exclusive(ctx context.Context, op func(context.Context, sqldb.Conn) error) error {
 	return pgx.BeginTxFunc(ctx, d.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		conn := pgxConn{tx}
 		for _, call := range d.exclusively() { // one after the other: the second looks at what the first waited for
@@ -56,7 +57,7 @@ func (d *pgxDriver) Exclusive(ctx context.Context, op func(context.Context, sqls
 	})
 }
 
-func (d *pgxDriver) Begin(ctx context.Context, opts sqlstore.BeginOptions, first ...*sqlstore.Call) (sqlstore.TxConn[pgx.Tx], error) {
+func (d *pgxDriver) Begin(ctx context.Context, opts sqlstore.BeginOptions, first ...*sqldb.Call) (sqldb.TxConn[pgx.Tx], error) {
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
 		return nil, err
@@ -78,12 +79,12 @@ func (d *pgxDriver) Begin(ctx context.Context, opts sqlstore.BeginOptions, first
 	return tx, nil
 }
 
-func (d *pgxDriver) Join(_ context.Context, tx pgx.Tx) (sqlstore.TxConn[pgx.Tx], error) {
+func (d *pgxDriver) Join(_ context.Context, tx pgx.Tx) (sqldb.TxConn[pgx.Tx], error) {
 	if tx == nil {
 		return nil, fmt.Errorf("%w: the transaction is nil", driver.ErrInvalidArgument)
 	}
 	if conn := tx.Conn(); conn != nil && conn.Config().Database != d.name {
-		return nil, fmt.Errorf("%w: it is of another database than the store's", driver.ErrOtherStore)
+		return nil, fmt.Errorf("%w: it is on another database", driver.ErrOtherStore)
 	}
 	return &joinedTx[pgx.Tx]{Conn: pgxConn{tx}, tx: tx}, nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/everonce/everonce/internal/sqlstore"
+	"github.com/everonce/everonce/internal/sqldb"
 )
 
 // pgxTx is a transaction that the store began. Its BEGIN rides with the first statement, ours or the
@@ -50,7 +50,7 @@ func (t *pgxTx) begin(ctx context.Context) (pgx.Tx, error) {
 	return t.inner, nil
 }
 
-func (t *pgxTx) Send(ctx context.Context, calls ...*sqlstore.Call) error {
+func (t *pgxTx) Send(ctx context.Context, calls ...*sqldb.Call) error {
 	switch {
 	case t.over.Load():
 		return t.limit.reason(pgx.ErrTxClosed)
@@ -70,7 +70,7 @@ func (t *pgxTx) Send(ctx context.Context, calls ...*sqlstore.Call) error {
 
 // Commit sends the last statements and the commit in one round trip. The server skips the commit if one
 // of them fails, and those that must write fail where they find nothing to write.
-func (t *pgxTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
+func (t *pgxTx) Commit(ctx context.Context, last ...*sqldb.Call) error {
 	if err := t.ending(ctx); err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (t *pgxTx) ending(ctx context.Context) error {
 }
 
 // readCommit reads the answers to what was sent with a commit, and that to the commit itself.
-func (t *pgxTx) readCommit(results pgx.BatchResults, last []*sqlstore.Call, err error) error {
+func (t *pgxTx) readCommit(results pgx.BatchResults, last []*sqldb.Call, err error) error {
 	if err == nil {
 		err = readWrapped(results, last)
 	}
@@ -138,20 +138,20 @@ func (t *pgxTx) readCommit(results pgx.BatchResults, last []*sqlstore.Call, err 
 	case err == nil:
 		return nil
 	case t.driver.isNothingWritten(err):
-		return sqlstore.ErrNothingWritten
+		return sqldb.ErrNothingWritten
 	case isTxTimeout(ahead):
 		return err
 	case commitLost(err):
-		return fmt.Errorf("%w: %w", sqlstore.ErrCommitLost, err)
+		return fmt.Errorf("%w: %w", sqldb.ErrCommitLost, err)
 	}
 	return err
 }
 
 // readWrapped reads answers like readCalls. A wrapped statement answers a row where it wrote.
-func readWrapped(results pgx.BatchResults, last []*sqlstore.Call) error {
+func readWrapped(results pgx.BatchResults, last []*sqldb.Call) error {
 	for _, call := range last {
 		if !call.Must {
-			if err := readCalls(results, []*sqlstore.Call{call}); err != nil {
+			if err := readCalls(results, []*sqldb.Call{call}); err != nil {
 				return err
 			}
 			continue

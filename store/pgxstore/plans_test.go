@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/internal/sqlstore"
+	"github.com/everonce/everonce/internal/sqldb"
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
@@ -76,7 +76,7 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 	tenant := []any{low[:], first[:], last[:], "tenant", "tenant/"}
 	with := func(args []any, more ...any) []any { return append(args[:len(args):len(args)], more...) }
 	for _, c := range []struct {
-		statement *sqlstore.Statement
+		statement *sqldb.Statement
 		args      []any
 		index     string
 	}{

@@ -82,7 +82,7 @@ func TestWhoMayOnlyRead(t *testing.T) {
 	if got, err := s.Get(t.Context(), driver.GetRequest{ID: testKey.RecordID()}); err != nil || !got.Found {
 		t.Errorf("Get: %v, %v", got.Found, err)
 	}
-	if h, err := s.Health(t.Context()); err != nil || h.Claimed != 1 {
+	if h, err := s.Health(t.Context(), driver.HealthRequest{}); err != nil || h.Claimed != 1 {
 		t.Errorf("Health: %+v, %v", h, err)
 	}
 	if err := everonce.Settle(t.Context(), s, testKey.RecordID(), everonce.Settlement{Verdict: everonce.SettleNotDone, Force: true}); !errors.Is(err, driver.ErrStore) {

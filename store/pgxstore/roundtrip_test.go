@@ -159,19 +159,19 @@ func testRoundTripsOfABatch[Tx any](t *testing.T, h *handle[Tx], count func(stri
 		reqs[i] = txClaimOf(everonce.Key{Scope: "batch", ID: random(t)})
 	}
 	var many driver.TxBatch
-	var claims []driver.ClaimResult
+	var claims driver.ClaimAllResult
 	count("begin with a hundred claims", cost.begin, func() error {
 		tx, _, err := h.store.Begin(ctx, driver.BeginRequest{})
 		if err != nil {
 			return err
 		}
 		many = tx.(driver.TxBatch)
-		claims, err = many.ClaimAll(ctx, reqs)
+		claims, err = many.ClaimAll(ctx, driver.ClaimAllRequest{Claims: reqs})
 		return err
 	})
-	done := make([]driver.CompleteRequest, len(claims))
-	for i := range claims {
-		done[i] = completionOf(&claims[i].Record, "v")
+	done := make([]driver.CompleteRequest, len(claims.Claims))
+	for i := range claims.Claims {
+		done[i] = completionOf(&claims.Claims[i].Record, "v")
 	}
-	count("commit with a hundred completions", cost.commit, func() error { return many.CommitAll(ctx, done) })
+	count("commit with a hundred completions", cost.commit, func() error { return errOf(many.CommitAll(ctx, driver.CommitAllRequest{Completions: done})) })
 }

@@ -288,7 +288,7 @@ func TestHealthNotes(t *testing.T) {
 	off := func(c *pgx.ConnConfig) { c.RuntimeParams["synchronous_commit"] = "off" }
 	t.Run("asynchronous", func(t *testing.T) {
 		t.Parallel()
-		h, err := newPgx(t, setup{config: off}).store.Health(t.Context())
+		h, err := newPgx(t, setup{config: off}).store.Health(t.Context(), driver.HealthRequest{})
 		noErr(t, err)
 		if len(h.Notes) != 1 || !strings.Contains(h.Notes[0], "synchronous_commit is off") {
 			t.Errorf("the notes are %q", h.Notes)
@@ -299,7 +299,7 @@ func TestHealthNotes(t *testing.T) {
 		h := newPgx(t, setup{})
 		for _, table := range []string{"step", "record"} { // the one refers to the other
 			mustExec(t, "ALTER TABLE "+h.schema+".everonce_"+table+" SET UNLOGGED")
-			health, err := h.store.Health(t.Context())
+			health, err := h.store.Health(t.Context(), driver.HealthRequest{})
 			noErr(t, err)
 			if len(health.Notes) != 1 || !strings.Contains(health.Notes[0], "UNLOGGED") {
 				t.Errorf("the notes are %q", health.Notes)
@@ -309,7 +309,7 @@ func TestHealthNotes(t *testing.T) {
 }
 
 func testHealthNotes[Tx any](t *testing.T, h *handle[Tx]) {
-	health, err := h.store.Health(t.Context())
+	health, err := h.store.Health(t.Context(), driver.HealthRequest{})
 	noErr(t, err)
 	if len(health.Notes) != 1 || !strings.Contains(health.Notes[0], "failover") {
 		t.Errorf("the notes of a server with its defaults are %q", health.Notes)

@@ -126,7 +126,7 @@ func testSpoiled[Tx any](t *testing.T, h *handle[Tx], change string, reason erro
 	}
 	_, err = h.store.List(ctx, driver.ListRequest{Scope: key.Scope})
 	noErr(t, err) // one bad record must not hide the others
-	_, err = h.store.Health(ctx)
+	_, err = h.store.Health(ctx, driver.HealthRequest{})
 	noErr(t, err)
 }
 

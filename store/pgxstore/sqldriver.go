@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqldb"
 	"github.com/everonce/everonce/internal/sqlstore"
 )
 
@@ -35,7 +36,7 @@ func newSQLDriver(db *sql.DB, opts *Options) (*sqlDriver, error) {
 	return d, nil
 }
 
-func (d *sqlDriver) Read(ctx context.Context, calls ...*sqlstore.Call) error {
+func (d *sqlDriver) Read(ctx context.Context, calls ...*sqldb.Call) error {
 	if d.asks {
 		d.unprepared(calls)
 	}
@@ -49,11 +50,11 @@ func (d *sqlDriver) Read(ctx context.Context, calls ...*sqlstore.Call) error {
 	})
 }
 
-func (d *sqlDriver) Write(ctx context.Context, op func(context.Context, sqlstore.Conn) error) error {
+func (d *sqlDriver) Write(ctx context.Context, op func(context.Context, sqldb.Conn) error) error {
 	return write(ctx, op, sqlConn{d.db})
 }
 
-func (d *sqlDriver) Exclusive(ctx context.Context, op func(context.Context, sqlstore.Conn) error) error {
+func (d *sqlDriver) Exclusive(ctx context.Context, op func(context.Context, sqldb.Conn) error) error {
 	tx, err := d.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return err
@@ -69,7 +70,7 @@ func (d *sqlDriver) Exclusive(ctx context.Context, op func(context.Context, sqls
 	return tx.Commit()
 }
 
-func (d *sqlDriver) Begin(ctx context.Context, opts sqlstore.BeginOptions, first ...*sqlstore.Call) (sqlstore.TxConn[*sql.Tx], error) {
+func (d *sqlDriver) Begin(ctx context.Context, opts sqlstore.BeginOptions, first ...*sqldb.Call) (sqldb.TxConn[*sql.Tx], error) {
 	// database/sql rolls back when the context of BeginTx ends, so that must not be the caller's. It is
 	// the caller's as long as Begin runs.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -94,7 +95,7 @@ func (d *sqlDriver) Begin(ctx context.Context, opts sqlstore.BeginOptions, first
 	return tx, nil
 }
 
-func (d *sqlDriver) Join(_ context.Context, tx *sql.Tx) (sqlstore.TxConn[*sql.Tx], error) {
+func (d *sqlDriver) Join(_ context.Context, tx *sql.Tx) (sqldb.TxConn[*sql.Tx], error) {
 	if tx == nil {
 		return nil, fmt.Errorf("%w: the transaction is nil", driver.ErrInvalidArgument)
 	}
@@ -113,14 +114,14 @@ type sqlTx struct {
 
 func (t *sqlTx) Tx() *sql.Tx { return t.inner }
 
-func (t *sqlTx) Send(ctx context.Context, calls ...*sqlstore.Call) error {
+func (t *sqlTx) Send(ctx context.Context, calls ...*sqldb.Call) error {
 	if t.over {
 		return t.limit.reason(sql.ErrTxDone)
 	}
 	return t.limit.reason(sqlConn{t.inner}.Send(ctx, calls...))
 }
 
-func (t *sqlTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
+func (t *sqlTx) Commit(ctx context.Context, last ...*sqldb.Call) error {
 	if t.over {
 		return t.limit.reason(sql.ErrTxDone)
 	}
@@ -158,7 +159,7 @@ func (t *sqlTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
 	case errors.Is(err, sql.ErrTxDone) && t.life.Err() == nil: // it had ended before: nothing was sent
 		return err
 	case commitLost(err):
-		return fmt.Errorf("%w: %w", sqlstore.ErrCommitLost, err)
+		return fmt.Errorf("%w: %w", sqldb.ErrCommitLost, err)
 	}
 	return err
 }

@@ -32,13 +32,13 @@ func TestAStandbyIsAFailureOfTheStore(t *testing.T) {
 	testReadOnly(t, viaPgx)
 	testReadOnly(t, viaSQL)
 	for what, store := range map[string]driver.WriteChecker{"pgx": viaPgx.store, "sql": viaSQL.store} {
-		if err := store.CheckWrite(ctx); !errors.Is(err, driver.ErrStore) {
+		if _, err := store.CheckWrite(ctx, driver.CheckWriteRequest{}); !errors.Is(err, driver.ErrStore) {
 			t.Errorf("%s: CheckWrite: %v, want ErrStore", what, err)
 		}
 	}
 	for what, store := range map[string]driver.HealthChecker{"pgx": viaPgx.store, "sql": viaSQL.store} {
-		h, err := store.Health(ctx)
-		if err != nil || h.Completed != 1 || !strings.Contains(strings.Join(h.Notes, " "), "standby: it takes no writes") {
+		h, err := store.Health(ctx, driver.HealthRequest{})
+		if err != nil || h.Completed != 1 || !strings.Contains(strings.Join(h.Notes, " "), "standby: it accepts no writes") {
 			t.Errorf("%s: %+v, %v", what, h, err)
 		}
 	}

@@ -16,7 +16,7 @@ type Store = sqlstore.Store[pgx.Tx]
 // SQLStore is a [Store] for applications that write through a *sql.Tx.
 type SQLStore = sqlstore.Store[*sql.Tx]
 
-// New makes a store that uses the database through pool, which stays the caller's to close. It sends nothing: call
+// New returns a store on the database of pool. The caller keeps the pool and closes it. New sends nothing: call
 // [sqlstore.Store.Migrate] once before the first use.
 func New(pool *pgxpool.Pool, opts *Options) (*Store, error) {
 	d, err := newPgxDriver(pool, opts)
@@ -26,9 +26,9 @@ func New(pool *pgxpool.Pool, opts *Options) (*Store, error) {
 	return sqlstore.New[pgx.Tx](d), nil
 }
 
-// NewSQL makes a store that uses the database through db: one opened by pgx's stdlib, or any other whose errors wrap
-// a *pgconn.PgError. db stays the caller's to close. The store takes more round trips than one made by [New], because
-// database/sql cannot pipeline. Both may be used on the same tables at once.
+// NewSQL returns a store on the database of db: one opened by pgx's stdlib, or by another driver whose errors wrap a
+// *pgconn.PgError. The caller keeps db and closes it. The store takes more round trips than one returned by [New],
+// because database/sql cannot pipeline. Both may be used on the same tables at once.
 func NewSQL(db *sql.DB, opts *Options) (*SQLStore, error) {
 	d, err := newSQLDriver(db, opts)
 	if err != nil {

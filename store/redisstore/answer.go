@@ -12,7 +12,7 @@ import (
 )
 
 // errAnswer: the server answered what no script of this version does.
-var errAnswer = errors.New("the server's answer has another form")
+var errAnswer = errors.New("unexpected form of the server's answer")
 
 // answer is the list that a script has answered.
 type answer struct {

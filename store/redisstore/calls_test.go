@@ -87,9 +87,9 @@ func everyCall(ctx context.Context, s *redisstore.Store, rec *driver.Record) map
 	_, errs["Get"] = s.Get(ctx, driver.GetRequest{ID: rec.ID})
 	_, errs["List"] = s.List(ctx, driver.ListRequest{})
 	_, errs["DeleteScope"] = s.DeleteScope(ctx, driver.DeleteScopeRequest{Scope: rec.Scope})
-	_, errs["Health"] = s.Health(ctx)
-	errs["KeepIdentity"] = s.KeepIdentity(ctx, [32]byte{1})
-	_, _, errs["ReadIdentity"] = s.ReadIdentity(ctx)
+	_, errs["Health"] = s.Health(ctx, driver.HealthRequest{})
+	_, errs["KeepIdentity"] = s.KeepIdentity(ctx, driver.KeepIdentityRequest{Check: [32]byte{1}})
+	_, errs["ReadIdentity"] = s.ReadIdentity(ctx, driver.ReadIdentityRequest{})
 	w, err := s.Watch(ctx, driver.WatchRequest{ID: rec.ID})
 	if errs["Watch"] = err; err == nil {
 		w.Stop()

@@ -26,10 +26,9 @@ type facts struct {
 	replicas int
 }
 
-// Check asks the server, or every node of a cluster that answers, what it does to keep what it has acknowledged. It
-// refuses with [ErrRisk], naming the settings, if Options do not accept what it finds, and with
-// [everonce.ErrInvalidArgument] if the server is too old. [New] calls Check; call it again in a readiness probe,
-// because settings change and nodes fail over.
+// Check reads the durability settings of the server, or of every node of a cluster that answers. It returns [ErrRisk]
+// with the settings if the options do not accept them, and [driver.ErrInvalidArgument] if the server is too old.
+// [New] calls Check. Call it again in a readiness probe, because settings change and nodes fail over.
 func (s *Store) Check(ctx context.Context) error {
 	all, err := s.ask(ctx)
 	if err != nil {
@@ -133,7 +132,7 @@ var (
 func (s *Store) judge(f *facts) error {
 	if f.version != "" {
 		if f.older(leastVersion) {
-			return fmt.Errorf("redisstore: %w: node %s is Redis %s, the least is 7.0", driver.ErrInvalidArgument, f.addr, f.version)
+			return fmt.Errorf("redisstore: %w: node %s is Redis %s; 7.0 is the oldest supported", driver.ErrInvalidArgument, f.addr, f.version)
 		}
 		if s.syncLog && f.older(syncLogVersion) {
 			return fmt.Errorf("redisstore: %w: Options.SyncLog needs WAITAOF, which Redis has from 7.2 on; node %s is %s", driver.ErrInvalidArgument, f.addr, f.version)
@@ -153,10 +152,10 @@ func (s *Store) judge(f *facts) error {
 		why = append(why, fmt.Sprintf("its maxmemory-policy is %s, which removes records when memory is short: set noeviction", f.policy))
 	}
 	if refused&RiskNoLog != 0 {
-		why = append(why, "it has no append-only file, so a restart forgets: set appendonly yes")
+		why = append(why, "it has no append-only file, so a restart loses records: set appendonly yes")
 	}
 	if refused&RiskUntold != 0 {
-		why = append(why, "it tells neither by CONFIG nor by INFO whether it evicts and logs: look it up")
+		why = append(why, "neither CONFIG nor INFO reports whether it evicts and has an append-only file: look it up")
 	}
 	return fmt.Errorf("%w: node %s: %s; or accept it by Options.Accept: %v", ErrRisk, f.addr, strings.Join(why, "; "), refused)
 }
@@ -164,15 +163,15 @@ func (s *Store) judge(f *facts) error {
 // leastSyncTimeout is how long a log that is synced every second may take, and a little more.
 const leastSyncTimeout = 2 * time.Second
 
-// judgeLog refuses a log that would make the waits of Options.SyncLog fail, all or most of them.
+// judgeLog refuses settings with which all or most waits of Options.SyncLog would fail.
 func (s *Store) judgeLog(f *facts) error {
 	switch {
 	case f.log == "no":
 		return fmt.Errorf("redisstore: %w: Options.SyncLog waits for the append-only file, and node %s has none: set appendonly yes", driver.ErrInvalidArgument, f.addr)
 	case f.fsync == "no":
-		return fmt.Errorf("redisstore: %w: Options.SyncLog waits for a sync that node %s does not make (appendfsync no): set always or everysec", driver.ErrInvalidArgument, f.addr)
+		return fmt.Errorf("redisstore: %w: Options.SyncLog waits for a sync, but node %s never syncs (appendfsync no): set always or everysec", driver.ErrInvalidArgument, f.addr)
 	case f.fsync == "everysec" && s.wait < leastSyncTimeout:
-		return fmt.Errorf("redisstore: %w: Options.WaitTimeout is %v, and node %s syncs its append-only file once a second: with SyncLog the least is %v, or set appendfsync always",
+		return fmt.Errorf("redisstore: %w: Options.WaitTimeout is %v, and node %s syncs its append-only file once a second: with SyncLog it must be at least %v, or set appendfsync always",
 			driver.ErrInvalidArgument, s.wait, f.addr, leastSyncTimeout)
 	}
 	return nil

@@ -44,7 +44,7 @@ func TestServersThatForgetAreRefused(t *testing.T) {
 
 func notes(t *testing.T, s *redisstore.Store, want string) {
 	t.Helper()
-	h, err := s.Health(t.Context())
+	h, err := s.Health(t.Context(), driver.HealthRequest{})
 	noErr(t, err)
 	if !slices.ContainsFunc(h.Notes, func(note string) bool { return strings.Contains(note, want) }) {
 		t.Errorf("Health does not say %q: %q", want, h.Notes)
@@ -57,12 +57,12 @@ func TestHealthTellsTheDurability(t *testing.T) {
 	client := startServer(t).client(t)
 	s := newStore(t, client, &redisstore.Options{})
 	for fsync, note := range map[string]string{
-		"always": "a loss of power loses nothing", "everysec": "the latest second or two", "no": "half a minute",
+		"always": "a power loss loses nothing", "everysec": "the latest one or two seconds", "no": "half a minute",
 	} {
 		command(t, client, "CONFIG", "SET", "appendfsync", fsync)
 		notes(t, s, note)
 	}
-	notes(t, s, "Money belongs in an SQL database")
+	notes(t, s, "Keep money in an SQL database")
 	noErr(t, s.Check(t.Context()))
 	command(t, client, "CONFIG", "SET", "maxmemory-policy", "allkeys-lfu")
 	if err := s.Check(t.Context()); !errors.Is(err, redisstore.ErrRisk) {
@@ -84,13 +84,13 @@ func TestServersThatDoNotTell(t *testing.T) {
 	}
 	s, err := as("hosted", nil)
 	noErr(t, err)
-	notes(t, s, "does not tell when it syncs")
+	notes(t, s, "does not report when it syncs")
 	if _, err := as("silent", nil); !errors.Is(err, redisstore.ErrRisk) || !strings.Contains(err.Error(), "RiskUntold") {
 		t.Errorf("New with a server that tells nothing: %v", err)
 	}
 	s, err = as("silent", &redisstore.Options{Accept: redisstore.RiskUntold})
 	noErr(t, err)
-	notes(t, s, "does not tell whether it removes records")
+	notes(t, s, "does not report whether it removes records")
 	rec := claimed(t, s, testKey)
 	_, err = s.Complete(t.Context(), completionOf(&rec, "v"))
 	noErr(t, err)

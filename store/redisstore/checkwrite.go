@@ -5,20 +5,22 @@ import (
 	"crypto/rand"
 
 	"github.com/redis/rueidis"
+
+	"github.com/everonce/everonce/driver"
 )
 
-// CheckWrite implements [everonce.WriteChecker]: it sets a key that ends by itself in a second, and waits for it as a claim does
-// (see [Options]). On a cluster it is another master each time.
-func (s *Store) CheckWrite(ctx context.Context) error {
+// CheckWrite implements [driver.WriteChecker]. It sets a key that expires after a second, and waits for it as a claim
+// does (see [Options]). On a cluster each call uses a random master.
+func (s *Store) CheckWrite(ctx context.Context, _ driver.CheckWriteRequest) (res driver.CheckWriteResult, err error) {
 	key := s.prefix + "check:" + rand.Text()
-	res, err := s.set(ctx, key, func(b rueidis.Builder) rueidis.Completed {
+	answer, err := s.set(ctx, key, func(b rueidis.Builder) rueidis.Completed {
 		return b.Arbitrary("SET").Keys(key).Args("", "PX", "1000").Build()
 	})
 	if err == nil {
-		err = res.Error()
+		err = answer.Error()
 	}
 	if err != nil {
-		return failed("check write", err)
+		return res, failed("check write", err)
 	}
-	return nil
+	return res, nil
 }

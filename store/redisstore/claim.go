@@ -10,8 +10,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Claim implements [everonce.Store]: one call of the server, and one more if a result is found within a second of its
-// end.
+// Claim implements [driver.Store] with one call to the server, and a second one if it finds a result within a second
+// of its end.
 func (s *Store) Claim(ctx context.Context, req driver.ClaimRequest) (res driver.ClaimResult, err error) {
 	k := s.keys(&req.ID)
 	if s.readFirst && !s.waits() { // a result that is read by itself may be one that nobody else has yet

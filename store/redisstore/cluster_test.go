@@ -210,7 +210,7 @@ func TestWritesWaitForReplicasInACluster(t *testing.T) {
 		_, errClaim := s.Claim(t.Context(), claimOf(everonce.Key{Scope: "new", ID: strconv.Itoa(i)}))
 		_, errComplete := s.Complete(t.Context(), completionOf(&rec, "v"))
 		_, errReplay := s.Claim(t.Context(), claimOf(everonce.Key{Scope: rec.Scope, ID: rec.Name}))
-		for what, err := range map[string]error{"claim": errClaim, "completion": errComplete, "replay": errReplay, "identity": s.KeepIdentity(t.Context(), [32]byte{1})} {
+		for what, err := range map[string]error{"claim": errClaim, "completion": errComplete, "replay": errReplay, "identity": errOf(s.KeepIdentity(t.Context(), driver.KeepIdentityRequest{Check: [32]byte{1}}))} {
 			if !errors.Is(err, driver.ErrStore) || !strings.Contains(err.Error(), "0 of 1 replicas") {
 				t.Errorf("%s: %v", what, err)
 			}

@@ -124,7 +124,7 @@ func TestADamagedRecordIsNeitherForgottenNorCounted(t *testing.T) {
 		noErr(t, err)
 		damaged := text[:c.at] + string([]byte{text[c.at] ^ c.flip}) + text[c.at+1:]
 		command(t, client, "SET", key, damaged)
-		if h, err := s.Health(ctx); err != nil || !c.texts && h.Unreadable != 1 || h.Unreadable+h.Claimed+h.Abandoned+h.Released+h.Completed != 1 {
+		if h, err := s.Health(ctx, driver.HealthRequest{}); err != nil || !c.texts && h.Unreadable != 1 || h.Unreadable+h.Claimed+h.Abandoned+h.Released+h.Completed != 1 {
 			t.Errorf("%s: it is counted as %+v, %v", what, h, err)
 		}
 		if res, err := s.DeleteScope(ctx, driver.DeleteScopeRequest{Scope: rec.Scope}); res.Records != 0 || !errors.Is(err, driver.ErrCorruptRecord) {

@@ -8,8 +8,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// MaxResult is the largest result of an operation, and of a step, that a store takes, in bytes. The server holds it
-// in memory, and does nothing else while it copies it.
+// MaxResult is the largest result of an operation or step, in bytes. The server holds it in memory, and blocks while
+// it copies it.
 const MaxResult = 16 << 20
 
 // maxTexts is how much the texts of a record may have together.
@@ -24,7 +24,7 @@ const (
 	wordTooMany
 )
 
-// Complete implements [everonce.Store]: one call of the server.
+// Complete implements [driver.Store]: one call of the server.
 func (s *Store) Complete(ctx context.Context, req driver.CompleteRequest) (res driver.CompleteResult, err error) {
 	r := &req.Result
 	if len(r.Data) > MaxResult || len(r.Codec)+len(r.Summary) > maxTexts {
@@ -44,7 +44,7 @@ func (s *Store) Complete(ctx context.Context, req driver.CompleteRequest) (res d
 	return res, s.attempt(ctx, "complete", &c)
 }
 
-// Release implements [everonce.Store]: one call of the server.
+// Release implements [driver.Store]: one call of the server.
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (res driver.ReleaseResult, err error) {
 	if len(req.Scope)+len(req.Name)+len(req.ErrorClass)+len(req.Step) > maxTexts {
 		return res, tooLong("release")
@@ -75,7 +75,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (res dri
 	return res, said("release", word, err)
 }
 
-// Renew implements [everonce.Store]: one call of the server.
+// Renew implements [driver.Store]: one call of the server.
 func (s *Store) Renew(ctx context.Context, req driver.RenewRequest) (res driver.RenewResult, err error) {
 	c := call{script: renewScript, keys: s.keys(&req.ID)}
 	var stack [24]byte

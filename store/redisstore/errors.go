@@ -10,8 +10,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// ErrRisk says that the server may lose what it has acknowledged, and that Options.Accept does not allow that.
-var ErrRisk = errors.New("redisstore: the server does not keep what it acknowledges")
+// ErrRisk: the server may lose acknowledged writes, and [Options].Accept does not allow that.
+var ErrRisk = errors.New("redisstore: the server may lose acknowledged writes")
 
 // refusals are the answers that are no failure of the store.
 var refusals = [...]error{driver.ErrLeaseLost, driver.ErrAttemptEnded, driver.ErrInvalidKey}

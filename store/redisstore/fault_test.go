@@ -143,7 +143,7 @@ func TestFullServer(t *testing.T) {
 		if _, err := s.Claim(ctx, claimOf(everonce.Key{Scope: "full", ID: key.ID + " new"})); !errors.Is(err, driver.ErrStoreFull) {
 			t.Errorf("a new key: %v, want ErrStoreFull", err)
 		}
-		if err := s.CheckWrite(ctx); !errors.Is(err, driver.ErrStoreFull) {
+		if _, err := s.CheckWrite(ctx, driver.CheckWriteRequest{}); !errors.Is(err, driver.ErrStoreFull) {
 			t.Errorf("CheckWrite: %v, want ErrStoreFull", err)
 		}
 		got, err := s.Get(ctx, driver.GetRequest{ID: done.ID})

@@ -53,7 +53,7 @@ func FuzzDecode(f *testing.F) {
 		case step.Attempt < 0 || !step.Readable() || len(step.Result.Data)+len(step.Result.Summary) > len(s):
 			t.Errorf("a step was read: %+v", step)
 		}
-		var h driver.Health
+		var h driver.HealthResult
 		add(&h, s)
 		_ = infoOf(s)
 	})

@@ -9,21 +9,21 @@ import (
 	"github.com/everonce/everonce/driver/transition"
 )
 
-// Health implements [driver.HealthChecker]. It scans every key of the server and reads the head of every record,
-// and holds 8 bytes of each in memory while it counts.
-func (s *Store) Health(ctx context.Context) (h driver.Health, err error) {
+// Health implements [driver.HealthChecker]. It scans all keys of the server and reads the head of every record. While
+// it counts, it holds 8 bytes of memory for each record.
+func (s *Store) Health(ctx context.Context, _ driver.HealthRequest) (h driver.HealthResult, err error) {
 	if h, err = s.count(ctx); err != nil {
-		return driver.Health{}, failed("health", err)
+		return driver.HealthResult{}, failed("health", err)
 	}
 	all, err := s.ask(ctx)
 	if err != nil {
-		return driver.Health{}, failed("health", err)
+		return driver.HealthResult{}, failed("health", err)
 	}
 	h.Notes = s.notes(all)
 	return h, nil
 }
 
-func (s *Store) count(ctx context.Context) (h driver.Health, err error) {
+func (s *Store) count(ctx context.Context) (h driver.HealthResult, err error) {
 	if h.Now, err = s.now(ctx); err != nil {
 		return h, err
 	}
@@ -46,7 +46,7 @@ func (s *Store) count(ctx context.Context) (h driver.Health, err error) {
 }
 
 // add counts a record by its head.
-func add(h *driver.Health, text string) {
+func add(h *driver.HealthResult, text string) {
 	var rec driver.Record
 	if !head(text, &rec) || rec.Format > driver.FormatVersion || damaged(text, &rec) != "" {
 		h.Unreadable++

@@ -11,36 +11,36 @@ import (
 func (s *Store) identityKey() string { return s.prefix + "identity" }
 
 // KeepIdentity implements [driver.IdentityKeeper].
-func (s *Store) KeepIdentity(ctx context.Context, check [32]byte) error {
-	res, err := s.set(ctx, s.identityKey(), func(b rueidis.Builder) rueidis.Completed {
-		return b.Arbitrary("SET").Keys(s.identityKey()).Args(string(check[:]), "NX", "GET").Build()
+func (s *Store) KeepIdentity(ctx context.Context, req driver.KeepIdentityRequest) (res driver.KeepIdentityResult, err error) {
+	mine := string(req.Check[:])
+	answer, err := s.set(ctx, s.identityKey(), func(b rueidis.Builder) rueidis.Completed {
+		return b.Arbitrary("SET").Keys(s.identityKey()).Args(mine, "NX", "GET").Build()
 	})
 	if err != nil {
-		return failed("keep identity", err)
+		return res, failed("keep identity", err)
 	}
-	kept, err := res.ToString()
+	kept, err := answer.ToString()
 	switch {
 	case rueidis.IsRedisNil(err): // it is kept now
-		return nil
+		return res, nil
 	case err != nil:
-		return failed("keep identity", err)
-	case kept != string(check[:]):
-		return failed("keep identity", driver.ErrIdentity)
+		return res, failed("keep identity", err)
+	case kept != mine:
+		return res, failed("keep identity", driver.ErrIdentity)
 	}
-	return nil
+	return res, nil
 }
 
 // ReadIdentity implements [driver.IdentityReader].
-func (s *Store) ReadIdentity(ctx context.Context) (check [32]byte, bound bool, err error) {
+func (s *Store) ReadIdentity(ctx context.Context, _ driver.ReadIdentityRequest) (res driver.ReadIdentityResult, err error) {
 	kept, err := s.client.Do(ctx, s.client.B().Arbitrary("GET").Keys(s.identityKey()).Build()).ToString()
 	switch {
 	case rueidis.IsRedisNil(err):
-		return check, false, nil
+		return res, nil
 	case err != nil:
-		return check, false, failed("read identity", err)
-	case len(kept) != len(check):
-		return check, false, failed("read identity", driver.ErrCorruptRecord)
+		return res, failed("read identity", err)
+	case len(kept) != len(res.Check):
+		return res, failed("read identity", driver.ErrCorruptRecord)
 	}
-	copy(check[:], kept)
-	return check, true, nil
+	return driver.ReadIdentityResult{Bound: true, Check: [32]byte([]byte(kept))}, nil
 }

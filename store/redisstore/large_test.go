@@ -48,10 +48,10 @@ func TestAnIdentityThatCanNotBeRead(t *testing.T) {
 	prefix := newPrefix(t, client)
 	store := newStore(t, client, &redisstore.Options{Prefix: prefix})
 	noErr(t, command(t, client, "SET", prefix+"identity", "cut off").Error())
-	if _, bound, err := store.ReadIdentity(t.Context()); !errors.Is(err, driver.ErrCorruptRecord) || bound {
-		t.Errorf("%v, %v, want a corrupt record", bound, err)
+	if kept, err := store.ReadIdentity(t.Context(), driver.ReadIdentityRequest{}); !errors.Is(err, driver.ErrCorruptRecord) || kept.Bound {
+		t.Errorf("%v, %v, want a corrupt record", kept.Bound, err)
 	}
-	if err := store.KeepIdentity(t.Context(), [32]byte{1}); !errors.Is(err, driver.ErrIdentity) {
+	if _, err := store.KeepIdentity(t.Context(), driver.KeepIdentityRequest{Check: [32]byte{1}}); !errors.Is(err, driver.ErrIdentity) {
 		t.Errorf("it is bound anew: %v", err)
 	}
 }

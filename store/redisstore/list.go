@@ -15,8 +15,8 @@ import (
 // defaultPage is the limit of a page that names none.
 const defaultPage = 100
 
-// List implements [driver.Lister]. There is no index, because every write would pay for it: each page scans every
-// key of the server (SCAN), and reads the records of the scope. It is for tools, and may take minutes.
+// List implements [driver.Lister]. There is no index, because it would slow down every write: each page scans all
+// keys of the server (SCAN), and reads the records of the scope. It is for tools, and may take minutes.
 func (s *Store) List(ctx context.Context, req driver.ListRequest) (res driver.ListResult, err error) {
 	if res, err = s.list(ctx, &req); err != nil {
 		return driver.ListResult{}, failed("list", err)

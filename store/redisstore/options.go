@@ -13,42 +13,41 @@ import (
 // Options are the options of a store. The zero value of each field is its default.
 type Options struct {
 	// Prefix begins the names of all keys. It has at most 64 of a-z, A-Z, 0-9 and _ . : / -. Two stores on one server
-	// share their records if they have the same prefix, and do not see each other's if neither prefix begins with the
-	// other. Default "everonce:".
+	// share their records if they have the same prefix, and are independent if neither prefix begins with the other.
+	// Default "everonce:".
 	Prefix string
 	// Accept names the risks that [New] does not refuse. Default none.
 	Accept Risk
-	// ReadFirst makes every claim first look for a saved result with a plain GET. If most deliveries are duplicates,
-	// that is a little cheaper; each new key costs one more round trip. With Replicas or SyncLog it makes no
-	// difference: a replay waits for them too.
+	// ReadFirst makes every claim first read a saved result with a plain GET. If most deliveries are duplicates, that
+	// is slightly cheaper; each new key costs one more round trip. With Replicas or SyncLog it has no effect, because
+	// a replay waits for them too.
 	ReadFirst bool
-	// Replicas is how many replicas must have a write before it is acknowledged (WAIT), and a result before a
-	// duplicate or a Lookup is answered with it. A failover may still choose another replica. List, and an operator's
-	// tools that read one record, show what the master has. Each write occupies a connection of its own for as long
-	// as it waits. At most 100. Default 0.
+	// Replicas is how many replicas must have a write before it is acknowledged (WAIT), and a result before it
+	// answers a duplicate or a Lookup. A failover may still promote another replica. List, and tools that read one
+	// record, show the master's data. Each write uses a connection of its own while it waits. At most 100. Default 0.
 	Replicas int
-	// SyncLog makes every write wait until the server has synced its append-only file (WAITAOF, since Redis 7.2); with
-	// Replicas also until that many replicas have synced theirs. With appendfsync everysec that takes about a second,
-	// twice for a new key; with always it takes no longer than the write itself. With no, [New] refuses it.
+	// SyncLog makes every write wait until the server has synced its append-only file (WAITAOF, since Redis 7.2), and
+	// with Replicas until that many replicas have synced theirs. With appendfsync everysec that takes about a second,
+	// twice for a new key; with always it takes no longer than the write itself. [New] refuses it with appendfsync
+	// no.
 	SyncLog bool
-	// WaitTimeout bounds the wait for Replicas and SyncLog. A write that has waited longer fails: it has been made,
-	// but nobody is told that it is safe. With SyncLog and appendfsync everysec [New] refuses less than 2 s. Default
-	// 1 s; 3 s with SyncLog.
+	// WaitTimeout bounds the wait for Replicas and SyncLog. A write that waits longer returns an error, although it
+	// was made. With SyncLog and appendfsync everysec [New] refuses less than 2 s. Default 1 s; 3 s with SyncLog.
 	WaitTimeout time.Duration
 }
 
-// Risk is a set of ways in which a server may lose what it has acknowledged.
+// Risk is a set of reasons why a server may lose acknowledged writes.
 type Risk uint8
 
 // The risks.
 const (
-	// RiskEviction: a maxmemory-policy other than noeviction removes records when memory runs short, and their
-	// operations are new then. It counts even if there is no maxmemory today.
+	// RiskEviction: a maxmemory-policy other than noeviction removes records when memory is short, and their
+	// operations are then new. This applies even if there is no maxmemory today.
 	RiskEviction Risk = 1 << iota
-	// RiskNoLog: without an append-only file a restart goes back to the latest snapshot, or to nothing.
+	// RiskNoLog: without an append-only file a restart restores the latest snapshot, or nothing.
 	RiskNoLog
-	// RiskUntold: the server does not tell its settings (CONFIG and INFO are refused, as some hosts do). If you
-	// accept this risk, you know the settings from elsewhere.
+	// RiskUntold: the server does not report its settings, because it refuses CONFIG and INFO, as some hosts do. If
+	// you accept this risk, you know the settings from elsewhere.
 	RiskUntold
 
 	riskEnd
@@ -88,7 +87,7 @@ type settings struct {
 	wait      time.Duration
 }
 
-// Validate returns the error by which [New] would refuse the options. Nothing is connected to.
+// Validate returns the error with which [New] would refuse the options. It does not connect to anything.
 func (o *Options) Validate() error {
 	_, err := o.settings()
 	return err

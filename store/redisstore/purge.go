@@ -6,9 +6,9 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Purge implements [everonce.Store]. It has nothing to do: the server itself removes a result when its retention ends
-// and a record when its lifetime ends, and a record that is unsettled under Refuse or Reconcile has no end. A store
-// in Redis needs no janitor.
+// Purge implements [driver.Store]. It does nothing: the server removes a result when its retention ends and a record
+// when its lifetime ends, and an unsettled record under Refuse or Reconcile does not expire. A store in Redis needs
+// no janitor.
 func (s *Store) Purge(ctx context.Context, _ driver.PurgeRequest) (driver.PurgeResult, error) {
 	return driver.PurgeResult{}, failed("purge", ctx.Err())
 }

@@ -34,7 +34,7 @@ func (s *Store) look(ctx context.Context, k *keys, id *driver.RecordID, told rea
 	return true, nil
 }
 
-// Get implements [everonce.Store]: one call of the server. A brief Get is a plain read if there is a result to
+// Get implements [driver.Store] with one call to the server. A brief Get is a plain read if there is a result to
 // replay; otherwise it makes a second call. With Replicas or SyncLog it waits as a replay does, because it answers a
 // duplicate.
 func (s *Store) Get(ctx context.Context, req driver.GetRequest) (res driver.GetResult, err error) {

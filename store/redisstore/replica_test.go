@@ -141,7 +141,7 @@ func TestWhatWaitsWritesSomething(t *testing.T) {
 	}
 	s := newStore(t, client, &redisstore.Options{Replicas: 1, WaitTimeout: time.Minute})
 	ctx := t.Context()
-	noErr(t, s.KeepIdentity(ctx, [32]byte{1}))
+	noErr(t, errOf(s.KeepIdentity(ctx, driver.KeepIdentityRequest{Check: [32]byte{1}})))
 	runs, done := claimed(t, s, testKey), claimed(t, s, everonce.Key{Scope: "waits", ID: "done"})
 	_, err := s.Complete(ctx, completionOf(&done, "v"))
 	noErr(t, err)
@@ -168,7 +168,7 @@ func TestWhatWaitsWritesSomething(t *testing.T) {
 		},
 		"repeated completion": func() error { _, err := s.Complete(ctx, completionOf(&done, "v")); return err },
 		"repeated release":    func() error { _, err := s.Release(ctx, released); return err },
-		"repeated identity":   func() error { return s.KeepIdentity(ctx, [32]byte{1}) },
+		"repeated identity":   func() error { return errOf(s.KeepIdentity(ctx, driver.KeepIdentityRequest{Check: [32]byte{1}})) },
 	} {
 		before, text := writes(), whole()
 		if err := call(); err != nil {
@@ -198,14 +198,14 @@ func TestTheIdentityWaitsForReplicas(t *testing.T) {
 	noErr(t, replica.pause())
 	s := newStore(t, master.client(t), &redisstore.Options{Replicas: 1, WaitTimeout: 20 * time.Millisecond})
 	for _, call := range []string{"first", "repeated"} {
-		if err := s.KeepIdentity(t.Context(), [32]byte{1}); !errors.Is(err, driver.ErrStore) || !strings.Contains(err.Error(), "0 of 1 replicas") {
+		if _, err := s.KeepIdentity(t.Context(), driver.KeepIdentityRequest{Check: [32]byte{1}}); !errors.Is(err, driver.ErrStore) || !strings.Contains(err.Error(), "0 of 1 replicas") {
 			t.Errorf("%s: an identity that no replica has: %v", call, err)
 		}
 	}
 	noErr(t, replica.goOn())
 	patient := newStore(t, master.client(t), &redisstore.Options{Replicas: 1, WaitTimeout: time.Minute})
-	noErr(t, patient.KeepIdentity(t.Context(), [32]byte{1}))
-	if err := patient.KeepIdentity(t.Context(), [32]byte{2}); !errors.Is(err, driver.ErrIdentity) {
+	noErr(t, errOf(patient.KeepIdentity(t.Context(), driver.KeepIdentityRequest{Check: [32]byte{1}})))
+	if _, err := patient.KeepIdentity(t.Context(), driver.KeepIdentityRequest{Check: [32]byte{2}}); !errors.Is(err, driver.ErrIdentity) {
 		t.Errorf("another identity: %v", err)
 	}
 }
@@ -217,7 +217,7 @@ func TestAFailoverForgets(t *testing.T) {
 	master := startServer(t, "--repl-diskless-sync-delay", "0")
 	replica := startReplica(t, master)
 	s := newStore(t, master.client(t), &redisstore.Options{})
-	notes(t, s, "a failover may lose what was acknowledged last")
+	notes(t, s, "a failover may lose the latest acknowledged writes")
 	command(t, replica.client(t), "REPLICAOF", "127.0.0.1", strconv.Itoa(testserver.FreePort(t))) // its line to the master is cut
 	rec := claimed(t, s, testKey)
 	_, err := s.Complete(t.Context(), completionOf(&rec, "v"))
@@ -249,7 +249,7 @@ func TestReadOnlyIsAFailure(t *testing.T) {
 			t.Errorf("%s: %v, want READONLY", call, err)
 		}
 	}
-	if err := s.CheckWrite(t.Context()); !errors.Is(err, driver.ErrStore) || !strings.Contains(err.Error(), "READONLY") {
+	if _, err := s.CheckWrite(t.Context(), driver.CheckWriteRequest{}); !errors.Is(err, driver.ErrStore) || !strings.Contains(err.Error(), "READONLY") {
 		t.Errorf("CheckWrite: %v, want ErrStore, and READONLY", err)
 	}
 	r, err := everonce.NewReceiver(s, everonce.Refuse, nil)

@@ -24,9 +24,9 @@ const (
 	wordNotOfVersion = 3
 )
 
-// DeleteScope implements [driver.ScopeDeleter]. It scans keys of the server, as List does, until it has found Limit records; a Limit of 0 is 1000.
-// While a cluster moves slots from node to node, a record on its way may be missed. Records that cannot be read stay, and so do those of a newer
-// version: they are told of as of the scope if they may be.
+// DeleteScope implements [driver.ScopeDeleter]. It scans the keys of the server, as List does, until it has found
+// Limit records; a Limit of 0 is 1000. It may miss a record while a cluster moves its slot to another node. It keeps
+// records that cannot be read or are of a newer version, and reports those that may be of the scope.
 func (s *Store) DeleteScope(ctx context.Context, req driver.DeleteScopeRequest) (res driver.DeleteScopeResult, err error) {
 	if err := req.Scope.Validate(); err != nil {
 		return res, failed("delete scope", err)

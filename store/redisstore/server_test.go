@@ -66,3 +66,5 @@ func newPrefix(t testing.TB, client rueidis.Client) string {
 	})
 	return prefix
 }
+
+func errOf[R any](_ R, err error) error { return err }

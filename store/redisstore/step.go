@@ -7,7 +7,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// SaveStep implements [everonce.Store]: one call of the server.
+// SaveStep implements [driver.Store]: one call of the server.
 func (s *Store) SaveStep(ctx context.Context, req driver.SaveStepRequest) (res driver.SaveStepResult, err error) {
 	r := &req.Step.Result
 	if len(r.Data) > MaxResult || len(r.Codec)+len(r.Summary) > maxTexts {

@@ -9,9 +9,9 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Store keeps records in Redis. It is an [everonce.Store], and also an [driver.Lister], [driver.ScopeDeleter],
-// [driver.HealthChecker], [driver.IdentityKeeper], [driver.IdentityReader] and [driver.ChangeWaiter]. It is safe
-// for concurrent use.
+// Store keeps records in Redis. It implements [driver.Store], [driver.Lister], [driver.ScopeDeleter],
+// [driver.HealthChecker], [driver.WriteChecker], [driver.IdentityKeeper], [driver.IdentityReader] and
+// [driver.ChangeWaiter]. It is safe for concurrent use.
 type Store struct {
 	client rueidis.Client
 	settings
@@ -30,10 +30,10 @@ var (
 	_ driver.ChangeWaiter   = (*Store)(nil)
 )
 
-// New makes a store that uses its server, or cluster, through client, which stays the caller's to close. It asks the
-// server what it does to keep what it has acknowledged. A server that may lose records is refused with [ErrRisk],
-// unless Options accept that: see [Store.Check]. Other errors are [everonce.ErrInvalidArgument], and those of a
-// server that cannot be asked.
+// New returns a store that uses the server or cluster of client. The caller keeps the client and closes it. New
+// checks the server's durability settings: it returns [ErrRisk] for a server that may lose records, unless the
+// options accept that. See [Store.Check]. Other errors are [driver.ErrInvalidArgument], and those of a server that
+// cannot be reached.
 func New(ctx context.Context, client rueidis.Client, opts *Options) (*Store, error) {
 	if client == nil {
 		return nil, fmt.Errorf("redisstore: %w: the client is nil", driver.ErrInvalidArgument)

@@ -92,7 +92,7 @@ func TestSyncLogEverySecond(t *testing.T) {
 			t.Errorf("New(%+v): %v, want one that says %q", opts, err, want)
 		}
 	}
-	refused(redisstore.Options{SyncLog: true, WaitTimeout: 2*time.Second - 1}, "the least is 2s")
+	refused(redisstore.Options{SyncLog: true, WaitTimeout: 2*time.Second - 1}, "it must be at least 2s")
 	if _, err := redisstore.New(ctx, client, &redisstore.Options{Replicas: 1, WaitTimeout: time.Millisecond}); err != nil {
 		t.Errorf("a short wait for replicas alone: %v", err)
 	}
@@ -122,7 +122,7 @@ func TestAnotherAnswerToWaitAOFIsAFailure(t *testing.T) {
 	if _, err := s.Claim(t.Context(), claimOf(testKey)); !errors.Is(err, driver.ErrStore) {
 		t.Errorf("Claim: %v, want ErrStore", err)
 	}
-	if err := s.CheckWrite(t.Context()); !errors.Is(err, driver.ErrStore) {
+	if _, err := s.CheckWrite(t.Context(), driver.CheckWriteRequest{}); !errors.Is(err, driver.ErrStore) {
 		t.Errorf("CheckWrite: %v, want ErrStore", err)
 	}
 }

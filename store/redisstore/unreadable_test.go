@@ -75,7 +75,7 @@ func TestWhatCanNotBeReadHoldsUpNothing(t *testing.T) {
 		}
 	}
 	readable := len(want) - len(lost)
-	if h, err := s.Health(ctx); err != nil || h.Released != int64(readable) || h.Unreadable != int64(len(lost)-1) { // the empty one is like one that has gone
+	if h, err := s.Health(ctx, driver.HealthRequest{}); err != nil || h.Released != int64(readable) || h.Unreadable != int64(len(lost)-1) { // the empty one is like one that has gone
 		t.Errorf("%d records are counted, and %d as unreadable, %v; want %d and %d", h.Released, h.Unreadable, err, readable, len(lost)-1)
 	}
 	deleted := 0

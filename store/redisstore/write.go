@@ -80,9 +80,9 @@ func (s *Store) waited(answers []rueidis.RedisResult) error {
 	case len(counts) != 2:
 		return errAnswer
 	case counts[0] == 0:
-		return fmt.Errorf("the server did not sync within %v; the write stands", s.wait)
+		return fmt.Errorf("the server did not sync within %v; the write was made", s.wait)
 	case counts[1] < int64(s.replicas):
-		return fmt.Errorf("%d of %d replicas have the write after %v; it stands", counts[1], s.replicas, s.wait)
+		return fmt.Errorf("%d of %d replicas have the write after %v; it was made", counts[1], s.replicas, s.wait)
 	}
 	return nil
 }

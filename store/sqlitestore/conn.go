@@ -11,7 +11,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/internal/sqlstore"
+	"github.com/everonce/everonce/internal/sqldb"
 )
 
 // connector opens the connections of [Store.DB]. They wait for their turn as writers in the order of
@@ -125,7 +125,7 @@ func (c *conn) BeginTx(ctx context.Context, opts sqldriver.TxOptions) (sqldriver
 	}
 	b.entered = false // from here on the turn is the transaction's
 	// Not by the driver's BeginTx: what bounds BEGIN there ends a COMMIT too, from its 1.61 on.
-	if err := c.raw.send(b.ctx, &sqlstore.Call{Statement: beginImmediate}); err != nil {
+	if err := c.raw.send(b.ctx, &sqldb.Call{Statement: beginImmediate}); err != nil {
 		_ = c.rollBack() //nolint:errcheck // most often it has not begun; it may have just when its bound ended
 		c.db.turn.leave()
 		return nil, err
@@ -141,11 +141,11 @@ func (c *conn) BeginTx(ctx context.Context, opts sqldriver.TxOptions) (sqldriver
 }
 
 // errLent refuses a commit by whom the transaction was lent to. It was rolled back.
-var errLent = errors.New("sqlitestore: the transaction is committed by what began it: return from the work instead")
+var errLent = errors.New("sqlitestore: the work cannot commit its transaction (return from the work instead)")
 
 // commit commits, and leaves no transaction behind where that fails.
 func (c *conn) commit() error {
-	err := c.raw.send(context.Background(), &sqlstore.Call{Statement: commit})
+	err := c.raw.send(context.Background(), &sqldb.Call{Statement: commit})
 	if err != nil {
 		_ = c.rollBack() //nolint:errcheck // SQLite may have rolled back, which is an error then
 	}
@@ -153,7 +153,7 @@ func (c *conn) commit() error {
 }
 
 func (c *conn) rollBack() error {
-	return c.raw.send(context.Background(), &sqlstore.Call{Statement: rollback})
+	return c.raw.send(context.Background(), &sqldb.Call{Statement: rollback})
 }
 
 // Commit ends the transaction. What SQLite has ended by itself is refused.
@@ -256,7 +256,7 @@ func (c *conn) judged(err error) error {
 	if e, ok := errors.AsType[*sqlite.Error](err); ok && e.Code() == sqlite3.SQLITE_CONSTRAINT_COMMITHOOK {
 		err = errors.Join(errLent, err)
 	}
-	if class := classify(err).Class; (class == sqlstore.ClassConstraint || class == sqlstore.ClassUnique) && c.changed() {
+	if class := classify(err).Class; (class == sqldb.ClassConstraint || class == sqldb.ClassUnique) && c.changed() {
 		err = partlyDone{err}
 	}
 	return err

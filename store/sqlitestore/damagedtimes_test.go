@@ -44,7 +44,7 @@ func TestADamagedTimeIsNotJudged(t *testing.T) {
 		if list, err := s.List(ctx, driver.ListRequest{}); err != nil || len(list.Records) != 1 {
 			t.Errorf("%s: List: %v, %v: it must be found to be dealt with", what, list, err)
 		}
-		if h, err := s.Health(ctx); err != nil || h.Unreadable != 1 {
+		if h, err := s.Health(ctx, driver.HealthRequest{}); err != nil || h.Unreadable != 1 {
 			t.Errorf("%s: Health: %+v, %v: it is taken for what it is not", what, h, err)
 		}
 		res, err := s.DeleteScope(ctx, driver.DeleteScopeRequest{Scope: claim.Record.Scope})

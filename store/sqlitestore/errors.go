@@ -12,75 +12,75 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/internal/sqlstore"
+	"github.com/everonce/everonce/internal/sqldb"
 )
 
 // errTxEnded says that SQLite ended a transaction by itself, after an interrupted write, a full disk, or an error of the disk, or
 // because the text of a statement said so. Nothing of it took hold; the connection refuses statements until it is rolled back.
-var errTxEnded = fmt.Errorf("%w: SQLite has rolled it back, by itself or by the text of a statement", driver.ErrTxDoomed)
+var errTxEnded = fmt.Errorf("%w: SQLite has rolled it back, by itself or after a ROLLBACK statement", driver.ErrTxDoomed)
 
 // errWriterBusy says that another transaction of this process held the only writer for too long.
 var errWriterBusy = errors.New("sqlitestore: another transaction of this process holds the only writer")
 
 // classify tells what an error of SQLite means: by its code, and for a missing table by its message, for there is nothing else.
-func classify(err error) sqlstore.ErrorInfo {
+func classify(err error) sqldb.ErrorInfo {
 	switch {
 	case errors.Is(err, errWriterBusy):
-		return sqlstore.ErrorInfo{Class: sqlstore.ClassRetry, NotDone: true}
+		return sqldb.ErrorInfo{Class: sqldb.ClassRetry, NotDone: true}
 	case errors.Is(err, errTxEnded):
-		return sqlstore.ErrorInfo{NotDone: true}
+		return sqldb.ErrorInfo{NotDone: true}
 	case errors.Is(err, errMoved):
-		return sqlstore.ErrorInfo{Class: sqlstore.ClassUnavailable, NotDone: true}
+		return sqldb.ErrorInfo{Class: sqldb.ClassUnavailable, NotDone: true}
 	case errors.Is(err, sqldriver.ErrBadConn):
-		return sqlstore.ErrorInfo{Class: sqlstore.ClassUnavailable}
+		return sqldb.ErrorInfo{Class: sqldb.ClassUnavailable}
 	}
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
-		return sqlstore.ErrorInfo{}
+		return sqldb.ErrorInfo{}
 	}
 	switch e.Code() {
 	case sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_ROWID:
-		return sqlstore.ErrorInfo{Class: sqlstore.ClassUnique, NotDone: true}
+		return sqldb.ErrorInfo{Class: sqldb.ClassUnique, NotDone: true}
 	case sqlite3.SQLITE_IOERR_NOMEM, sqlite3.SQLITE_IOERR_BLOCKED:
-		return sqlstore.ErrorInfo{NotDone: true}
+		return sqldb.ErrorInfo{NotDone: true}
 	}
 	switch e.Code() & 0xff {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
-		return sqlstore.ErrorInfo{Class: sqlstore.ClassRetry, NotDone: true}
+		return sqldb.ErrorInfo{Class: sqldb.ClassRetry, NotDone: true}
 	case sqlite3.SQLITE_CONSTRAINT:
-		return sqlstore.ErrorInfo{Class: sqlstore.ClassConstraint, NotDone: true}
+		return sqldb.ErrorInfo{Class: sqldb.ClassConstraint, NotDone: true}
 	case sqlite3.SQLITE_FULL:
-		return sqlstore.ErrorInfo{Class: sqlstore.ClassFull, NotDone: true}
+		return sqldb.ErrorInfo{Class: sqldb.ClassFull, NotDone: true}
 	case sqlite3.SQLITE_TOOBIG:
-		return sqlstore.ErrorInfo{Class: sqlstore.ClassTooLarge, NotDone: true}
+		return sqldb.ErrorInfo{Class: sqldb.ClassTooLarge, NotDone: true}
 	case sqlite3.SQLITE_READONLY:
-		return sqlstore.ErrorInfo{Class: sqlstore.ClassReadOnly, NotDone: true}
+		return sqldb.ErrorInfo{Class: sqldb.ClassReadOnly, NotDone: true}
 	case sqlite3.SQLITE_AUTH, sqlite3.SQLITE_PERM:
-		return sqlstore.ErrorInfo{Class: sqlstore.ClassDenied, NotDone: true}
+		return sqldb.ErrorInfo{Class: sqldb.ClassDenied, NotDone: true}
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT:
-		return sqlstore.ErrorInfo{Class: sqlstore.ClassCorrupt, NotDone: true}
+		return sqldb.ErrorInfo{Class: sqldb.ClassCorrupt, NotDone: true}
 	case sqlite3.SQLITE_CANTOPEN:
-		return sqlstore.ErrorInfo{Class: sqlstore.ClassUnavailable, NotDone: true}
+		return sqldb.ErrorInfo{Class: sqldb.ClassUnavailable, NotDone: true}
 	case sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_MISMATCH:
-		return sqlstore.ErrorInfo{NotDone: true}
+		return sqldb.ErrorInfo{NotDone: true}
 	case sqlite3.SQLITE_ERROR, sqlite3.SQLITE_SCHEMA:
 		if text := e.Error(); strings.Contains(text, "no such table") || strings.Contains(text, "no such column") ||
 			strings.Contains(text, "has no column named") {
-			return sqlstore.ErrorInfo{Class: sqlstore.ClassMissingTable, NotDone: true}
+			return sqldb.ErrorInfo{Class: sqldb.ClassMissingTable, NotDone: true}
 		}
-		return sqlstore.ErrorInfo{NotDone: true}
+		return sqldb.ErrorInfo{NotDone: true}
 	}
-	return sqlstore.ErrorInfo{}
+	return sqldb.ErrorInfo{}
 }
 
-// Classify is for [everonce.Options].Classify: it marks with [everonce.NotDone] an error of SQLite that proves that
-// the statement took no hold: a violated constraint, a busy, full or read-only database, a missing table. That proves
-// nothing about what the work had committed before, nor about a gateway that it has called: do not use Classify for
-// work that does either. Other errors are returned as they are.
+// Classify is for everonce.Options.Classify. It marks with everonce.NotDone an error of SQLite that proves that the
+// statement had no effect: a violated constraint, a busy, full or read-only database, a missing table. That proves
+// nothing about what the work committed before, or about a gateway that it called: do not use Classify for such work.
+// Other errors are returned unchanged.
 //
 // A statement may keep what it did before it failed: INSERT OR FAIL, ON CONFLICT FAIL, a trigger's RAISE(FAIL). The
-// connections of [Store.DB] notice that. On any other connection the error looks like that of a statement that has
-// left nothing: do not use Classify there for statements that fail so.
+// connections of [Store.DB] detect that. On any other connection the error looks like that of a statement without an
+// effect: do not use Classify there for statements that fail so.
 func Classify(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || everonce.IsNotDone(err) {
 		return err

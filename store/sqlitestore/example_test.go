@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/sqldb"
 	"github.com/everonce/everonce/internal/sqlstore"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
@@ -122,7 +123,7 @@ func ExampleInsertOnce() {
 			Columns: []string{"order_id", "cents"}, Values: []any{order, cents},
 			Key:       []string{"order_id"},
 			Returning: []string{"cents"},
-		}, func(r sqlstore.Row) (cents int, err error) {
+		}, func(r sqldb.Row) (cents int, err error) {
 			return cents, r.Scan(&cents)
 		})
 		fmt.Println(paid, inserted, err)

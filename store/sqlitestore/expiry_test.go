@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqldb"
 	"github.com/everonce/everonce/internal/sqlstore"
 )
 
@@ -15,13 +16,13 @@ import (
 func TestAnExpiredTransactionIsOverWhenItSaysSo(t *testing.T) {
 	s := openTest(t, nil)
 	ctx := t.Context()
-	for what, end := range map[string]func(c sqlstore.TxConn[*sql.Tx]) error{
-		"Rollback": func(c sqlstore.TxConn[*sql.Tx]) error { return c.Rollback(ctx) },
-		"Commit":   func(c sqlstore.TxConn[*sql.Tx]) error { return c.Commit(ctx) },
+	for what, end := range map[string]func(c sqldb.TxConn[*sql.Tx]) error{
+		"Rollback": func(c sqldb.TxConn[*sql.Tx]) error { return c.Rollback(ctx) },
+		"Commit":   func(c sqldb.TxConn[*sql.Tx]) error { return c.Commit(ctx) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			claim := claimOf("expired by " + what)
-			var c sqlstore.TxConn[*sql.Tx]
+			var c sqldb.TxConn[*sql.Tx]
 			var open *openTx
 			for limit := time.Millisecond; ; limit *= 2 {
 				var err error

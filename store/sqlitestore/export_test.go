@@ -3,7 +3,7 @@ package sqlitestore
 import (
 	"time"
 
-	"github.com/everonce/everonce/internal/sqlstore"
+	"github.com/everonce/everonce/internal/sqldb"
 )
 
 // WithClock sets the store's clock, for tests.
@@ -16,7 +16,7 @@ func (o Options) WithClock(now func() time.Time) *Options {
 func (s *Store) Commits() int64 { return s.db.group.commits.Load() }
 
 // ClassOf is the class of an error.
-func ClassOf(err error) sqlstore.ErrorClass { return classify(err).Class }
+func ClassOf(err error) sqldb.ErrorClass { return classify(err).Class }
 
 // Path is the store's file.
 func (s *Store) Path() string { return s.db.path }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/internal/sqlstore"
+	"github.com/everonce/everonce/internal/sqldb"
 )
 
 // wants checks that an error is of the store, for that reason, and says what to do.
@@ -90,8 +90,8 @@ func TestAMissingTableSaysWhatToRun(t *testing.T) {
 		"Claim":    func() error { _, err := s.Claim(ctx, claimOf("a")); return err },
 		"Get":      func() error { _, err := s.Get(ctx, driver.GetRequest{}); return err },
 		"Begin":    func() error { _, _, err := s.Begin(ctx, driver.BeginRequest{}); return err },
-		"Health":   func() error { _, err := s.Health(ctx); return err },
-		"Identity": func() error { return s.KeepIdentity(ctx, [32]byte{}) },
+		"Health":   func() error { _, err := s.Health(ctx, driver.HealthRequest{}); return err },
+		"Identity": func() error { _, err := s.KeepIdentity(ctx, driver.KeepIdentityRequest{}); return err },
 	} {
 		wants(t, what, call(), driver.ErrSchema, "Store.Schema")
 	}
@@ -150,9 +150,9 @@ func TestSettingsThatCanNotBeRead(t *testing.T) {
 	}
 	for _, value := range []string{"secret", "00", strings.Repeat("0", 63)} {
 		set("identity", value)
-		_, bound, err := s.ReadIdentity(t.Context())
-		if !errors.Is(err, driver.ErrCorruptRecord) || bound || strings.Contains(err.Error(), "secret") {
-			t.Errorf("the identity %q: %v, %v", value, bound, err)
+		kept, err := s.ReadIdentity(t.Context(), driver.ReadIdentityRequest{})
+		if !errors.Is(err, driver.ErrCorruptRecord) || kept.Bound || strings.Contains(err.Error(), "secret") {
+			t.Errorf("the identity %q: %v, %v", value, kept.Bound, err)
 		}
 	}
 	for value, want := range map[string]string{"": "Store.Schema", "0": "not a number", "-1": "not a number", "one": "not a number"} {
@@ -220,7 +220,7 @@ func TestACorruptRecordIsNotJudged(t *testing.T) {
 				t.Errorf("%s: List of %v: %v, %v: it must be found to be dealt with", what, req.States, list, err)
 			}
 		}
-		if h, err := s.Health(t.Context()); damage == "state = 9" && (err != nil || h.Unreadable != 1 || h.Completed != 0) {
+		if h, err := s.Health(t.Context(), driver.HealthRequest{}); damage == "state = 9" && (err != nil || h.Unreadable != 1 || h.Completed != 0) {
 			t.Errorf("%s: Health: %+v, %v: it is taken for what it is not", what, h, err)
 		}
 	}
@@ -258,7 +258,7 @@ func (s *Store) pragma(t *testing.T, text string) {
 	t.Helper()
 	s.db.turn.enterUnless(nil)
 	defer s.db.turn.leave()
-	err := s.db.group.conn.send(context.Background(), &sqlstore.Call{Statement: &sqlstore.Statement{Name: "pragma", Text: "PRAGMA " + text}})
+	err := s.db.group.conn.send(context.Background(), &sqldb.Call{Statement: &sqldb.Statement{Name: "pragma", Text: "PRAGMA " + text}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,13 +273,13 @@ func TestAReadOnlyDatabase(t *testing.T) {
 	}
 	s.pragma(t, "query_only = ON")
 	_, err = s.Claim(ctx, claimOf("b"))
-	wants(t, "Claim", err, nil, "takes no writes")
+	wants(t, "Claim", err, nil, "accepts no writes")
 	complete := driver.CompleteRequest{
 		ID: claim.Record.ID, Token: claim.Record.Token, Nonce: claim.Record.Nonce, Lifetime: everonce.ForWeb(),
 		Result: driver.SavedResult{Kind: driver.ResultValue, Codec: "raw", Data: []byte("done")},
 	}
 	_, err = s.Complete(ctx, complete)
-	wants(t, "Complete", err, nil, "takes no writes")
+	wants(t, "Complete", err, nil, "accepts no writes")
 	if got, err := s.Get(ctx, driver.GetRequest{ID: claim.Record.ID}); err != nil || got.Record.State != driver.StateClaimed {
 		t.Errorf("Get: %+v, %v", got, err)
 	}
@@ -355,20 +355,20 @@ func TestClassify(t *testing.T) {
 	}
 	for _, c := range []struct {
 		text string
-		want sqlstore.ErrorInfo
+		want sqldb.ErrorInfo
 	}{
-		{"INSERT INTO t VALUES (1, 'q', 'q', 1, NULL)", sqlstore.ErrorInfo{Class: sqlstore.ClassUnique, NotDone: true}},
-		{"INSERT INTO t VALUES (2, 'x', 'y', 1, NULL)", sqlstore.ErrorInfo{Class: sqlstore.ClassUnique, NotDone: true}},
-		{"INSERT INTO u VALUES ('X')", sqlstore.ErrorInfo{Class: sqlstore.ClassUnique, NotDone: true}},
-		{"INSERT INTO t VALUES (2, 'q', 'q', 0, NULL)", sqlstore.ErrorInfo{Class: sqlstore.ClassConstraint, NotDone: true}},
-		{"INSERT INTO t VALUES (2, 'q', 'q', NULL, NULL)", sqlstore.ErrorInfo{Class: sqlstore.ClassConstraint, NotDone: true}},
-		{"INSERT INTO t VALUES (2, 'q', 'q', 1, 7)", sqlstore.ErrorInfo{Class: sqlstore.ClassConstraint, NotDone: true}},
-		{"INSERT INTO t VALUES (2, x'00', 'q', 1, NULL)", sqlstore.ErrorInfo{Class: sqlstore.ClassConstraint, NotDone: true}},
-		{"INSERT INTO nowhere VALUES (1)", sqlstore.ErrorInfo{Class: sqlstore.ClassMissingTable, NotDone: true}},
-		{"INSERT INTO t (zz) VALUES (1)", sqlstore.ErrorInfo{Class: sqlstore.ClassMissingTable, NotDone: true}},
-		{"SELECT zz FROM t", sqlstore.ErrorInfo{Class: sqlstore.ClassMissingTable, NotDone: true}},
-		{"INSERT INTO t VALUES (2, zeroblob(2000000000), 'q', 1, NULL)", sqlstore.ErrorInfo{Class: sqlstore.ClassTooLarge, NotDone: true}},
-		{"no SQL", sqlstore.ErrorInfo{NotDone: true}},
+		{"INSERT INTO t VALUES (1, 'q', 'q', 1, NULL)", sqldb.ErrorInfo{Class: sqldb.ClassUnique, NotDone: true}},
+		{"INSERT INTO t VALUES (2, 'x', 'y', 1, NULL)", sqldb.ErrorInfo{Class: sqldb.ClassUnique, NotDone: true}},
+		{"INSERT INTO u VALUES ('X')", sqldb.ErrorInfo{Class: sqldb.ClassUnique, NotDone: true}},
+		{"INSERT INTO t VALUES (2, 'q', 'q', 0, NULL)", sqldb.ErrorInfo{Class: sqldb.ClassConstraint, NotDone: true}},
+		{"INSERT INTO t VALUES (2, 'q', 'q', NULL, NULL)", sqldb.ErrorInfo{Class: sqldb.ClassConstraint, NotDone: true}},
+		{"INSERT INTO t VALUES (2, 'q', 'q', 1, 7)", sqldb.ErrorInfo{Class: sqldb.ClassConstraint, NotDone: true}},
+		{"INSERT INTO t VALUES (2, x'00', 'q', 1, NULL)", sqldb.ErrorInfo{Class: sqldb.ClassConstraint, NotDone: true}},
+		{"INSERT INTO nowhere VALUES (1)", sqldb.ErrorInfo{Class: sqldb.ClassMissingTable, NotDone: true}},
+		{"INSERT INTO t (zz) VALUES (1)", sqldb.ErrorInfo{Class: sqldb.ClassMissingTable, NotDone: true}},
+		{"SELECT zz FROM t", sqldb.ErrorInfo{Class: sqldb.ClassMissingTable, NotDone: true}},
+		{"INSERT INTO t VALUES (2, zeroblob(2000000000), 'q', 1, NULL)", sqldb.ErrorInfo{Class: sqldb.ClassTooLarge, NotDone: true}},
+		{"no SQL", sqldb.ErrorInfo{NotDone: true}},
 	} {
 		_, err := db.Exec(c.text)
 		if err == nil {

@@ -108,7 +108,8 @@ func testAFullDisk(t *testing.T, dir string) {
 			})
 		}
 		wg.Wait()
-		full = refused > 0 && errors.Is(s.CheckWrite(ctx), driver.ErrStoreFull)
+		_, err := s.CheckWrite(ctx, driver.CheckWriteRequest{})
+		full = refused > 0 && errors.Is(err, driver.ErrStoreFull)
 	}
 	if !full {
 		t.Fatal("the disk did not become full, or CheckWrite does not say so")
@@ -135,7 +136,7 @@ func testAFullDisk(t *testing.T, dir string) {
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.CheckWrite(ctx); err != nil {
+	if _, err := s.CheckWrite(ctx, driver.CheckWriteRequest{}); err != nil {
 		t.Errorf("CheckWrite: %v, with room again", err)
 	}
 	for i, e := range endings {

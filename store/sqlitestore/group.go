@@ -11,7 +11,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/internal/sqlstore"
+	"github.com/everonce/everonce/internal/sqldb"
 )
 
 // errClosed is the answer of a store that was closed.
@@ -19,9 +19,9 @@ var errClosed = errors.New("sqlitestore: the store is closed")
 
 // Statements of the writer itself.
 var (
-	beginImmediate = &sqlstore.Statement{Name: "begin", Text: "BEGIN IMMEDIATE"}
-	commit         = &sqlstore.Statement{Name: "commit", Text: "COMMIT"}
-	rollback       = &sqlstore.Statement{Name: "rollback", Text: "ROLLBACK"}
+	beginImmediate = &sqldb.Statement{Name: "begin", Text: "BEGIN IMMEDIATE"}
+	commit         = &sqldb.Statement{Name: "commit", Text: "COMMIT"}
+	rollback       = &sqldb.Statement{Name: "rollback", Text: "ROLLBACK"}
 )
 
 // grouper runs writes that come at the same time in shared transactions: one wait for the disk is
@@ -31,9 +31,9 @@ var (
 type grouper struct {
 	turn  *turnstile
 	open  func() (*rawConn, error)
-	there func() error                 // why nothing may be committed
-	limit int                          // of writes in one transaction
-	reads map[*sqlstore.Statement]bool // that write nothing, though they answer rows
+	there func() error              // why nothing may be committed
+	limit int                       // of writes in one transaction
+	reads map[*sqldb.Statement]bool // that write nothing, though they answer rows
 
 	mu      sync.Mutex
 	queue   []*write
@@ -49,7 +49,7 @@ type grouper struct {
 	commits atomic.Int64
 }
 
-func newGrouper(turn *turnstile, limit int, reads map[*sqlstore.Statement]bool, open func() (*rawConn, error), there func() error) *grouper {
+func newGrouper(turn *turnstile, limit int, reads map[*sqldb.Statement]bool, open func() (*rawConn, error), there func() error) *grouper {
 	g := &grouper{turn: turn, open: open, there: there, limit: limit, reads: reads, hurry: make(chan struct{})}
 	g.idle.L = &g.mu
 	return g
@@ -57,7 +57,7 @@ func newGrouper(turn *turnstile, limit int, reads map[*sqlstore.Statement]bool, 
 
 // write is one write in the queue.
 type write struct {
-	op   func(context.Context, sqlstore.Conn) error
+	op   func(context.Context, sqldb.Conn) error
 	gone atomic.Bool // its caller has given up
 	err  error
 	done chan struct{}
@@ -65,7 +65,7 @@ type write struct {
 
 // do runs op in a transaction that it may share, and returns when that is durable. If ctx ends first it
 // returns at once; op may still be run then, if it was about to.
-func (g *grouper) do(ctx context.Context, op func(context.Context, sqlstore.Conn) error) error {
+func (g *grouper) do(ctx context.Context, op func(context.Context, sqldb.Conn) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -192,7 +192,7 @@ func (g *grouper) transaction(batch []*write) (began bool, err error) {
 		}
 	}
 	ctx := context.Background()
-	if err = g.conn.send(ctx, &sqlstore.Call{Statement: beginImmediate}); err != nil {
+	if err = g.conn.send(ctx, &sqldb.Call{Statement: beginImmediate}); err != nil {
 		g.discard(err)
 		return false, err
 	}
@@ -215,12 +215,12 @@ func (g *grouper) transaction(batch []*write) (began bool, err error) {
 	}
 	if err == nil {
 		g.commits.Add(1)
-		if err = g.conn.send(ctx, &sqlstore.Call{Statement: commit}); err == nil {
+		if err = g.conn.send(ctx, &sqldb.Call{Statement: commit}); err == nil {
 			return true, nil
 		}
 	}
 	// Where SQLite has ended the transaction by itself there is nothing to roll back, which is an error too.
-	_ = g.conn.send(ctx, &sqlstore.Call{Statement: rollback}) //nolint:errcheck // see above
+	_ = g.conn.send(ctx, &sqldb.Call{Statement: rollback}) //nolint:errcheck // see above
 	g.discard(err)
 	return true, err
 }
@@ -228,7 +228,7 @@ func (g *grouper) transaction(batch []*write) (began bool, err error) {
 // discard closes a connection whose state is not known to be good.
 func (g *grouper) discard(err error) {
 	var refused *sqlite.Error
-	if g.conn.broken || errors.As(err, &refused) && classify(err).Class == sqlstore.ClassOther {
+	if g.conn.broken || errors.As(err, &refused) && classify(err).Class == sqldb.ClassOther {
 		_ = g.conn.Close() //nolint:errcheck // what was wrong with it has been told
 		g.conn = nil
 	}
@@ -257,12 +257,12 @@ func (g *grouper) close() error {
 // groupConn is the connection as the writes of one transaction see it.
 type groupConn struct {
 	raw    *rawConn
-	reads  map[*sqlstore.Statement]bool
+	reads  map[*sqldb.Statement]bool
 	wrote  bool  // the present one has written
 	failed error // a statement failed: what the transaction holds is not to be relied on
 }
 
-func (c *groupConn) Send(ctx context.Context, calls ...*sqlstore.Call) error {
+func (c *groupConn) Send(ctx context.Context, calls ...*sqldb.Call) error {
 	for _, call := range calls {
 		if err := c.raw.send(ctx, call); err != nil {
 			c.failed = err
@@ -272,7 +272,7 @@ func (c *groupConn) Send(ctx context.Context, calls ...*sqlstore.Call) error {
 			c.wrote = true
 		}
 		if call.Missed() {
-			return sqlstore.ErrNothingWritten
+			return sqldb.ErrNothingWritten
 		}
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/internal/sqlstore"
+	"github.com/everonce/everonce/internal/sqldb"
 )
 
 func openTest(t testing.TB, opts *Options) *Store {
@@ -80,7 +80,7 @@ func TestNothingIsAcknowledgedBeforeTheCommit(t *testing.T) {
 		t.Fatal(err)
 	}
 	held, let := make(chan struct{}), make(chan struct{})
-	last := func(context.Context, sqlstore.Conn) error { // of the group: before it the commit cannot come
+	last := func(context.Context, sqldb.Conn) error { // of the group: before it the commit cannot come
 		close(held)
 		<-let
 		return nil
@@ -121,33 +121,33 @@ func TestNothingIsAcknowledgedBeforeTheCommit(t *testing.T) {
 // A write that fails does not fail its neighbours, whose transaction it shared.
 func TestAFailingWriteFailsAlone(t *testing.T) {
 	s := openTest(t, nil)
-	broken := &sqlstore.Statement{Name: "broken", Text: "INSERT INTO nowhere VALUES (1)"}
+	broken := &sqldb.Statement{Name: "broken", Text: "INSERT INTO nowhere VALUES (1)"}
 	refusal := errors.New("refused after a write")
 	ctx := context.Background()
 	s.db.turn.enterUnless(nil)
 	var wg sync.WaitGroup
-	write := func(name string, op func(context.Context, sqlstore.Conn) error, want func(error) bool) {
+	write := func(name string, op func(context.Context, sqldb.Conn) error, want func(error) bool) {
 		wg.Go(func() {
 			if err := s.db.group.do(ctx, op); !want(err) {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
 	}
-	put := func(name string) func(ctx context.Context, c sqlstore.Conn) error {
-		return func(ctx context.Context, c sqlstore.Conn) error {
-			return c.Send(ctx, &sqlstore.Call{Statement: s.db.text.Meta.Put, Args: []any{name, "x"}})
+	put := func(name string) func(ctx context.Context, c sqldb.Conn) error {
+		return func(ctx context.Context, c sqldb.Conn) error {
+			return c.Send(ctx, &sqldb.Call{Statement: s.db.text.Meta.Put, Args: []any{name, "x"}})
 		}
 	}
 	succeeds := func(err error) bool { return err == nil }
 	write("a neighbour before", put("one"), succeeds)
 	s.db.group.queued(1)
-	write("the broken one", func(ctx context.Context, c sqlstore.Conn) error {
+	write("the broken one", func(ctx context.Context, c sqldb.Conn) error {
 		if err := put("two")(ctx, c); err != nil {
 			return err
 		}
-		return c.Send(ctx, &sqlstore.Call{Statement: broken})
-	}, func(err error) bool { return classify(err).Class == sqlstore.ClassMissingTable })
-	write("the refused one", func(ctx context.Context, c sqlstore.Conn) error {
+		return c.Send(ctx, &sqldb.Call{Statement: broken})
+	}, func(err error) bool { return classify(err).Class == sqldb.ClassMissingTable })
+	write("the refused one", func(ctx context.Context, c sqldb.Conn) error {
 		if err := put("three")(ctx, c); err != nil {
 			return err
 		}
@@ -161,7 +161,7 @@ func TestAFailingWriteFailsAlone(t *testing.T) {
 
 	for name, want := range map[string]string{"one": "x", "two": "", "three": "", "four": "x"} {
 		var got string
-		err := s.db.Read(ctx, &sqlstore.Call{Statement: s.db.text.Meta.Get, Args: []any{name}, Each: func(r sqlstore.Row) error { return r.Scan(&got) }})
+		err := s.db.Read(ctx, &sqldb.Call{Statement: s.db.text.Meta.Get, Args: []any{name}, Each: func(r sqldb.Row) error { return r.Scan(&got) }})
 		if err != nil || got != want {
 			t.Errorf("%s is %q, %v, want %q", name, got, err, want)
 		}

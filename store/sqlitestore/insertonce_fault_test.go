@@ -6,11 +6,12 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/everonce/everonce/internal/sqldb"
 	"github.com/everonce/everonce/internal/sqlstore"
 )
 
 // invoices are a business table in a file of its own, through one connection, whose PRAGMAs then hold.
-func invoices(t *testing.T) (db *sql.DB, once func(q sqlstore.SQLQuerier, no string) (string, bool, error)) {
+func invoices(t *testing.T) (db *sql.DB, once func(q sqldb.SQLQuerier, no string) (string, bool, error)) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "invoices.db"))
 	if err != nil {
@@ -20,10 +21,10 @@ func invoices(t *testing.T) (db *sql.DB, once func(q sqlstore.SQLQuerier, no str
 	db.SetMaxOpenConns(1)
 	mustRun(t, db, "CREATE TABLE invoice (no TEXT PRIMARY KEY, body BLOB NOT NULL)")
 	mustRun(t, db, "INSERT INTO invoice VALUES ('there', 'x')")
-	return db, func(q sqlstore.SQLQuerier, no string) (string, bool, error) {
+	return db, func(q sqldb.SQLQuerier, no string) (string, bool, error) {
 		return InsertOnce(t.Context(), q, sqlstore.Insert{
 			Table: "invoice", Columns: []string{"no", "body"}, Values: []any{no, make([]byte, 3000)}, Key: []string{"no"}, Returning: []string{"no"},
-		}, func(r sqlstore.Row) (got string, err error) { return got, r.Scan(&got) })
+		}, func(r sqldb.Row) (got string, err error) { return got, r.Scan(&got) })
 	}
 }
 
@@ -61,7 +62,7 @@ func TestInsertOnceIntoAFullDatabase(t *testing.T) {
 			inserted++
 		}
 	}
-	if ClassOf(full) != sqlstore.ClassFull {
+	if ClassOf(full) != sqldb.ClassFull {
 		t.Fatalf("after %d: %v, want an error of a full database", inserted, full)
 	}
 	if n := count(t, db); n != inserted {
@@ -79,10 +80,10 @@ func TestInsertOnceIntoAFullDatabase(t *testing.T) {
 func TestInsertOnceIntoAReadOnlyDatabase(t *testing.T) {
 	db, once := invoices(t)
 	mustRun(t, db, "PRAGMA query_only = ON")
-	refused := func(where string, q sqlstore.SQLQuerier) {
+	refused := func(where string, q sqldb.SQLQuerier) {
 		t.Helper()
 		for _, no := range []string{"new", "there"} {
-			if got, first, err := once(q, no); ClassOf(err) != sqlstore.ClassReadOnly || first || got != "" {
+			if got, first, err := once(q, no); ClassOf(err) != sqldb.ClassReadOnly || first || got != "" {
 				t.Errorf("%s: %s: %q, %v, %v; want an error of a read-only database", where, no, got, first, err)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqldb"
 	"github.com/everonce/everonce/internal/sqlstore"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
@@ -21,7 +22,7 @@ type payment struct {
 	note   sql.NullString
 }
 
-func scanPayment(r sqlstore.Row) (p payment, err error) {
+func scanPayment(r sqldb.Row) (p payment, err error) {
 	err = r.Scan(&p.id, &p.amount, &p.note)
 	return p, err
 }
@@ -47,7 +48,7 @@ func newPayments(t testing.TB) *sqlitestore.Store {
 func TestInsertOnce(t *testing.T) {
 	s := newPayments(t)
 	ctx := t.Context()
-	insert := func(q sqlstore.SQLQuerier, in sqlstore.Insert) (payment, bool, error) {
+	insert := func(q sqldb.SQLQuerier, in sqlstore.Insert) (payment, bool, error) {
 		return sqlitestore.InsertOnce(ctx, q, in, scanPayment)
 	}
 	tx, err := s.DB().BeginTx(ctx, nil)
@@ -64,15 +65,15 @@ func TestInsertOnce(t *testing.T) {
 		in       sqlstore.Insert
 		want     payment
 		inserted bool
-		class    sqlstore.ErrorClass // of the error, if one is wanted
+		class    sqldb.ErrorClass // of the error, if one is wanted
 	}{
 		{what: "a new row", in: withReceipt(paymentOf("p1", "o1", 30), "r1"), want: payment{id: "p1", amount: 30}, inserted: true},
 		{what: "a duplicate of other content", in: paymentOf("p2", "o1", 40), want: payment{id: "p1", amount: 30}},
 		// A true retry repeats the primary key too, which SQLite names first.
 		{what: "a true retry", in: paymentOf("p1", "o1", 30), want: payment{id: "p1", amount: 30}},
-		{what: "the primary key of another order", in: paymentOf("p1", "o2", 30), class: sqlstore.ClassUnique},
-		{what: "another unique column", in: withReceipt(paymentOf("p3", "o3", 30), "r1"), class: sqlstore.ClassUnique},
-		{what: "a violated CHECK", in: paymentOf("p4", "o4", -1), class: sqlstore.ClassConstraint},
+		{what: "the primary key of another order", in: paymentOf("p1", "o2", 30), class: sqldb.ClassUnique},
+		{what: "another unique column", in: withReceipt(paymentOf("p3", "o3", 30), "r1"), class: sqldb.ClassUnique},
+		{what: "a violated CHECK", in: paymentOf("p4", "o4", -1), class: sqldb.ClassConstraint},
 		{what: "another new row, after those errors", in: paymentOf("p5", "o5", 50), want: payment{id: "p5", amount: 50}, inserted: true},
 	} {
 		got, inserted, err := insert(tx, c.in)
@@ -103,7 +104,7 @@ func TestInsertOnceByAPartialIndex(t *testing.T) {
 	take := func(guest string) (string, bool) {
 		got, inserted, err := sqlitestore.InsertOnce(t.Context(), s.DB(), sqlstore.Insert{
 			Table: "seat", Columns: []string{"no", "guest"}, Values: []any{1, guest}, Key: []string{"no"}, Where: "released = 0", Returning: []string{"guest"},
-		}, func(r sqlstore.Row) (guest string, err error) { return guest, r.Scan(&guest) })
+		}, func(r sqldb.Row) (guest string, err error) { return guest, r.Scan(&guest) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +171,7 @@ func TestInsertOnceRefuses(t *testing.T) {
 	}
 	in = good
 	in.Table = "nowhere"
-	if _, _, err := sqlitestore.InsertOnce(t.Context(), s.DB(), in, scanPayment); sqlitestore.ClassOf(err) != sqlstore.ClassMissingTable {
+	if _, _, err := sqlitestore.InsertOnce(t.Context(), s.DB(), in, scanPayment); sqlitestore.ClassOf(err) != sqldb.ClassMissingTable {
 		t.Errorf("a missing table: %v", err)
 	}
 }
@@ -188,7 +189,7 @@ func TestInsertOnceWhoseScanFails(t *testing.T) {
 	}
 	no := errors.New("no")
 	for _, order := range []string{"new", "there"} {
-		got, inserted, err := sqlitestore.InsertOnce(t.Context(), tx, paymentOf("p2", order, 30), func(sqlstore.Row) (payment, error) { return payment{id: "x"}, no })
+		got, inserted, err := sqlitestore.InsertOnce(t.Context(), tx, paymentOf("p2", order, 30), func(sqldb.Row) (payment, error) { return payment{id: "x"}, no })
 		if !errors.Is(err, no) || inserted || got.id != "" {
 			t.Errorf("%s: %+v, %v, %v; want the error of scan", order, got, inserted, err)
 		}

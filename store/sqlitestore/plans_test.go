@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqldb"
 	"github.com/everonce/everonce/internal/sqlstore"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestStatementsUseTheirIndexes(t *testing.T) {
 	s := openTest(t, nil)
 	statements := s.db.Statements()
-	index := map[*sqlstore.Statement]string{
+	index := map[*sqldb.Statement]string{
 		statements.PurgeRecords: "record_due", statements.PurgeResults: "record_due", statements.PurgeSteps: "record_due", statements.PurgePassed: "record_due",
 		statements.ListOpen: "record_open",
 	}
@@ -86,7 +87,7 @@ func TestALongReadEndsWithItsContext(t *testing.T) {
 			_, err := s.List(ctx, driver.ListRequest{Name: "7"})
 			return err
 		},
-		"health": func(ctx context.Context) error { _, err := s.Health(ctx); return err },
+		"health": func(ctx context.Context) error { _, err := s.Health(ctx, driver.HealthRequest{}); return err },
 	} {
 		if err := read(t.Context()); err != nil {
 			t.Fatal(name, err)

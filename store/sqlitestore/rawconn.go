@@ -10,15 +10,15 @@ import (
 	"strings"
 
 	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/internal/sqlstore"
+	"github.com/everonce/everonce/internal/sqldb"
 )
 
 // rawConn is one connection below database/sql, with the engine's statements prepared. It is used by one
 // goroutine at a time.
 type rawConn struct {
 	conn     sqldriver.Conn
-	keep     map[*sqlstore.Statement]bool // those worth to stay prepared; shared
-	prepared map[*sqlstore.Statement]*prepared
+	keep     map[*sqldb.Statement]bool // those worth to stay prepared; shared
+	prepared map[*sqldb.Statement]*prepared
 	broken   bool // an error of the connection itself: do not use it again
 }
 
@@ -32,8 +32,8 @@ type prepared struct {
 	row   valueRow
 }
 
-func newRawConn(c sqldriver.Conn, keep map[*sqlstore.Statement]bool) *rawConn {
-	return &rawConn{conn: c, keep: keep, prepared: make(map[*sqlstore.Statement]*prepared, len(keep))}
+func newRawConn(c sqldriver.Conn, keep map[*sqldb.Statement]bool) *rawConn {
+	return &rawConn{conn: c, keep: keep, prepared: make(map[*sqldb.Statement]*prepared, len(keep))}
 }
 
 func (r *rawConn) Close() error {
@@ -67,7 +67,7 @@ func unnumbered(text string) (string, []int) {
 	}
 }
 
-func (r *rawConn) prepare(ctx context.Context, st *sqlstore.Statement) (*prepared, error) {
+func (r *rawConn) prepare(ctx context.Context, st *sqldb.Statement) (*prepared, error) {
 	if p, ok := r.prepared[st]; ok {
 		return p, nil
 	}
@@ -96,7 +96,7 @@ func errDriver(v any) error {
 }
 
 // send runs one call. ctx may interrupt the statement, which costs a goroutine: see quick.
-func (r *rawConn) send(ctx context.Context, call *sqlstore.Call) error {
+func (r *rawConn) send(ctx context.Context, call *sqldb.Call) error {
 	p, err := r.prepare(ctx, call.Statement)
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func (p *prepared) arguments(args []any) []sqldriver.NamedValue {
 type valueRow struct{ values []sqldriver.Value }
 
 // each reads all rows of an answer.
-func (v *valueRow) each(rows sqldriver.Rows, call *sqlstore.Call) error {
+func (v *valueRow) each(rows sqldriver.Rows, call *sqldb.Call) error {
 	call.Affected = 0
 	if n := len(rows.Columns()); len(v.values) != n {
 		v.values = make([]sqldriver.Value, n)
@@ -175,7 +175,7 @@ func (v *valueRow) each(rows sqldriver.Rows, call *sqlstore.Call) error {
 	}
 }
 
-// Scan copies the columns: see [sqlstore.Row].
+// Scan copies the columns: see [sqldb.Row].
 func (v *valueRow) Scan(dest ...any) error {
 	if len(dest) != len(v.values) {
 		return fmt.Errorf("sqlitestore: %d columns for %d destinations", len(v.values), len(dest))

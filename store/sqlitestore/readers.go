@@ -5,7 +5,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/everonce/everonce/internal/sqlstore"
+	"github.com/everonce/everonce/internal/sqldb"
 )
 
 // readers are connections that only read: they see what was committed, and wait for no writer.
@@ -24,7 +24,7 @@ func newReaders(n int, open func() (*rawConn, error)) *readers {
 
 // do sends calls through one connection. With slow the end of ctx interrupts a statement; reading one
 // record is sooner done than that is prepared.
-func (r *readers) do(ctx context.Context, slow bool, calls []*sqlstore.Call) error {
+func (r *readers) do(ctx context.Context, slow bool, calls []*sqldb.Call) error {
 	select {
 	case r.slots <- struct{}{}:
 	case <-ctx.Done():

@@ -12,6 +12,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqldb"
 	"github.com/everonce/everonce/internal/sqlstore"
 )
 
@@ -22,7 +23,7 @@ type counting struct {
 	told []string
 }
 
-func (c *counting) note(what string, calls []*sqlstore.Call) {
+func (c *counting) note(what string, calls []*sqldb.Call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, call := range calls {
@@ -38,27 +39,27 @@ func (c *counting) take() string {
 	return told
 }
 
-func (c *counting) Read(ctx context.Context, calls ...*sqlstore.Call) error {
+func (c *counting) Read(ctx context.Context, calls ...*sqldb.Call) error {
 	c.note("reader:", calls)
 	return c.database.Read(ctx, calls...)
 }
 
-func (c *counting) Write(ctx context.Context, op func(context.Context, sqlstore.Conn) error) error {
-	return c.database.Write(ctx, func(ctx context.Context, conn sqlstore.Conn) error { return op(ctx, countingConn{conn, c}) })
+func (c *counting) Write(ctx context.Context, op func(context.Context, sqldb.Conn) error) error {
+	return c.database.Write(ctx, func(ctx context.Context, conn sqldb.Conn) error { return op(ctx, countingConn{conn, c}) })
 }
 
 type countingConn struct {
-	sqlstore.Conn
+	sqldb.Conn
 	c *counting
 }
 
-func (c countingConn) Send(ctx context.Context, calls ...*sqlstore.Call) error {
+func (c countingConn) Send(ctx context.Context, calls ...*sqldb.Call) error {
 	c.c.note("", calls)
 	return c.Conn.Send(ctx, calls...)
 }
 
-func (c *counting) Begin(ctx context.Context, opts sqlstore.BeginOptions, first ...*sqlstore.Call) (sqlstore.TxConn[*sql.Tx], error) {
-	c.note("begin+", append([]*sqlstore.Call{{Statement: &sqlstore.Statement{}}}, first...))
+func (c *counting) Begin(ctx context.Context, opts sqlstore.BeginOptions, first ...*sqldb.Call) (sqldb.TxConn[*sql.Tx], error) {
+	c.note("begin+", append([]*sqldb.Call{{Statement: &sqldb.Statement{}}}, first...))
 	conn, err := c.database.Begin(ctx, opts, first...)
 	if conn == nil {
 		return nil, err
@@ -66,7 +67,7 @@ func (c *counting) Begin(ctx context.Context, opts sqlstore.BeginOptions, first 
 	return countingTx{conn, c}, err
 }
 
-func (c *counting) Join(ctx context.Context, tx *sql.Tx) (sqlstore.TxConn[*sql.Tx], error) {
+func (c *counting) Join(ctx context.Context, tx *sql.Tx) (sqldb.TxConn[*sql.Tx], error) {
 	conn, err := c.database.Join(ctx, tx)
 	if conn == nil {
 		return nil, err
@@ -74,27 +75,27 @@ func (c *counting) Join(ctx context.Context, tx *sql.Tx) (sqlstore.TxConn[*sql.T
 	return countingTx{conn, c}, err
 }
 
-func (c *counting) LockKey(tx sqlstore.TxConn[*sql.Tx], id driver.RecordID) bool {
+func (c *counting) LockKey(tx sqldb.TxConn[*sql.Tx], id driver.RecordID) bool {
 	return c.database.LockKey(tx.(countingTx).TxConn, id)
 }
 
 type countingTx struct {
-	sqlstore.TxConn[*sql.Tx]
+	sqldb.TxConn[*sql.Tx]
 	c *counting
 }
 
-func (c countingTx) Send(ctx context.Context, calls ...*sqlstore.Call) error {
+func (c countingTx) Send(ctx context.Context, calls ...*sqldb.Call) error {
 	c.c.note("", calls)
 	return c.TxConn.Send(ctx, calls...)
 }
 
-func (c countingTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
-	c.c.note("commit+", append(slices.Clone(last), &sqlstore.Call{Statement: &sqlstore.Statement{}}))
+func (c countingTx) Commit(ctx context.Context, last ...*sqldb.Call) error {
+	c.c.note("commit+", append(slices.Clone(last), &sqldb.Call{Statement: &sqldb.Statement{}}))
 	return c.TxConn.Commit(ctx, last...)
 }
 
 func (c countingTx) Rollback(ctx context.Context) error {
-	c.c.note("rollback", []*sqlstore.Call{{Statement: &sqlstore.Statement{}}})
+	c.c.note("rollback", []*sqldb.Call{{Statement: &sqldb.Statement{}}})
 	return c.TxConn.Rollback(ctx)
 }
 

@@ -28,14 +28,14 @@ import (
 type Options struct {
 	// TablePrefix begins the names of the tables: a-z, 0-9 and _, and not sqlite_. Default "everonce_".
 	TablePrefix string
-	// BusyTimeout is how long a write waits if another process holds the writer, and a transaction if another one of
-	// this process does. Default 5 s.
+	// BusyTimeout is how long a write waits for a writer in another process, and a transaction for another one in
+	// this process. Default 5 s.
 	BusyTimeout time.Duration
-	// Readers is how many connections read at the same time. Default 4, or the number of processors if that is more.
+	// Readers is the number of concurrent readers. Default 4, or the number of processors if that is more.
 	Readers int
-	// GroupLimit is how many writes share a commit, at most. Default 256; 1 gives each its own.
+	// GroupLimit is the largest number of writes that share a commit. Default 256; 1 gives each its own.
 	GroupLimit int
-	// NoMigrate leaves the creation of the tables to you: see [Store.Schema].
+	// NoMigrate does not create the tables: see [Store.Schema].
 	NoMigrate bool
 
 	clock func() time.Time // for tests
@@ -56,15 +56,14 @@ type Store struct {
 }
 
 // Open opens the database file at path and returns a store in it. It creates the file and the tables if they do not
-// exist. Several processes on the same machine may open the same file. A file that Open creates may be read and
-// written by its owner only; one that is there keeps its mode.
+// exist. Several processes on the same machine may open the same file. Only the owner can read and write a file that
+// Open creates; an existing file keeps its mode.
 //
-// Open may wait for another process that writes to the file: for Options.BusyTimeout at each step, and for 30 s in all.
-// If ctx ends before, Open returns an error that wraps [driver.ErrStore] and the cause of ctx; a step that is still waiting
-// then ends within Options.BusyTimeout, and the file is closed. After Open ctx has no effect on the store.
+// Open may wait for another process that writes to the file: up to Options.BusyTimeout at each step, and 30 s in all.
+// If ctx ends first, Open returns an error that wraps [driver.ErrStore] and the cause of ctx. A step that is still
+// waiting ends within Options.BusyTimeout, and the file is closed. After Open ctx has no effect on the store.
 //
-// path is a plain file name. A database in memory is refused with [everonce.ErrInvalidArgument]: it would forget, and
-// store/memstore does that better.
+// path is a plain file name. Open returns [driver.ErrInvalidArgument] for a database in memory: use store/memstore.
 func Open(ctx context.Context, path string, opts *Options) (*Store, error) {
 	o, err := opts.complete(path)
 	if err != nil {
@@ -116,8 +115,7 @@ func (s *Store) prepare(ctx context.Context, noMigrate bool) error {
 	return s.db.takesWrites(ctx)
 }
 
-// Validate returns the error by which [Open] would refuse path or the options, whatever is on the disk: that is not looked
-// at.
+// Validate returns the error with which [Open] would refuse path or the options. It does not read the disk.
 func (o *Options) Validate(path string) error {
 	_, err := o.complete(path)
 	return err
@@ -136,9 +134,9 @@ func (o *Options) complete(path string) (set Options, err error) {
 	}
 	switch {
 	case path == "" || strings.HasPrefix(path, ":memory:") || strings.HasPrefix(path, "file:") || strings.ContainsRune(path, 0):
-		return set, fmt.Errorf("%w: the path %q is not the name of a file; for a store in memory take store/memstore", driver.ErrInvalidArgument, path)
+		return set, fmt.Errorf("%w: the path %q is not a file name (for a store in memory use store/memstore)", driver.ErrInvalidArgument, path)
 	case strings.HasPrefix(set.TablePrefix, "sqlite_"):
-		return set, fmt.Errorf("%w: the table prefix %q begins with sqlite_, which SQLite keeps for itself", driver.ErrInvalidArgument, set.TablePrefix)
+		return set, fmt.Errorf("%w: the table prefix %q begins with sqlite_, which SQLite reserves", driver.ErrInvalidArgument, set.TablePrefix)
 	case set.BusyTimeout < 0 || set.Readers < 0 || set.GroupLimit < 0:
 		return set, fmt.Errorf("%w: an option is negative (BusyTimeout %v, Readers %d, GroupLimit %d)",
 			driver.ErrInvalidArgument, set.BusyTimeout, set.Readers, set.GroupLimit)
@@ -157,9 +155,9 @@ func (o *Options) complete(path string) (set Options, err error) {
 // writes. Do not close the database; close the store.
 func (s *Store) DB() *sql.DB { return s.db.db }
 
-// Close finishes pending writes and closes the database. Calls after it fail. A write that a transaction of the
-// application holds up for longer than Options.BusyTimeout is not made: Close returns an error, and so do the calls
-// that asked for it. End your transactions first.
+// Close finishes pending writes and closes the database. Later calls fail. A write that a transaction of the
+// application blocks for longer than Options.BusyTimeout is not made: Close returns an error, and so do the calls
+// that made these writes. End your transactions first.
 func (s *Store) Close() error { return s.db.close() }
 
 // database is the driver: one file, one writer, some readers.
@@ -169,8 +167,8 @@ type database struct {
 	prefix   string
 	dialect  *sqldb.Dialect
 	text     *sqlstore.Statements
-	keep     map[*sqlstore.Statement]bool
-	slow     map[*sqlstore.Statement]bool // reads that may take their time
+	keep     map[*sqldb.Statement]bool
+	slow     map[*sqldb.Statement]bool // reads that may take their time
 	db       *sql.DB
 	turn     *turnstile
 	group    *grouper
@@ -226,11 +224,11 @@ func openDatabase(path string, o *Options) (*database, error) {
 		RowIDType: "INTEGER",
 	})
 	d.text.Read.Text = nameless(d.text.Read.Text)
-	d.keep = map[*sqlstore.Statement]bool{beginImmediate: true, commit: true, rollback: true}
+	d.keep = map[*sqldb.Statement]bool{beginImmediate: true, commit: true, rollback: true}
 	for _, st := range d.text.All() {
 		d.keep[st] = true
 	}
-	d.slow = map[*sqlstore.Statement]bool{d.text.List: true, d.text.ListOpen: true, d.text.ListKey: true, d.text.ListName: true, d.text.Health: true}
+	d.slow = map[*sqldb.Statement]bool{d.text.List: true, d.text.ListOpen: true, d.text.ListKey: true, d.text.ListName: true, d.text.Health: true}
 	d.db = sql.OpenDB(connector{writing, d})
 	d.db.SetMaxIdleConns(4)
 	raw := func(c sqldriver.Connector) func() (*rawConn, error) {
@@ -245,7 +243,7 @@ func openDatabase(path string, o *Options) (*database, error) {
 			return newRawConn(conn, d.keep), nil
 		}
 	}
-	reads := map[*sqlstore.Statement]bool{d.text.Read: true, d.text.Probe: true, d.text.ReadSteps: true, d.text.Meta.Get: true}
+	reads := map[*sqldb.Statement]bool{d.text.Read: true, d.text.Probe: true, d.text.ReadSteps: true, d.text.Meta.Get: true}
 	d.group = newGrouper(d.turn, o.GroupLimit, reads, raw(writing), d.there)
 	d.readers = newReaders(o.Readers, raw(reading))
 	return d, nil
@@ -276,7 +274,7 @@ func (d *database) check(ctx context.Context) error {
 // nothing else would notice before the first claim.
 func (d *database) takesWrites(ctx context.Context) error {
 	_, err := d.db.ExecContext(ctx, "DELETE FROM "+d.prefix+"meta WHERE 0") //nolint:gosec // the prefix was validated
-	if classify(err).Class == sqlstore.ClassReadOnly {
+	if classify(err).Class == sqldb.ClassReadOnly {
 		return fmt.Errorf("%w: open %s: %s%w", driver.ErrStore, d.path, d.hint(err), err)
 	}
 	return nil // any other error, as that of a busy writer, is for whoever writes
@@ -284,7 +282,7 @@ func (d *database) takesWrites(ctx context.Context) error {
 
 // hint says what SQLite does not. The file itself is not opened to find out: to close it would take away the locks of this process's connections.
 func (d *database) hint(err error) string {
-	if classify(err).Class == sqlstore.ClassReadOnly {
+	if classify(err).Class == sqldb.ClassReadOnly {
 		return "the file or its folder takes no writes: "
 	}
 	folder := filepath.Dir(d.path)
@@ -321,18 +319,18 @@ func (d *database) Statements() *sqlstore.Statements { return d.text }
 
 func (d *database) Migrations() [][]string { return migrations(d.prefix) }
 
-func (d *database) Classify(err error) sqlstore.ErrorInfo { return classify(err) }
+func (d *database) Classify(err error) sqldb.ErrorInfo { return classify(err) }
 
-func (d *database) Read(ctx context.Context, calls ...*sqlstore.Call) error {
+func (d *database) Read(ctx context.Context, calls ...*sqldb.Call) error {
 	return d.readers.do(ctx, d.slow[calls[0].Statement], calls)
 }
 
-func (d *database) Write(ctx context.Context, op func(context.Context, sqlstore.Conn) error) error {
+func (d *database) Write(ctx context.Context, op func(context.Context, sqldb.Conn) error) error {
 	return d.group.do(ctx, op)
 }
 
 // Exclusive is Write: a write transaction has the only writer.
-func (d *database) Exclusive(ctx context.Context, op func(context.Context, sqlstore.Conn) error) error {
+func (d *database) Exclusive(ctx context.Context, op func(context.Context, sqldb.Conn) error) error {
 	return d.group.do(ctx, op)
 }
 

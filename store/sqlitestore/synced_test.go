@@ -5,7 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/everonce/everonce/internal/sqlstore"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqldb"
 )
 
 // What is acknowledged survives a loss of power because each connection that writes syncs the write-ahead log at its commits: the one of the
@@ -19,9 +20,9 @@ func TestEveryCommitIsSynced(t *testing.T) {
 	grouped := func(pragma string) (value string) {
 		s.db.turn.enterUnless(nil)
 		defer s.db.turn.leave()
-		err := s.db.group.conn.send(context.Background(), &sqlstore.Call{
-			Statement: &sqlstore.Statement{Name: "pragma", Rows: true, Text: "SELECT CAST(" + pragma + " AS TEXT) FROM pragma_" + pragma},
-			Each:      func(r sqlstore.Row) error { return r.Scan(&value) },
+		err := s.db.group.conn.send(context.Background(), &sqldb.Call{
+			Statement: &sqldb.Statement{Name: "pragma", Rows: true, Text: "SELECT CAST(" + pragma + " AS TEXT) FROM pragma_" + pragma},
+			Each:      func(r sqldb.Row) error { return r.Scan(&value) },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -47,7 +48,7 @@ func TestEveryCommitIsSynced(t *testing.T) {
 	}
 	noted := func(want string) {
 		t.Helper()
-		if h, err := s.Health(t.Context()); err != nil || len(h.Notes) != 1 || !strings.Contains(h.Notes[0], want) {
+		if h, err := s.Health(t.Context(), driver.HealthRequest{}); err != nil || len(h.Notes) != 1 || !strings.Contains(h.Notes[0], want) {
 			t.Errorf("Health notes %q, %v; want %q", h.Notes, err, want)
 		}
 	}

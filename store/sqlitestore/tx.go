@@ -15,6 +15,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqldb"
 	"github.com/everonce/everonce/internal/sqlstore"
 )
 
@@ -29,7 +30,7 @@ type txConn struct {
 }
 
 // Begin begins a transaction that holds the writer: see [sqlstore.Driver].
-func (d *database) Begin(ctx context.Context, opts sqlstore.BeginOptions, first ...*sqlstore.Call) (sqlstore.TxConn[*sql.Tx], error) {
+func (d *database) Begin(ctx context.Context, opts sqlstore.BeginOptions, first ...*sqldb.Call) (sqldb.TxConn[*sql.Tx], error) {
 	if opts.Key != nil {
 		// Before the turn: who comes for the same key is told, and does not queue.
 		waiting := new(pendingTx)
@@ -53,7 +54,7 @@ type pendingTx struct{ _ byte }
 
 func (*pendingTx) ended() bool { return false }
 
-func (d *database) begin(ctx context.Context, opts sqlstore.BeginOptions, first []*sqlstore.Call) (*txConn, error) {
+func (d *database) begin(ctx context.Context, opts sqlstore.BeginOptions, first []*sqldb.Call) (*txConn, error) {
 	if err := d.turn.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -121,7 +122,7 @@ func (r *serialRow) Next(dest []sqldriver.Value) error {
 }
 
 // Join wraps a transaction of the caller's: see [sqlstore.Driver].
-func (d *database) Join(ctx context.Context, tx *sql.Tx) (sqlstore.TxConn[*sql.Tx], error) {
+func (d *database) Join(ctx context.Context, tx *sql.Tx) (sqldb.TxConn[*sql.Tx], error) {
 	if tx == nil {
 		return nil, fmt.Errorf("%w: the transaction is nil", driver.ErrInvalidArgument)
 	}
@@ -142,7 +143,7 @@ func (d *database) Join(ctx context.Context, tx *sql.Tx) (sqlstore.TxConn[*sql.T
 func (d *database) sameFile(ctx context.Context, tx *sql.Tx) error {
 	var file string
 	if err := tx.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&file); err != nil {
-		return fmt.Errorf("%w: it is not a transaction on SQLite: %w", driver.ErrOtherStore, err)
+		return fmt.Errorf("%w: it is not a SQLite transaction: %w", driver.ErrOtherStore, err)
 	}
 	theirs, err := os.Stat(file)
 	if err == nil {
@@ -151,14 +152,14 @@ func (d *database) sameFile(ctx context.Context, tx *sql.Tx) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: it is on another database file than this store", driver.ErrOtherStore)
+	return fmt.Errorf("%w: it is on another database file", driver.ErrOtherStore)
 }
 
 // Locked reports whether a transaction of this process has claimed the key: see [sqlstore.KeyLocker].
 func (d *database) Locked(id driver.RecordID) bool { return d.locks.locked(id) }
 
 // LockKey locks a key until a transaction ends: see [sqlstore.KeyLocker].
-func (d *database) LockKey(c sqlstore.TxConn[*sql.Tx], id driver.RecordID) bool {
+func (d *database) LockKey(c sqldb.TxConn[*sql.Tx], id driver.RecordID) bool {
 	t, ok := c.(*txConn)
 	if !ok {
 		return false
@@ -172,20 +173,20 @@ func (d *database) LockKey(c sqlstore.TxConn[*sql.Tx], id driver.RecordID) bool 
 // foreignTx holds keys for a transaction on another handle of the file, whose end nobody tells.
 type foreignTx struct{ tx *sql.Tx }
 
-func (f foreignTx) ended() bool { return sqlstore.SQLTxDone(f.tx) }
+func (f foreignTx) ended() bool { return sqldb.SQLTxDone(f.tx) }
 
 func (c *txConn) Tx() *sql.Tx { return c.tx }
 
 // Send runs statements in the transaction.
-func (c *txConn) Send(ctx context.Context, calls ...*sqlstore.Call) error {
+func (c *txConn) Send(ctx context.Context, calls ...*sqldb.Call) error {
 	if c.open == nil {
-		return sqlstore.SendSQL(ctx, c.tx, calls...)
+		return sqldb.SendSQL(ctx, c.tx, calls...)
 	}
 	return c.tooLong(c.open.conn.sendIn(c.open, calls))
 }
 
 // sendIn runs the engine's statements in a transaction of this connection.
-func (c *conn) sendIn(tx *openTx, calls []*sqlstore.Call) error {
+func (c *conn) sendIn(tx *openTx, calls []*sqldb.Call) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -199,7 +200,7 @@ func (c *conn) sendIn(tx *openTx, calls []*sqlstore.Call) error {
 			return err
 		}
 		if call.Missed() {
-			return sqlstore.ErrNothingWritten
+			return sqldb.ErrNothingWritten
 		}
 	}
 	return nil
@@ -208,13 +209,13 @@ func (c *conn) sendIn(tx *openTx, calls []*sqlstore.Call) error {
 // tooLong tells what the end of the transaction's time looks like from inside.
 func (c *txConn) tooLong(err error) error {
 	if err != nil && c.expired.Load() {
-		return fmt.Errorf("%w: it held the only writer of this database: %w", driver.ErrTxTooLong, err)
+		return fmt.Errorf("%w: it blocked all writers of this database: %w", driver.ErrTxTooLong, err)
 	}
 	return err
 }
 
-// Commit ends the transaction: see [sqlstore.TxConn].
-func (c *txConn) Commit(ctx context.Context, last ...*sqlstore.Call) error {
+// Commit ends the transaction: see [sqldb.TxConn].
+func (c *txConn) Commit(ctx context.Context, last ...*sqldb.Call) error {
 	if err := c.Send(ctx, last...); err != nil {
 		_ = c.Rollback(ctx) //nolint:errcheck // the first error is what is told
 		return err
@@ -225,12 +226,12 @@ func (c *txConn) Commit(ctx context.Context, last ...*sqlstore.Call) error {
 	var e *sqlite.Error
 	if errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_IOERR {
 		// Some of it may be on the disk, and be found there after a crash.
-		return fmt.Errorf("%w: %w", sqlstore.ErrCommitLost, err)
+		return fmt.Errorf("%w: %w", sqldb.ErrCommitLost, err)
 	}
 	return c.tooLong(err)
 }
 
-// Rollback ends the transaction: see [sqlstore.TxConn].
+// Rollback ends the transaction: see [sqldb.TxConn].
 func (c *txConn) Rollback(context.Context) error {
 	err := c.tx.Rollback()
 	c.stop()

@@ -7,6 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/internal/sqldb"
 	"github.com/everonce/everonce/internal/sqlstore"
 	"github.com/everonce/everonce/oncetest"
 	"github.com/everonce/everonce/store/mongostore"
@@ -46,7 +47,7 @@ func shipmentRow(name string) sqlstore.Insert {
 	return sqlstore.Insert{Table: "shipment", Columns: []string{"id"}, Values: []any{name}, Key: []string{"id"}, Returning: []string{"id"}}
 }
 
-func scanID(row sqlstore.Row) (id string, err error) { return id, row.Scan(&id) }
+func scanID(row sqldb.Row) (id string, err error) { return id, row.Scan(&id) }
 
 // shelves are the stores with an insert-once of their own.
 var shelves = []struct {

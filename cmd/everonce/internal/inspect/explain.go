@@ -84,10 +84,10 @@ var classes = map[string]string{
 	"canceled":     "the context of the work was cancelled",
 	"deadline":     "the work ran into its deadline",
 	"lease_lost":   "the lease was lost",
-	"not_done":     "the work said that nothing took hold",
+	"not_done":     "the work returned NotDone",
 	"step_unknown": "a step's outcome was unknown",
 	"error":        "the work failed",
-	"claim":        "its claim was taken back before the work was called",
+	"claim":        "its claim was released before the work was called",
 	"settled":      "somebody settled it as not done, or settled its unknown step",
 	"settle":       "a settlement was not finished",
 }
@@ -124,30 +124,30 @@ func (x *explainer) story() {
 		}
 		for i := range r.Steps {
 			if s := &r.Steps[i]; s.State == driver.StepOpen || !s.Readable() {
-				x.tell("The step %q was not seen to end, and the operation was completed without it: nobody knows whether it took hold.", text(s.Name))
+				x.tell("The step %q did not end, and the operation was completed without it: its outcome is unknown.", text(s.Name))
 			}
 		}
 	case driver.StateReleased:
 		x.tell("Attempt %d, by %s, ended %s, and the key was released%s.", r.Attempt, text(r.Owner), x.at(r.UpdatedAt), x.because())
 		switch {
 		case !nothingTookHold[r.LastError]:
-			x.tell("That does not say that nothing took hold: under the policy reexecute the key is released all the same. Unless all its effects are in its steps, nobody knows whether the effect happened.")
+			x.tell("That does not mean that nothing happened: with the policy reexecute the key is released in any case. Unless all effects are in steps, it is unknown whether the effect happened.")
 		case r.Attempt > 1 && r.LastError != "settled": // whoever settles has looked for the effect of all of them
-			x.tell("That is said of attempt %d alone: if the policy is reexecute, an earlier one may have failed, and nobody knows whether the effect happened.", r.Attempt)
+			x.tell("That holds for attempt %d only: with the policy reexecute an earlier attempt may have failed, and it is unknown whether the effect happened.", r.Attempt)
 		}
 		x.tookHold()
 	case driver.StateClaimed:
 		x.tell("Attempt %d was claimed by %s %s.", r.Attempt, text(r.Owner), x.at(r.ClaimedAt))
 		if r.StateAt(x.now) == driver.StateAbandoned {
-			x.tell("Its lease ran out %s: the process died, or could not reach the store. Nobody knows whether the effect happened.", x.at(r.LeaseUntil))
+			x.tell("Its lease ran out %s: the process died, or could not reach the store. It is unknown whether the effect happened.", x.at(r.LeaseUntil))
 		} else {
 			x.tell("It holds its lease until %s, or longer if it renews it.", x.at(r.LeaseUntil))
 		}
 	case driver.StateAbandoned:
-		x.tell("Attempt %d, by %s, ended %s with its outcome unknown%s. Nobody knows whether the effect happened.", r.Attempt, text(r.Owner), x.at(r.UpdatedAt), x.because())
+		x.tell("Attempt %d, by %s, ended %s with its outcome unknown%s. It is unknown whether the effect happened.", r.Attempt, text(r.Owner), x.at(r.UpdatedAt), x.because())
 	}
 	if r.UnknownStep != "" {
-		x.tell("The cause is the step %q: it was begun, was not seen to end, and its policy refuses to run it again.", r.UnknownStep)
+		x.tell("The cause is the step %q: it began, did not end, and its policy refuses to run it again.", r.UnknownStep)
 	}
 }
 
@@ -164,11 +164,11 @@ func (x *explainer) next() {
 	case driver.DecideExpired:
 		what := "it was done"
 		if res := &x.rec.Result; res.Kind == driver.ResultFailure {
-			what = fmt.Sprintf("it was refused for good (%s)", text(string(res.Summary)))
+			what = fmt.Sprintf("it was rejected (%s)", text(string(res.Summary)))
 		}
 		x.always(everonce.Expired, "%s, and the retention of its result ended %s; the work does not run", what, x.at(x.rec.ResultUntil))
 	case driver.DecideInProgress:
-		x.always(everonce.InProgress, "attempt %d is running; the delivery is told to come back, or waits if the receiver has a Wait", x.rec.Attempt)
+		x.always(everonce.InProgress, "attempt %d is running; the delivery is refused, or waits if the receiver has a Wait", x.rec.Attempt)
 	case driver.DecideClaimed:
 		if x.rec.GoneAt(x.now) {
 			x.always(everonce.Executed, "the record expired %s, so the key counts as new", x.at(x.rec.PurgeAt))
@@ -179,7 +179,7 @@ func (x *explainer) next() {
 	case driver.DecideAbandoned:
 		x.abandoned(bold == driver.DecideClaimed)
 	case driver.DecideNewer:
-		x.always(everonce.StoreFailed, "the record has format %d, and this version knows only formats up to %d: it cannot say more", x.rec.Format, driver.FormatVersion)
+		x.always(everonce.StoreFailed, "the record has format %d, and this version reads formats up to %d", x.rec.Format, driver.FormatVersion)
 	default:
 		x.always(everonce.StoreFailed, "the record decides %q", careful)
 	}
@@ -193,7 +193,7 @@ func (x *explainer) replay() {
 	}
 	switch res.Kind {
 	case driver.ResultFailure:
-		x.always(everonce.Rejected, "it was refused for good (%s), and gets the same failure again, %s", text(string(res.Summary)), until)
+		x.always(everonce.Rejected, "it was rejected (%s), and gets the same failure again, %s", text(string(res.Summary)), until)
 	case driver.ResultElided:
 		x.always(everonce.Elided, "it was done, and its result was not kept; it is not done again")
 	default:
@@ -203,12 +203,12 @@ func (x *explainer) replay() {
 
 func (x *explainer) abandoned(mayTakeOver bool) {
 	if !mayTakeOver {
-		x.always(everonce.Unknown, "the step %q is unknown, and stays unknown until it is settled, whatever the policy of the operation", x.rec.UnknownStep)
-		x.note("Find out whether the step %q took hold, then: %s --step %s, with --done and the step's --result, or with --not-done.", x.rec.UnknownStep, x.settle(), word(x.rec.UnknownStep))
+		x.always(everonce.Unknown, "the step %q is unknown until it is settled, under every policy of the operation", x.rec.UnknownStep)
+		x.note("Find out whether the step %q happened, then: %s --step %s, with --done and the step's --result, or with --not-done.", x.rec.UnknownStep, x.settle(), word(x.rec.UnknownStep))
 		return
 	}
 	x.under(everonce.Reexecute, everonce.Executed, "the work runs again, as attempt %d, with the same downstream keys", x.rec.Attempt+1)
-	x.under(everonce.Refuse, everonce.Unknown, "it is not run again until somebody settles it, unless its effects are declared to be in its steps: then it goes on, as under reexecute")
+	x.under(everonce.Refuse, everonce.Unknown, "it is not run again until it is settled; with the option EffectsInSteps it continues, as under reexecute")
 	x.Next = append(x.Next, Answer{
 		Policy: everonce.Reconcile.String(), Outcome: Depends,
 		Why: "the receiver asks whether it happened and, depending on the answer, completes it, runs it, or leaves it unknown",
@@ -231,7 +231,7 @@ func (x *explainer) tookHold() {
 		}
 	}
 	if len(done) > 0 {
-		x.tell("What its finished steps did took hold all the same: %s.", strings.Join(done, ", "))
+		x.tell("Its finished steps did happen: %s.", strings.Join(done, ", "))
 	}
 }
 
@@ -242,13 +242,13 @@ func (x *explainer) steps() {
 		a := Answer{Step: s.Name}
 		switch {
 		case !s.Readable():
-			a.Outcome, a.Why = everonce.Unknown.String(), "how it ended cannot be read: whatever its policy, it does not run, and the operation is unknown until somebody settles the step"
+			a.Outcome, a.Why = everonce.Unknown.String(), "its result cannot be read: it does not run under any policy, and the operation is unknown until the step is settled"
 		case s.State == driver.StepDone:
 			a.Outcome, a.Why = everonce.Replayed.String(), fmt.Sprintf("attempt %d finished it %s; it does not run again: its saved result is used", s.Attempt, x.at(s.EndedAt))
 		case s.State == driver.StepOpen:
-			a.Outcome, a.Why = Depends, fmt.Sprintf("attempt %d began it %s, and it was not seen to end: depending on the step's policy it is run again (reexecute), refused (refuse) or asked about (reconcile)", s.Attempt, x.at(s.BeganAt))
+			a.Outcome, a.Why = Depends, fmt.Sprintf("attempt %d began it %s, and it did not end: the step's policy runs it again (reexecute), refuses it (refuse) or asks about it (reconcile)", s.Attempt, x.at(s.BeganAt))
 		default:
-			a.Outcome, a.Why = everonce.Executed.String(), fmt.Sprintf("nothing of it took hold in attempt %d; it runs", s.Attempt)
+			a.Outcome, a.Why = everonce.Executed.String(), fmt.Sprintf("it did not happen in attempt %d; it runs", s.Attempt)
 		}
 		x.Steps = append(x.Steps, a)
 	}
@@ -262,7 +262,7 @@ func (x *explainer) notes() {
 	switch {
 	case r.GoneAt(x.now):
 	case !r.PurgeAt.IsZero():
-		x.note("The record may be removed from %s on; after that the key is new.", x.at(r.PurgeAt))
+		x.note("The record may be removed after %s; then the key is new.", x.at(r.PurgeAt))
 	case r.State != driver.StateCompleted:
 		x.note("The record does not expire before it is settled or completed.")
 	}

@@ -58,7 +58,7 @@ func TestAnExplanationTellsOfTheSteps(t *testing.T) {
 	}
 	for _, want := range []string{
 		"\nIts steps, when it runs:\n", "  charge: replayed: attempt 1 finished it", "  mail: depends: attempt 2 began it",
-		"  stock: executed: nothing of it took hold in attempt 2; it runs.", "  damaged: unknown: how it ended cannot be read",
+		"  stock: executed: it did not happen in attempt 2; it runs.", "  damaged: unknown: its result cannot be read",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in %s", want, b.String())

@@ -8,7 +8,7 @@ import (
 )
 
 // errNotLoopback: figures are for whoever runs the proxy.
-var errNotLoopback = errors.New("is not a loopback address, so anybody could read /metrics; if that is what you want, set admin-anywhere")
+var errNotLoopback = errors.New("is not a loopback address, so anybody could read /metrics (to allow that, set admin-anywhere)")
 
 // checkAdmin refuses an address that others can reach, unless that is wanted.
 func checkAdmin(addr string, anywhere bool) error {

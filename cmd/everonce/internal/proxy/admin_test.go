@@ -106,8 +106,8 @@ func TestMetricsRoutes(t *testing.T) {
 // abandonedStore has records that wait for somebody to settle them.
 type abandonedStore struct{ storeurl.Store }
 
-func (abandonedStore) Health(context.Context) (driver.Health, error) {
-	return driver.Health{Claimed: 1, Abandoned: 5}, nil
+func (abandonedStore) Health(context.Context, driver.HealthRequest) (driver.HealthResult, error) {
+	return driver.HealthResult{Claimed: 1, Abandoned: 5}, nil
 }
 
 // What an alert waits for is counted: what passed unprotected, what could not be kept, and a store that begins to fail.
@@ -171,7 +171,7 @@ func TestMetricsReference(t *testing.T) {
 func TestMonitorHowTo(t *testing.T) {
 	rules := block(t, "monitor-an-http-api.md", "yaml")
 	m := newMetrics([]string{"POST /payments"})
-	m.counted(driver.Health{})
+	m.counted(driver.HealthResult{})
 	w := httptest.NewRecorder()
 	m.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
 	shown := regexp.MustCompile(`everonce_[a-z_]+`).FindAllString(rules, -1)

@@ -28,7 +28,7 @@ func (s *Server) principalOf(pattern string, route config.Route) (httponce.Princ
 		default:
 			if overlooked := overlooked(r, source); overlooked != "" {
 				once.Do(func() {
-					s.log.Warn("a request with a key lacks what principal looks for, and has "+overlooked+". If that tells who sends it, set principal: all without a principal are ONE, and get each other's answers (this is said once)",
+					s.log.Warn("a request with a key has no principal, but has "+overlooked+". If that identifies the client, set principal: all requests without one share their keys and ANSWERS (logged once)",
 						"route", pattern, "principal", source)
 				})
 			}
@@ -37,7 +37,7 @@ func (s *Server) principalOf(pattern string, route config.Route) (httponce.Princ
 	}, nil
 }
 
-var errAnonymous = errors.New("the request lacks what principal looks for, and principal-required is set")
+var errAnonymous = errors.New("the request has no principal (principal-required is set)")
 
 // overlooked returns the name of the header by which an anonymous request may tell its sender. Who looks for one cookie knows that there are others.
 func overlooked(r *http.Request, source string) string {

@@ -32,7 +32,7 @@ func TestAnonymousWithACredentialIsTold(t *testing.T) {
 				t.Fatalf("%s: %d %s", label, res.StatusCode, body)
 			}
 		}
-		if lines, raw := p.logged(t, "all without a principal are ONE"); len(lines) != tc.told {
+		if lines, raw := p.logged(t, "all requests without one share their keys"); len(lines) != tc.told {
 			t.Errorf("%s: the log has %v, want %d", label, raw, tc.told)
 		}
 	}
@@ -65,7 +65,7 @@ func TestPrincipalRequired(t *testing.T) {
 				t.Errorf("%s, %s: %d %s, want %d", source, label, res.StatusCode, body, c.want)
 			}
 		}
-		if lines, raw := p.logged(t, "all without a principal are ONE"); len(lines) > 0 {
+		if lines, raw := p.logged(t, "all requests without one share their keys"); len(lines) > 0 {
 			t.Errorf("%s: of who is refused the log says %v", source, raw)
 		}
 	}
@@ -90,7 +90,7 @@ func TestPrincipalRequired(t *testing.T) {
 func TestPrincipalsThatAnyClientWrites(t *testing.T) {
 	for _, source := range []string{"header:Forwarded", "header:x-forwarded-for", "header:X-Forwarded-Host", "header:X-Forwarded-Proto"} {
 		args := []string{"--listen=127.0.0.1:0", "--store=memory:", "--upstream=http://127.0.0.1:1", "--principal=" + source}
-		if err := Check(configOf(t, args...), discard); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), "principal "+source+" without trust-forwarded: ") {
+		if err := Check(configOf(t, args...), discard); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), "principal "+source+" needs trust-forwarded") {
 			t.Errorf("%s: %v", source, err)
 		}
 		if err := Check(configOf(t, append(args, "--trust-forwarded")...), discard); err != nil {

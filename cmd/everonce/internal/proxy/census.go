@@ -40,14 +40,14 @@ func (s *Server) census(ctx context.Context) {
 func (s *Server) count(ctx context.Context, checker driver.HealthChecker) {
 	one, cancel := context.WithTimeout(ctx, countWithin)
 	defer cancel()
-	h, err := checker.Health(one)
+	h, err := checker.Health(one, driver.HealthRequest{})
 	switch {
 	case err == nil:
 		s.metrics.counted(h)
 		s.tellNotes(h.Notes)
 	case ctx.Err() == nil:
 		s.metrics.uncounted()
-		s.log.Warn("the records could not be counted; it is tried again", "error", err)
+		s.log.Warn("the records could not be counted; trying again", "error", err)
 	}
 }
 

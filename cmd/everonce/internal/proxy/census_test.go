@@ -24,14 +24,14 @@ type largeStore struct {
 	spent  time.Duration
 }
 
-func (s *largeStore) Health(ctx context.Context) (driver.Health, error) {
+func (s *largeStore) Health(ctx context.Context, _ driver.HealthRequest) (driver.HealthResult, error) {
 	began := time.Now()
 	defer func() { s.counts++; s.spent += time.Since(began) }()
 	select {
 	case <-time.After(s.takes):
-		return driver.Health{Abandoned: 5, Notes: s.notes}, s.err
+		return driver.HealthResult{Abandoned: 5, Notes: s.notes}, s.err
 	case <-ctx.Done():
-		return driver.Health{}, ctx.Err()
+		return driver.HealthResult{}, ctx.Err()
 	}
 }
 

@@ -14,34 +14,28 @@ type certificate struct {
 	certFile, keyFile string
 	log               *slog.Logger
 
-	mu     sync.Mutex
-	pair   *tls.Certificate
-	seen   [2]os.FileInfo
-	failed [2]os.FileInfo // what could not be used, which is told once
-	gone   bool           // that there is nothing to look at has been told
+	mu   sync.Mutex
+	pair *tls.Certificate
+	read [2]os.FileInfo // the files that were read last, usable or not
 }
 
 func loadCertificate(certFile, keyFile string, log *slog.Logger) (*certificate, error) {
 	c := &certificate{certFile: certFile, keyFile: keyFile, log: log}
-	now, err := c.stat()
-	if err != nil {
-		return nil, err
-	}
+	c.read = c.stat()
 	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {
 		return nil, fmt.Errorf("%s and %s: %w", certFile, keyFile, err)
 	}
-	c.pair, c.seen = &pair, now
+	c.pair = &pair
 	return c, nil
 }
 
-func (c *certificate) stat() (infos [2]os.FileInfo, err error) {
+// stat looks at the files; one that is not there is nil.
+func (c *certificate) stat() (infos [2]os.FileInfo) {
 	for i, name := range []string{c.certFile, c.keyFile} {
-		if infos[i], err = os.Stat(name); err != nil {
-			return infos, err
-		}
+		infos[i], _ = os.Stat(name) //nolint:errcheck // whoever reads it meets the error
 	}
-	return infos, nil
+	return infos
 }
 
 // get returns the pair. It looks at the files at every handshake, which costs two system calls; a pair
@@ -49,32 +43,28 @@ func (c *certificate) stat() (infos [2]os.FileInfo, err error) {
 func (c *certificate) get() *tls.Certificate {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now, err := c.stat()
-	if err != nil {
-		if !c.gone {
-			c.log.Error("the certificate's files cannot be looked at; the old one stays", "error", err)
-		}
-		c.gone = true
+	now := c.stat()
+	if same(now, c.read) {
 		return c.pair
 	}
-	c.gone = false
-	if same(now, c.seen) || same(now, c.failed) {
-		return c.pair
-	}
+	c.read = now
 	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
-		c.failed = now
-		c.log.Error("the certificate's files have changed and cannot be used; the old one stays", "error", err)
+		c.log.Error("certificate not reloaded; the old one stays", "error", err)
 		return c.pair
 	}
-	c.pair, c.seen, c.failed = &pair, now, [2]os.FileInfo{}
-	c.log.Info("the certificate was read again", "until", pair.Leaf.NotAfter.Format(time.RFC3339))
+	c.pair = &pair
+	c.log.Info("certificate reloaded", "until", pair.Leaf.NotAfter.Format(time.RFC3339))
 	return c.pair
 }
 
 func same(a, b [2]os.FileInfo) bool {
 	for i := range a {
-		if a[i] == nil || b[i] == nil || !os.SameFile(a[i], b[i]) || !a[i].ModTime().Equal(b[i].ModTime()) || a[i].Size() != b[i].Size() {
+		if a[i] == nil || b[i] == nil {
+			if a[i] != b[i] {
+				return false
+			}
+		} else if !os.SameFile(a[i], b[i]) || !a[i].ModTime().Equal(b[i].ModTime()) || a[i].Size() != b[i].Size() {
 			return false
 		}
 	}

@@ -37,7 +37,7 @@ func TestProxyOfAnotherIdentitySecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, args := range map[string][]string{"another": {secret("b")}, "none": nil} {
-		if err := begin(args...); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), "identity-secret-file: the store was bound to another secret") {
+		if err := begin(args...); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), "identity-secret-file: not the secret of") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

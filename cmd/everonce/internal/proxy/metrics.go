@@ -176,7 +176,7 @@ func (m *metrics) uncounted() {
 }
 
 // counted shows the records of a store.
-func (m *metrics) counted(h driver.Health) {
+func (m *metrics) counted(h driver.HealthResult) {
 	for state, n := range map[string]int64{"claimed": h.Claimed, "abandoned": h.Abandoned, "released": h.Released, "completed": h.Completed, "unreadable": h.Unreadable} {
 		m.records.WithLabelValues(state).Set(float64(n))
 	}

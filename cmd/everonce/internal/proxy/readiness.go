@@ -41,7 +41,7 @@ var probe = everonce.Key{Scope: everonce.ScopeOf("everonce", "proxy", "readiness
 var (
 	errDraining    = errors.New("draining")
 	errUnreachable = errors.New("the store cannot be reached")
-	errNoWrites    = errors.New("the store takes no writes")
+	errNoWrites    = errors.New("the store accepts no writes")
 )
 
 // check asks the store to the end, or until its time is over, also if whoever wants to know goes sooner: why it is not ready is for
@@ -69,9 +69,9 @@ func (s *readiness) check(ctx context.Context) error {
 	}
 	switch changed := !errors.Is(why, s.why); {
 	case changed && why != nil:
-		s.log.Error("not ready: "+why.Error()+", so no request with a new key can be done", "error", said)
+		s.log.Error("not ready: "+why.Error()+": requests with a new key fail", "error", said)
 	case changed:
-		s.log.Info("ready again: the store takes writes")
+		s.log.Info("ready again: the store accepts writes")
 	}
 	s.why = why
 	return why
@@ -86,7 +86,7 @@ func (s *readiness) ask(ctx context.Context) (why, said error) {
 	if !ok || s.why == nil && !s.written.IsZero() && time.Since(s.written) < writeEvery {
 		return nil, nil
 	}
-	if err := store.CheckWrite(ctx); err != nil {
+	if _, err := store.CheckWrite(ctx, driver.CheckWriteRequest{}); err != nil {
 		return errNoWrites, err
 	}
 	s.written = time.Now()

@@ -59,12 +59,12 @@ type fullStore struct {
 	writes int
 }
 
-func (f *fullStore) CheckWrite(ctx context.Context) error {
+func (f *fullStore) CheckWrite(ctx context.Context, _ driver.CheckWriteRequest) (res driver.CheckWriteResult, err error) {
 	f.writes++
 	if f.full {
-		return fmt.Errorf("%w: %w: disk I/O error", everonce.ErrStore, driver.ErrStoreFull)
+		return res, fmt.Errorf("%w: %w: disk I/O error", everonce.ErrStore, driver.ErrStoreFull)
 	}
-	return ctx.Err()
+	return res, ctx.Err()
 }
 
 // Ready is who can write a claim: a store that only answers reads is not enough. While it takes writes, one is tried now and then;
@@ -87,8 +87,8 @@ func TestReadyIsWhoCanWrite(t *testing.T) {
 		time.Sleep(writeEvery - time.Nanosecond)
 		ask(200, "ok\n", 1)
 		time.Sleep(time.Nanosecond)
-		ask(503, "the store takes no writes\n", 2)
-		ask(503, "the store takes no writes\n", 3)
+		ask(503, "the store accepts no writes\n", 2)
+		ask(503, "the store accepts no writes\n", 3)
 		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "disk I/O error") {
 			t.Errorf("the log has %q, want why, once", got)
 		}
@@ -104,9 +104,9 @@ func TestReadyIsWhoCanWrite(t *testing.T) {
 // hungWrites answers what is read, and no write.
 type hungWrites struct{ *memstore.Store }
 
-func (hungWrites) CheckWrite(ctx context.Context) error {
+func (hungWrites) CheckWrite(ctx context.Context, _ driver.CheckWriteRequest) (res driver.CheckWriteResult, err error) {
 	<-ctx.Done()
-	return ctx.Err()
+	return res, ctx.Err()
 }
 
 // Whoever asks may have less time than the store: the log says why all the same, once, whether it does not answer or cannot be reached.

@@ -36,7 +36,7 @@ func (s *Server) Run(ctx context.Context, now <-chan struct{}) error {
 	working, giveUp := context.WithCancel(context.Background())
 	s.public.BaseContext = func(net.Listener) context.Context { return working }
 	if s.conf.Store == storeurl.Memory {
-		s.log.Warn("THE RECORDS ARE IN MEMORY, and end with this process: what is repeated after a restart is done AGAIN. For anything but a trial give a store that lasts", "store", s.conf.Store)
+		s.log.Warn("THE RECORDS ARE IN MEMORY, and are lost when this process ends: repetitions after a restart run AGAIN. Use a durable store for anything but a trial", "store", s.conf.Store)
 	}
 	go serve(s.public, s.publicLn)
 	if s.private != nil {
@@ -67,7 +67,7 @@ func (s *Server) Run(ctx context.Context, now <-chan struct{}) error {
 }
 
 // ErrNotDrained: requests were given up in mid-work. What they were about is unknown when their lease is over.
-var ErrNotDrained = errors.New("ended before all requests were finished")
+var ErrNotDrained = errors.New("ended before all requests had finished")
 
 func (s *Server) drain(now <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.conf.Drain)
@@ -87,7 +87,7 @@ func (s *Server) drain(now <-chan struct{}) error {
 	}
 	if err != nil {
 		n := s.running.state().running
-		s.log.Warn("proxy ends before all requests have; what those with a key were about is unknown when their lease is over", "running", n)
+		s.log.Warn("proxy ends before all requests have ended; those with a key become unknown when their lease ends", "running", n)
 		return fmt.Errorf("%w: %d with a key were still running", ErrNotDrained, n)
 	}
 	return nil

@@ -88,7 +88,7 @@ func (s *Server) prepare() (http.Handler, *certificate, error) {
 	c := s.conf
 	upstream, err := url.Parse(c.Upstream)
 	if err != nil { // its text may hold a password
-		return nil, nil, invalid("upstream is no URL")
+		return nil, nil, invalid("upstream is not a URL")
 	}
 	opts, err := s.upstreamOptions(upstream)
 	if err != nil {
@@ -106,14 +106,14 @@ func (s *Server) prepare() (http.Handler, *certificate, error) {
 		return nil, nil, invalid("listen: %w", err)
 	}
 	if isItself(c.Listen, upstream) {
-		return nil, nil, invalid("upstream: it is where the proxy itself listens (%s): a request would go round in circles for ever", c.Listen)
+		return nil, nil, invalid("upstream: it is the address of the proxy itself, %s (requests would loop)", c.Listen)
 	}
 	if hasAdmin(c) {
 		if err := checkAdmin(c.Admin, c.AdminAnywhere); err != nil {
 			return nil, nil, invalid("%w", err)
 		}
 		if meet(c.Listen, c.Admin) {
-			return nil, nil, invalid("admin: it is where the proxy listens for clients (%s): it needs another port", c.Listen)
+			return nil, nil, invalid("admin: it is the address for clients, %s (use another port)", c.Listen)
 		}
 	}
 	if err := s.checkRoutes(); err != nil {
@@ -155,17 +155,17 @@ func (s *Server) checkRoutes() error {
 	for pattern, r := range routes {
 		protects = protects || len(r.Methods) > 0
 		if r.PrincipalRequired && r.Principal == principal.None {
-			return invalid("%sprincipal-required with principal none: nobody would be asked who he is; one of the two has to go, for this route perhaps", where(pattern))
+			return invalid("%sprincipal-required contradicts principal none (remove one of them)", where(pattern))
 		}
 		if principal.Forwarded(r.Principal) && !s.conf.TrustForwarded {
-			return invalid("%sprincipal %s without trust-forwarded: any client could write the name of another there, and get his answers, and the upstream does not get it", where(pattern), r.Principal)
+			return invalid("%sprincipal %s needs trust-forwarded (otherwise any client could send another client's name, and get its answers)", where(pattern), r.Principal)
 		}
 		if r.FailOpen && s.conf.UpstreamKey == config.KeyDownstream {
-			return invalid("%sfail-open with upstream-key downstream: an unprotected request would reach the upstream with another key", where(pattern))
+			return invalid("%sfail-open contradicts upstream-key downstream (an unprotected request would reach the upstream with another key)", where(pattern))
 		}
 	}
 	if !protects {
-		return invalid("methods: no method heeds a key, here or in a route, so that nothing would be protected")
+		return invalid("methods: empty here and in all routes (nothing would be protected)")
 	}
 	return nil
 }
@@ -184,7 +184,7 @@ func (s *Server) protect(ctx context.Context, handler http.Handler) (http.Handle
 		return nil, err
 	}
 	if err := recv.Ready(ctx); errors.Is(err, driver.ErrIdentity) {
-		return nil, invalid("identity-secret-file: the store was bound to another secret, or to none, by its first start: give that one")
+		return nil, invalid("identity-secret-file: not the secret of the store's first start (give that one, or none if there was none)")
 	} else if err != nil {
 		return nil, err
 	}
@@ -294,7 +294,7 @@ func (s *Server) tellEmpty(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
 	if page, err := s.store.List(ctx, driver.ListRequest{Limit: 1}); err == nil && len(page.Records) == 0 {
-		s.log.Warn("the store has no records. If this is not its first start, it is another store than before: what is repeated now is done AGAIN")
+		s.log.Warn("the store has no records. If this is not the first start, it is a different store: repetitions run AGAIN")
 	}
 }
 
@@ -306,7 +306,7 @@ func (s *Server) tellTempFiles() {
 		err = errors.Join(f.Close(), os.Remove(f.Name()))
 	}
 	if err != nil {
-		s.log.Warn("no temporary file can be written: a large request body with a key will be refused. TMPDIR names the folder for it", "error", err)
+		s.log.Warn("cannot write temporary files: large bodies with a key will be refused (set TMPDIR to a writable folder)", "error", err)
 	}
 }
 

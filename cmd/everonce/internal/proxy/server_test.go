@@ -217,32 +217,32 @@ func TestProxyRefusesToStart(t *testing.T) {
 	cert, key := writePair(t, t.TempDir(), "proxy")
 	for want, args := range map[string][]string{
 		"upstream":   {"--upstream=localhost:9000"},
-		"no URL":     {"--upstream=http://user:hunter2@host:port"},
+		"not a URL":  {"--upstream=http://user:hunter2@host:port"},
 		"has a user": {"--upstream=http://user:hunter2@host"},
 		"loopback":   {"--admin=0.0.0.0:9464"},
 		"admin: ":    {"--admin=nine"},
 		"listen: ":   {"--listen=8080"},
-		"listen: \"127.0.0.1:99999\" is not an address":  {"--listen=127.0.0.1:99999"},
-		"admin: \"127.0.0.1:99999\" is not an address":   {"--admin=127.0.0.1:99999"},
-		"admin: it is where the proxy listens":           {"--listen=:9464", "--admin=127.0.0.1:9464"},
-		"listen: \"unix:proxy.sock\" is no whole path":   {"--listen=unix:proxy.sock"},
-		"listen: \"unix://run/proxy.sock\" is no whole":  {"--listen=unix://run/proxy.sock"},
-		"listen: \"unix:/run/proxy.sock?x\" is no whole": {"--listen=unix:/run/proxy.sock?x"},
-		"has a path that is longer than the 103 bytes":   {"--listen=unix:/" + strings.Repeat("x", 103)},
-		"upstream is no whole path to a Unix":            {"--upstream=unix:service.sock"},
-		"upstream: it is where the proxy itself":         {"--listen=unix:/run/proxy.sock", "--upstream=unix:///run/x/../proxy.sock"},
-		"admin: \"unix:/run/admin.sock\" is not an":      {"--admin=unix:/run/admin.sock"},
-		"upstream-ca: the upstream is not https":         {"--upstream-ca=x.pem"},
-		"upstream-tls-cert and upstream-tls-key go":      {"--upstream-tls-key=x.pem", "--upstream=https://127.0.0.1:1"},
-		"upstream-tls-cert: ":                            {"--upstream-tls-cert=x.pem", "--upstream-tls-key=x.pem", "--upstream=https://127.0.0.1:1"},
-		"upstream-tls-cert: the upstream is not https":   {"--upstream-tls-cert=" + cert, "--upstream-tls-key=" + key},
-		"upstream \"http://127.0.0.1:99999\"":            {"--upstream=http://127.0.0.1:99999"},
-		"go together":                                    {"--tls-cert=x.pem"},
-		"tls-cert and tls-key go together":               {"--tls-key=x.pem"},
-		"tls-cert":                                       {"--tls-cert=x.pem", "--tls-key=y.pem"},
-		"upstream-ca":                                    {"--upstream-ca=x.pem", "--upstream=https://127.0.0.1:1"},
-		"upstream-key":                                   {"--upstream-key=downstream", "--fail-open"},
-		"problem-base":                                   {"--problem-base=problems"},
+		"listen: \"127.0.0.1:99999\" is not an address":   {"--listen=127.0.0.1:99999"},
+		"admin: \"127.0.0.1:99999\" is not an address":    {"--admin=127.0.0.1:99999"},
+		"admin: it is the address for clients":            {"--listen=:9464", "--admin=127.0.0.1:9464"},
+		"listen: \"unix:proxy.sock\" is no whole path":    {"--listen=unix:proxy.sock"},
+		"listen: \"unix://run/proxy.sock\" is no whole":   {"--listen=unix://run/proxy.sock"},
+		"listen: \"unix:/run/proxy.sock?x\" is no whole":  {"--listen=unix:/run/proxy.sock?x"},
+		"has a path that is longer than the 103 bytes":    {"--listen=unix:/" + strings.Repeat("x", 103)},
+		"upstream is no whole path to a Unix":             {"--upstream=unix:service.sock"},
+		"upstream: it is the address of the proxy itself": {"--listen=unix:/run/proxy.sock", "--upstream=unix:///run/x/../proxy.sock"},
+		"admin: \"unix:/run/admin.sock\" is not an":       {"--admin=unix:/run/admin.sock"},
+		"upstream-ca: the upstream is not https":          {"--upstream-ca=x.pem"},
+		"upstream-tls-cert and upstream-tls-key go":       {"--upstream-tls-key=x.pem", "--upstream=https://127.0.0.1:1"},
+		"upstream-tls-cert: ":                             {"--upstream-tls-cert=x.pem", "--upstream-tls-key=x.pem", "--upstream=https://127.0.0.1:1"},
+		"upstream-tls-cert: the upstream is not https":    {"--upstream-tls-cert=" + cert, "--upstream-tls-key=" + key},
+		"upstream \"http://127.0.0.1:99999\"":             {"--upstream=http://127.0.0.1:99999"},
+		"go together":                                     {"--tls-cert=x.pem"},
+		"tls-cert and tls-key go together":                {"--tls-key=x.pem"},
+		"tls-cert":                                        {"--tls-cert=x.pem", "--tls-key=y.pem"},
+		"upstream-ca":                                     {"--upstream-ca=x.pem", "--upstream=https://127.0.0.1:1"},
+		"upstream-key":                                    {"--upstream-key=downstream", "--fail-open"},
+		"problem-base":                                    {"--problem-base=problems"},
 	} {
 		c := configOf(t, append([]string{"--listen=127.0.0.1:0", "--store=sqlite:" + db, "--upstream=http://127.0.0.1:1"}, args...)...)
 		s, err := New(t.Context(), c, slog.New(slog.DiscardHandler))
@@ -255,7 +255,7 @@ func TestProxyRefusesToStart(t *testing.T) {
 	}
 	unprotected := configOf(t, "--listen=127.0.0.1:0", "--store=sqlite:"+db, "--upstream=http://127.0.0.1:1")
 	unprotected.Route.Methods = nil
-	if _, err := New(t.Context(), unprotected, slog.New(slog.DiscardHandler)); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), "no method") {
+	if _, err := New(t.Context(), unprotected, slog.New(slog.DiscardHandler)); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), "methods: empty") {
 		t.Errorf("where no method heeds a key: %v", err)
 	}
 	downstream := configOf(t, "--listen=127.0.0.1:0", "--store=sqlite:"+db, "--upstream=http://127.0.0.1:1", "--upstream-key=downstream")

@@ -14,7 +14,7 @@ func TestTempFilesThatCannotBeWritten(t *testing.T) {
 		t.Setenv("TMPDIR", dir)
 		var service counting
 		p := start(t, service.ServeHTTP)
-		if told, raw := p.logged(t, "no temporary file"); (len(told) == 1) != (want != http.StatusCreated) {
+		if told, raw := p.logged(t, "cannot write temporary files"); (len(told) == 1) != (want != http.StatusCreated) {
 			t.Errorf("%s: the log says %s", dir, raw)
 		}
 		if res, body := send(t, "POST", p.url+"/", strings.Repeat("x", 1<<20), "Idempotency-Key", "small"); res.StatusCode != http.StatusCreated {

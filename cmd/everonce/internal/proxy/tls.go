@@ -43,9 +43,9 @@ func (s *Server) upstreamTLS(upstream *url.URL) (*tls.Config, error) {
 	case s.conf.UpstreamCA == "" && pair == nil:
 		return nil, nil //nolint:nilnil // the default
 	case upstream.Scheme != "https" && pair != nil:
-		return nil, invalid("upstream-tls-cert: the upstream is not https, and would not be shown a certificate")
+		return nil, invalid("upstream-tls-cert: the upstream is not https (it would not get the certificate)")
 	case upstream.Scheme != "https":
-		return nil, invalid("upstream-ca: the upstream is not https, so that no certificate would be looked at")
+		return nil, invalid("upstream-ca: the upstream is not https (it has no certificate to check)")
 	}
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
 	if pair != nil {

@@ -10,15 +10,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// fileParser reads YAML as koanf takes it: a tree of texts. It refuses what is no setting, and remembers where
-// each one stands.
+// fileParser reads the settings of a YAML file. It refuses unknown keys.
 type fileParser struct {
-	name  string
-	lines map[string]int // by path
+	name   string
+	routes map[string]settings // by pattern
 }
-
-// pathSeparator is in no key and no pattern.
-const pathSeparator = "\x00"
 
 // null is the tag of what has no value.
 const null = "!!null"
@@ -26,14 +22,14 @@ const null = "!!null"
 // routesKey is where the file has its routes.
 const routesKey = "routes"
 
-// Unmarshal is of koanf.Parser.
-func (p *fileParser) Unmarshal(b []byte) (map[string]any, error) {
+// read returns the settings of the whole proxy, and keeps those of its routes.
+func (p *fileParser) read(b []byte) (settings, error) {
 	var doc, second yaml.Node
 	documents := yaml.NewDecoder(bytes.NewReader(b))
 	err := documents.Decode(&doc)
 	if err == nil {
 		if err = documents.Decode(&second); err == nil {
-			return nil, p.errorf(second.Content[0], "a second document begins here, and a file may have one")
+			return nil, p.errorf(second.Content[0], "a second YAML document starts here (a file may have one)")
 		}
 	}
 	if !errors.Is(err, io.EOF) {
@@ -44,93 +40,87 @@ func (p *fileParser) Unmarshal(b []byte) (map[string]any, error) {
 		return nil, fmt.Errorf("%w: %s: %s", ErrInvalid, p.name, text)
 	}
 	if len(doc.Content) == 0 {
-		return map[string]any{}, nil
+		return nil, nil
 	}
-	return p.mapping(doc.Content[0], "", func(key string) bool { return isField(key) || key == routesKey })
+	return p.mapping(doc.Content[0], true)
 }
-
-// Marshal is of koanf.Parser.
-func (p *fileParser) Marshal(m map[string]any) ([]byte, error) { return yaml.Marshal(m) }
 
 func (p *fileParser) errorf(n *yaml.Node, format string, args ...any) error {
 	return fmt.Errorf("%w: %s:%d: %s", ErrInvalid, p.name, n.Line, fmt.Sprintf(format, args...))
 }
 
-// mapping reads a mapping of settings.
-func (p *fileParser) mapping(n *yaml.Node, above string, known func(string) bool) (map[string]any, error) {
+// mapping reads a mapping of settings: of the whole proxy, or of a route.
+func (p *fileParser) mapping(n *yaml.Node, whole bool) (settings, error) {
 	n = behindAlias(n)
 	if n.Tag == null {
-		return map[string]any{}, nil
+		return nil, nil
 	}
 	if n.Kind != yaml.MappingNode {
 		return nil, p.errorf(n, "settings are expected here, like %q", "key: value")
 	}
-	m := map[string]any{}
+	m := settings{}
 	for i := 0; i < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
+		f, known := fieldOf(key.Value)
+		isRoutes := whole && key.Value == routesKey
 		_, twice := m[key.Value]
 		switch {
 		case key.Value == "<<":
 			return nil, p.errorf(key, "merging of mappings (<<) is not supported")
-		case !known(key.Value) && isField(key.Value):
-			return nil, p.errorf(key, "%q is a setting of the whole proxy, not of a route", key.Value)
-		case !known(key.Value):
+		case !known && !isRoutes:
 			return nil, p.errorf(key, "unknown key %q", key.Value)
-		case twice:
+		case !whole && !f.Route:
+			return nil, p.errorf(key, "%q is a setting of the whole proxy, not of a route", key.Value)
+		case twice, isRoutes && p.routes != nil:
 			return nil, p.errorf(key, "%q appears twice", key.Value)
 		case behindAlias(value).Tag == null: // forgotten, perhaps: none at all could be no protection at all
 			return nil, p.errorf(key, `%q has no value: leave it out for its default, or write [] or "" for none`, key.Value)
 		}
-		path := above + key.Value
-		p.lines[path] = key.Line
-		var err error
-		if above == "" && key.Value == routesKey {
-			m[key.Value], err = p.routes(value)
-		} else {
-			m[key.Value], err = p.value(key.Value, value)
+		if isRoutes {
+			if err := p.readRoutes(value); err != nil {
+				return nil, err
+			}
+			continue
 		}
+		text, err := p.value(f, value)
 		if err != nil {
 			return nil, err
 		}
+		m[key.Value] = setting{text, fmt.Sprintf("%s:%d: %s", p.name, key.Line, key.Value)}
 	}
 	return m, nil
 }
 
-// routes reads the settings of each route.
-func (p *fileParser) routes(n *yaml.Node) (map[string]any, error) {
+// readRoutes reads the settings of each route.
+func (p *fileParser) readRoutes(n *yaml.Node) (err error) {
 	n = behindAlias(n)
 	if n.Kind != yaml.MappingNode {
-		return nil, p.errorf(n, "routes must be settings by pattern")
+		return p.errorf(n, "routes must be settings by pattern")
 	}
-	m := map[string]any{}
+	p.routes = map[string]settings{}
 	for i := 0; i < len(n.Content); i += 2 {
-		pattern, value := n.Content[i], n.Content[i+1]
-		if _, twice := m[pattern.Value]; twice {
-			return nil, p.errorf(pattern, "the route %q appears twice", pattern.Value)
+		pattern := n.Content[i]
+		if _, twice := p.routes[pattern.Value]; twice {
+			return p.errorf(pattern, "the route %q appears twice", pattern.Value)
 		}
-		path := routesKey + pathSeparator + pattern.Value
-		p.lines[path] = pattern.Line
-		settings, err := p.mapping(value, path+pathSeparator, func(key string) bool { f, _ := fieldOf(key); return f.Route })
-		if err != nil {
-			return nil, err
+		if p.routes[pattern.Value], err = p.mapping(n.Content[i+1], false); err != nil {
+			return err
 		}
-		m[pattern.Value] = settings
 	}
-	return m, nil
+	return nil
 }
 
 // value reads a setting as it would be written on the command line. What is empty is that for every kind of setting.
-func (p *fileParser) value(key string, n *yaml.Node) (string, error) {
+func (p *fileParser) value(f Field, n *yaml.Node) (string, error) {
 	n = behindAlias(n)
-	f, _ := fieldOf(key)
 	kind := f.kind()
 	switch {
 	case n.Kind == yaml.ScalarNode:
 		return n.Value, nil
 	case len(n.Content) > 0 && kind != kindList && kind != kindPairs: // [a-z] is a list of one, whose text is no class of letters any more
-		return "", p.errorf(n, "%q takes one value: a text that begins with a bracket needs quotes", key)
+		return "", p.errorf(n, "%q takes one value: a text that begins with a bracket needs quotes", f.Key)
 	case n.Kind == yaml.MappingNode && len(n.Content) > 0 && kind != kindPairs:
-		return "", p.errorf(n, "%q takes a list, like [a, b]", key)
+		return "", p.errorf(n, "%q takes a list, like [a, b]", f.Key)
 	}
 	switch n.Kind {
 	case yaml.SequenceNode:
@@ -158,8 +148,6 @@ func behindAlias(n *yaml.Node) *yaml.Node {
 	}
 	return n
 }
-
-func isField(key string) bool { _, ok := fieldOf(key); return ok }
 
 // fieldOf returns the setting of a key.
 func fieldOf(key string) (Field, bool) {

@@ -186,7 +186,7 @@ func TestErrorsSayWhere(t *testing.T) {
 		`proxy.yaml:1: "key-pattern" takes one value`:      "key-pattern: [a-z]\n", // a list, and a part of what was meant
 		`proxy.yaml:1: "store" takes one value`:            "store: {sqlite: hunter2}\n",
 		`proxy.yaml:1: "methods" takes a list`:             "methods: {POST: hunter2}\n",
-		`proxy.yaml:3: a second document`:                  "wait: 1s\n---\nlease: hunter2\n",
+		`proxy.yaml:3: a second YAML document`:             "wait: 1s\n---\nlease: hunter2\n",
 		`proxy.yaml:2: settings are expected here`:         "routes:\n  /a: hunter2\n",
 		`proxy.yaml:1: routes must be settings by pattern`: "routes: hunter2\n",
 		`proxy.yaml:1: an element of a list`:               "methods: [[hunter2]]\n",

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/cmd/everonce/internal/duration"
 	"github.com/everonce/everonce/cmd/everonce/internal/proxy/principal"
 	"github.com/everonce/everonce/httponce"
@@ -44,7 +43,7 @@ type count int
 func (n *count) Set(s string) error {
 	v, err := strconv.Atoi(s)
 	if err != nil || v < 1 {
-		return errors.New("must be a number above 0")
+		return errors.New("must be a number of at least 1")
 	}
 	*n = count(v)
 	return nil
@@ -124,22 +123,29 @@ func (l *list) Set(s string) error {
 func (l *list) String() string { return strings.Join(*l, ",") }
 func (*list) Type() string     { return kindList }
 
-// choice is one of some words.
-type choice struct {
-	at    *string
-	words []string
+// choice is one of a few values, each named by its text.
+type choice[T any] struct {
+	at    *T
+	among []T
 }
 
-func (c *choice) Set(s string) error {
-	if !slices.Contains(c.words, s) {
-		return errors.New("must be " + alternatives(c.words))
+func (c *choice[T]) Set(s string) error {
+	words := c.Words()
+	i := slices.Index(words, s)
+	if i < 0 {
+		return errors.New("must be " + alternatives(words))
 	}
-	*c.at = s
+	*c.at = c.among[i]
 	return nil
 }
-func (c *choice) String() string  { return *c.at }
-func (c *choice) Words() []string { return c.words }
-func (*choice) Type() string      { return "word" }
+func (c *choice[T]) String() string { return fmt.Sprint(*c.at) }
+func (c *choice[T]) Words() (words []string) {
+	for _, v := range c.among {
+		words = append(words, fmt.Sprint(v))
+	}
+	return words
+}
+func (*choice[T]) Type() string { return "word" }
 
 func alternatives(words []string) string {
 	last := len(words) - 1
@@ -188,30 +194,6 @@ func keyCheck(expression string) func(key string) error {
 		return nil
 	}
 }
-
-// policy is what is done about the unknown. To ask is not among its words: a proxy has nobody to ask.
-type policy everonce.Policy
-
-func (p *policy) Set(s string) error {
-	switch s {
-	case "refuse":
-		*p = policy(everonce.Refuse)
-	case "reexecute":
-		*p = policy(everonce.Reexecute)
-	default:
-		return errors.New("must be refuse or reexecute")
-	}
-	return nil
-}
-
-func (p *policy) String() string {
-	if everonce.Policy(*p) == everonce.Reexecute {
-		return "reexecute"
-	}
-	return "refuse"
-}
-func (*policy) Words() []string { return []string{"refuse", "reexecute"} }
-func (*policy) Type() string    { return "word" }
 
 // principalText names where a request's principal is found.
 type principalText string
