@@ -28,7 +28,6 @@ func (b Backoff) WithDefaults(limit int) Backoff {
 	if b.Max == 0 {
 		b.Max = 10 * time.Minute
 	}
-	b.Max = max(b.Max, b.Min)
 	return b
 }
 
