@@ -104,7 +104,7 @@ func (p *Pool[T]) Run(ctx context.Context) {
 			p.wait(ctx, p.Poll) // for work to return
 			continue
 		}
-		req := ClaimRequest{Limit: want, Lease: p.Lease, Floor: floor}
+		req := ClaimRequest{Limit: want, Lease: p.Lease, Floor: floor, Heads: p.Single}
 		if p.Lanes != nil {
 			req.Only, req.Except = p.Lanes()
 		}
