@@ -14,6 +14,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/backlog"
+	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/outbox"
 )
 
@@ -240,7 +241,7 @@ func TestOutboxRetryAfter(t *testing.T) {
 	verdicts := make(chan outbox.Verdict, 3)
 	var mu sync.Mutex
 	after := map[string]time.Duration{}
-	stop := relaying(t, box, to.publisher(), &outbox.RelayOptions{MinBackoff: time.Minute, Observe: func(_ context.Context, e *outbox.Event, v outbox.Verdict) {
+	stop := relaying(t, box, to.publisher(), &outbox.RelayOptions{Retry: consume.Backoff{Min: time.Minute}, Observe: func(_ context.Context, e *outbox.Event, v outbox.Verdict) {
 		mu.Lock()
 		after[e.ID] = v.After
 		mu.Unlock()
@@ -253,7 +254,7 @@ func TestOutboxRetryAfter(t *testing.T) {
 	if after["busy"] != time.Hour || after["down"] != time.Hour || after["soon"] < 30*time.Second || after["soon"] > time.Minute {
 		t.Errorf("they are tried again after %v", after)
 	}
-	entries, err := box.List(t.Context(), outbox.Filter{ID: "busy"})
+	entries, err := box.Backlog().List(t.Context(), backlog.Filter{ID: "busy"})
 	if err != nil || len(entries) != 1 || time.Until(entries[0].DueAt) < 50*time.Minute {
 		t.Errorf("%+v, %v", entries, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/outbox"
 	"github.com/everonce/everonce/outbox/webhook"
 )
@@ -41,7 +42,7 @@ func TestOutboxToWebhooks(t *testing.T) {
 		after time.Duration
 	}
 	verdicts := make(chan verdict, 100)
-	stop := relaying(t, box, to, &outbox.RelayOptions{MinBackoff: time.Minute, Observe: func(_ context.Context, e *outbox.Event, v outbox.Verdict) {
+	stop := relaying(t, box, to, &outbox.RelayOptions{Retry: consume.Backoff{Min: time.Minute}, Observe: func(_ context.Context, e *outbox.Event, v outbox.Verdict) {
 		verdicts <- verdict{e.Type, v.After}
 	}})
 	defer stop()
