@@ -21,7 +21,7 @@ import (
 // A message has the event's ID as its message-id, by which [consume.ProducerID] recognises it when it is published again, and the
 // event's type, content type, headers and payload; its timestamp is when the event was inserted. It is persistent.
 //
-// Up to 64 events are on their way by one channel, but one only of those with the same key.
+// Up to 128 events are on their way by one channel, but one only of those with the same key.
 type Publisher struct {
 	out     *publisher
 	address func(*outbox.Event) Address

@@ -238,3 +238,40 @@ func TestABrokerThatIsAway(t *testing.T) {
 		}
 	}
 }
+
+// An event that is too large for the broker is set aside, and does not take others with it. Whatever keeps the broker from taking any
+// is no failure of an event: a user who may not publish, or a broker that is short of memory.
+func (n *node) publisher(t *testing.T) {
+	b := newBenchOn(t, n.URL)
+	b.declare()
+	p := newPublisher(t, n.URL, nil)
+	restore := n.largestMessage("200000")
+	large := event(b.queue.Name, "large")
+	large.Payload = largeMessage("large").Body
+	errs := p.Publish(t.Context(), []outbox.Event{event(b.queue.Name, "e-1"), large, event(b.queue.Name, "e-2")})
+	restore()
+	if refused, ok := errors.AsType[*everonce.PermanentError](errs[1]); !ok || refused.Code != "too_large" || errs[0] != nil || errs[2] != nil {
+		t.Errorf("%v", errs)
+	}
+	if ids := b.ids(); !slices.Contains(ids, "e-1") || !slices.Contains(ids, "e-2") || slices.Contains(ids, "large") {
+		t.Errorf("the queue has %q", ids)
+	}
+
+	forbidden := newPublisher(t, n.user(t, "mute", "", "", ""), nil)
+	if errs := forbidden.Publish(t.Context(), []outbox.Event{event(b.queue.Name, "e-3"), event(b.queue.Name, "e-4")}); !errors.Is(errs[0], outbox.ErrUnavailable) || !errors.Is(errs[1], outbox.ErrUnavailable) {
+		t.Errorf("forbidden: %v", errs)
+	}
+
+	n.ctl("set_vm_memory_high_watermark", "0.0000001")
+	ctx, end := context.WithTimeout(t.Context(), soon)
+	defer end()
+	if errs := p.Publish(ctx, []outbox.Event{event(b.queue.Name, "e-5")}); ctx.Err() != nil || !errors.Is(errs[0], outbox.ErrUnavailable) {
+		t.Errorf("blocked: %v", errs)
+	}
+	n.ctl("set_vm_memory_high_watermark", "absolute", "512MB")
+	for ctx.Err() == nil && errors.Join(p.Publish(ctx, []outbox.Event{event(b.queue.Name, "e-6")})...) != nil {
+	}
+	if !slices.Contains(b.ids(), "e-6") {
+		t.Error("nothing is published after the broker was short of memory")
+	}
+}

@@ -9,7 +9,7 @@ import (
 )
 
 // pipelined is how many messages are on their way by one channel, at most. As many that come back are kept until somebody looks.
-const pipelined = 64
+const pipelined = 128
 
 // parcel is a message, and where it goes.
 type parcel struct {
@@ -42,13 +42,20 @@ func (p *publisher) publishPart(ctx context.Context, parcels []parcel, errs []er
 		return
 	}
 	// The broker closes the channel for one of them, and does not say which. Those that it has taken without a word it has twice then.
-	for i := range parcels {
-		if errors.Is(errs[i], err) {
-			errs[i] = nil
-			p.publishPart(ctx, parcels[i:i+1], errs[i:i+1])
+	for i, forbidden := 0, 0; i < len(parcels) && forbidden < maxForbidden; i++ {
+		if !errors.Is(errs[i], err) {
+			continue
+		}
+		errs[i] = nil
+		p.publishPart(ctx, parcels[i:i+1], errs[i:i+1])
+		if e, ok := errors.AsType[*amqp.Error](errs[i]); ok && e.Code == amqp.AccessRefused {
+			forbidden++
 		}
 	}
 }
+
+// maxForbidden is how many messages are tried one by one that this user may not publish: each costs a connection.
+const maxForbidden = 3
 
 // closesChannel reports whether an error is what the broker has against one message.
 func closesChannel(err error) bool {
