@@ -38,10 +38,12 @@ type Address struct {
 // PublisherOptions say how a publisher connects, and where events go. The zero value of each field is its default.
 type PublisherOptions struct {
 	// Address says where an event goes. Default: to the queue whose name is the event's topic.
-	Address func(e *outbox.Event) Address
-	// URLs, TLS and Heartbeat are those of [Options].
-	URLs      func(context.Context) ([]string, error)
-	TLS       *tls.Config
+	Address func(*outbox.Event) Address
+	// URLs is as in [Options]. Default: the URL given to NewPublisher.
+	URLs func(context.Context) ([]string, error)
+	// TLS is as in [Options]. Default: as in Options.
+	TLS *tls.Config
+	// Heartbeat is as in [Options]. Default 10 s.
 	Heartbeat time.Duration
 	// Name is the name of the connection for operators. Default "outbox".
 	Name string
