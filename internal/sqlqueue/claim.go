@@ -19,6 +19,8 @@ type ClaimRequest struct {
 	Lease time.Duration
 	// Only, if not nil, are the lanes to choose from. Except are those to leave out.
 	Only, Except []string
+	// Heads leaves out what follows the head of an order key.
+	Heads bool
 	// Floor leaves out rows of a lower rank, which may be there all the same: see [Pool].
 	Floor int64
 }
@@ -56,13 +58,16 @@ func Claim[T any](ctx context.Context, q *Queue, req ClaimRequest, row func(*T) 
 		if err := c.Send(ctx, q.claim(token, &req).ForEach(each)); err != nil {
 			return err
 		}
+		if req.Heads || len(claimed) > req.Limit/2 {
+			return nil
+		}
 		var followed []*sqldb.Call
 		for i := range claimed {
 			if r, _ := row(&claimed[i]); r.OrderKey != "" {
 				followed = append(followed, q.followers(token, req.Lease, r, max(1, (req.Limit-len(claimed))/len(claimed))).ForEach(each))
 			}
 		}
-		if len(followed) == 0 || len(claimed) > req.Limit/2 {
+		if len(followed) == 0 {
 			return nil
 		}
 		return c.Send(ctx, followed...)
