@@ -101,6 +101,11 @@ func onPostgres(t testing.TB) *handle[*sql.Tx] {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
+	return postgresHandle(t, db, name)
+}
+
+func postgresHandle(t testing.TB, db *sql.DB, name string) *handle[*sql.Tx] {
+	t.Helper()
 	store, err := pgxstore.NewSQL(db, &pgxstore.Options{Schema: name})
 	if err != nil {
 		t.Fatal(err)
@@ -117,6 +122,11 @@ func onSQLite(t testing.TB) *handle[*sql.Tx] {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return sqliteHandle(t, store)
+}
+
+func sqliteHandle(t testing.TB, store *sqlitestore.Store) *handle[*sql.Tx] {
+	t.Helper()
 	t.Cleanup(func() {
 		if err := store.Close(); err != nil {
 			t.Error(err)
