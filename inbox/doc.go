@@ -20,7 +20,7 @@
 // A message takes effect once: its effects, the record that it was handled, and what becomes of its row are one commit
 // (transactional mode: exactly once, as long as the database keeps what it committed). A handler that fails is rolled
 // back, and the same commit counts the try and says when the next one is. One that dies with its process costs a try, and
-// not the message. Events that the handler publishes through package outbox are of that commit too.
+// not the message; after its budget it is set aside. Events that the handler publishes through package outbox are of that commit too.
 //
 // A message that comes again is recognised by its row, and, after that was removed, by the record of the receiver's store,
 // for [Options.Lifetime].

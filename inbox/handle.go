@@ -97,6 +97,10 @@ func (w *Worker[Tx]) work(ctx context.Context, token int64, rows []row) {
 		w.finish(ctx, token, r, sqlqueue.End{Seq: r.common.Seq, How: sqlqueue.GiveUp, Error: "expired"}, Verdict{How: Expired})
 		return
 	}
+	if limit := w.set.Retry.Limit; limit >= 0 && int(r.common.Attempts) > limit+1 {
+		w.end(ctx, token, r, handled{permanent: true, err: errDied})
+		return
+	}
 	var try handled
 	var verdict Verdict
 	err = w.in.receiver.InTx(ctx, func(ctx context.Context, tx Tx) error {
@@ -128,6 +132,10 @@ func (w *Worker[Tx]) work(ctx context.Context, token int64, rows []row) {
 		w.end(ctx, token, r, handled{ran: try.ran, permanent: try.permanent, err: err})
 	}
 }
+
+// errDied says why a message is not tried again: otherwise one that takes its process along would be claimed first after
+// each start.
+var errDied = errors.New("inbox: none of its tries came to an end: the process died, or the lease was lost")
 
 // handle runs the handlers of a message in a transaction. What one of them wrote before it failed is undone.
 func (w *Worker[Tx]) handle(ctx context.Context, tx Tx, r *row, m *consume.Message) (try handled) {

@@ -42,7 +42,8 @@ func JSON[T, Tx any](handle func(ctx context.Context, tx Tx, m *consume.Message,
 
 // WorkerOptions are the options of a worker. The zero value of each field is its default.
 type WorkerOptions struct {
-	// Concurrency is how many messages are handled at the same time. Default 8, and 1 on SQLite, which has one writer.
+	// Concurrency is how many messages are handled at the same time. Default 8, and 1 on SQLite, which has one writer. Each
+	// holds a connection: the pool needs some more, or leases cannot be renewed while all handlers run.
 	Concurrency int
 	// Lease is for how long a claim holds a message, unless it is renewed: after a worker was killed, its messages are
 	// tried again that much later. Default 30 s.

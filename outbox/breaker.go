@@ -4,13 +4,14 @@ import (
 	"errors"
 	"time"
 
+	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/internal/retry"
 )
 
 // topic is what a relay knows of one: how many events of it are in its hands, and whether its destination answers.
 type topic struct {
 	inFlight int
-	failures int       // calls of the publisher in which nothing was published, one after the other
+	failures int       // calls of the publisher, one after the other, in which the destination took nothing and refused nothing
 	closed   time.Time // until then nothing is published
 	probing  bool      // closed is over: one call finds out
 }
@@ -40,17 +41,20 @@ func (r *Relay) lanes() (only, except []string) {
 	return nil, except
 }
 
-// began notes events of a topic that are about to be published.
-func (r *Relay) began(name string, n int) {
+// taken notes events that are about to be published.
+func (r *Relay) taken(rows []row) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t := r.topics[name]
-	if t == nil {
-		t = new(topic)
-		r.topics[name] = t
+	for i := range rows {
+		name := rows[i].common.Group
+		t := r.topics[name]
+		if t == nil {
+			t = new(topic)
+			r.topics[name] = t
+		}
+		t.inFlight++
+		t.probing = !t.closed.IsZero()
 	}
-	t.inFlight += n
-	t.probing = !t.closed.IsZero()
 }
 
 func (r *Relay) ended(name string, n int) {
@@ -71,7 +75,8 @@ func (r *Relay) noted(name string, errs []error) {
 	defer r.mu.Unlock()
 	t := r.topics[name]
 	for _, err := range errs {
-		if err == nil {
+		var refused *everonce.PermanentError
+		if err == nil || errors.As(err, &refused) { // the destination answers
 			t.failures, t.closed = 0, time.Time{}
 			return
 		}

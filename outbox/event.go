@@ -28,7 +28,7 @@ type Event struct {
 	Headers map[string]string
 	// Payload is the event's body. See [Options.MaxPayload].
 	Payload []byte
-	// NotBefore, if set, is the earliest time at which it is published, by the database's clock.
+	// NotBefore, if set, is the earliest time at which it is published, by the database's clock. Before the year 10000.
 	NotBefore time.Time
 
 	// CreatedAt is when it was inserted, and Attempts how often a relay took it to publish it, this time included. A
@@ -58,6 +58,9 @@ func (e *Event) check(maxPayload int) error {
 		case !stores(text.is):
 			return fmt.Errorf("outbox: %w: the event's %s is not UTF-8 without NUL", everonce.ErrInvalidArgument, text.name)
 		}
+	}
+	if e.NotBefore.Year() > 9999 {
+		return fmt.Errorf("outbox: %w: the event's NotBefore is after the year 9999", everonce.ErrInvalidArgument)
 	}
 	size := 0
 	for name, value := range e.Headers {

@@ -54,7 +54,7 @@ func Route(topics map[string]Publisher) Publisher {
 // time, at most parallel of them; those with the same key one after the other, up to the first that fails.
 func One(parallel int, send func(ctx context.Context, e *Event) error) Publisher {
 	return PublisherFunc(func(ctx context.Context, events []Event) []error {
-		errs := make([]error, len(events))
+		errs := all(len(events), errBehind)
 		lines := make(map[string][]int)
 		var order [][]int
 		for i := range events {
@@ -73,11 +73,9 @@ func One(parallel int, send func(ctx context.Context, e *Event) error) Publisher
 			slots <- struct{}{}
 			sending.Go(func() {
 				defer func() { <-slots }()
-				for at, i := range line {
+				for _, i := range line {
+					errs[i] = errEnded // unless it returns
 					if errs[i] = safely(func() error { return send(ctx, &events[i]) }); errs[i] != nil {
-						for _, behind := range line[at+1:] {
-							errs[behind] = errBehind
-						}
 						return
 					}
 				}
@@ -127,6 +125,9 @@ func InOrder(ctx context.Context, events []Event, publish func(ctx context.Conte
 
 // errBehind says that an event was not sent because one before it, with the same key, failed.
 var errBehind = errors.New("outbox: not sent: an event before it with the same key was not published")
+
+// errEnded says that the publisher did not return.
+var errEnded = errors.New("outbox: the publisher ended its goroutine")
 
 // checked returns an error for each event, whatever a publisher returned.
 func checked(errs []error, n int) []error {

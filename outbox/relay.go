@@ -58,7 +58,7 @@ func (o *Outbox[Tx]) Relay(publisher Publisher, opts *RelayOptions) (*Relay, err
 	r.ready = func(ctx context.Context) error { return o.failed("relay", o.schema.Check(ctx, o.db)) }
 	r.pool = sqlqueue.Pool[row]{
 		Queue: o.queue, Row: (*row).places, Size: set.InFlight, Batch: set.Batch, Lease: set.Lease, Poll: set.Poll,
-		Channel: o.queue.Channel(), Lanes: r.lanes, Work: r.work, Grace: set.Grace, Retention: set.Retention, Name: "outbox", Log: set.Log,
+		Channel: o.queue.Channel(), Lanes: r.lanes, Taken: r.taken, Work: r.work, Grace: set.Grace, Retention: set.Retention, Name: "outbox", Log: set.Log,
 	}
 	if set.NoListen {
 		r.pool.Channel = ""
@@ -90,7 +90,6 @@ func (r *Relay) work(ctx context.Context, token int64, rows []row) {
 	}
 	var publishing sync.WaitGroup
 	for name, part := range parts {
-		r.began(name, len(part))
 		publishing.Go(func() {
 			defer r.ended(name, len(part))
 			r.topic(ctx, token, name, part)
@@ -105,24 +104,27 @@ func (r *Relay) topic(ctx context.Context, token int64, name string, rows []row)
 	verdicts := make([]Verdict, len(rows))
 	events := make([]Event, 0, len(rows))
 	at := make([]int, 0, len(rows))
+	behind := map[string]bool{} // the keys of which one was not published
 	for i := range rows {
-		e, err := rows[i].read()
-		if err != nil { // nobody can publish it
+		switch e, err := rows[i].read(); {
+		case err != nil: // nobody can publish it
+			behind[e.Key] = e.Key != ""
 			ends = append(ends, r.verdict(&rows[i], everonce.Permanent("corrupt", err, nil), &verdicts[i]))
-			continue
+		case behind[e.Key]:
+			ends = append(ends, r.verdict(&rows[i], errBehind, &verdicts[i]))
+		default:
+			events, at = append(events, *e), append(at, i)
 		}
-		events, at = append(events, *e), append(at, i)
 	}
 	errs := r.publish(ctx, events)
 	r.noted(name, errs)
-	behind := make(map[string]bool)
 	for n, i := range at {
 		err, key := errs[n], events[n].Key
-		if err != nil && key != "" && behind[key] { // not its own fault
+		if err != nil && behind[key] { // not its own fault
 			err = errBehind
 		}
 		ends = append(ends, r.verdict(&rows[i], err, &verdicts[i]))
-		behind[key] = behind[key] || err != nil
+		behind[key] = behind[key] || err != nil && key != ""
 	}
 	r.end(ctx, token, rows, ends, verdicts)
 }
@@ -180,7 +182,7 @@ func (r *Relay) backoff(attempts int) time.Duration {
 	return retry.Within(r.set.Retry.Min, r.set.Retry.Max, attempts)
 }
 
-// leftBehind is how long after its time a publisher may return.
+// leftBehind is how long after the end of its context a publisher may return.
 const leftBehind = time.Second
 
 // publish calls the publisher. It returns even if that does not.
@@ -198,12 +200,13 @@ func (r *Relay) publish(ctx context.Context, events []Event) []error {
 		}
 		done <- checked(errs, len(events))
 	}()
-	bound := time.NewTimer(r.set.PublishTimeout + leftBehind)
+	<-limited.Done()
+	bound := time.NewTimer(leftBehind)
 	defer bound.Stop()
 	select {
 	case errs := <-done:
 		return errs
 	case <-bound.C:
-		return all(len(events), fmt.Errorf("outbox: the publisher did not return within %v", r.set.PublishTimeout))
+		return all(len(events), fmt.Errorf("outbox: the publisher did not return when its context had ended: %w", context.Cause(limited)))
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 // RelayOptions are the options of a relay. The zero value of each field is its default.
 type RelayOptions struct {
-	// Batch is how many events are claimed and published together. Default 100.
+	// Batch is how many events are claimed and published together, at most half of InFlight. Default 100.
 	Batch int
 	// InFlight is how many events the relay has in its hands, at most. Default 4 batches. A topic has half of them at
 	// most, so that a slow one leaves room for others.
@@ -95,7 +95,8 @@ func (o *RelayOptions) complete() (set RelayOptions, err error) {
 		return set, fmt.Errorf("outbox: %w: an option of the relay is negative", everonce.ErrInvalidArgument)
 	}
 	set.Batch = min(cmp.Or(set.Batch, 100), 5000)
-	set.InFlight = max(cmp.Or(set.InFlight, 4*set.Batch), set.Batch)
+	set.InFlight = cmp.Or(set.InFlight, 4*set.Batch)
+	set.Batch = min(set.Batch, max(set.InFlight/2, 1)) // more would be more of a topic than half
 	set.Lease = cmp.Or(set.Lease, 30*time.Second)
 	set.Poll = cmp.Or(set.Poll, time.Second)
 	set.PublishTimeout = cmp.Or(set.PublishTimeout, 10*time.Second)

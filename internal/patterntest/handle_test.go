@@ -72,7 +72,7 @@ func onPgx(t testing.TB) *handle[pgx.Tx] {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	store, err := pgxstore.New(pool, &pgxstore.Options{Schema: name}) // its locks are the database's, by the name of the table
+	store, err := pgxstore.New(pool, &pgxstore.Options{Schema: name}) // named, so that locks and announcements are its own
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,6 +101,11 @@ func onPostgres(t testing.TB) *handle[*sql.Tx] {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
+	return postgresHandle(t, db, name)
+}
+
+func postgresHandle(t testing.TB, db *sql.DB, name string) *handle[*sql.Tx] {
+	t.Helper()
 	store, err := pgxstore.NewSQL(db, &pgxstore.Options{Schema: name})
 	if err != nil {
 		t.Fatal(err)
@@ -117,6 +122,11 @@ func onSQLite(t testing.TB) *handle[*sql.Tx] {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return sqliteHandle(t, store)
+}
+
+func sqliteHandle(t testing.TB, store *sqlitestore.Store) *handle[*sql.Tx] {
+	t.Helper()
 	t.Cleanup(func() {
 		if err := store.Close(); err != nil {
 			t.Error(err)

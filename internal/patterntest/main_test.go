@@ -1,9 +1,21 @@
 package patterntest
 
 import (
+	"fmt"
+	"os"
 	"testing"
 
 	"github.com/everonce/everonce/internal/leftover"
 )
 
-func TestMain(m *testing.M) { leftover.Main(m) }
+// TestMain runs the tests, or, in a process that a test started, a relay and a worker.
+func TestMain(m *testing.M) {
+	if raw := os.Getenv(childEnv); raw != "" {
+		if err := runChild(raw); err != nil {
+			fmt.Fprintln(os.Stderr, "child:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	leftover.Main(m)
+}

@@ -26,7 +26,7 @@ type Pool[T any] struct {
 	Row func(*T) (*Row, []any)
 	// Size is how many rows are in hand, at most; Batch is how many are claimed together.
 	Size, Batch int
-	// Single has each row worked on by itself.
+	// Single has each row worked on by itself; of an order key, one at a time.
 	Single bool
 	// Lease is for how long rows are in hand. It is renewed at a third.
 	Lease time.Duration
@@ -38,6 +38,8 @@ type Pool[T any] struct {
 	Slack time.Duration
 	// Lanes, if set, returns the lanes to claim from, and those to leave out.
 	Lanes func() (only, except []string)
+	// Taken, if set, is told of claimed rows before Lanes is asked again.
+	Taken func(rows []T)
 	// Work works on rows of one claim, and ends them. Its context ends with the lease: [driver.ErrLeaseLost]. It does not
 	// end with Run's, but after Grace.
 	Work  func(ctx context.Context, token int64, rows []T)
@@ -197,6 +199,9 @@ func (p *Pool[T]) begin(ctx context.Context, working *sync.WaitGroup, rows []T, 
 	p.mu.Lock()
 	p.free -= len(rows) // it may be below 0: followers are one row more than asked for, at most
 	p.mu.Unlock()
+	if p.Taken != nil {
+		p.Taken(rows)
+	}
 	parts := [][]T{rows}
 	if p.Single {
 		parts = slices.Collect(slices.Chunk(rows, 1))
@@ -256,7 +261,7 @@ func (p *Pool[T]) beat(ctx context.Context, token int64, seqs []int64, lose func
 
 // listen wakes the pool when rows are announced, and again if it had not listened: some may have come meanwhile.
 func (p *Pool[T]) listen(ctx context.Context, l sqldb.Listener) {
-	for failures := 1; ctx.Err() == nil; failures++ {
+	for failures := 0; ctx.Err() == nil; {
 		err := l.Listen(ctx, p.Channel, func() {
 			failures = 0
 			p.Wake()
@@ -264,6 +269,7 @@ func (p *Pool[T]) listen(ctx context.Context, l sqldb.Listener) {
 		if ctx.Err() != nil || errors.Is(err, errors.ErrUnsupported) {
 			return
 		}
+		failures++
 		p.failed(err)
 		if retry.Pause(ctx, retry.Backoff(failures)) != nil {
 			return

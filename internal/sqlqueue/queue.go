@@ -106,7 +106,7 @@ func (r *Row) places(own []any) []any {
 // Database returns the database of the queue.
 func (q *Queue) Database() sqldb.Database { return q.db }
 
-// statement makes a statement of the queue from a template, once: {t} is the table, {in} the condition of [Spec.In],
+// statement makes a statement of the queue from a template, once: {t} is the table, {in} the condition of [Spec.In], whose argument is the last,
 // {group} and {lane} the columns. A template speaks of the table as q.
 func (q *Queue) statement(name string, args int, template string) *sqldb.Statement {
 	if st, ok := q.texts.Load(template); ok {
@@ -114,7 +114,7 @@ func (q *Queue) statement(name string, args int, template string) *sqldb.Stateme
 	}
 	in := ""
 	if q.spec.In != "" {
-		in = " AND q." + q.spec.Group + " = '" + strings.ReplaceAll(q.spec.In, "'", "''") + "'"
+		in = fmt.Sprintf(" AND q.%s = {%dt}", q.spec.Group, args)
 	}
 	text := strings.NewReplacer("{t}", q.dialect.Table(q.spec.Table), "{in}", in, "{group}", q.spec.Group, "{lane}", q.spec.Lane, "{columns}", q.columns, "{common}", q.common).Replace(template)
 	st, _ := q.texts.LoadOrStore(template, q.dialect.Statement(q.spec.Table+"_"+name, args, text))
@@ -122,6 +122,9 @@ func (q *Queue) statement(name string, args int, template string) *sqldb.Stateme
 }
 
 func (q *Queue) call(name, template string, args ...any) *sqldb.Call {
+	if q.spec.In != "" && strings.Contains(template, "{in}") {
+		args = append(args, q.spec.In)
+	}
 	return q.dialect.Call(q.statement(name, len(args), template), args...)
 }
 
