@@ -92,6 +92,9 @@ func (r *Runner[Tx]) work(ctx context.Context, token int64, rows []row) {
 	if err := w.end(ctx, token, end); err != nil {
 		v.Err = errors.Join(v.Err, err)
 	}
+	if v.After > 0 {
+		r.pool.Soon(v.After)
+	}
 	r.tell(ctx, w, v)
 }
 
@@ -122,6 +125,8 @@ func (w *run[Tx]) execute(ctx context.Context, d Definitions[Tx]) error {
 	}, w.runner.call)
 	var known *everonce.Error
 	switch {
+	case errors.Is(err, errLater):
+		return nil
 	case err == nil:
 		w.status = res.Value
 	case errors.Is(err, everonce.ErrExpired), errors.Is(err, everonce.ErrResultElided): // it had ended
@@ -130,9 +135,6 @@ func (w *run[Tx]) execute(ctx context.Context, d Definitions[Tx]) error {
 		w.after = known.RetryAfter
 	default:
 		w.after = max(w.after, time.Second)
-	}
-	if errors.Is(err, errLater) {
-		return nil
 	}
 	return err
 }
