@@ -4,7 +4,6 @@ package backlog
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -86,9 +85,6 @@ type Stats struct {
 	// Lag is the age of the oldest entry that is due and not done.
 	Lag time.Duration
 }
-
-// ErrNotFound: there is no event, message or saga of that ID.
-var ErrNotFound = errors.New("backlog: there is no such entry")
 
 // Table is the table of an outbox, of a consumer's inbox, or of sagas. It is safe for concurrent use. Errors of the
 // database wrap [everonce.ErrStore].

@@ -161,17 +161,14 @@ func All[Tx any](receiver *everonce.TxReceiver[Tx]) (*backlog.Table, error) {
 	return in.Backlog(), nil
 }
 
-// Read returns a message in the table, whatever its state. [backlog.ErrNotFound]: no message of the consumer has this ID.
-func (in *Inbox[Tx]) Read(ctx context.Context, id string) (*consume.Message, error) {
-	if id == "" {
-		return nil, backlog.ErrNotFound
-	}
+// Get returns a message in the table, whatever its state. [everonce.ErrNotFound]: the consumer has none with this ID.
+func (in *Inbox[Tx]) Get(ctx context.Context, id string) (*consume.Message, error) {
 	rows, err := sqlqueue.List(ctx, in.queue, sqlqueue.Filter{ID: id, Limit: 1}, (*row).places)
 	switch {
 	case err != nil:
-		return nil, in.failed("read", err)
-	case len(rows) == 0:
-		return nil, backlog.ErrNotFound
+		return nil, in.failed("get", err)
+	case len(rows) == 0 || id == "":
+		return nil, fmt.Errorf("inbox: %w: no message with this ID", everonce.ErrNotFound)
 	}
 	return rows[0].read()
 }

@@ -84,17 +84,14 @@ func (o *Outbox[Tx]) Schema() string { return o.schema.Text() }
 // Backlog shows the events in the table, and lets an operator retry or give up what was set aside.
 func (o *Outbox[Tx]) Backlog() *backlog.Table { return backlog.New(o.queue, o.failed) }
 
-// Read returns an event in the table, whatever its state. [backlog.ErrNotFound]: no event has this ID.
-func (o *Outbox[Tx]) Read(ctx context.Context, id string) (*Event, error) {
-	if id == "" {
-		return nil, backlog.ErrNotFound
-	}
+// Get returns an event in the table, whatever its state. [everonce.ErrNotFound]: there is none with this ID.
+func (o *Outbox[Tx]) Get(ctx context.Context, id string) (*Event, error) {
 	rows, err := sqlqueue.List(ctx, o.queue, sqlqueue.Filter{ID: id, Limit: 1}, (*row).places)
 	switch {
 	case err != nil:
-		return nil, o.failed("read", err)
-	case len(rows) == 0:
-		return nil, backlog.ErrNotFound
+		return nil, o.failed("get", err)
+	case len(rows) == 0 || id == "":
+		return nil, fmt.Errorf("outbox: %w: no event with this ID", everonce.ErrNotFound)
 	}
 	return rows[0].read()
 }

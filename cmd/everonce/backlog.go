@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -13,6 +14,8 @@ import (
 	"github.com/everonce/everonce/cmd/everonce/internal/inspect"
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
 )
+
+var errNoEntry = errors.New("there is no such entry")
 
 // sqlStores are the stores beside which a pattern's table can be.
 const sqlStores = "sqlite:FILE or postgres://…"
@@ -220,7 +223,7 @@ they are written only with --payload.`,
 			case err != nil:
 				return err
 			case len(found) == 0:
-				return fmt.Errorf("%w: it may have been removed after its retention, or never existed", backlog.ErrNotFound)
+				return fmt.Errorf("%w: it may have been removed after its retention, or never existed", errNoEntry)
 			}
 			e := inspect.EntryOf(&found[0], p.kind)
 			if err := table.content(cmd.Context(), &e, payload); err != nil {

@@ -91,7 +91,7 @@ func (a *app) backlogChange(b *backlogFlags, c *change, cmd *cobra.Command) *cob
 		case err != nil:
 			return err
 		case found == 0 && f.ID != "":
-			return fmt.Errorf("%w in such a state: see \"%s show\"", backlog.ErrNotFound, p.name)
+			return fmt.Errorf("%w in such a state: see \"%s show\"", errNoEntry, p.name)
 		case dryRun || found == 0:
 			return a.writeChanged(b, c, changed{Found: found, DryRun: dryRun})
 		}

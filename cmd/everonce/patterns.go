@@ -71,7 +71,7 @@ func besideOf[Tx any](p *pattern, store driver.TxStore[Tx], consumer string) (*b
 			return nil, err
 		}
 		return &beside{backlog: box.Backlog(), schema: box.Schema, relay: box.Relay, content: func(ctx context.Context, e *inspect.Entry, asked bool) error {
-			event, err := box.Read(ctx, e.ID)
+			event, err := box.Get(ctx, e.ID)
 			if err == nil {
 				e.Type = event.Type
 				e.Content = inspect.ContentOf("", event.ContentType, event.Headers, event.Payload, asked)
@@ -87,7 +87,7 @@ func besideOf[Tx any](p *pattern, store driver.TxStore[Tx], consumer string) (*b
 		return nil, err
 	}
 	return &beside{backlog: in.Backlog(), schema: in.Schema, content: func(ctx context.Context, e *inspect.Entry, asked bool) error {
-		m, err := in.Read(ctx, e.ID)
+		m, err := in.Get(ctx, e.ID)
 		if err == nil {
 			e.Content = inspect.ContentOf(m.Source, m.ContentType, m.Headers, m.Body, asked)
 		}
