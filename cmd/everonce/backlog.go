@@ -40,9 +40,13 @@ func (a *app) backlog(p *pattern) *cobra.Command {
 		f.StringVar(&b.consumer, "consumer", "", "the consumer whose messages are meant")
 	}
 	cmd.AddCommand(a.backlogList(b), a.backlogShow(b), a.backlogRetry(b), a.backlogDiscard(b), a.backlogStats(b))
-	if p.name == "outbox" {
+	switch p.name {
+	case "outbox":
 		names = "list, show, retry, discard, stats or relay"
 		cmd.AddCommand(a.relay(b))
+	case "saga":
+		names = "list, show, retry, abort, skip, discard or stats"
+		cmd.AddCommand(a.sagaAbort(b), a.sagaSkip(b))
 	}
 	cmd.RunE = func(*cobra.Command, []string) error { return usagef("%s needs a command: %s", p.name, names) }
 	return cmd
@@ -51,8 +55,8 @@ func (a *app) backlog(p *pattern) *cobra.Command {
 // backlogFlags are the flags of all of its commands.
 type backlogFlags struct {
 	storeFlags
-	pattern  *pattern
-	consumer string
+	pattern              *pattern
+	consumer, secretFile string
 }
 
 // example is how a command is called.
@@ -73,12 +77,20 @@ func (b *backlogFlags) open(cmd *cobra.Command) (storeurl.Store, *beside, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	table, err := b.pattern.of(store, b.consumer)
+	table, err := b.table(store)
 	if err != nil {
 		store.Close() //nolint:errcheck // nothing was asked of it
 		return nil, nil, err
 	}
 	return store, table, nil
+}
+
+func (b *backlogFlags) table(store storeurl.Store) (*beside, error) {
+	opts, err := (&address{secretFile: b.secretFile}).identity()
+	if err != nil {
+		return nil, err
+	}
+	return b.pattern.of(store, b.consumer, opts)
 }
 
 // entryFilter says which entries are meant.
@@ -93,7 +105,9 @@ type entryFilter struct {
 func (w *entryFilter) flags(p *pattern, f *pflag.FlagSet) {
 	f.StringSliceVar(&w.states, "state", nil, "only these states; separate them with commas, or repeat the flag")
 	f.StringVar(&w.kind, p.kind, "", "only those of this "+p.kind)
-	f.StringVar(&w.orderKey, "order-key", "", "only those that are ordered by this key")
+	if p.name != "saga" { // which has no order
+		f.StringVar(&w.orderKey, "order-key", "", "only those that are ordered by this key")
+	}
 	f.StringVar(&w.id, "id", "", "only the one of this ID")
 	f.Var((*duration.Value)(&w.olderThan), "older-than", "only those that were inserted longer ago than this, like 24h or 30d")
 	f.Lookup("older-than").DefValue = "" // 0s is no bound
@@ -205,8 +219,8 @@ func (a *app) backlogShow(b *backlogFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Show one " + p.entry,
-		Long: `show writes everything that is known of one ` + p.entry + `. Headers and payload may be private, so
-they are written only with --payload.`,
+		Long: `show writes everything that is known of one ` + p.entry + `. What it holds may be private, so that is
+written only with --payload.`,
 		Example: b.example("show", "--id 0198f7c2-1f6a-7d3e-8a55-0d7d3b1f9a10 --payload"),
 		Args:    noArgs,
 		RunE: a.run(func(cmd *cobra.Command, _ []string) error {
@@ -233,7 +247,10 @@ they are written only with --payload.`,
 		}),
 	}
 	cmd.Flags().StringVar(&id, "id", "", "ID of the one to show")
-	cmd.Flags().BoolVar(&payload, "payload", false, "show its headers and payload too")
+	cmd.Flags().BoolVar(&payload, "payload", false, "show what it holds too: headers and payload, or input and outputs")
+	if p.name == "saga" { // its steps are in a record
+		cmd.Flags().StringVar(&b.secretFile, "identity-secret-file", "", "file with the store's identity secret, if it has one (a line end is not part of it)")
+	}
 	return cmd
 }
 

@@ -71,7 +71,7 @@ func (a *app) backlogChange(b *backlogFlags, c *change, cmd *cobra.Command) *cob
 		case w.limit < 0:
 			return usagef("--limit is %d, must be at least 1", w.limit)
 		case c.choose && !all && len(f.States) == 0 && f.Kind+f.OrderKey+f.ID == "" && f.OlderThan == 0 && f.Limit == 0:
-			return usagef("which %ss? Give --id, --%s, --order-key, --state, --older-than or --limit, or --all", p.entry, p.kind)
+			return usagef("which %ss? Give --id, --%s, --state, --older-than or --limit, or --all", p.entry, p.kind)
 		}
 		for _, s := range f.States {
 			if s == backlog.InHand || s == backlog.Done {
@@ -104,7 +104,7 @@ func (a *app) backlogChange(b *backlogFlags, c *change, cmd *cobra.Command) *cob
 		}
 		f.Limit = found // and not what came since
 		n, err := c.act(table.backlog, cmd.Context(), f)
-		a.auditChange(cmd, b, c, n, err)
+		a.auditChange(cmd, b, c.done, n, err)
 		if err != nil {
 			return err
 		}
@@ -138,15 +138,12 @@ func (a *app) writeChanged(b *backlogFlags, c *change, v changed) error {
 	})
 }
 
-// private are the flags whose values are in no log.
-var private = map[string]bool{"id": true, "order-key": true}
-
 // auditChange writes who did what.
-func (a *app) auditChange(cmd *cobra.Command, b *backlogFlags, c *change, n int, err error) {
+func (a *app) auditChange(cmd *cobra.Command, b *backlogFlags, done string, n int, err error) {
 	var filter []string
 	givenFlags(cmd, func(f *pflag.Flag) {
 		switch {
-		case private[f.Name]:
+		case f.Name == "order-key", f.Name == "id" && b.pattern.consumers: // a message's ID is its key, which is in no log
 			filter = append(filter, "--"+f.Name+"=…")
 		case f.Name != "yes":
 			filter = append(filter, "--"+f.Name+"="+f.Value.String())
@@ -158,8 +155,8 @@ func (a *app) auditChange(cmd *cobra.Command, b *backlogFlags, c *change, n int,
 	}
 	log = log.With(slog.String("filter", strings.Join(filter, " ")), slog.Int("entries", n), slog.String("store", storeurl.Name(b.url)))
 	if err != nil {
-		log.LogAttrs(cmd.Context(), slog.LevelError, "not "+c.done, slog.String("error", storeurl.Redact(err.Error())))
+		log.LogAttrs(cmd.Context(), slog.LevelError, "not "+done, slog.String("error", storeurl.Redact(err.Error())))
 		return
 	}
-	log.LogAttrs(cmd.Context(), slog.LevelInfo, c.done)
+	log.LogAttrs(cmd.Context(), slog.LevelInfo, done)
 }

@@ -14,10 +14,11 @@ import (
 	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/inbox"
 	"github.com/everonce/everonce/outbox"
+	"github.com/everonce/everonce/saga"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
-// fill makes an outbox and an inbox with an entry in each state, under IDs that say which: "blocked" has "behind" waiting for
+// fill makes an outbox, an inbox and sagas with an entry in each state, under IDs that say which: "blocked" has "behind" waiting for
 // it, "dead-1" and "dead-2" have nothing behind them, and "later" is not due for an hour.
 func fill[Tx any](store driver.TxStore[Tx]) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -31,6 +32,9 @@ func fill[Tx any](store driver.TxStore[Tx]) error {
 	}
 	if err := fillInbox(ctx, r); err != nil {
 		return fmt.Errorf("inbox: %w", err)
+	}
+	if err := fillSagas(ctx, r); err != nil {
+		return fmt.Errorf("saga: %w", err)
 	}
 	return nil
 }
@@ -106,6 +110,46 @@ func fillInbox[Tx any](ctx context.Context, r *everonce.TxReceiver[Tx]) error {
 		return err
 	}
 	return until(ctx, ended, 2, worker.Run)
+}
+
+func fillSagas[Tx any](ctx context.Context, r *everonce.TxReceiver[Tx]) error {
+	sagas, err := saga.New(r)
+	if err != nil {
+		return err
+	}
+	if err := sagas.Migrate(ctx); err != nil {
+		return err
+	}
+	type order struct{ Card string }
+	fulfil, err := saga.Define("fulfilment", 1,
+		saga.Step[order, Tx]{
+			Name: "reserve", Retry: consume.Backoff{Limit: 1, Min: time.Millisecond, Max: time.Millisecond}, Action: func(context.Context, *saga.Call[order]) (any, error) { return "shelf 4", nil },
+			Compensation: func(context.Context, *saga.Call[order]) error { return errRefused },
+		},
+		saga.Step[order, Tx]{Name: "charge", Final: true, Action: func(_ context.Context, c *saga.Call[order]) (any, error) {
+			if c.Saga == "done" {
+				return nil, nil
+			}
+			return nil, errRefused
+		}})
+	if err != nil {
+		return err
+	}
+	if err := r.InTx(ctx, func(ctx context.Context, tx Tx) error {
+		return errors.Join(fulfil.Start(ctx, sagas, tx, "done", order{"4242"}), fulfil.Start(ctx, sagas, tx, "stuck", order{"4242"}))
+	}); err != nil {
+		return err
+	}
+	ended := make(chan struct{}, 100)
+	runner, err := sagas.Runner(&saga.RunnerOptions{Log: slog.New(slog.DiscardHandler), NoListen: true, Observe: func(_ context.Context, v saga.Verdict) {
+		if v.Waits || v.Status == saga.Completed {
+			ended <- struct{}{}
+		}
+	}}, fulfil)
+	if err != nil {
+		return err
+	}
+	return until(ctx, ended, 2, runner.Run)
 }
 
 // until runs something until so many have ended.

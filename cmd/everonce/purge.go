@@ -29,14 +29,14 @@ func (a *app) purge() *cobra.Command {
 	keep := make([]time.Duration, len(patterns))
 	cmd := &cobra.Command{
 		Use:   "purge",
-		Short: "Remove what is past its retention: records, and rows of outbox and inbox",
+		Short: "Remove what is past its retention: records, and rows of outbox, inbox and saga",
 		Long: `purge removes results and records whose time is over, as "everonce keys purge" does, and the
-rows of events and messages that were done or discarded longer ago than --outbox and
---inbox say, in batches that do not hold up the application. Give them the retention that
+rows of events, messages and sagas that were done or discarded longer ago than --outbox,
+--inbox and --saga say, in batches that do not hold up the application. Give them the retention that
 the service has, if that is longer. What is pending or set aside stays. A table that is not
 there is left out.
 
-Janitors, relays and workers do this by themselves: purge is for tables where none runs.`,
+Janitors, relays, workers and runners do this by themselves: purge is for tables where none runs.`,
 		Example: "  everonce purge --store sqlite:shop.db\n  everonce purge --store postgres://localhost/shop --outbox 7d --inbox 7d --limit 100000",
 		Args:    noArgs,
 		RunE: a.run(func(cmd *cobra.Command, _ []string) error {
@@ -68,7 +68,7 @@ Janitors, relays and workers do this by themselves: purge is for tables where no
 	f := cmd.Flags()
 	s.flags(f, allStores, allPrefixes)
 	for i, p := range patterns {
-		keep[i] = 24 * time.Hour
+		keep[i] = p.keep
 		f.Var((*duration.Value)(&keep[i]), p.name, "how long "+p.entry+"s are kept that were done or discarded, like 24h or 7d")
 	}
 	f.IntVar(&limit, "limit", 0, "how many to remove of each table at most (default: all)")
@@ -81,7 +81,7 @@ func sweep(cmd *cobra.Command, store storeurl.Store, keep []time.Duration, limit
 	}
 	for i, p := range patterns {
 		asked := cmd.Flags().Changed(p.name)
-		table, err := p.of(store, "")
+		table, err := p.of(store, "", nil)
 		if errors.Is(err, errUsage) && !asked { // not in a SQL database
 			continue
 		}

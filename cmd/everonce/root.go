@@ -28,9 +28,9 @@ idempotency keys.
 "everonce keys" is for operators: it shows what a store knows about an operation, says
 what its next delivery would get and why, and settles unknown outcomes.
 "everonce dlq" shows the dead letters of a RabbitMQ queue, and puts them back or discards
-them. "everonce outbox" and "everonce inbox" do the same with events and messages that
-were set aside; "everonce outbox relay" publishes events. "everonce purge" removes what is
-past its retention.
+them. "everonce outbox", "everonce inbox" and "everonce saga" do the same with events,
+messages and sagas that were set aside; "everonce outbox relay" publishes events.
+"everonce purge" removes what is past its retention.
 
 Exit codes: 0 done, 1 failure, 2 usage, 4 not found, 5 conflict (a live claim),
 6 store or broker unreachable, 130 interrupted.`

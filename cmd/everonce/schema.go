@@ -20,7 +20,7 @@ func (a *app) schema() *cobra.Command {
 		Use:   "schema",
 		Short: "Write the SQL that creates the tables of a PostgreSQL store, or those beside it",
 		Long: `schema writes the SQL that creates the tables of a PostgreSQL store, or with --for the table
-of an outbox or an inbox beside it, for a database administrator, where the application's
+of an outbox, an inbox or sagas beside it, for a database administrator, where the application's
 own role may not create any. It connects to nothing. Run it once, on a schema that is there
 and has no such tables.`,
 		Example: "  everonce schema --schema payments | psql -v ON_ERROR_STOP=1 -1 postgres://admin@db/shop\n  everonce schema --for outbox --schema payments",
@@ -52,7 +52,7 @@ func schemaText(of string, opts storeurl.Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	table, err := p.of(store, "any") // the text is the same for all consumers
+	table, err := p.of(store, "any", nil) // the text is the same for all consumers
 	if err != nil {
 		return "", err
 	}

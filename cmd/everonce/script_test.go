@@ -176,7 +176,7 @@ func withApplies(t *testing.T, url string) map[string]func(*testscript.TestScrip
 			ts.Fatalf("usage: applies SCHEMA")
 		}
 		var text strings.Builder
-		for _, of := range []string{"records", "outbox", "inbox"} {
+		for _, of := range []string{"records", "outbox", "inbox", "saga"} {
 			ts.Check(ts.Exec("everonce", "schema", "--for", of, "--schema", args[0]))
 			text.WriteString(ts.ReadFile("stdout"))
 		}

@@ -1,7 +1,9 @@
 package inspect
 
 import (
+	"cmp"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -13,23 +15,59 @@ import (
 	"unicode/utf8"
 
 	"github.com/everonce/everonce/backlog"
+	"github.com/everonce/everonce/saga"
 )
 
 // Entry is an event, a message or a saga as it is written in JSON. Times are the database's.
 type Entry struct {
-	Seq      int64     `json:"seq"`
-	State    string    `json:"state"`
-	ID       string    `json:"id"`
-	Consumer string    `json:"consumer,omitempty"`
-	Topic    string    `json:"topic,omitempty"`
-	Type     string    `json:"type,omitempty"`
-	OrderKey string    `json:"order_key,omitempty"`
-	Attempts int       `json:"attempts"`
-	Created  time.Time `json:"created_at,omitzero"`
-	Due      time.Time `json:"due_at,omitzero"`
-	Done     time.Time `json:"done_at,omitzero"`
-	Error    string    `json:"error,omitempty"`
+	Seq        int64     `json:"seq"`
+	State      string    `json:"state"`
+	ID         string    `json:"id"`
+	Consumer   string    `json:"consumer,omitempty"`
+	Topic      string    `json:"topic,omitempty"`
+	Type       string    `json:"type,omitempty"`
+	Definition string    `json:"definition,omitempty"`
+	OrderKey   string    `json:"order_key,omitempty"`
+	Attempts   int       `json:"attempts"`
+	Created    time.Time `json:"created_at,omitzero"`
+	Due        time.Time `json:"due_at,omitzero"`
+	Done       time.Time `json:"done_at,omitzero"`
+	Error      string    `json:"error,omitempty"`
 	*Content
+	*Saga
+}
+
+// Saga is how far a saga came.
+type Saga struct {
+	Status string      `json:"status"`
+	Cause  string      `json:"cause,omitempty"`
+	Orders []string    `json:"orders,omitempty"`
+	Steps  []*SagaStep `json:"steps,omitempty"`
+}
+
+// SagaStep is an action, or a compensation. Its output is there only where it was asked for.
+type SagaStep struct {
+	Name         string          `json:"name"`
+	Compensation bool            `json:"compensation,omitempty"`
+	State        string          `json:"state"`
+	Tries        int             `json:"tries"`
+	Error        string          `json:"error,omitempty"`
+	Began        time.Time       `json:"began_at,omitzero"`
+	Ended        time.Time       `json:"ended_at,omitzero"`
+	Output       json.RawMessage `json:"output,omitempty"`
+}
+
+// SagaOf returns how far a saga came, with the outputs of its steps if they are asked for.
+func SagaOf(s *saga.Saga, asked bool) *Saga {
+	o := &Saga{Status: string(s.Status), Cause: s.Cause, Orders: slices.DeleteFunc(strings.Split(s.Orders, "\n"), func(order string) bool { return order == "" })}
+	for _, step := range s.Steps {
+		to := &SagaStep{Name: step.Name, Compensation: step.Compensation, State: step.State, Tries: step.Tries, Error: step.Error, Began: step.BeganAt, Ended: step.EndedAt}
+		if asked && json.Valid(step.Output) {
+			to.Output = step.Output
+		}
+		o.Steps = append(o.Steps, to)
+	}
+	return o
 }
 
 // Content is what an event or a message holds. Headers and payload are there only where they were asked for; PayloadBase64
@@ -43,7 +81,7 @@ type Content struct {
 	PayloadBase64 *string           `json:"payload_base64,omitempty"`
 }
 
-// EntryOf returns an entry without its content. kind names what its kind is: "topic", or "type" of a consumer's messages.
+// EntryOf returns an entry without its content. kind names what its kind is: "topic", "type" of a consumer's messages, or "definition".
 func EntryOf(e *backlog.Entry, kind string) Entry {
 	o := Entry{
 		Seq: e.Seq, State: string(e.State), ID: e.ID, OrderKey: e.OrderKey, Attempts: e.Attempts,
@@ -54,6 +92,8 @@ func EntryOf(e *backlog.Entry, kind string) Entry {
 		o.Topic = e.Kind
 	case "type":
 		o.Consumer, o.Type = e.Group, e.Kind
+	case "definition":
+		o.Definition = e.Kind
 	}
 	if e.State != backlog.Pending && e.State != backlog.InHand {
 		o.Due = time.Time{}
@@ -84,7 +124,7 @@ func WriteEntries(out io.Writer, entries []Entry, kind string) error {
 	fmt.Fprintf(w, "SEQ\tSTATE\t%s\tID\tORDER KEY\tATTEMPTS\tCREATED\tERROR\n", strings.ToUpper(kind))
 	for i := range entries {
 		e := &entries[i]
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", e.Seq, e.State, text(e.Topic+e.Type), text(e.ID), text(e.OrderKey), e.Attempts, e.Created.Format(time.RFC3339), text(e.Error))
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", e.Seq, e.State, text(cmp.Or(e.Topic, e.Type, e.Definition)), text(e.ID), text(e.OrderKey), e.Attempts, e.Created.Format(time.RFC3339), text(e.Error))
 	}
 	return w.Flush()
 }
@@ -108,12 +148,25 @@ func WriteEntry(out io.Writer, e *Entry) error {
 	line("consumer", e.Consumer)
 	line("topic", e.Topic)
 	line("type", e.Type)
+	line("definition", e.Definition)
 	line("order key", e.OrderKey)
 	line("attempts", strconv.Itoa(e.Attempts))
 	at("created", e.Created)
 	at("due", e.Due)
 	at("done", e.Done)
 	line("error", e.Error)
+	if s := e.Saga; s != nil {
+		line("status", s.Status)
+		line("cause", s.Cause)
+		line("orders", strings.Join(s.Orders, ", "))
+		for _, step := range s.Steps {
+			name := "step " + text(step.Name)
+			if step.Compensation {
+				name = "compensation of " + text(step.Name)
+			}
+			line(name, strings.Join(nonEmpty(step.State, fmt.Sprintf("tries %d", step.Tries), step.Error, string(step.Output)), ", "))
+		}
+	}
 	if c := e.Content; c != nil {
 		line("source", c.Source)
 		line("content type", c.ContentType)
