@@ -26,13 +26,13 @@ const (
 
 // states are the states of the table.
 var states = map[State]sqlqueue.State{
-	Pending: sqlqueue.Pending, InHand: sqlqueue.Pending, Blocked: sqlqueue.Blocked, Dead: sqlqueue.Dead,
+	Pending: sqlqueue.Pending, InHand: sqlqueue.InHand, Blocked: sqlqueue.Blocked, Dead: sqlqueue.Dead,
 	Done: sqlqueue.Done, Discarded: sqlqueue.Discarded,
 }
 
 // Filter chooses entries. The zero Filter chooses all.
 type Filter struct {
-	// States, if not empty, are the states to choose from. [InHand] counts as [Pending].
+	// States, if not empty, are the states to choose from.
 	States []State
 	// Kind is an event's topic, a message's type, or a saga's definition; OrderKey and ID are as in [Entry]. Empty ones are
 	// not looked at.
@@ -124,7 +124,7 @@ func stateOf(r *sqlqueue.Row) State {
 		return InHand
 	}
 	for name, s := range states {
-		if s == r.State && name != InHand {
+		if s == r.State {
 			return name
 		}
 	}

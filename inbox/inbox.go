@@ -74,15 +74,12 @@ func table(consumer string) sqlqueue.Spec {
 // store/sqlitestore. Consumers of one event do not skip each other's work. It sends nothing. The error wraps
 // [everonce.ErrInvalidArgument].
 func New[Tx any](receiver *everonce.TxReceiver[Tx], consumer string, opts *Options) (*Inbox[Tx], error) {
-	switch {
-	case receiver == nil:
-		return nil, fmt.Errorf("inbox: %w: the receiver is nil", everonce.ErrInvalidArgument)
-	case consumer == "" || len(consumer) > maxText || !stores(consumer):
+	if consumer == "" || len(consumer) > maxText || !stores(consumer) {
 		return nil, fmt.Errorf("inbox: %w: the consumer's name is empty, longer than %d bytes, or not UTF-8 without NUL", everonce.ErrInvalidArgument, maxText)
 	}
-	db, ok := sqldb.Of(receiver.Store())
-	if !ok {
-		return nil, fmt.Errorf("inbox: %w: the receiver's store is not in a SQL database (use store/pgxstore or store/sqlitestore)", everonce.ErrInvalidArgument)
+	db, err := database(receiver)
+	if err != nil {
+		return nil, err
 	}
 	in := &Inbox[Tx]{receiver: receiver, consumer: consumer, db: db, queue: sqlqueue.New(db, table(consumer))}
 	if opts != nil {
@@ -102,7 +99,6 @@ func New[Tx any](receiver *everonce.TxReceiver[Tx], consumer string, opts *Optio
 	if o.Lifetime == (everonce.Lifetime{}) {
 		o.Lifetime = everonce.ForQueue()
 	}
-	var err error
 	if in.call, err = receiver.Prepare(everonce.WithLifetime(o.Lifetime)); err != nil {
 		return nil, fmt.Errorf("inbox: %w", err)
 	}
@@ -114,6 +110,18 @@ func New[Tx any](receiver *everonce.TxReceiver[Tx], consumer string, opts *Optio
 			" FROM (SELECT {now} AS now) AS c WHERE true ON CONFLICT (consumer, id) DO NOTHING", "inbox")
 	in.read = d.Statement("inbox_read", 2, "SELECT body FROM {inbox} WHERE consumer = {1t} AND id = {2t}", "inbox")
 	return in, nil
+}
+
+// database returns the database of a receiver's store.
+func database[Tx any](receiver *everonce.TxReceiver[Tx]) (sqldb.DB[Tx], error) {
+	if receiver == nil {
+		return nil, fmt.Errorf("inbox: %w: the receiver is nil", everonce.ErrInvalidArgument)
+	}
+	db, ok := sqldb.Of(receiver.Store())
+	if !ok {
+		return nil, fmt.Errorf("inbox: %w: the receiver's store is not in a SQL database (use store/pgxstore or store/sqlitestore)", everonce.ErrInvalidArgument)
+	}
+	return db, nil
 }
 
 // typeOf is the default of [Options.Type].
@@ -141,6 +149,29 @@ func (in *Inbox[Tx]) Schema() string { return in.schema.Text() }
 
 // Backlog shows the consumer's messages in the table, and lets an operator retry or give up what was set aside.
 func (in *Inbox[Tx]) Backlog() *backlog.Table { return backlog.New(in.queue, in.failed) }
+
+// All shows the messages of every consumer in the table beside the receiver's store, as [Inbox.Backlog] does those of
+// one. The error wraps [everonce.ErrInvalidArgument].
+func All[Tx any](receiver *everonce.TxReceiver[Tx]) (*backlog.Table, error) {
+	db, err := database(receiver)
+	if err != nil {
+		return nil, err
+	}
+	in := &Inbox[Tx]{db: db, queue: sqlqueue.New(db, table(""))}
+	return in.Backlog(), nil
+}
+
+// Get returns a message in the table, whatever its state. [everonce.ErrNotFound]: the consumer has none with this ID.
+func (in *Inbox[Tx]) Get(ctx context.Context, id string) (*consume.Message, error) {
+	rows, err := sqlqueue.List(ctx, in.queue, sqlqueue.Filter{ID: id, Limit: 1}, (*row).places)
+	switch {
+	case err != nil:
+		return nil, in.failed("get", err)
+	case len(rows) == 0 || id == "":
+		return nil, fmt.Errorf("inbox: %w: no message with this ID", everonce.ErrNotFound)
+	}
+	return rows[0].read()
+}
 
 // failed says what an error of the database means.
 func (in *Inbox[Tx]) failed(what string, err error) error {

@@ -84,6 +84,18 @@ func (o *Outbox[Tx]) Schema() string { return o.schema.Text() }
 // Backlog shows the events in the table, and lets an operator retry or give up what was set aside.
 func (o *Outbox[Tx]) Backlog() *backlog.Table { return backlog.New(o.queue, o.failed) }
 
+// Get returns an event in the table, whatever its state. [everonce.ErrNotFound]: there is none with this ID.
+func (o *Outbox[Tx]) Get(ctx context.Context, id string) (*Event, error) {
+	rows, err := sqlqueue.List(ctx, o.queue, sqlqueue.Filter{ID: id, Limit: 1}, (*row).places)
+	switch {
+	case err != nil:
+		return nil, o.failed("get", err)
+	case len(rows) == 0 || id == "":
+		return nil, fmt.Errorf("outbox: %w: no event with this ID", everonce.ErrNotFound)
+	}
+	return rows[0].read()
+}
+
 // failed says what an error of the database means.
 func (o *Outbox[Tx]) failed(what string, err error) error {
 	if err == nil || errors.Is(err, everonce.ErrSchema) || errors.Is(err, everonce.ErrMismatch) || errors.Is(err, everonce.ErrInvalidArgument) {

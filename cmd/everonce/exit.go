@@ -48,7 +48,7 @@ func exitCode(ctx context.Context, err error) int {
 		return exitInterrupted
 	case errors.Is(err, errUsage):
 		return exitUsage
-	case errors.Is(err, everonce.ErrNotFound), errors.Is(err, errNoLetter), errors.Is(err, rabbitonce.ErrTopology):
+	case errors.Is(err, everonce.ErrNotFound), errors.Is(err, errNoLetter), errors.Is(err, errNoEntry), errors.Is(err, rabbitonce.ErrTopology):
 		return exitNotFound
 	case errors.Is(err, rabbitonce.ErrUnreachable):
 		return exitUnreachable

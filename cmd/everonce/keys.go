@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/cmd/everonce/internal/identity"
@@ -20,9 +21,6 @@ import (
 
 // storeVariable names the environment variable that stands in for --store.
 const storeVariable = "EVERONCE_STORE"
-
-// keysName is what the set of tools is called.
-const keysName = "keys"
 
 // lookedElsewhere goes with what the store says of tables that it does not find, or does not know: who looks for a service's records must
 // neither make nor migrate tables for it.
@@ -45,7 +43,7 @@ without --scope, if there is only one.`
 // keys is the operator's set of tools.
 func (a *app) keys() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   keysName,
+		Use:   "keys",
 		Short: "Show, explain and settle the operations in a store",
 		Long:  keysLong,
 		Example: "  everonce keys list --store sqlite:payments.db --state abandoned\n" +
@@ -57,20 +55,31 @@ func (a *app) keys() *cobra.Command {
 		},
 	}
 	s := &storeFlags{}
-	f := cmd.PersistentFlags()
-	f.StringVar(&s.url, "store", "", "sqlite:FILE, postgres://…, redis://… or mongodb://… (default $"+storeVariable+")")
-	f.StringVar(&s.opts.TablePrefix, "table-prefix", "", `prefix of the table names (default "everonce_") or of the Redis keys ("everonce:"); for MongoDB, the collection ("everonce")`)
-	f.StringVar(&s.opts.Schema, "schema", "", "PostgreSQL schema of the tables (default: by the search_path)")
-	f.BoolVar(&s.json, "json", false, "write JSON")
+	s.flags(cmd.PersistentFlags(), allStores, allPrefixes)
 	cmd.AddCommand(a.keysList(s), a.keysShow(s), a.keysExplain(s), a.keysSettle(s), a.keysPurge(s))
 	return cmd
 }
 
-// storeFlags are the flags of all of its commands.
+// storeFlags are the flags of commands on a store.
 type storeFlags struct {
-	url  string
-	opts storeurl.Options
-	json bool
+	url    string
+	opts   storeurl.Options
+	json   bool
+	stores string // that it can be
+}
+
+// allStores are the stores that there are, and allPrefixes what goes before their names.
+const (
+	allStores   = "sqlite:FILE, postgres://…, redis://… or mongodb://…"
+	allPrefixes = `prefix of the table names (default "everonce_") or of the Redis keys ("everonce:"); for MongoDB, the collection ("everonce")`
+)
+
+func (s *storeFlags) flags(f *pflag.FlagSet, stores, prefixes string) {
+	s.stores = stores
+	f.StringVar(&s.url, "store", "", stores+" (default $"+storeVariable+")")
+	f.StringVar(&s.opts.TablePrefix, "table-prefix", "", prefixes)
+	f.StringVar(&s.opts.Schema, "schema", "", "PostgreSQL schema of the tables (default: by the search_path)")
+	f.BoolVar(&s.json, "json", false, "write JSON")
 }
 
 // open opens the store.
@@ -79,7 +88,7 @@ func (s *storeFlags) open(cmd *cobra.Command) (storeurl.Store, error) {
 		s.url = os.Getenv(storeVariable)
 	}
 	if s.url == "" {
-		return nil, usagef("which store? Give --store sqlite:FILE, postgres://…, redis://… or mongodb://…, or set %s", storeVariable)
+		return nil, usagef("which store? Give --store %s, or set %s", s.stores, storeVariable)
 	}
 	store, err := storeurl.Open(cmd.Context(), s.url, s.opts)
 	if errors.Is(err, storeurl.ErrURL) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/spf13/cobra"
 
@@ -24,7 +25,8 @@ func (a *app) keysPurge(s *storeFlags) *cobra.Command {
 		Short: "Remove results and records whose time is over",
 		Long: `purge removes results whose retention is over, and records that need not be remembered
 any longer, in batches that do not hold up the application. It removes nothing else: no
-claim, and nothing that is unknown. An application with a janitor does not need it.`,
+claim, and nothing that is unknown. An application with a janitor does not need it.
+"everonce purge" does this and more: it also removes old rows of outbox and inbox.`,
 		Example: "  everonce keys purge --store sqlite:payments.db",
 		Args:    noArgs,
 		RunE: a.run(func(cmd *cobra.Command, _ []string) error {
@@ -36,7 +38,7 @@ claim, and nothing that is unknown. An application with a janitor does not need 
 				return err
 			}
 			defer store.Close() //nolint:errcheck // what was removed is removed
-			total, err := purge(cmd.Context(), store, batch)
+			total, err := purge(cmd.Context(), store, batch, math.MaxInt)
 			if err != nil {
 				return err
 			}
@@ -50,10 +52,10 @@ claim, and nothing that is unknown. An application with a janitor does not need 
 	return cmd
 }
 
-// purge removes a batch after the other until there is no more.
-func purge(ctx context.Context, store everonce.Store, batch int) (total purged, err error) {
-	for more := true; more; {
-		res, err := store.Purge(ctx, driver.PurgeRequest{Limit: batch})
+// purge removes a batch after the other until there is no more, or limit is reached.
+func purge(ctx context.Context, store everonce.Store, batch, limit int) (total purged, err error) {
+	for more := true; more && total.Results+total.Records < limit; {
+		res, err := store.Purge(ctx, driver.PurgeRequest{Limit: min(batch, limit-total.Results-total.Records)})
 		if err != nil {
 			return total, err
 		}

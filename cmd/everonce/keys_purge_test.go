@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 
 	"github.com/everonce/everonce"
@@ -29,11 +30,11 @@ func (b *batches) Purge(_ context.Context, r driver.PurgeRequest) (driver.PurgeR
 func TestPurgeGoesOnUntilThereIsNoMore(t *testing.T) {
 	t.Parallel()
 	store := &batches{left: 3}
-	if got, err := purge(t.Context(), store, 5); got != (purged{Results: 6, Records: 9}) || err != nil || store.left != 0 || store.limit != 5 {
+	if got, err := purge(t.Context(), store, 5, math.MaxInt); got != (purged{Results: 6, Records: 9}) || err != nil || store.left != 0 || store.limit != 5 {
 		t.Errorf("%+v, %v; %d batches are left, of %d", got, err, store.left, store.limit)
 	}
 	store = &batches{left: 1, fails: errWork}
-	if _, err := purge(t.Context(), store, 5); !errors.Is(err, errWork) {
+	if _, err := purge(t.Context(), store, 5, math.MaxInt); !errors.Is(err, errWork) {
 		t.Errorf("a store that fails: %v", err)
 	}
 }

@@ -54,12 +54,15 @@ const proxyNeeds = `proxy needs %s, like
 // configVariable names the environment variable that stands in for --config.
 const configVariable = config.EnvPrefix + "CONFIG"
 
+// proxyName is what the sidecar is called.
+const proxyName = "proxy"
+
 // proxy is the sidecar.
 func (a *app) proxy() *cobra.Command {
 	var file string
 	var printConfig bool
 	cmd := &cobra.Command{
-		Use:   "proxy",
+		Use:   proxyName,
 		Short: "Stand in front of an HTTP service in any language, and give it idempotency keys",
 		Long:  proxyLong,
 		Example: "  everonce proxy --listen :8080 --upstream http://127.0.0.1:9000 --store sqlite:proxy.db\n" +

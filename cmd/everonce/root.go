@@ -28,7 +28,9 @@ idempotency keys.
 "everonce keys" is for operators: it shows what a store knows about an operation, says
 what its next delivery would get and why, and settles unknown outcomes.
 "everonce dlq" shows the dead letters of a RabbitMQ queue, and puts them back or discards
-them.
+them. "everonce outbox", "everonce inbox" and "everonce saga" do the same with events,
+messages and sagas that were set aside; "everonce outbox relay" publishes events.
+"everonce purge" removes what is past its retention.
 
 Exit codes: 0 done, 1 failure, 2 usage, 4 not found, 5 conflict (a live claim),
 6 store or broker unreachable, 130 interrupted.`
@@ -61,7 +63,7 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 		fmt.Fprintf(errOut, "%s\nRun \"%s --help\".\n", problem(err), cmd.CommandPath())
 	default:
 		fmt.Fprintln(errOut, problem(err))
-		if errors.Is(err, everonce.ErrSchema) && cmd.HasParent() && cmd.Parent().Name() == keysName {
+		if errors.Is(err, everonce.ErrSchema) && cmd.Name() != proxyName && cmd.Flag("store") != nil {
 			fmt.Fprintln(errOut, lookedElsewhere)
 		}
 	}
@@ -99,7 +101,11 @@ func (a *app) root() *cobra.Command {
 	}
 	root.Version = readBuild().String() // of --version
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.AddCommand(a.demo(), a.proxy(), a.keys(), a.dlq(), a.schema(), a.version(), a.demoChild())
+	root.AddCommand(a.demo(), a.proxy(), a.keys(), a.dlq())
+	for _, p := range patterns {
+		root.AddCommand(a.backlog(p))
+	}
+	root.AddCommand(a.purge(), a.schema(), a.version(), a.demoChild())
 	ownCommands(root)
 	return root
 }

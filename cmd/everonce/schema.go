@@ -1,31 +1,60 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
 )
 
+// recordTables are those of a store itself.
+const recordTables = "records"
+
 // schema writes the tables, for who creates them by hand.
 func (a *app) schema() *cobra.Command {
 	var opts storeurl.Options
+	var of string
+	names := append([]string{recordTables}, patternNames()...)
 	cmd := &cobra.Command{
 		Use:   "schema",
-		Short: "Write the SQL that creates the tables of a PostgreSQL store",
-		Long: `schema writes the SQL that creates the tables of a PostgreSQL store, for a database
-administrator, where the application's own role may not create any. It connects to
-nothing. Run it once, on a schema that is there and has no such tables.`,
-		Example: "  everonce schema --schema payments | psql -v ON_ERROR_STOP=1 -1 postgres://admin@db/shop",
+		Short: "Write the SQL that creates the tables of a PostgreSQL store, or those beside it",
+		Long: `schema writes the SQL that creates the tables of a PostgreSQL store, or with --for the table
+of an outbox, an inbox or sagas beside it, for a database administrator, where the application's
+own role may not create any. It connects to nothing. Run it once, on a schema that is there
+and has no such tables.`,
+		Example: "  everonce schema --schema payments | psql -v ON_ERROR_STOP=1 -1 postgres://admin@db/shop\n  everonce schema --for outbox --schema payments",
 		Args:    noArgs,
 		RunE: a.run(func(*cobra.Command, []string) error {
-			text, err := storeurl.Schema(opts)
+			text, err := schemaText(of, opts)
 			if err == nil {
 				_, err = a.out.Write([]byte(text))
 			}
 			return err
 		}),
 	}
+	cmd.Flags().StringVar(&of, "for", recordTables, "whose tables: "+strings.Join(names, ", "))
+	complete(cmd, "for", names...)
 	cmd.Flags().StringVar(&opts.Schema, "schema", "", "PostgreSQL schema of the tables (default: by the search_path)")
 	cmd.Flags().StringVar(&opts.TablePrefix, "table-prefix", "", `prefix of the table names (default "everonce_")`)
 	return cmd
+}
+
+func schemaText(of string, opts storeurl.Options) (string, error) {
+	if of == recordTables {
+		return storeurl.Schema(opts)
+	}
+	p, err := patternOf(of)
+	if err != nil {
+		return "", usagef("--for: %w", err)
+	}
+	store, err := storeurl.Nowhere(opts)
+	if err != nil {
+		return "", err
+	}
+	table, err := p.of(store, "any", nil) // the text is the same for all consumers
+	if err != nil {
+		return "", err
+	}
+	return table.schema(), nil
 }

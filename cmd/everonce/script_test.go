@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -23,6 +24,7 @@ import (
 // TestScripts pins what the program says and how it ends. The scripts have these commands of their own:
 //
 //	records FILE                 makes a SQLite store with one record of each kind
+//	filled FILE                  makes one with an outbox and an inbox: see fill
 //	secretrecord FILE SECRET ID  makes one with an identity secret, from a file, and one operation in it
 //	deliver FILE ID              delivers an operation once more, and writes what became of it
 //	request FILE KEY             sends a request to a protected handler that fails, and writes the answer
@@ -42,6 +44,7 @@ func TestScripts(t *testing.T) {
 
 var commands = map[string]func(*testscript.TestScript, bool, []string){
 	"records":      records,
+	"filled":       filled,
 	"deliver":      deliver,
 	"request":      request,
 	"exits":        exits,
@@ -59,6 +62,7 @@ const noRaceSleep = "atexit_sleep_ms=0"
 // setup takes away what the machine's own environment could change.
 func setup(env *testscript.Env) error {
 	env.Setenv(storeVariable, "")
+	env.Setenv(toVariable, "")
 	env.Setenv("GORACE", noRaceSleep)
 	return nil
 }
@@ -145,7 +149,7 @@ func empty(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // TestScriptsOnPostgres runs the program against PostgreSQL: $STORE is its URL, in $SCHEMA there is one
-// record of each kind. "applies SCHEMA" makes a schema, and in it the tables that "everonce schema" writes.
+// record of each kind, and what fill makes. "applies SCHEMA" makes a schema, and in it the tables that "everonce schema" writes.
 func TestScriptsOnPostgres(t *testing.T) {
 	url := testserver.URL(t, "postgres")
 	testscript.Run(t, testscript.Params{
@@ -171,21 +175,28 @@ func withApplies(t *testing.T, url string) map[string]func(*testscript.TestScrip
 		if neg || len(args) != 1 {
 			ts.Fatalf("usage: applies SCHEMA")
 		}
-		ts.Check(ts.Exec("everonce", "schema", "--schema", args[0]))
+		var text strings.Builder
+		for _, of := range []string{"records", "outbox", "inbox", "saga"} {
+			ts.Check(ts.Exec("everonce", "schema", "--for", of, "--schema", args[0]))
+			text.WriteString(ts.ReadFile("stdout"))
+		}
 		pool := openPool(t, url)
 		defer pool.Close()
 		ts.Defer(func() { dropSchema(t, url, args[0]) })
-		_, err := pool.Exec(context.Background(), "CREATE SCHEMA "+args[0]+"; "+ts.ReadFile("stdout"))
+		_, err := pool.Exec(context.Background(), "CREATE SCHEMA "+args[0]+"; "+text.String())
 		ts.Check(err)
 	}
 	return all
 }
 
+// schemas is how many schemas there were.
+var schemas atomic.Int64
+
 // postgresSchema makes a schema with a store of records, which is gone after the test.
 func postgresSchema(t *testing.T, url string) (string, error) {
 	t.Helper()
 	pool := openPool(t, url)
-	schema := fmt.Sprintf("everonce_cli_%d", os.Getpid())
+	schema := fmt.Sprintf("everonce_cli_%d_%d", os.Getpid(), schemas.Add(1))
 	store, err := pgxstore.New(pool, &pgxstore.Options{Schema: schema})
 	if err != nil {
 		return "", err
@@ -201,5 +212,5 @@ func postgresSchema(t *testing.T, url string) (string, error) {
 	if err := store.Migrate(t.Context()); err != nil {
 		return "", err
 	}
-	return schema, populate(store)
+	return schema, errors.Join(populate(store), fill(store))
 }

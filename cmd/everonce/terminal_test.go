@@ -40,7 +40,7 @@ func TestARecordIsNoCommandToATerminal(t *testing.T) {
 	}
 	record := key.RecordID().String()
 	store := "sqlite:" + file
-	for _, args := range [][]string{
+	commandNothing(t, [][]string{
 		{"keys", "list", "--store", store},
 		{"keys", "list", "--store", store, "--json"},
 		{"keys", "show", "--store", store, "--record", record},
@@ -54,7 +54,52 @@ func TestARecordIsNoCommandToATerminal(t *testing.T) {
 		{"keys", "list", "--store", store, "--state", hostile},
 		{"keys", "list", "--" + hostile},
 		{"proxy", "--upstream", hostile, "--store", store, "--listen", hostile},
+	})
+}
+
+// What an event or a message holds is none either.
+func TestAnEventIsNoCommandToATerminal(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "shop.db")
+	s, err := sqlitestore.Open(t.Context(), file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fill(s); err != nil {
+		t.Fatal(err)
+	}
+	evil := hostile + "\nx"
+	for _, text := range []string{
+		"UPDATE everonce_outbox SET id = ?1, topic = ?1, order_key = ?1, type = ?1, content_type = ?1, error = ?1, headers = json_object(?1, ?1), payload = CAST(?1 AS BLOB) WHERE id = 'dead-1'",
+		"UPDATE everonce_inbox SET id = ?1, type = ?1, order_key = ?1, source = ?1, error = ?1, headers = json_object(?1, ?1), body = CAST(?1 AS BLOB) WHERE id = 'dead'",
 	} {
+		if _, err := s.DB().ExecContext(t.Context(), text, evil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	store := "--store=sqlite:" + file
+	commandNothing(t, [][]string{
+		{"outbox", "list", store},
+		{"outbox", "list", store, "--json"},
+		{"outbox", "show", store, "--payload", "--id", evil},
+		{"outbox", "show", store, "--payload", "--json", "--id", evil},
+		{"outbox", "retry", store, "--topic", evil},
+		{"outbox", "discard", store, "--id", evil, "--state", evil},
+		{"outbox", "relay", store, "--to", evil},
+		{"inbox", "list", store, "--consumer", "billing"},
+		{"inbox", "list", store, "--consumer", evil, "--json", "--state", evil},
+		{"inbox", "show", store, "--consumer", "billing", "--payload", "--id", evil},
+		{"inbox", "discard", store, "--consumer", "billing", "--type", evil},
+	})
+}
+
+// commandNothing runs the program with arguments, and looks at what it writes.
+func commandNothing(t *testing.T, all [][]string) {
+	t.Helper()
+	for _, args := range all {
 		var out bytes.Buffer
 		execute(t.Context(), args, strings.NewReader(""), &out, &out)
 		if out.Len() == 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 
 // Filter chooses rows. The zero Filter chooses all.
 type Filter struct {
-	// States, if not empty, are the states to choose from.
+	// States, if not empty, are the states to choose from; [InHand] is one of them here.
 	States []State
 	// Lane, ID and OrderKey, if not empty, are those of the rows.
 	Lane, ID, OrderKey string
@@ -48,12 +49,24 @@ func (f *Filter) where(place int) (text string, args []any) {
 	if len(f.States) > 0 {
 		numbers := make([]string, len(f.States))
 		for i, s := range f.States {
-			numbers[i] = fmt.Sprint(int64(s))
+			if s == InHand {
+				s = Pending
+			}
+			numbers[i] = strconv.FormatInt(int64(s), 10)
 		}
 		text += " AND q.state IN (" + strings.Join(numbers, ", ") + ")"
+		switch rest, held := slices.Contains(f.States, Pending), slices.Contains(f.States, InHand); {
+		case rest && !held:
+			text += " AND NOT " + isInHand
+		case held && !rest:
+			text += " AND (q.state <> 0 OR " + isInHand + ")"
+		}
 	}
 	return text, args
 }
+
+// isInHand is true of rows that a claim has.
+const isInHand = "(q.state = 0 AND q.token <> 0 AND q.due_at > {now})"
 
 func (f *Filter) limit() int64 {
 	if f.Limit <= 0 {
@@ -122,9 +135,8 @@ func (q *Queue) change(ctx context.Context, f Filter, states []State, name, set 
 	}
 	f.States = states
 	where, args := f.where(2)
-	free := where + " AND NOT (q.state = 0 AND q.token <> 0 AND q.due_at > {now})"
 	err := q.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
-		call := q.call(name, "UPDATE {t} AS q SET "+set+" WHERE q.seq IN (SELECT q.seq FROM {t} AS q WHERE true{in}"+free+" ORDER BY q.seq LIMIT {1i} {skip locked})"+free,
+		call := q.call(name, "UPDATE {t} AS q SET "+set+" WHERE q.seq IN (SELECT q.seq FROM {t} AS q WHERE true{in}"+where+" ORDER BY q.seq LIMIT {1i} {skip locked})"+where,
 			append([]any{f.limit()}, args...)...)
 		err := c.Send(ctx, call)
 		n = int(call.Affected)

@@ -14,10 +14,12 @@ import (
 // State is where a row stands in its life.
 type State int64
 
-// The states. The numbers stand in the tables.
+// The states. The numbers, but for InHand, stand in the tables.
 const (
 	// Pending: it waits for its time, or is in hand until its lease ends.
 	Pending State = 0
+	// InHand is Pending in the tables, and distinguishes in a [Filter] what is in hand: there Pending is the rest.
+	InHand State = 1
 	// Blocked: set aside. Rows behind it with the same order key wait.
 	Blocked State = 2
 	// Dead: set aside. Rows behind it go on.

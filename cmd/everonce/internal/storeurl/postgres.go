@@ -2,13 +2,16 @@ package storeurl
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net/url"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/store/pgxstore"
@@ -28,7 +31,7 @@ func readPostgres(text string, opts Options, create bool) (Opener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrURL, err)
 	}
-	if !create {
+	if !create && !opts.Works {
 		cfg.MaxConns = maxConns
 	}
 	if cfg.ConnConfig.ConnectTimeout == 0 {
@@ -74,6 +77,11 @@ const insufficientPrivilege = "42501"
 // Schema returns the text that creates the tables of a PostgreSQL store. It connects to nothing.
 func Schema(opts Options) (string, error) {
 	return pgxstore.Schema(&pgxstore.Options{Schema: opts.Schema, TablePrefix: opts.TablePrefix})
+}
+
+// Nowhere returns a PostgreSQL store that has no server, to be asked for texts.
+func Nowhere(opts Options) (*pgxstore.SQLStore, error) {
+	return pgxstore.NewSQL(sql.OpenDB(stdlib.GetConnector(pgx.ConnConfig{})), &pgxstore.Options{Schema: opts.Schema, TablePrefix: opts.TablePrefix})
 }
 
 // postgres closes its pool with it.

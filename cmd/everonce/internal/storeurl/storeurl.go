@@ -23,6 +23,8 @@ type Options struct {
 	TablePrefix string
 	// Schema is the PostgreSQL schema of the tables. Default: the first of the search_path.
 	Schema string
+	// Works says that more than one thing is done at a time: a PostgreSQL store then has as many connections as its URL says.
+	Works bool
 }
 
 // Store is an open store.

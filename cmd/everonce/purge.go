@@ -1,0 +1,104 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/cmd/everonce/internal/duration"
+	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
+)
+
+// swept is what purge writes as JSON.
+type swept struct {
+	purged
+	// Entries are the rows that were removed, by the pattern's name. There is none where there is no table.
+	Entries map[string]int `json:"entries,omitempty"`
+}
+
+// purge removes what is past its retention, of records and of patterns.
+func (a *app) purge() *cobra.Command {
+	var s storeFlags
+	var limit int
+	keep := make([]time.Duration, len(patterns))
+	cmd := &cobra.Command{
+		Use:   "purge",
+		Short: "Remove what is past its retention: records, and rows of outbox, inbox and saga",
+		Long: `purge removes results and records whose time is over, as "everonce keys purge" does, and the
+rows of events, messages and sagas that were done or discarded longer ago than --outbox,
+--inbox and --saga say, in batches that do not hold up the application. Give them the retention that
+the service has, if that is longer. What is pending or set aside stays. A table that is not
+there is left out.
+
+Janitors, relays, workers and runners do this by themselves: purge is for tables where none runs.`,
+		Example: "  everonce purge --store sqlite:shop.db\n  everonce purge --store postgres://localhost/shop --outbox 7d --inbox 7d --limit 100000",
+		Args:    noArgs,
+		RunE: a.run(func(cmd *cobra.Command, _ []string) error {
+			if limit < 0 || limit == 0 && cmd.Flags().Changed("limit") {
+				return usagef("--limit is %d, must be at least 1", limit)
+			}
+			store, err := s.open(cmd)
+			if err != nil {
+				return err
+			}
+			defer store.Close() //nolint:errcheck // what was removed is removed
+			total, err := sweep(cmd, store, keep, cmp.Or(limit, math.MaxInt))
+			if err != nil {
+				return err
+			}
+			return a.write(s.json, total, func() error {
+				parts := []string{many(total.Results, "result"), many(total.Records, "record")}
+				for _, p := range patterns {
+					if n, there := total.Entries[p.name]; there {
+						parts = append(parts, many(n, p.entry))
+					}
+				}
+				last := len(parts) - 1
+				_, err := fmt.Fprintf(a.out, "removed %s and %s\n", strings.Join(parts[:last], ", "), parts[last])
+				return err
+			})
+		}),
+	}
+	f := cmd.Flags()
+	s.flags(f, allStores, allPrefixes)
+	for i, p := range patterns {
+		keep[i] = p.keep
+		f.Var((*duration.Value)(&keep[i]), p.name, "how long "+p.entry+"s are kept that were done or discarded, like 24h or 7d")
+	}
+	f.IntVar(&limit, "limit", 0, "how many to remove of each table at most (default: all)")
+	return cmd
+}
+
+func sweep(cmd *cobra.Command, store storeurl.Store, keep []time.Duration, limit int) (total swept, err error) {
+	if total.purged, err = purge(cmd.Context(), store, 1000, limit); err != nil {
+		return total, err
+	}
+	for i, p := range patterns {
+		asked := cmd.Flags().Changed(p.name)
+		table, err := p.of(store, "", nil)
+		if errors.Is(err, errUsage) && !asked { // not in a SQL database
+			continue
+		}
+		n := 0
+		if err == nil {
+			n, err = table.backlog.Purge(cmd.Context(), keep[i], limit)
+		}
+		switch {
+		case errors.Is(err, everonce.ErrSchema) && !asked: // there is no table
+			continue
+		case err != nil:
+			return total, err
+		}
+		if total.Entries == nil {
+			total.Entries = make(map[string]int)
+		}
+		total.Entries[p.name] = n
+	}
+	return total, nil
+}
