@@ -30,7 +30,7 @@ func (b bug) text(name, text string) string {
 // The bugs, of which each makes one audit fail.
 var (
 	noBug          = bug{}
-	sequenceCursor = bug{"outbox_claim", `WHERE q\.state = 0 AND q\.rank`, `WHERE q.seq > (SELECT coalesce(max(c.seq), 0) FROM TABLE AS c WHERE c.state = 4) AND q.state = 0 AND q.rank`}
+	sequenceCursor = bug{"outbox_claim", `q\.order_key = '' AND`, `q.order_key = '' AND q.seq > (SELECT coalesce(max(c.seq), 0) FROM TABLE AS c WHERE c.state = 4) AND`}
 	markFirst      = bug{"outbox_claim", `SET token = `, `SET state = 4, done_at = 1, token = `}
 	noHeads        = bug{"outbox_claim", `NOT EXISTS \(SELECT 1`, `EXISTS (SELECT 1 WHERE 1 = 1) OR EXISTS (SELECT 1`}
 	noLease        = bug{"outbox_claim", `AND q\.due_at <= \S+`, ``}

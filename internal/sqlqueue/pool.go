@@ -69,6 +69,13 @@ func (p *Pool[T]) Wake() {
 	}
 }
 
+// Soon has the pool look for rows after a time, if it might not do so by then: a row that it let go of is due.
+func (p *Pool[T]) Soon(after time.Duration) {
+	if after < p.Poll {
+		time.AfterFunc(after+time.Millisecond, p.Wake)
+	}
+}
+
 // Start makes the pool ready for [Pool.Run] and [Pool.Wake].
 func (p *Pool[T]) Start() {
 	p.free, p.woken = p.Size, make(chan struct{}, 1)
@@ -90,6 +97,8 @@ func (p *Pool[T]) Run(ctx context.Context) {
 	}
 	var floor int64
 	var full time.Time // when the next claim without a floor is due
+	var crowd Place    // where to look for heads among the order keys
+	crowded := false
 	pause, failures := firstPoll, 0
 	for ctx.Err() == nil {
 		p.mu.Lock()
@@ -108,7 +117,15 @@ func (p *Pool[T]) Run(ctx context.Context) {
 		if whole {
 			req.Floor = 0
 		}
+		if crowded {
+			req.Crowd = &crowd
+		}
 		rows, token, err := Claim(ctx, p.Queue, req, p.Row)
+		if whole && err == nil && len(rows) < want {
+			if now, err := p.Queue.Crowded(ctx); err == nil { // otherwise it is asked again
+				crowded = now
+			}
+		}
 		if whole {
 			full = time.Now().Add(max(fullEvery, 20*time.Since(began)))
 		}
