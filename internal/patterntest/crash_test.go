@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce/consume"
-	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/inbox"
 	"github.com/everonce/everonce/oncetest"
 	"github.com/everonce/everonce/outbox"
@@ -92,8 +91,18 @@ func whatever(ctx context.Context, run func() (interface{ Run(context.Context) e
 	return done
 }
 
+// onEachDatabase is onAll, but with -short without PostgreSQL through database/sql.
+func onEachDatabase(t *testing.T, pgxTest func(*testing.T, *handle[pgx.Tx]), sqlTest func(*testing.T, *handle[*sql.Tx])) {
+	if !testing.Short() {
+		onAll(t, pgxTest, sqlTest)
+		return
+	}
+	t.Run("pgx", func(t *testing.T) { t.Parallel(); pgxTest(t, onPgx(t)) })
+	t.Run("sqlite", func(t *testing.T) { t.Parallel(); sqlTest(t, onSQLite(t)) })
+}
+
 func TestCrashPointsOfARelay(t *testing.T) {
-	onAll(t, testCrashPointsOfARelay[pgx.Tx], testCrashPointsOfARelay[*sql.Tx])
+	onEachDatabase(t, testCrashPointsOfARelay[pgx.Tx], testCrashPointsOfARelay[*sql.Tx])
 }
 
 // Whatever call of a relay fails, done or not, all is published in the end, with the same IDs and in order.
@@ -144,7 +153,7 @@ func testCrashPointsOfARelay[Tx any](t *testing.T, h *handle[Tx]) {
 }
 
 func TestCrashPointsOfAWorker(t *testing.T) {
-	onAll(t, testCrashPointsOfAWorker[pgx.Tx], testCrashPointsOfAWorker[*sql.Tx])
+	onEachDatabase(t, testCrashPointsOfAWorker[pgx.Tx], testCrashPointsOfAWorker[*sql.Tx])
 }
 
 // Whatever call of a worker fails, the core's in its transaction included, each message takes effect once in the end.
@@ -194,5 +203,3 @@ func testCrashPointsOfAWorker[Tx any](t *testing.T, h *handle[Tx]) {
 		}
 	})
 }
-
-var _ driver.TxStore[*sql.Tx] = (*tamperedStore[*sql.Tx])(nil)

@@ -65,11 +65,13 @@ func Claim[T any](ctx context.Context, q *Queue, req ClaimRequest, row func(*T) 
 			claimed = append(claimed, t)
 			return nil
 		}
-		if err := c.Send(ctx, q.claim(token, &req, false).ForEach(each), q.claim(token, &req, true).ForEach(each)); err != nil {
+		if err := c.Send(ctx, q.claim(token, &req).ForEach(each)); err != nil {
 			return err
 		}
 		if req.Crowd != nil && len(claimed) < req.Limit {
-			if err := q.jump(ctx, c, token, &req, each); err != nil {
+			rest := req
+			rest.Limit -= len(claimed)
+			if err := q.jump(ctx, c, token, &rest, each); err != nil {
 				return err
 			}
 		}
@@ -116,20 +118,18 @@ func (q *Queue) lanes(req *ClaimRequest, place int) (text string, args []any) {
 // due is true of rows that may be claimed.
 const due = "q.state = 0 AND q.due_at <= {now}"
 
-// claim makes the call that claims rows without an order key, or heads of those that have one.
-func (q *Queue) claim(token int64, req *ClaimRequest, ordered bool) *sqldb.Call {
+// claim makes the call that claims rows without an order key, and heads of those that have one: those of the lowest rank.
+func (q *Queue) claim(token int64, req *ClaimRequest) *sqldb.Call {
 	lanes, args := q.lanes(req, 5)
 	args = append([]any{token, req.Lease.Microseconds(), int64(req.Limit), req.Floor}, args...)
 	where := due + " AND q.rank >= {4i} AND q.rank <= {now}{in}" + lanes
-	const update = " UPDATE {t} AS q SET " + taken + " FROM due WHERE q.seq = due.n RETURNING {columns}"
-	if !ordered {
-		return q.call("claim", "WITH due AS (SELECT q.seq AS n FROM {t} AS q WHERE q.order_key = '' AND "+where+
-			" ORDER BY q.rank, q.seq LIMIT {3i} {skip locked})"+update, args...)
-	}
-	return q.call("claim_heads", "WITH line AS (SELECT q.seq, q.{group}, q.order_key, q.rank FROM {t} AS q WHERE q.order_key <> '' AND "+where+
+	return q.call("claim", "WITH line AS (SELECT q.seq, q.{group}, q.order_key, q.rank FROM {t} AS q WHERE q.order_key <> '' AND "+where+
 		fmt.Sprintf(" ORDER BY q.rank, q.seq LIMIT %d),", lookAhead)+
 		" heads AS (SELECT q.seq AS n FROM line AS q WHERE "+head+" ORDER BY q.rank, q.seq LIMIT {3i}),"+
-		" due AS (SELECT q.seq AS n FROM {t} AS q WHERE "+q.among("q.seq", "SELECT n FROM heads")+" AND "+due+" {skip locked})"+update, args...)
+		" ordered AS (SELECT q.seq AS n, q.rank AS r FROM {t} AS q WHERE "+q.among("q.seq", "SELECT n FROM heads")+" AND "+due+" {skip locked}),"+
+		" free AS (SELECT q.seq AS n, q.rank AS r FROM {t} AS q WHERE q.order_key = '' AND "+where+" ORDER BY q.rank, q.seq LIMIT {3i} {skip locked}),"+
+		" due AS (SELECT n FROM (SELECT n, r FROM ordered UNION ALL SELECT n, r FROM free) AS both_kinds ORDER BY r, n LIMIT {3i})"+
+		" UPDATE {t} AS q SET "+taken+" FROM due WHERE q.seq = due.n RETURNING {columns}", args...)
 }
 
 // among is true of a column that has a value of a sub-select, which is run first and once.

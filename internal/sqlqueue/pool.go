@@ -122,7 +122,9 @@ func (p *Pool[T]) Run(ctx context.Context) {
 		}
 		rows, token, err := Claim(ctx, p.Queue, req, p.Row)
 		if whole && err == nil && len(rows) < want {
-			crowded, err = p.Queue.Crowded(ctx)
+			if now, err := p.Queue.Crowded(ctx); err == nil { // otherwise it is asked again
+				crowded = now
+			}
 		}
 		if whole {
 			full = time.Now().Add(max(fullEvery, 20*time.Since(began)))
