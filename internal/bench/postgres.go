@@ -52,15 +52,24 @@ type pgBench struct {
 }
 
 func postgres(ctx context.Context) ([]*contest, func() error, error) {
-	url := os.Getenv("EVERONCE_TEST_POSTGRES_URL")
-	if url == "" {
-		return nil, nil, errors.New(`no PostgreSQL: run it by make bench, or set EVERONCE_TEST_POSTGRES_URL, or choose others with -only`)
+	b, err := openPostgres(ctx)
+	if err == nil {
+		err = b.fill(ctx)
 	}
-	b := &pgBench{}
-	if err := b.open(ctx, url); err != nil {
+	if err != nil {
 		return nil, nil, errors.Join(err, b.close())
 	}
 	return b.contests(), b.close, nil
+}
+
+// openPostgres opens a schema; close it even after an error.
+func openPostgres(ctx context.Context) (*pgBench, error) {
+	b := &pgBench{}
+	url := os.Getenv("EVERONCE_TEST_POSTGRES_URL")
+	if url == "" {
+		return b, errors.New(`no PostgreSQL: run it by make bench, or set EVERONCE_TEST_POSTGRES_URL, or choose others with -only`)
+	}
+	return b, b.open(ctx, url)
 }
 
 func (b *pgBench) open(ctx context.Context, url string) error {
@@ -102,7 +111,7 @@ func (b *pgBench) open(ctx context.Context, url string) error {
 		return err
 	}
 	b.charge = "UPDATE " + b.schema + ".account SET balance = balance - 1 WHERE id = $1"
-	return b.fill(ctx)
+	return nil
 }
 
 // fill does the operations that are replayed later, ours and the naive ones.
