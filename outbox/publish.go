@@ -49,19 +49,17 @@ func (o *Outbox[Tx]) Publish(ctx context.Context, tx Tx, events ...Event) error 
 	if err != nil {
 		return fmt.Errorf("outbox: publish: %w", err)
 	}
-	calls := o.inserts(events)
+	inserts := o.inserts(events)
+	calls := inserts
+	if announce := o.queue.Announce(); announce != nil {
+		calls = append(calls, announce)
+	}
 	if err := conn.Send(ctx, calls...); err != nil {
 		return o.failed("publish", err)
 	}
 	inserted := 0
-	for _, call := range calls {
+	for _, call := range inserts {
 		inserted += int(call.Affected)
-	}
-	if announce := o.queue.Announce(); announce != nil {
-		calls = append(calls[:0], announce)
-		if err := conn.Send(ctx, calls...); err != nil {
-			return o.failed("publish", err)
-		}
 	}
 	if inserted < len(events) {
 		return o.compare(ctx, conn, events)
