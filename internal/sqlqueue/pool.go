@@ -88,6 +88,8 @@ func (p *Pool[T]) Run(ctx context.Context) {
 	}
 	var floor int64
 	var full time.Time // when the next claim without a floor is due
+	var vain []string  // the lanes that were left out by the last claim, if nothing was found in the others
+	var rest time.Time // when the same may be asked again: it passes over all that waits in those lanes
 	pause, failures := firstPoll, 0
 	for ctx.Err() == nil {
 		p.mu.Lock()
@@ -100,15 +102,24 @@ func (p *Pool[T]) Run(ctx context.Context) {
 		req := ClaimRequest{Limit: want, Lease: p.Lease, Floor: floor}
 		if p.Lanes != nil {
 			req.Only, req.Except = p.Lanes()
+			slices.Sort(req.Except)
 		}
 		began := time.Now()
+		if began.Before(rest) && slices.Equal(req.Except, vain) {
+			p.wait(ctx, rest.Sub(began))
+			continue
+		}
 		whole := !began.Before(full)
 		if whole {
 			req.Floor = 0
 		}
 		rows, token, err := Claim(ctx, p.Queue, req, p.Row)
+		took := time.Since(began)
 		if whole {
-			full = time.Now().Add(max(fullEvery, 20*time.Since(began)))
+			full = time.Now().Add(max(fullEvery, 20*took))
+		}
+		if rest = (time.Time{}); err == nil && len(rows) == 0 && len(req.Except) > 0 {
+			vain, rest = req.Except, time.Now().Add(4*took)
 		}
 		switch {
 		case ctx.Err() != nil && err != nil: // what it may have claimed all the same comes again after its lease

@@ -117,7 +117,9 @@ func (q *Queue) statement(name string, args int, template string) *sqldb.Stateme
 		in = " AND q." + q.spec.Group + " = '" + strings.ReplaceAll(q.spec.In, "'", "''") + "'"
 	}
 	text := strings.NewReplacer("{t}", q.dialect.Table(q.spec.Table), "{in}", in, "{group}", q.spec.Group, "{lane}", q.spec.Lane, "{columns}", q.columns, "{common}", q.common).Replace(template)
-	st, _ := q.texts.LoadOrStore(template, q.dialect.Statement(q.spec.Table+"_"+name, args, text))
+	made := q.dialect.Statement(q.spec.Table+"_"+name, args, text)
+	made.Fresh = name == "claim"
+	st, _ := q.texts.LoadOrStore(template, made)
 	return st.(*sqldb.Statement) //nolint:errcheck,forcetypeassert // nothing else is in it
 }
 
