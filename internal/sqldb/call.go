@@ -16,6 +16,8 @@ type Statement struct {
 	// that of what comes next, and at a commit it may be left out.
 	Rides bool
 
+	// Keep says that it lives as long as its store and is sent often, so that a connection may keep it prepared.
+	Keep bool
 	// Fresh asks for a plan at each call, where the client can: the table is empty at one moment and has a million rows at
 	// another, and a plan that is kept knows one of them.
 	Fresh bool

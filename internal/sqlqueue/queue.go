@@ -118,7 +118,7 @@ func (q *Queue) statement(name string, args int, template string) *sqldb.Stateme
 	}
 	text := strings.NewReplacer("{t}", q.dialect.Table(q.spec.Table), "{in}", in, "{group}", q.spec.Group, "{lane}", q.spec.Lane, "{columns}", q.columns, "{common}", q.common).Replace(template)
 	made := q.dialect.Statement(q.spec.Table+"_"+name, args, text)
-	made.Fresh = name == "claim"
+	made.Fresh, made.Keep = name == "claim", name != "list" && name != "count"
 	st, _ := q.texts.LoadOrStore(template, made)
 	return st.(*sqldb.Statement) //nolint:errcheck,forcetypeassert // nothing else is in it
 }
