@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,18 +15,19 @@ import (
 )
 
 // held is a relay's throughput while another transaction holds an old snapshot: no row that was replaced since can be
-// removed. Beside it, the same without that transaction.
+// removed. Beside it, in turns, the same in a database of its own, which that snapshot does not concern.
 type held struct {
 	b     *patternBench
 	keys  int // 0 is no order
-	loads []heldLoad
+	loads []*heldLoad
 }
 
 const (
 	heldKeys    = 1000
-	offered     = 2000   // events a second at a steady rate, in transactions of
+	offered     = 1000   // events a second at a steady rate, in transactions of
 	offeredEach = 20     // events
 	backlogMost = 10_000 // events that wait, at the maximum
+	heldTurns   = 12     // of each side
 	quarters    = 4
 )
 
@@ -33,40 +35,60 @@ const (
 type heldLoad struct {
 	name       string
 	rate       int // 0 is the maximum
-	idle, held throughput
+	idle, held side
 }
 
-// throughput is events a second in each quarter of the time, and how long they waited to be claimed.
-type throughput struct {
-	quarters [quarters]float64
-	lags     []time.Duration
-}
-
-func (t *throughput) all() (sum float64) {
-	for _, q := range t.quarters {
-		sum += q / quarters
-	}
-	return sum
+// side is one of the two databases.
+type side struct {
+	way
+	lags []time.Duration // how long events waited to be claimed
+	next int64           // number of the next transaction
 }
 
 func (h *held) name() string { return "PostgreSQL, outbox, an old snapshot" }
 
 func (h *held) run(ctx context.Context, p pace) (err error) {
-	h.loads = []heldLoad{{name: "at the maximum"}, {name: fmt.Sprintf("%d/s offered", offered), rate: offered}}
-	for i := range h.loads {
-		l := &h.loads[i]
-		if l.idle, err = h.load(ctx, p.held, l.rate); err != nil {
+	other := h.b.schema + "_idle"
+	if _, err := h.b.pool.Exec(ctx, "CREATE DATABASE "+other); err != nil {
+		return err
+	}
+	idle, err := openPatterns(ctx, other)
+	defer func() {
+		_, dropped := h.b.pool.Exec(context.WithoutCancel(ctx), "DROP DATABASE "+other)
+		err = errors.Join(err, dropped)
+	}()
+	if err != nil {
+		return errors.Join(err, idle.close())
+	}
+	h.loads = []*heldLoad{{name: "at the maximum"}, {name: fmt.Sprintf("%d/s offered", offered), rate: offered}}
+	for _, l := range h.loads {
+		if err = h.turns(ctx, idle, l, p.held/heldTurns); err != nil {
+			break
+		}
+	}
+	return errors.Join(err, idle.close())
+}
+
+// turns measures one load, beside a snapshot that grows older.
+func (h *held) turns(ctx context.Context, idle *patternBench, l *heldLoad, d time.Duration) error {
+	for _, b := range []*patternBench{idle, h.b} {
+		if err := b.exec("TRUNCATE {s}.everonce_outbox"); err != nil {
 			return err
 		}
-		tx, err := h.b.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-		if err != nil {
+	}
+	old, err := h.b.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		return err
+	}
+	defer old.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it has only read
+	if _, err := old.Exec(ctx, "SELECT 1"); err != nil {
+		return err
+	}
+	for range heldTurns {
+		if err := h.load(ctx, idle, &l.idle, d, l.rate); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, "SELECT 1"); err != nil {
-			return err
-		}
-		l.held, err = h.load(ctx, p.held, l.rate)
-		if err := errors.Join(err, tx.Rollback(ctx)); err != nil {
+		if err := h.load(ctx, h.b, &l.held, d, l.rate); err != nil {
 			return err
 		}
 	}
@@ -74,47 +96,44 @@ func (h *held) run(ctx context.Context, p pace) (err error) {
 }
 
 // load publishes and relays for some time.
-func (h *held) load(ctx context.Context, d time.Duration, rate int) (t throughput, err error) {
-	if err := errors.Join(h.b.exec("TRUNCATE {s}.everonce_outbox"), h.b.vacuum("everonce_outbox")); err != nil {
-		return t, err
-	}
+func (h *held) load(ctx context.Context, b *patternBench, s *side, d time.Duration, rate int) error {
 	ctx, end := context.WithTimeout(ctx, d)
 	defer end()
-	start := time.Now()
 	var mu sync.Mutex
-	var waiting atomic.Int64
-	relay, err := h.b.box.Relay(nowhere, &outbox.RelayOptions{Batch: published, Log: silent, Observe: func(_ context.Context, _ *outbox.Event, v outbox.Verdict) {
+	var waiting, marked atomic.Int64
+	start := time.Now()
+	relay, err := b.box.Relay(nowhere, &outbox.RelayOptions{Batch: published, Log: silent, Observe: func(_ context.Context, _ *outbox.Event, v outbox.Verdict) {
 		waiting.Add(-1)
-		mu.Lock()
-		defer mu.Unlock()
-		if at := int(time.Since(start) * quarters / d); at < quarters {
-			t.quarters[at] += quarters / d.Seconds()
-			t.lags = append(t.lags, v.Lag)
+		if marked.Add(1); rate > 0 { // at the maximum, they wait because there are so many
+			mu.Lock()
+			s.lags = append(s.lags, v.Lag)
+			mu.Unlock()
 		}
 	}})
 	if err != nil {
-		return t, err
+		return err
 	}
 	var group sync.WaitGroup
-	group.Go(func() { err = errors.Join(err, h.publish(ctx, start, rate, &waiting)) })
+	group.Go(func() { err = h.publish(ctx, b, s, start, rate, &waiting) })
 	relayErr := relay.Run(ctx)
 	group.Wait()
-	return t, errors.Join(err, relayErr)
+	s.rates = append(s.rates, float64(marked.Load())/time.Since(start).Seconds())
+	return errors.Join(err, relayErr)
 }
 
 // publish publishes at a rate, or as long as not too many events wait, until ctx ends.
-func (h *held) publish(ctx context.Context, start time.Time, rate int, waiting *atomic.Int64) error {
+func (h *held) publish(ctx context.Context, b *patternBench, s *side, start time.Time, rate int, waiting *atomic.Int64) error {
 	size := int64(offeredEach)
 	if rate == 0 {
 		size = published
 	}
-	for n := int64(0); ; n++ {
+	for n := int64(0); ; {
 		pause := time.Duration(0)
 		switch {
 		case rate > 0:
 			pause = time.Until(start.Add(time.Duration(n * size * int64(time.Second) / int64(rate))))
 		case waiting.Load() > backlogMost:
-			pause, n = time.Millisecond, n-1
+			pause = time.Millisecond
 		}
 		if pause > 0 {
 			timer := time.NewTimer(pause)
@@ -128,7 +147,9 @@ func (h *held) publish(ctx context.Context, start time.Time, rate int, waiting *
 			}
 		}
 		waiting.Add(size)
-		err := h.b.inTx(ctx, func(tx pgx.Tx) error { return h.b.box.Publish(ctx, tx, events(n, int(size), h.keys)...) })
+		list := events(s.next, int(size), h.keys)
+		n, s.next = n+1, s.next+1
+		err := b.inTx(ctx, func(tx pgx.Tx) error { return b.box.Publish(ctx, tx, list...) })
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -149,13 +170,16 @@ func (h *held) print() {
 	format := "%-10s %-34s %-36s %10s %7s %9s %9s   %s\n"
 	fmt.Printf(format, "PostgreSQL", h.mode(), "an old snapshot is held", "ops/s", "× idle", "lag p50", "lag p99", "by quarter")
 	for _, l := range h.loads {
-		row := func(name string, t *throughput) {
+		row := func(name string, s *side) {
 			list := ""
-			for _, q := range t.quarters {
-				list += thousands(q) + "  "
+			for part := range slices.Chunk(s.rates, heldTurns/quarters) {
+				list += thousands(median(part)) + "  "
 			}
-			fmt.Printf(format, "", "", l.name+", "+name, thousands(t.all()), fmt.Sprintf("%.2f", t.all()/l.idle.all()),
-				milliseconds(quantile(t.lags, 0.5)), milliseconds(quantile(t.lags, 0.99)), list)
+			lag50, lag99 := "–", "–"
+			if len(s.lags) > 0 {
+				lag50, lag99 = milliseconds(quantile(s.lags, 0.5)), milliseconds(quantile(s.lags, 0.99))
+			}
+			fmt.Printf(format, "", "", l.name+", "+name, thousands(s.rate()), fmt.Sprintf("%.2f", s.per(&l.idle.way)), lag50, lag99, list)
 		}
 		row("idle", &l.idle)
 		row("held", &l.held)
@@ -167,7 +191,7 @@ func (h *held) promised() []target {
 	var all []target
 	for _, l := range h.loads {
 		all = append(all, target{what: h.mode() + ", an old snapshot, " + l.name + ": rate × of idle", want: 0.9, measured: func() float64 {
-			return l.held.all() / l.idle.all()
+			return l.held.per(&l.idle.way)
 		}})
 	}
 	return all

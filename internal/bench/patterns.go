@@ -23,8 +23,8 @@ type patternBench struct {
 // payload is an event's, or a message's, of about 200 bytes.
 var payload = []byte(`{"order":"order-4711","customer":"c-0815","currency":"EUR","cents":1999,"lines":[{"sku":"A-1","n":2},{"sku":"B-7","n":1}],"note":"` + strings.Repeat("x", 70) + `"}`)
 
-func openPatterns(ctx context.Context) (*patternBench, error) {
-	pg, err := openPostgres(ctx)
+func openPatterns(ctx context.Context, database string) (*patternBench, error) {
+	pg, err := openPostgres(ctx, database)
 	b := &patternBench{pgBench: pg}
 	if err != nil {
 		return b, err
@@ -55,7 +55,7 @@ func (b *patternBench) vacuum(table string) error { return b.exec("VACUUM ANALYZ
 
 // patterns are the parts that take turns, and the latency.
 func patterns(ctx context.Context) ([]*contest, []measured, func() error, error) {
-	b, err := openPatterns(ctx)
+	b, err := openPatterns(ctx, "")
 	if err != nil {
 		return nil, nil, nil, errors.Join(err, b.close())
 	}
@@ -64,7 +64,7 @@ func patterns(ctx context.Context) ([]*contest, []measured, func() error, error)
 
 // longPatterns are the parts that take minutes.
 func longPatterns(ctx context.Context, name string) ([]measured, func() error, error) {
-	b, err := openPatterns(ctx)
+	b, err := openPatterns(ctx, "")
 	if err != nil {
 		return nil, nil, errors.Join(err, b.close())
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -43,16 +44,17 @@ func knownKey(n int64) everonce.Key {
 
 // pgBench is a schema of its own on the server that the tests use.
 type pgBench struct {
-	pool   *pgxpool.Pool
-	schema string
-	trips  atomic.Int64
-	tx     *everonce.TxReceiver[pgx.Tx]
-	do     *everonce.Receiver
-	charge string
+	database string // empty is the URL's
+	pool     *pgxpool.Pool
+	schema   string
+	trips    atomic.Int64
+	tx       *everonce.TxReceiver[pgx.Tx]
+	do       *everonce.Receiver
+	charge   string
 }
 
 func postgres(ctx context.Context) ([]*contest, func() error, error) {
-	b, err := openPostgres(ctx)
+	b, err := openPostgres(ctx, "")
 	if err == nil {
 		err = b.fill(ctx)
 	}
@@ -62,9 +64,9 @@ func postgres(ctx context.Context) ([]*contest, func() error, error) {
 	return b.contests(), b.close, nil
 }
 
-// openPostgres opens a schema; close it even after an error.
-func openPostgres(ctx context.Context) (*pgBench, error) {
-	b := &pgBench{}
+// openPostgres opens a schema in a database, or in the one that the tests use; close it even after an error.
+func openPostgres(ctx context.Context, database string) (*pgBench, error) {
+	b := &pgBench{database: database}
 	url := os.Getenv("EVERONCE_TEST_POSTGRES_URL")
 	if url == "" {
 		return b, errors.New(`no PostgreSQL: run it by make bench, or set EVERONCE_TEST_POSTGRES_URL, or choose others with -only`)
@@ -79,6 +81,7 @@ func (b *pgBench) open(ctx context.Context, url string) error {
 	}
 	config.MaxConns = postgresConns
 	config.ConnConfig.DialFunc = b.dial
+	config.ConnConfig.Database = cmp.Or(b.database, config.ConnConfig.Database)
 	if b.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return err
 	}
