@@ -95,15 +95,19 @@ func (h *held) turns(ctx context.Context, idle *patternBench, l *heldLoad, d tim
 	return nil
 }
 
-// load publishes and relays for some time.
+// load publishes for some time, and relays until nothing waits.
 func (h *held) load(ctx context.Context, b *patternBench, s *side, d time.Duration, rate int) error {
-	ctx, end := context.WithTimeout(ctx, d)
+	during, over := context.WithTimeout(ctx, d)
+	defer over()
+	ctx, end := context.WithCancel(ctx)
 	defer end()
 	var mu sync.Mutex
 	var waiting, marked atomic.Int64
 	start := time.Now()
 	relay, err := b.box.Relay(nowhere, &outbox.RelayOptions{Batch: published, Log: silent, Observe: func(_ context.Context, _ *outbox.Event, v outbox.Verdict) {
-		waiting.Add(-1)
+		if waiting.Add(-1) == 0 && during.Err() != nil {
+			end()
+		}
 		if marked.Add(1); rate > 0 { // at the maximum, they wait because there are so many
 			mu.Lock()
 			s.lags = append(s.lags, v.Lag)
@@ -114,7 +118,11 @@ func (h *held) load(ctx context.Context, b *patternBench, s *side, d time.Durati
 		return err
 	}
 	var group sync.WaitGroup
-	group.Go(func() { err = h.publish(ctx, b, s, start, rate, &waiting) })
+	group.Go(func() {
+		if err = h.publish(during, b, s, start, rate, &waiting); err != nil || waiting.Load() == 0 {
+			end()
+		}
+	})
 	relayErr := relay.Run(ctx)
 	group.Wait()
 	s.rates = append(s.rates, float64(marked.Load())/time.Since(start).Seconds())
@@ -149,12 +157,12 @@ func (h *held) publish(ctx context.Context, b *patternBench, s *side, start time
 		waiting.Add(size)
 		list := events(s.next, int(size), h.keys)
 		n, s.next = n+1, s.next+1
-		err := b.inTx(ctx, func(tx pgx.Tx) error { return b.box.Publish(ctx, tx, list...) })
+		whole := context.WithoutCancel(ctx)
+		if err := b.inTx(whole, func(tx pgx.Tx) error { return b.box.Publish(whole, tx, list...) }); err != nil {
+			return err
+		}
 		if ctx.Err() != nil {
 			return nil
-		}
-		if err != nil {
-			return err
 		}
 	}
 }

@@ -59,6 +59,10 @@ const firstPoll = 5 * time.Millisecond
 // fullEvery is how often a claim without a floor comes, at least.
 const fullEvery = time.Second
 
+// dear is what a claim in vain may take without a pause after it. It has passed over all that waits: for its key, or for
+// its lane. An announcement then is no reason to do it again at once.
+const dear = 5 * time.Millisecond
+
 // Wake has the pool look for rows at once.
 func (p *Pool[T]) Wake() {
 	select {
@@ -88,13 +92,15 @@ func (p *Pool[T]) Run(ctx context.Context) {
 	}
 	var floor int64
 	var full time.Time // when the next claim without a floor is due
-	var vain []string  // the lanes that were left out by the last claim, if nothing was found in the others
-	var rest time.Time // when the same may be asked again: it passes over all that waits in those lanes
+	var rest time.Time // after a dear claim that found nothing: when the same may be asked again, if no work returns
+	var vain []string  // what it left out
+	var vainFree int   // and how much was free
 	pause, failures := firstPoll, 0
 	for ctx.Err() == nil {
 		p.mu.Lock()
-		want := min(p.Batch, p.free)
+		free := p.free
 		p.mu.Unlock()
+		want := min(p.Batch, free)
 		if want == 0 {
 			p.wait(ctx, p.Poll) // for work to return
 			continue
@@ -105,7 +111,7 @@ func (p *Pool[T]) Run(ctx context.Context) {
 			slices.Sort(req.Except)
 		}
 		began := time.Now()
-		if began.Before(rest) && slices.Equal(req.Except, vain) {
+		if began.Before(rest) && free == vainFree && slices.Equal(req.Except, vain) {
 			p.wait(ctx, rest.Sub(began))
 			continue
 		}
@@ -113,13 +119,13 @@ func (p *Pool[T]) Run(ctx context.Context) {
 		if whole {
 			req.Floor = 0
 		}
-		rows, token, err := Claim(ctx, p.Queue, req, p.Row)
+		rows, token, err := Claim(hard, p.Queue, req, p.Row) // a claim cut short would keep its rows until its lease ends
 		took := time.Since(began)
 		if whole {
 			full = time.Now().Add(max(fullEvery, 20*took))
 		}
-		if rest = (time.Time{}); err == nil && len(rows) == 0 && len(req.Except) > 0 {
-			vain, rest = req.Except, time.Now().Add(4*took)
+		if rest = (time.Time{}); err == nil && len(rows) == 0 && took > dear {
+			rest, vain, vainFree = time.Now().Add(4*took), req.Except, free
 		}
 		switch {
 		case ctx.Err() != nil && err != nil: // what it may have claimed all the same comes again after its lease
