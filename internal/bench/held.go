@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,8 +26,7 @@ const (
 	offered     = 1000   // events a second at a steady rate, in transactions of
 	offeredEach = 20     // events
 	backlogMost = 10_000 // events that wait, at the maximum
-	heldTurns   = 12     // of each side
-	quarters    = 4
+	heldTurns   = 4      // of each side
 )
 
 // heldLoad is what was measured of one load.
@@ -176,12 +174,12 @@ func (h *held) mode() string {
 
 func (h *held) print() {
 	format := "%-10s %-34s %-36s %10s %7s %9s %9s   %s\n"
-	fmt.Printf(format, "PostgreSQL", h.mode(), "an old snapshot is held", "ops/s", "× idle", "lag p50", "lag p99", "by quarter")
+	fmt.Printf(format, "PostgreSQL", h.mode(), "an old snapshot is held", "ops/s", "× idle", "lag p50", "lag p99", "by turn")
 	for _, l := range h.loads {
 		row := func(name string, s *side) {
 			list := ""
-			for part := range slices.Chunk(s.rates, heldTurns/quarters) {
-				list += thousands(median(part)) + "  "
+			for _, rate := range s.rates {
+				list += thousands(rate) + "  "
 			}
 			lag50, lag99 := "–", "–"
 			if len(s.lags) > 0 {
