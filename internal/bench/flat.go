@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	"github.com/everonce/everonce/outbox"
 )
@@ -59,7 +60,7 @@ func (f *flat) print() {
 	format := "%-10s %-34s %-36s %10s %7s\n"
 	fmt.Printf(format, "PostgreSQL", "outbox, relay", "delivered rows in the table", "ops/s", "× empty")
 	for i, w := range f.ways {
-		fmt.Printf(format, "", "", fmt.Sprint(f.rows[i]), thousands(w.rate()), fmt.Sprintf("%.2f", w.rate()/f.ways[0].rate()))
+		fmt.Printf(format, "", "", strconv.Itoa(f.rows[i]), thousands(w.rate()), fmt.Sprintf("%.2f", w.rate()/f.ways[0].rate()))
 	}
 	fmt.Println()
 }

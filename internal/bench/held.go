@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -177,15 +178,15 @@ func (h *held) print() {
 	fmt.Printf(format, "PostgreSQL", h.mode(), "an old snapshot is held", "ops/s", "× idle", "lag p50", "lag p99", "by turn")
 	for _, l := range h.loads {
 		row := func(name string, s *side) {
-			list := ""
+			var list []string
 			for _, rate := range s.rates {
-				list += thousands(rate) + "  "
+				list = append(list, thousands(rate))
 			}
 			lag50, lag99 := "–", "–"
 			if len(s.lags) > 0 {
 				lag50, lag99 = milliseconds(quantile(s.lags, 0.5)), milliseconds(quantile(s.lags, 0.99))
 			}
-			fmt.Printf(format, "", "", l.name+", "+name, thousands(s.rate()), fmt.Sprintf("%.2f", s.per(&l.idle.way)), lag50, lag99, list)
+			fmt.Printf(format, "", "", l.name+", "+name, thousands(s.rate()), fmt.Sprintf("%.2f", s.per(&l.idle.way)), lag50, lag99, strings.Join(list, "  "))
 		}
 		row("idle", &l.idle)
 		row("held", &l.held)
