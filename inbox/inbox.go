@@ -108,6 +108,7 @@ func New[Tx any](receiver *everonce.TxReceiver[Tx], consumer string, opts *Optio
 		"INSERT INTO {inbox} (consumer, id, type, order_key, source, content_type, headers, body, priority, expires_at, state, attempts, rank, due_at, created_at, token, error)"+
 			" SELECT {1t}, {2t}, {3t}, {4t}, {5t}, {6t}, {7t}, {8b}, {9i}, CASE WHEN {10i} = 0 THEN 0 ELSE c.now + {10i} END, 0, 0, c.now - {11i}, c.now, c.now, 0, ''"+
 			" FROM (SELECT {now} AS now) AS c WHERE true ON CONFLICT (consumer, id) DO NOTHING", "inbox")
+	in.insert.Keep = true
 	in.read = d.Statement("inbox_read", 2, "SELECT body FROM {inbox} WHERE consumer = {1t} AND id = {2t}", "inbox")
 	return in, nil
 }

@@ -45,14 +45,15 @@ func (in *Inbox[Tx]) receive(ctx context.Context, m *consume.Message, do func(op
 	var isNew bool
 	err = do(func(ctx context.Context, c sqldb.Conn) error {
 		insert := d.Call(in.insert, args...)
-		if err := c.Send(ctx, insert); err != nil {
+		calls := []*sqldb.Call{insert}
+		if announce := in.queue.Announce(); announce != nil {
+			calls = append(calls, announce)
+		}
+		if err := c.Send(ctx, calls...); err != nil {
 			return err
 		}
 		if isNew = insert.Affected > 0; !isNew {
 			return c.Send(ctx, d.Call(in.read, args[0], args[1]).ForEach(func(r sqldb.Row) error { return r.Scan(&kept) }))
-		}
-		if announce := in.queue.Announce(); announce != nil {
-			return c.Send(ctx, announce)
 		}
 		return nil
 	})

@@ -49,19 +49,17 @@ func (o *Outbox[Tx]) Publish(ctx context.Context, tx Tx, events ...Event) error 
 	if err != nil {
 		return fmt.Errorf("outbox: publish: %w", err)
 	}
-	calls := o.inserts(events)
+	inserts := o.inserts(events)
+	calls := inserts
+	if announce := o.queue.Announce(); announce != nil {
+		calls = append(calls, announce)
+	}
 	if err := conn.Send(ctx, calls...); err != nil {
 		return o.failed("publish", err)
 	}
 	inserted := 0
-	for _, call := range calls {
+	for _, call := range inserts {
 		inserted += int(call.Affected)
-	}
-	if announce := o.queue.Announce(); announce != nil {
-		calls = append(calls[:0], announce)
-		if err := conn.Send(ctx, calls...); err != nil {
-			return o.failed("publish", err)
-		}
 	}
 	if inserted < len(events) {
 		return o.compare(ctx, conn, events)
@@ -100,10 +98,12 @@ func insertion(d *sqldb.Dialect, n int) *sqldb.Statement {
 		rows[i] = fmt.Sprintf("(%d, {%dt}, {%dt}, {%dt}, {%dt}, {%dt}, {%dt}, {%db}, {%di})", i, at+1, at+2, at+3, at+4, at+5, at+6, at+7, at+8)
 	}
 	due := "CASE WHEN v.column9 > c.now THEN v.column9 ELSE c.now END"
-	return d.Statement(fmt.Sprintf("outbox_insert_%d", n), n*eventArgs,
+	st := d.Statement(fmt.Sprintf("outbox_insert_%d", n), n*eventArgs,
 		"INSERT INTO {outbox} (id, topic, order_key, type, content_type, headers, payload, state, attempts, rank, due_at, created_at, token, error)"+
 			" SELECT v.column2, v.column3, v.column4, v.column5, v.column6, v.column7, v.column8, 0, 0, "+due+", "+due+", c.now, 0, ''"+
 			" FROM (SELECT {now} AS now) AS c CROSS JOIN (VALUES "+strings.Join(rows, ", ")+") AS v WHERE true ORDER BY v.column1 ON CONFLICT (id) DO NOTHING", "outbox")
+	st.Keep = true
+	return st
 }
 
 // inserts makes the calls that insert events, in their order.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -43,24 +44,34 @@ func knownKey(n int64) everonce.Key {
 
 // pgBench is a schema of its own on the server that the tests use.
 type pgBench struct {
-	pool   *pgxpool.Pool
-	schema string
-	trips  atomic.Int64
-	tx     *everonce.TxReceiver[pgx.Tx]
-	do     *everonce.Receiver
-	charge string
+	database string // empty is the URL's
+	pool     *pgxpool.Pool
+	schema   string
+	trips    atomic.Int64
+	tx       *everonce.TxReceiver[pgx.Tx]
+	do       *everonce.Receiver
+	charge   string
 }
 
 func postgres(ctx context.Context) ([]*contest, func() error, error) {
-	url := os.Getenv("EVERONCE_TEST_POSTGRES_URL")
-	if url == "" {
-		return nil, nil, errors.New(`no PostgreSQL: run it by make bench, or set EVERONCE_TEST_POSTGRES_URL, or choose others with -only`)
+	b, err := openPostgres(ctx, "")
+	if err == nil {
+		err = b.fill(ctx)
 	}
-	b := &pgBench{}
-	if err := b.open(ctx, url); err != nil {
+	if err != nil {
 		return nil, nil, errors.Join(err, b.close())
 	}
 	return b.contests(), b.close, nil
+}
+
+// openPostgres opens a schema in a database, or in the one that the tests use; close it even after an error.
+func openPostgres(ctx context.Context, database string) (*pgBench, error) {
+	b := &pgBench{database: database}
+	url := os.Getenv("EVERONCE_TEST_POSTGRES_URL")
+	if url == "" {
+		return b, errors.New(`no PostgreSQL: run it by make bench, or set EVERONCE_TEST_POSTGRES_URL, or choose others with -only`)
+	}
+	return b, b.open(ctx, url)
 }
 
 func (b *pgBench) open(ctx context.Context, url string) error {
@@ -70,6 +81,7 @@ func (b *pgBench) open(ctx context.Context, url string) error {
 	}
 	config.MaxConns = postgresConns
 	config.ConnConfig.DialFunc = b.dial
+	config.ConnConfig.Database = cmp.Or(b.database, config.ConnConfig.Database)
 	if b.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return err
 	}
@@ -102,7 +114,7 @@ func (b *pgBench) open(ctx context.Context, url string) error {
 		return err
 	}
 	b.charge = "UPDATE " + b.schema + ".account SET balance = balance - 1 WHERE id = $1"
-	return b.fill(ctx)
+	return nil
 }
 
 // fill does the operations that are replayed later, ours and the naive ones.

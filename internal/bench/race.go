@@ -15,6 +15,10 @@ import (
 type pace struct {
 	rounds int
 	round  time.Duration
+	// held is how long each part of the measurement with an old snapshot takes, delivered how many delivered rows the
+	// largest table has.
+	held      time.Duration
+	delivered int
 }
 
 // way is one way of doing the same work.
@@ -26,6 +30,8 @@ type way struct {
 	do func(ctx context.Context, n int64) error
 	// size is how many operations one do is; 0 is 1.
 	size int64
+	// whole, if set, is a whole turn instead of do: it returns how many operations it was.
+	whole func(ctx context.Context) (int64, error)
 
 	rates  []float64 // operations a second, by round
 	ops    int64
@@ -61,7 +67,7 @@ func (c *contest) promised() []target { return c.targets }
 func (c *contest) run(ctx context.Context, p pace) error {
 	defer func() {
 		for _, w := range c.ways {
-			w.before, w.do = nil, nil
+			w.before, w.do, w.whole = nil, nil, nil
 		}
 	}()
 	for round := range p.rounds + 1 {
@@ -97,7 +103,11 @@ func (c *contest) turn(ctx context.Context, w *way, d time.Duration, counts bool
 	}
 	runtime.ReadMemStats(&before)
 	start := time.Now()
-	for range c.callers {
+	callers := c.callers
+	if w.whole != nil {
+		callers = 1
+	}
+	for range callers {
 		group.Go(func() {
 			n, err := c.caller(ctx, w, start.Add(d), first)
 			ops.Add(n)
@@ -132,6 +142,9 @@ const batch = 128
 
 // caller does operations until the turn is over.
 func (c *contest) caller(ctx context.Context, w *way, until time.Time, n int64) (ops int64, err error) {
+	if w.whole != nil {
+		return w.whole(ctx)
+	}
 	if c.most > 0 { // one caller, numbered from 0
 		for ; ops < c.most; ops++ {
 			if err := w.do(ctx, n+ops); err != nil {
@@ -172,6 +185,9 @@ func median(values []float64) float64 {
 	}
 	return (s[len(s)/2-1] + s[len(s)/2]) / 2
 }
+
+// tripsPerOp is how many round trips an operation took.
+func (w *way) tripsPerOp() float64 { return float64(w.trips) / float64(w.ops) }
 
 // atLeast is a target for a ratio of rates.
 func (w *way) atLeast(want float64, of *way, what string) target {

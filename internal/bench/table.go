@@ -21,7 +21,7 @@ func (c *contest) print() {
 			if w.size > 1 { // a part of one for each
 				digits = 3
 			}
-			trips = fmt.Sprintf("%.*f", digits, float64(w.trips)/float64(w.ops))
+			trips = fmt.Sprintf("%.*f", digits, w.tripsPerOp())
 		}
 		share := w.per(c.ways[0])
 		fmt.Printf(rowFormat, store, mode, w.name, thousands(w.rate()),

@@ -12,6 +12,15 @@ type Statement struct {
 	Text string
 	// Rows reports that it returns rows. Otherwise only the number of affected rows matters.
 	Rows bool
+	// Rides says that a driver may keep it back, and send it together with what comes next: a savepoint. Its error is then
+	// that of what comes next, and at a commit it may be left out.
+	Rides bool
+
+	// Keep says that it lives as long as its store and is sent often, so that a connection may keep it prepared.
+	Keep bool
+	// Fresh asks for a plan at each call, where the client can: the table is empty at one moment and has a million rows at
+	// another, and a plan that is kept knows one of them.
+	Fresh bool
 
 	timed bool // it takes the time as its last argument
 }

@@ -60,9 +60,11 @@ func ErrorText(err error) string {
 	return text[:cut]
 }
 
-// inHand is true of a row of the list {2t} that the claim {1i} has in hand. It may be late: as long as nobody else has claimed it.
+// inHand is true of a row of the list {2t} that the claim {1i} has in hand. It may be late: as long as nobody else has
+// claimed it. The sum keeps the planner from an index of the rows that are in state 0: few, it knows, but a database
+// that holds an old snapshot has all that ever were among them.
 func (q *Queue) inHand() string {
-	return " WHERE q.token = {1i} AND q.state = 0 AND " + q.dialect.InInts("q.seq", "{2t}")
+	return " WHERE q.token = {1i} AND q.state + 0 = 0 AND " + q.dialect.InInts("q.seq", "{2t}")
 }
 
 // Ends returns the calls that end rows which the claim of the token has in hand. Each row that it has lost is one less in

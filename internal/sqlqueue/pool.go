@@ -61,6 +61,10 @@ const firstPoll = 5 * time.Millisecond
 // fullEvery is how often a claim without a floor comes, at least.
 const fullEvery = time.Second
 
+// dear is what a claim in vain may take without a pause after it. It has passed over all that waits: for its key, or for
+// its lane. An announcement then is no reason to do it again at once.
+const dear = 5 * time.Millisecond
+
 // Wake has the pool look for rows at once.
 func (p *Pool[T]) Wake() {
 	select {
@@ -99,11 +103,15 @@ func (p *Pool[T]) Run(ctx context.Context) {
 	var full time.Time // when the next claim without a floor is due
 	var crowd Place    // where to look for heads among the order keys
 	crowded := false
+	var rest time.Time // after a dear claim that found nothing: when the same may be asked again, if no work returns
+	var vain []string  // what it left out
+	var vainFree int   // and how much was free
 	pause, failures := firstPoll, 0
 	for ctx.Err() == nil {
 		p.mu.Lock()
-		want := min(p.Batch, p.free)
+		free := p.free
 		p.mu.Unlock()
+		want := min(p.Batch, free)
 		if want == 0 {
 			p.wait(ctx, p.Poll) // for work to return
 			continue
@@ -111,8 +119,13 @@ func (p *Pool[T]) Run(ctx context.Context) {
 		req := ClaimRequest{Limit: want, Lease: p.Lease, Floor: floor, Heads: p.Single}
 		if p.Lanes != nil {
 			req.Only, req.Except = p.Lanes()
+			slices.Sort(req.Except)
 		}
 		began := time.Now()
+		if began.Before(rest) && free == vainFree && slices.Equal(req.Except, vain) {
+			p.wait(ctx, rest.Sub(began))
+			continue
+		}
 		whole := !began.Before(full)
 		if whole {
 			req.Floor = 0
@@ -120,14 +133,18 @@ func (p *Pool[T]) Run(ctx context.Context) {
 		if crowded {
 			req.Crowd = &crowd
 		}
-		rows, token, err := Claim(ctx, p.Queue, req, p.Row)
+		rows, token, err := Claim(hard, p.Queue, req, p.Row) // a claim cut short would keep its rows until its lease ends
 		if whole && err == nil && len(rows) < want {
 			if now, err := p.Queue.Crowded(ctx); err == nil { // otherwise it is asked again
 				crowded = now
 			}
 		}
+		took := time.Since(began)
 		if whole {
-			full = time.Now().Add(max(fullEvery, 20*time.Since(began)))
+			full = time.Now().Add(max(fullEvery, 20*took))
+		}
+		if rest = (time.Time{}); err == nil && len(rows) == 0 && took > dear {
+			rest, vain, vainFree = time.Now().Add(4*took), req.Except, free
 		}
 		switch {
 		case ctx.Err() != nil && err != nil: // what it may have claimed all the same comes again after its lease

@@ -241,23 +241,23 @@ func (h *txHandle[Tx]) Renew(ctx context.Context, req driver.RenewRequest) (res 
 }
 
 // savepoint runs a statement on a savepoint, whose name everonce chose.
-func (h *txHandle[Tx]) savepoint(ctx context.Context, verb, name string) error {
+func (h *txHandle[Tx]) savepoint(ctx context.Context, verb, name string, rides bool) error {
 	if err := ValidateName("savepoint", name); err != nil {
 		return err
 	}
-	return h.failed(verb, h.conn.Send(ctx, &sqldb.Call{Statement: &sqldb.Statement{Name: "savepoint", Text: verb + " " + name}}))
+	return h.failed(verb, h.conn.Send(ctx, &sqldb.Call{Statement: &sqldb.Statement{Name: "savepoint", Text: verb + " " + name, Rides: rides}}))
 }
 
 func (h *txHandle[Tx]) Savepoint(ctx context.Context, name string) error {
-	return h.savepoint(ctx, "SAVEPOINT", name)
+	return h.savepoint(ctx, "SAVEPOINT", name, true)
 }
 
 func (h *txHandle[Tx]) RollbackTo(ctx context.Context, name string) error {
-	return h.savepoint(ctx, "ROLLBACK TO SAVEPOINT", name)
+	return h.savepoint(ctx, "ROLLBACK TO SAVEPOINT", name, false) // it proves that the transaction is alive
 }
 
 func (h *txHandle[Tx]) ReleaseSavepoint(ctx context.Context, name string) error {
-	return h.savepoint(ctx, "RELEASE SAVEPOINT", name)
+	return h.savepoint(ctx, "RELEASE SAVEPOINT", name, true)
 }
 
 // Commit does what the request asks as the last statements, and commits.

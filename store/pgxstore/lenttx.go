@@ -13,8 +13,8 @@ import (
 var errNotYours = errors.New("pgxstore: the work cannot end its transaction (return from the work instead)")
 
 // lentTx is the transaction as the application sees it: everything but its end, and closed for good
-// after that, because the connection then serves others. Its first statement takes BEGIN along, if that
-// was not sent yet; otherwise it is what pgx makes of it.
+// after that, because the connection then serves others. A statement takes along what waits, BEGIN and savepoints;
+// otherwise it is what pgx makes of it.
 type lentTx struct{ of *pgxTx }
 
 func (l *lentTx) Commit(context.Context) error   { return l.notYours() }
@@ -66,10 +66,10 @@ func (l *lentTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row 
 	return oneRow{rows, err}
 }
 
-// rides reports whether a statement may take BEGIN along. Without arguments pgx sends a statement by the simple
+// rides reports whether something waits that a statement may take along. Without arguments pgx sends a statement by the simple
 // protocol, in which it may be several; and its options for a single statement are not those of a batch.
 func (l *lentTx) rides(args []any) bool {
-	if l.of.inner != nil || l.of.over.Load() || len(args) == 0 {
+	if !l.of.waits() || l.of.over.Load() || len(args) == 0 {
 		return false
 	}
 	switch args[0].(type) {
@@ -143,7 +143,7 @@ func (l *lentTx) begunAtOnce() pgx.Tx {
 	return tx
 }
 
-// firstRows are the rows of a statement that took BEGIN along.
+// firstRows are the rows of a statement that took something along.
 type firstRows struct {
 	pgx.Rows
 	results pgx.BatchResults

@@ -17,6 +17,8 @@ type pgxDriver struct {
 	*database
 	pool *pgxpool.Pool
 	name string // of the database, for Join
+	// keeps says that connections keep prepared statements, and with them their plans.
+	keeps bool
 }
 
 func newPgxDriver(pool *pgxpool.Pool, opts *Options) (*pgxDriver, error) {
@@ -27,7 +29,8 @@ func newPgxDriver(pool *pgxpool.Pool, opts *Options) (*pgxDriver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &pgxDriver{database: db, pool: pool, name: pool.Config().ConnConfig.Database}
+	config := pool.Config().ConnConfig
+	d := &pgxDriver{database: db, pool: pool, name: config.Database, keeps: config.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement}
 	db.read = d.Read
 	return d, nil
 }
@@ -42,7 +45,20 @@ func (d *pgxDriver) Read(ctx context.Context, calls ...*sqldb.Call) error {
 }
 
 func (d *pgxDriver) Write(ctx context.Context, op func(context.Context, sqldb.Conn) error) error {
-	return write(ctx, op, pgxConn{d.pool})
+	return write(ctx, op, freshConn{pgxConn{d.pool}, d.keeps})
+}
+
+// freshConn has statements planned at each call that ask for it, if the pool keeps prepared ones.
+type freshConn struct {
+	pgxConn
+	keeps bool
+}
+
+func (c freshConn) Send(ctx context.Context, calls ...*sqldb.Call) error {
+	if call := calls[0]; c.keeps && len(calls) == 1 && call.Statement.Fresh {
+		call.Args = append([]any{pgx.QueryExecModeCacheDescribe}, call.Args...)
+	}
+	return c.pgxConn.Send(ctx, calls...)
 }
 
 func (d *pgxDriver) Exclusive(ctx context.Context, op func(context.Context, sqldb.Conn) error) error {
@@ -82,6 +98,9 @@ func (d *pgxDriver) Begin(ctx context.Context, opts sqlstore.BeginOptions, first
 func (d *pgxDriver) Join(_ context.Context, tx pgx.Tx) (sqldb.TxConn[pgx.Tx], error) {
 	if tx == nil {
 		return nil, fmt.Errorf("%w: the transaction is nil", driver.ErrInvalidArgument)
+	}
+	if lent, ok := tx.(*lentTx); ok && lent.of.driver.name == d.name { // our own: what is sent first takes BEGIN along
+		return &joinedTx[pgx.Tx]{Conn: lent.of, tx: tx}, nil
 	}
 	if conn := tx.Conn(); conn != nil && conn.Config().Database != d.name {
 		return nil, fmt.Errorf("%w: it is on another database", driver.ErrOtherStore)

@@ -17,7 +17,8 @@ import (
 type pgxTx struct {
 	driver *pgxDriver
 	conn   *pgxpool.Conn
-	inner  pgx.Tx // nil as long as nothing was sent
+	inner  pgx.Tx   // nil as long as nothing was sent
+	ahead  []string // savepoints, which ride like BEGIN
 	lent   *lentTx
 	limit  limit
 	over   atomic.Bool // it has ended
@@ -25,23 +26,40 @@ type pgxTx struct {
 
 func (t *pgxTx) Tx() pgx.Tx { return t.lent }
 
-// first sends a batch that begins the transaction. The answers of what was queued in it remain to be read.
-func (t *pgxTx) first(ctx context.Context, queue func(*pgx.Batch)) (pgx.BatchResults, error) {
+// waits reports whether something waits for the next statement, to be sent ahead of it.
+func (t *pgxTx) waits() bool { return t.inner == nil || len(t.ahead) > 0 }
+
+// first sends a batch with what waits at its head. The answers of what was queued in it remain to be read.
+func (t *pgxTx) first(ctx context.Context, queue func(*pgx.Batch)) (results pgx.BatchResults, err error) {
 	var batch pgx.Batch
-	batch.BeginTx(pgx.TxOptions{BeginQuery: t.driver.begin})
+	ahead := len(t.ahead)
+	if t.inner == nil {
+		ahead++
+		batch.BeginTx(pgx.TxOptions{BeginQuery: t.driver.begin})
+	}
+	for _, text := range t.ahead {
+		batch.Queue(text)
+	}
+	t.ahead = nil
 	queue(&batch)
-	results := t.conn.SendBatch(ctx, &batch)
-	t.inner = results.Tx()
-	_, err := results.Exec()
+	if t.inner == nil {
+		results = t.conn.SendBatch(ctx, &batch)
+		t.inner = results.Tx()
+	} else {
+		results = t.inner.SendBatch(ctx, &batch)
+	}
+	for ; ahead > 0 && err == nil; ahead-- {
+		_, err = results.Exec()
+	}
 	return results, err
 }
 
-// begin begins the transaction by itself, for the work, if it has not begun.
+// begin sends what waits by itself, for the work.
 func (t *pgxTx) begin(ctx context.Context) (pgx.Tx, error) {
 	if t.over.Load() {
 		return nil, pgx.ErrTxClosed
 	}
-	if t.inner == nil {
+	if t.waits() {
 		results, err := t.first(ctx, func(*pgx.Batch) {})
 		if err = closeBatch(results, err); err != nil {
 			return nil, err
@@ -54,7 +72,10 @@ func (t *pgxTx) Send(ctx context.Context, calls ...*sqldb.Call) error {
 	switch {
 	case t.over.Load():
 		return t.limit.reason(pgx.ErrTxClosed)
-	case t.inner != nil:
+	case len(calls) == 1 && calls[0].Statement.Rides:
+		t.ahead = append(t.ahead, calls[0].Statement.Text)
+		return nil
+	case !t.waits():
 		return t.limit.reason(pgxConn{t.inner}.Send(ctx, calls...))
 	}
 	results, err := t.first(ctx, func(b *pgx.Batch) {

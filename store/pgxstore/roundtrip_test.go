@@ -141,6 +141,24 @@ func testRoundTripsInTx[Tx any](t *testing.T, h *handle[Tx], count func(string, 
 	}
 	count("commit with a step", cost.commit, func() error { return errOf(tx.Commit(ctx, driver.CommitRequest{SaveStep: &step})) })
 
+	inner := everonce.Key{Scope: "inner", ID: id} // DoTx inside InTx
+	outer, _, err := h.store.Begin(ctx, driver.BeginRequest{})
+	noErr(t, err)
+	tx, err = h.store.Join(outer.Tx())
+	noErr(t, err)
+	count("savepoint and claim in a lent transaction", cost.bare+1, func() error {
+		noErr(t, tx.Savepoint(ctx, "everonce_0"))
+		res, err = tx.Claim(ctx, txClaimOf(inner))
+		return err
+	})
+	rec = decided(t, res, err, driver.DecideClaimed).Record
+	count("complete and release in a lent transaction", cost.bare+1, func() error {
+		_, err := tx.Complete(ctx, completionOf(&rec, "v"))
+		noErr(t, err)
+		return tx.ReleaseSavepoint(ctx, "everonce_0")
+	})
+	count("commit without a record", 1, func() error { return errOf(outer.Commit(ctx, driver.CommitRequest{})) })
+
 	own, err := h.begin(ctx, sql.LevelDefault)
 	noErr(t, err)
 	fourth := everonce.Key{Scope: "joined", ID: id}

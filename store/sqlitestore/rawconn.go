@@ -17,7 +17,7 @@ import (
 // goroutine at a time.
 type rawConn struct {
 	conn     sqldriver.Conn
-	keep     map[*sqldb.Statement]bool // those worth to stay prepared; shared
+	keep     map[*sqldb.Statement]bool // those of the engine worth to stay prepared; shared
 	prepared map[*sqldb.Statement]*prepared
 	broken   bool // an error of the connection itself: do not use it again
 }
@@ -85,11 +85,14 @@ func (r *rawConn) prepare(ctx context.Context, st *sqldb.Statement) (*prepared, 
 	if p.query, _ = s.(sqldriver.StmtQueryContext); !ok || p.query == nil {
 		return nil, errors.Join(errDriver(s), s.Close())
 	}
-	if r.keep[st] {
+	if r.keeps(st) {
 		r.prepared[st] = p
 	}
 	return p, nil
 }
+
+// keeps reports whether a statement stays prepared.
+func (r *rawConn) keeps(st *sqldb.Statement) bool { return st.Keep || r.keep[st] }
 
 func errDriver(v any) error {
 	return fmt.Errorf("sqlitestore: %T lacks a method of database/sql/driver that this version needs", v)
@@ -101,7 +104,7 @@ func (r *rawConn) send(ctx context.Context, call *sqldb.Call) error {
 	if err != nil {
 		return err
 	}
-	if !r.keep[call.Statement] {
+	if !r.keeps(call.Statement) {
 		defer p.stmt.Close() //nolint:errcheck // its errors are those of the statement, which are told
 	}
 	args := p.arguments(call.Args)
