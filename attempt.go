@@ -228,7 +228,7 @@ func (c *workContext) Value(key any) any {
 // transactions. It is what makes nesting an error instead of a deadlock.
 type place struct {
 	outer   *place
-	attempt *Attempt // whose store and record it is; without a key for InTx
+	attempt *Attempt // whose store and record it is; without a number and a key for InTx and batches
 	tx      any      // the transaction, inside one that everonce began, or that is the caller's in DoTx
 }
 
@@ -279,12 +279,12 @@ func inTransactionOn(ctx context.Context, store Store) bool {
 	return false
 }
 
-// AttemptFrom returns the innermost attempt whose work ctx belongs to.
+// AttemptFrom returns the attempt whose work ctx belongs to. Inside [TxReceiver.InTx] and [TransactBatch], which are work
+// of their own, there is none, even if they are called in the work of an operation: their transaction may be rerun or
+// commit by itself, so keys of that operation do not identify what is written in it.
 func AttemptFrom(ctx context.Context) (*Attempt, bool) {
-	for p := placeOf(ctx); p != nil; p = p.outer {
-		if p.attempt.number > 0 {
-			return p.attempt, true
-		}
+	if p := placeOf(ctx); p != nil && p.attempt.number > 0 {
+		return p.attempt, true
 	}
 	return nil, false
 }
