@@ -88,7 +88,7 @@ func (r *core) init(store Store, opts *Options) error {
 	if r.identity, err = newIdentity(store, set.IdentitySecret); err != nil {
 		return err
 	}
-	if p, ok := store.(promptStore); ok {
+	if p, ok := store.(driver.Prompter); ok {
 		r.prompt = p.Prompt() == store // or it is that of an embedded store, and the one around it may block
 	}
 	r.recaller, _ = driver.PowerOf[driver.Recaller](store)
@@ -99,10 +99,6 @@ func (r *core) init(store Store, opts *Options) error {
 	}
 	return nil
 }
-
-// promptStore is implemented by stores whose calls never block (memory): they are called without a
-// timeout of their own, which costs more than such a call does. Prompt returns the store that never does.
-type promptStore interface{ Prompt() Store }
 
 func isNil(v any) bool {
 	if v == nil {

@@ -128,7 +128,7 @@ func (s *TxStore) begin(ctx context.Context, claim *driver.ClaimRequest, until t
 }
 
 // Join implements [driver.TxStore]. The session must have an open transaction.
-func (s *TxStore) Join(tx *mongo.Session) (driver.TxHandle[*mongo.Session], error) {
+func (s *TxStore) Join(_ context.Context, tx *mongo.Session) (driver.TxHandle[*mongo.Session], error) {
 	switch {
 	case tx == nil:
 		return nil, fmt.Errorf("mongostore: join: %w: the session is nil", driver.ErrInvalidArgument)
