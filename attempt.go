@@ -105,7 +105,7 @@ func (a *Attempt) Lost() bool { // not by the context's cause, which may be the 
 }
 
 // Steps returns the operation's known steps, of earlier attempts and of this one.
-func (a *Attempt) Steps() []driver.StepRecord { return a.seenSteps().known() }
+func (a *Attempt) Steps() []StepRecord { return a.seenSteps().known() }
 
 // Detached returns the work's context without the caller's end, for what must be finished even if nobody waits. It ends
 // when the lease is lost or the attempt is over; inside a transaction, never.

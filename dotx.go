@@ -22,7 +22,7 @@ import (
 //   - [ErrTxDoomed]: the transaction did not survive. Roll back and rerun it with another handle: every later DoTx with
 //     this tx is refused.
 //   - [ErrInProgress]: another transaction or attempt holds the key. DoTx does not wait.
-//   - [driver.ErrConflict], an [ErrStore]: another transaction had the key first, and the work's writes are undone.
+//   - [ErrConflict], an [ErrStore]: another transaction had the key first, and the work's writes are undone.
 //     Roll back and rerun the transaction.
 //
 // The work must not end the transaction, not even by a statement's text: its effects may then commit without the

@@ -180,7 +180,7 @@ func (r *core) prepare(ctx context.Context, key Key, id RecordID, opts []CallOpt
 }
 
 // Ready binds the store to the identity secret, or to none, as the first Do or Transact does. Call it at start-up to
-// learn of a wrong secret ([driver.ErrIdentity]) or missing tables ([ErrSchema]), and before the first DoTx or Lookup
+// learn of a wrong secret ([ErrIdentity]) or missing tables ([ErrSchema]), and before the first DoTx or Lookup
 // on a new store. Every error wraps [ErrStore].
 func (r *Receiver) Ready(ctx context.Context) error { return r.bind(ctx) }
 
@@ -204,7 +204,7 @@ func (op *operation) compared(ctx context.Context) error {
 	case err != nil:
 		return op.storeFailed(ctx, err)
 	case !bound && len(op.set.IdentitySecret) > 0:
-		return op.fail(StoreFailed, ErrStore, fmt.Errorf("%w: the store is not bound to a secret yet (call Ready first)", driver.ErrIdentity))
+		return op.fail(StoreFailed, ErrStore, fmt.Errorf("%w: the store is not bound to a secret yet (call Ready first)", ErrIdentity))
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
 // Package driver defines the interfaces that stores implement, as used by package everonce. Applications use everonce,
-// and import this package at most for what a tool for operators needs.
+// which has a name for what they need of this package.
 //
 // A store implements [Store], and [TxStore] if its records can commit together with the application's writes. Optional
 // powers are interfaces of their own: [Lister], [ScopeDeleter], [HealthChecker], [WriteChecker], [IdentityKeeper],
