@@ -23,13 +23,6 @@ type Attempt struct {
 
 	beat  heartbeat
 	steps atomic.Pointer[steps] // nil until a step is known
-	used  usedNames
-}
-
-// usedNames counts the names of NextKey.
-type usedNames struct {
-	sync.Mutex
-	names map[string]int
 }
 
 // before is what the claim found.
@@ -82,18 +75,6 @@ func (a *Attempt) Previous() driver.Previous {
 // operation, and different for every name and operation. Give each effect its own name.
 func (a *Attempt) DownstreamKey(name string) string {
 	return downstreamKey(a.set.IdentitySecret, a.id, name)
-}
-
-// NextKey returns the DownstreamKey of a name and a number, which is 1 at the first call with that name in this attempt,
-// and one more at each further call. It is for effects of one kind that the work has in the same order in every attempt.
-func (a *Attempt) NextKey(name string) string {
-	a.used.Lock()
-	defer a.used.Unlock()
-	if a.used.names == nil {
-		a.used.names = make(map[string]int)
-	}
-	a.used.names[name]++
-	return a.DownstreamKey(name + "#" + strconv.Itoa(a.used.names[name]))
 }
 
 // Lost reports whether the attempt is known to have lost its lease.
@@ -230,6 +211,30 @@ type place struct {
 	outer   *place
 	attempt *Attempt // whose store and record it is; without a number and a key for InTx and batches
 	tx      any      // the transaction, inside one that everonce began, or that is the caller's in DoTx
+	step    string   // the step whose function it is
+
+	used map[string]int // names of NextKey; under usedMu
+}
+
+// usedMu guards the names of all places: they are few, and seldom asked for.
+var usedMu sync.Mutex
+
+// NextKey returns a downstream key of the operation in whose work ctx stands, for effects of which the work has several
+// of one kind: the first call with a name, in the work or in one of its steps, returns the first such key, and so on. The
+// keys are the same whenever the work, or the step, runs again, if it asks in the same order. NextKey reports false
+// outside of an operation, and in a transaction of several ([TransactBatch]).
+func NextKey(ctx context.Context, name string) (key string, ok bool) {
+	p := placeOf(ctx)
+	if p == nil || p.attempt.number == 0 {
+		return "", false
+	}
+	usedMu.Lock()
+	defer usedMu.Unlock()
+	if p.used == nil {
+		p.used = make(map[string]int)
+	}
+	p.used[name]++
+	return p.attempt.DownstreamKey(name + "/" + p.step + "#" + strconv.Itoa(p.used[name])), true
 }
 
 type placeKey struct{}

@@ -115,6 +115,11 @@ func isNil(v any) bool {
 // Store returns the store that the receiver was made with.
 func (t *TxReceiver[Tx]) Store() driver.TxStore[Tx] { return t.txs }
 
+// Guarded returns a receiver for guarded operations with the same store and options: for a [StepTx], say, which needs both.
+func (t *TxReceiver[Tx]) Guarded(policy Policy) (*Receiver, error) {
+	return NewReceiver(t.store, policy, &t.set.Options)
+}
+
 // Policy returns the receiver's policy.
 func (r *Receiver) Policy() Policy { return r.defaults.policy }
 

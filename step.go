@@ -77,7 +77,7 @@ func step[T any](ctx context.Context, s *stepRun, fn func(context.Context) (T, e
 	if err := s.begin(ctx); err != nil {
 		return v, err
 	}
-	v, err = fn(ctx)
+	v, err = fn(&placedContext{Context: ctx, place: &place{outer: placeOf(ctx), attempt: s.a, step: s.name}})
 	return endStep(s, v, err)
 }
 

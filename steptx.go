@@ -107,7 +107,7 @@ func (s *stepTxRun[T, Tx]) run(ctx context.Context) (v T, err error) {
 	if ctx.Err() != nil {
 		return zero, s.callerGone(ctx, nil)
 	}
-	v, err = runIn(ctx, lent, s.a, &place{outer: placeOf(ctx), attempt: s.a, tx: lent.h.Tx()}, s.fn)
+	v, err = runIn(ctx, lent, s.a, &place{outer: placeOf(ctx), attempt: s.a, step: s.name, tx: lent.h.Tx()}, s.fn)
 	switch {
 	case asAgain(err) != nil:
 		return zero, err

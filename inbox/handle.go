@@ -225,6 +225,9 @@ func (w *Worker[Tx]) tell(ctx context.Context, r *row, v Verdict) {
 	case Lost:
 		w.set.Log.Warn("inbox: the lease of a message was lost; its effects were rolled back, and it is handled again", "consumer", w.in.consumer, "seq", c.Seq, "error", v.Err)
 	}
+	if v.After > 0 {
+		w.pool.Soon(v.After)
+	}
 	if w.set.Observe != nil {
 		w.set.Observe(ctx, &r.message, v)
 	}

@@ -71,20 +71,20 @@ func (o *Outbox[Tx]) Publish(ctx context.Context, tx Tx, events ...Event) error 
 
 // name gives the events that have none an ID.
 func name(ctx context.Context, events []Event) error {
-	attempt, inOperation := everonce.AttemptFrom(ctx)
 	for i := range events {
 		e := &events[i]
-		switch {
-		case e.ID != "":
-		case inOperation:
-			e.ID = attempt.NextKey("outbox/" + e.Topic)
-		default:
-			id, err := uuid.NewV7()
-			if err != nil {
-				return fmt.Errorf("outbox: an ID for an event: %w", err)
-			}
-			e.ID = id.String()
+		if e.ID != "" {
+			continue
 		}
+		if key, ok := everonce.NextKey(ctx, "outbox/"+e.Topic); ok {
+			e.ID = key
+			continue
+		}
+		id, err := uuid.NewV7()
+		if err != nil {
+			return fmt.Errorf("outbox: an ID for an event: %w", err)
+		}
+		e.ID = id.String()
 	}
 	return nil
 }

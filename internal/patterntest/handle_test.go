@@ -66,13 +66,13 @@ func schema(t testing.TB) (url, name string) {
 
 func onPgx(t testing.TB) *handle[pgx.Tx] {
 	t.Helper()
-	url, _ := schema(t)
+	url, name := schema(t)
 	pool, err := pgxpool.New(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	store, err := pgxstore.New(pool, nil)
+	store, err := pgxstore.New(pool, &pgxstore.Options{Schema: name}) // its locks are the database's, by the name of the table
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,13 +95,13 @@ func onPgx(t testing.TB) *handle[pgx.Tx] {
 
 func onPostgres(t testing.TB) *handle[*sql.Tx] {
 	t.Helper()
-	url, _ := schema(t)
+	url, name := schema(t)
 	db, err := sql.Open("pgx", url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	store, err := pgxstore.NewSQL(db, nil)
+	store, err := pgxstore.NewSQL(db, &pgxstore.Options{Schema: name})
 	if err != nil {
 		t.Fatal(err)
 	}

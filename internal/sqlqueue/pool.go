@@ -67,6 +67,13 @@ func (p *Pool[T]) Wake() {
 	}
 }
 
+// Soon has the pool look for rows after a time, if it might not do so by then: a row that it let go of is due.
+func (p *Pool[T]) Soon(after time.Duration) {
+	if after < p.Poll {
+		time.AfterFunc(after+time.Millisecond, p.Wake)
+	}
+}
+
 // Start makes the pool ready for [Pool.Run] and [Pool.Wake].
 func (p *Pool[T]) Start() {
 	p.free, p.woken = p.Size, make(chan struct{}, 1)

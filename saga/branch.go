@@ -1,0 +1,59 @@
+package saga
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/everonce/everonce"
+)
+
+// Branch names one action, or its compensation, to a participant. It travels in headers of HTTP or of a message.
+type Branch struct {
+	// Saga is the saga's ID, Step the step's name.
+	Saga, Step string
+	// Compensating says that it is the compensation.
+	Compensating bool
+}
+
+// The names of the headers. Their values are the saga's ID, the step's name, and "action" or "compensation".
+const (
+	HeaderSaga      = "Saga-Id"
+	HeaderStep      = "Saga-Step"
+	HeaderOperation = "Saga-Operation"
+)
+
+// Headers returns the branch as headers.
+func (b Branch) Headers() map[string]string {
+	operation := "action"
+	if b.Compensating {
+		operation = "compensation"
+	}
+	return map[string]string{HeaderSaga: b.Saga, HeaderStep: b.Step, HeaderOperation: operation}
+}
+
+// ParseBranch reads a branch from headers: get returns the value of one, or an empty text, as [http.Header.Get] does. The
+// error wraps [everonce.ErrInvalidArgument].
+func ParseBranch(get func(name string) string) (Branch, error) {
+	b := Branch{Saga: get(HeaderSaga), Step: get(HeaderStep)}
+	switch operation := get(HeaderOperation); operation {
+	case "action":
+	case "compensation":
+		b.Compensating = true
+	default:
+		return b, fmt.Errorf("saga: %w: the header %s is missing, or neither action nor compensation", everonce.ErrInvalidArgument, HeaderOperation)
+	}
+	return b, b.check()
+}
+
+func (b Branch) check() error {
+	if b.Saga == "" || b.Step == "" || len(b.Saga) > maxText || len(b.Step) > maxStep || !stores(b.Saga) || !stores(b.Step) {
+		return fmt.Errorf("saga: %w: the saga's ID or the step's name is missing, too long, or not UTF-8 without NUL", everonce.ErrInvalidArgument)
+	}
+	return nil
+}
+
+// id is the same for an action and its compensation.
+func (b Branch) id() string {
+	escape := strings.NewReplacer("%", "%25", "/", "%2F")
+	return escape.Replace(b.Saga) + "/" + escape.Replace(b.Step)
+}

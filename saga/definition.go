@@ -1,0 +1,147 @@
+package saga
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+)
+
+// Step is an action and its compensation. In is the saga's input, Tx the handle of the application's transactions. One of
+// Action and ActionTx is required, and one of Compensation, CompensationTx and Final.
+type Step[In, Tx any] struct {
+	// Name identifies the step in the saga: do not change it. At most 100 bytes. Required.
+	Name string
+
+	// Action does what the step is for, outside of the database; what it returns is kept as JSON, for later steps
+	// ([Call.Output]). An error of [everonce.Permanent] says that the step was refused, and has no effect: the saga is
+	// compensated. One of [everonce.NotDone] says that nothing happened; after any other nobody knows. After both the step is
+	// tried again.
+	Action func(ctx context.Context, c *Call[In]) (any, error)
+	// ActionTx is an action in the store's database: its writes commit with the record that it was done.
+	ActionTx func(ctx context.Context, tx Tx, c *Call[In]) (any, error)
+
+	// Compensation takes the action back. It is called for every action that may have had its effect, and must bear that it
+	// had none. Any error has it tried again; after the last retry the saga waits for an operator. Its context does not end
+	// with what failed the saga.
+	Compensation func(ctx context.Context, c *Call[In]) error
+	// CompensationTx is a compensation in the store's database.
+	CompensationTx func(ctx context.Context, tx Tx, c *Call[In]) error
+	// Final says that the step has no compensation: once it has happened, it stays. Put it behind the steps that may fail.
+	Final bool
+
+	// Concurrent has the step begin together with the step before it.
+	Concurrent bool
+	// Timeout bounds one try of the action or of the compensation. Default 30 s.
+	Timeout time.Duration
+	// Retry says when a step that failed is tried again, and after how many retries the saga is compensated or, in a
+	// compensation, waits for an operator: by default 10.
+	Retry consume.Backoff
+}
+
+// Call is one try of an action or a compensation.
+type Call[In any] struct {
+	// Saga is the saga's ID, Step the step's name, and Input the saga's input.
+	Saga, Step string
+	Input      In
+	// Compensating says that it is the compensation.
+	Compensating bool
+	// Key is the same at every try of this action, and another for its compensation: send it along.
+	Key string
+	// Try is the number of this try, as far as tries ended in order.
+	Try int
+
+	outputs func(step string) (json.RawMessage, bool)
+}
+
+// Branch names the call for a participant: see [Branch.Headers].
+func (c *Call[In]) Branch() Branch {
+	return Branch{Saga: c.Saga, Step: c.Step, Compensating: c.Compensating}
+}
+
+// Output reads what an earlier step, or in a compensation the action, returned, into a pointer, and reports whether it is
+// known: an action that has not answered has no output.
+func (c *Call[In]) Output(step string, into any) (bool, error) {
+	raw, ok := c.outputs(step)
+	if !ok {
+		return false, nil
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return false, fmt.Errorf("saga: the output of the step %q does not fit: %w", step, err)
+	}
+	return true, nil
+}
+
+// Definition is the steps of a kind of saga, in one version.
+type Definition[In, Tx any] struct {
+	name    string
+	version int
+	shape   string
+	steps   []Step[In, Tx]
+}
+
+const (
+	maxText        = 255
+	maxStep        = 100
+	maxSteps       = 100
+	defaultTimeout = 30 * time.Second
+	defaultRetries = 10
+)
+
+// Define returns the definition of a kind of saga. A saga is run to its end by the version that it began with: raise the
+// version when the steps change, and give runners both until no saga of the old one is left. The error wraps
+// [everonce.ErrInvalidArgument].
+func Define[In, Tx any](name string, version int, steps ...Step[In, Tx]) (*Definition[In, Tx], error) {
+	bad := func(format string, args ...any) (*Definition[In, Tx], error) {
+		return nil, fmt.Errorf("saga: %w: %s", everonce.ErrInvalidArgument, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case name == "" || len(name) > maxText || strings.ContainsAny(name, "@\x00") || !stores(name):
+		return bad("the definition's name is empty, longer than %d bytes, has an @, or is not UTF-8 without NUL", maxText)
+	case version < 1:
+		return bad("the version of %q is %d; the first is 1", name, version)
+	case len(steps) == 0 || len(steps) > maxSteps:
+		return bad("%q has %d steps; 1 to %d are possible", name, len(steps), maxSteps)
+	}
+	d := &Definition[In, Tx]{name: name, version: version, steps: slices.Clone(steps)}
+	names := make(map[string]bool)
+	shape := sha256.New()
+	for i := range d.steps {
+		s := &d.steps[i]
+		switch {
+		case s.Name == "" || len(s.Name) > maxStep || !stores(s.Name) || names[s.Name]:
+			return bad("the step %q of %q has no name of its own, or a longer one than %d bytes", s.Name, name, maxStep)
+		case (s.Action == nil) == (s.ActionTx == nil):
+			return bad("the step %q of %q needs one of Action and ActionTx", s.Name, name)
+		case s.Compensation != nil && s.CompensationTx != nil:
+			return bad("the step %q of %q has two compensations", s.Name, name)
+		case s.Final != (s.Compensation == nil && s.CompensationTx == nil):
+			return bad("the step %q of %q needs one of Compensation, CompensationTx and Final", s.Name, name)
+		case s.Timeout < 0 || s.Retry.Min < 0 || s.Retry.Max < 0:
+			return bad("the step %q of %q has a negative time", s.Name, name)
+		case i == 0 && s.Concurrent:
+			return bad("the first step of %q is concurrent, and there is none before it", name)
+		}
+		names[s.Name] = true
+		if s.Timeout == 0 {
+			s.Timeout = defaultTimeout
+		}
+		s.Retry = s.Retry.WithDefaults(defaultRetries)
+		fmt.Fprintf(shape, "%q %v %v\n", s.Name, s.Concurrent, s.Final)
+	}
+	d.shape = hex.EncodeToString(shape.Sum(nil)[:8])
+	return d, nil
+}
+
+// lane is the definition's name and version, as runners choose by it.
+func (d *Definition[In, Tx]) lane() string { return laneOf(d.name, d.version) }
+
+func laneOf(name string, version int) string { return name + "@" + strconv.Itoa(version) }

@@ -1,0 +1,150 @@
+package saga
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/backlog"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqldb"
+	"github.com/everonce/everonce/internal/sqlqueue"
+)
+
+// What an operator has ordered stands in the row, a line each: "abort", "skip NAME".
+const orderAbort = "abort"
+
+var errAborted = errors.New("an operator aborted the saga")
+
+func aborted(orders string) bool { return ordered(orders, orderAbort) }
+
+func skipped(orders, step string) bool { return ordered(orders, "skip "+step) }
+
+func ordered(orders, order string) bool {
+	for line := range strings.Lines(orders) {
+		if strings.TrimSuffix(line, "\n") == order {
+			return true
+		}
+	}
+	return false
+}
+
+// Abort has a saga compensated that has not ended, at its next turn, which comes at once. A runner that has the saga in
+// hand takes notice when it lets go of it; if it ends the saga first, nothing changes. [everonce.ErrNotFound]: there is no
+// such saga, or it has ended.
+func (s *Sagas[Tx]) Abort(ctx context.Context, id string) error { return s.give(ctx, id, orderAbort) }
+
+// Skip has a step's compensation counted as done without running it, because somebody has seen to it by hand. The saga
+// goes on at once. [everonce.ErrNotFound]: there is no such saga, or it has ended.
+func (s *Sagas[Tx]) Skip(ctx context.Context, id, step string) error {
+	if step == "" || strings.ContainsAny(step, "\n\x00") {
+		return fmt.Errorf("saga: %w: the step's name", everonce.ErrInvalidArgument)
+	}
+	return s.give(ctx, id, "skip "+step)
+}
+
+func (s *Sagas[Tx]) give(ctx context.Context, id, order string) error {
+	var found int64 // not to be looked at after an error: it may still be written
+	err := s.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
+		call := s.db.Dialect().Call(s.order, id, order+"\n")
+		err := c.Send(ctx, call)
+		found = call.Affected
+		return err
+	})
+	switch {
+	case err != nil:
+		return s.failed("order", err)
+	case found == 0:
+		return fmt.Errorf("saga: %w: no saga with this ID is under way", everonce.ErrNotFound)
+	}
+	_, err = s.Backlog().Retry(ctx, backlog.Filter{ID: id})
+	return err
+}
+
+// Saga is a saga as the tables keep it.
+type Saga struct {
+	backlog.Entry
+	// Version is its definition's.
+	Version int
+	Status  Status
+	// Input is the input as JSON; Cause is why it is, or was, compensated.
+	Input []byte
+	Cause string
+	// Orders are what operators have ordered, a line each.
+	Orders string
+	// Steps are its actions and compensations, in the order in which they began.
+	Steps []StepStatus
+}
+
+// StepStatus is where an action or a compensation stands.
+type StepStatus struct {
+	Name         string
+	Compensation bool
+	// State is "open" (begun: nobody knows more), "done", "failed", or "not_done".
+	State string
+	// Output is what the action returned, as JSON; Error is why it failed.
+	Output []byte
+	Error  string
+	// Tries is how often it was tried, as far as tries ended in order.
+	Tries            int
+	BeganAt, EndedAt time.Time
+}
+
+// Get returns a saga with its history. [everonce.ErrNotFound]: there is no such saga.
+func (s *Sagas[Tx]) Get(ctx context.Context, id string) (*Saga, error) {
+	rows, err := sqlqueue.List(ctx, s.queue, sqlqueue.Filter{ID: id, Limit: 1}, (*row).places)
+	if err != nil {
+		return nil, s.failed("get", err)
+	}
+	entries, err := s.Backlog().List(ctx, backlog.Filter{ID: id, Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 || len(entries) == 0 {
+		return nil, fmt.Errorf("saga: %w: no saga with this ID", everonce.ErrNotFound)
+	}
+	r := &rows[0]
+	w := &run[Tx]{row: r}
+	if err := w.read(); err != nil {
+		return nil, err
+	}
+	saga := &Saga{Entry: entries[0], Status: Status(r.status), Input: r.input, Cause: r.cause, Orders: r.orders}
+	if _, version, ok := strings.Cut(r.common.Lane, "@"); ok {
+		_, _ = fmt.Sscan(version, &saga.Version) //nolint:errcheck // it was written by Start
+	}
+	key := everonce.Key{Scope: everonce.ScopeOf("saga", r.common.Group), ID: id}
+	got, err := s.receiver.Store().Get(ctx, driver.GetRequest{ID: s.receiver.RecordID(key)})
+	if err != nil {
+		return nil, err
+	}
+	for i := range got.Record.Steps {
+		rec := &got.Record.Steps[i]
+		name, compensation := strings.CutPrefix(rec.Name, undo(""))
+		status := StepStatus{Name: name, Compensation: compensation, Tries: w.tries.Steps[rec.Name], BeganAt: rec.BeganAt, EndedAt: rec.EndedAt}
+		switch rec.State {
+		case driver.StepOpen:
+			status.State = "open"
+		case driver.StepNotDone:
+			status.State = "not_done"
+		case driver.StepDone:
+			if status.State, status.Output = "done", rec.Result.Data; rec.Result.Kind == driver.ResultFailure {
+				status.State, status.Output, status.Error = "failed", nil, failureText(rec.Result.Data)
+			}
+		}
+		saga.Steps = append(saga.Steps, status)
+	}
+	return saga, nil
+}
+
+// failureText is the message of a saved failure.
+func failureText(saved []byte) string {
+	var failure everonce.PermanentError
+	if json.Unmarshal(saved, &failure) != nil {
+		return "unreadable"
+	}
+	return failure.Message
+}
