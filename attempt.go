@@ -222,7 +222,7 @@ var usedMu sync.Mutex
 // NextKey returns a downstream key of the operation in whose work ctx stands, for effects of which the work has several
 // of one kind: the first call with a name, in the work or in one of its steps, returns the first such key, and so on. The
 // keys are the same whenever the work, or the step, runs again, if it asks in the same order. NextKey reports false
-// outside of an operation, and in a transaction of several ([TransactBatch]).
+// where [AttemptFrom] finds no attempt.
 func NextKey(ctx context.Context, name string) (key string, ok bool) {
 	p := placeOf(ctx)
 	if p == nil || p.attempt.number == 0 {
