@@ -306,7 +306,7 @@ func (d *database) close() error {
 	return d.closeErr
 }
 
-// Traits tells the engine of SQLite: see [sqlstore.Driver].
+// Traits tells the engine of SQLite: see sqlstore.Driver.
 func (d *database) Traits() sqlstore.Traits {
 	return sqlstore.Traits{
 		ReadFirst: true, OneWriter: true,
@@ -316,7 +316,7 @@ func (d *database) Traits() sqlstore.Traits {
 	}
 }
 
-// Dialect returns how SQLite's texts differ: see [sqldb.Dialect].
+// Dialect returns how SQLite's texts differ: see sqldb.Dialect.
 func (d *database) Dialect() *sqldb.Dialect { return d.dialect }
 
 func (d *database) Statements() *sqlstore.Statements { return d.text }
