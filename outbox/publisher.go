@@ -17,7 +17,7 @@ type Publisher interface {
 	//
 	// An error that wraps [ErrUnavailable] says that the destination does not answer: it does not count, and the relay
 	// pauses the topic. One of [everonce.Permanent] sets the event aside at once. Any other is counted, and the event is
-	// tried again.
+	// tried again; [RetryAfter] says when at the earliest.
 	//
 	// Publish is called concurrently, for different events. Its context ends after [RelayOptions.PublishTimeout].
 	Publish(ctx context.Context, events []Event) []error

@@ -162,7 +162,7 @@ func (r *Relay) verdict(row *row, err error, v *Verdict) sqlqueue.End {
 	case errors.Is(err, errBehind):
 		v.How, end.How = Retried, sqlqueue.Release
 	case errors.Is(err, ErrUnavailable):
-		v.How, v.After, end.How = Retried, r.backoff(1), sqlqueue.Later
+		v.How, v.After, end.How = Retried, max(r.backoff(1), askedFor(err)), sqlqueue.Later
 	case errors.As(err, &permanent), r.set.Retry.Limit >= 0 && int(c.Attempts) > r.set.Retry.Limit:
 		v.How, end.How = SetAside, sqlqueue.Block
 		if r.set.GoOn(c.Group) {
@@ -170,7 +170,7 @@ func (r *Relay) verdict(row *row, err error, v *Verdict) sqlqueue.End {
 		}
 		r.set.Log.Error("outbox: an event was set aside (everonce outbox list, retry, discard)", "event", c.ID, "topic", c.Group, "attempts", c.Attempts, "error", err)
 	default:
-		v.How, v.After, end.How = Retried, r.backoff(int(c.Attempts)), sqlqueue.Again
+		v.How, v.After, end.How = Retried, max(r.backoff(int(c.Attempts)), askedFor(err)), sqlqueue.Again
 	}
 	end.After = v.After
 	return end

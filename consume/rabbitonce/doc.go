@@ -5,6 +5,8 @@
 //	…
 //	err = c.Run(ctx) // until ctx ends; then it drains
 //
+// A [Publisher] publishes the events of an outbox.
+//
 // # What is acknowledged, and when
 //
 // A message is acknowledged after its record, or its transaction, is durable. To retry or dead-letter a message, the

@@ -37,6 +37,7 @@ func TestOnANodeOfItsOwn(t *testing.T) {
 	t.Run("AcknowledgementTimeout", n.acknowledgementTimeout)
 	t.Run("Blocked", n.blocked)
 	t.Run("EndWhileBlocked", n.endWhileBlocked)
+	t.Run("Publisher", n.publisher)
 	t.Run("SmallFrames", n.smallFrames)
 	t.Run("TooLarge", n.tooLarge)
 	t.Run("TooLargeElsewhere", n.tooLargeElsewhere)

@@ -39,7 +39,7 @@ func (p *publisher) lock(ctx context.Context) error {
 
 func (p *publisher) unlock() { <-p.turn }
 
-// publishing is a channel with one message on its way at most: so a message that comes back is that one.
+// publishing is a channel by which one call publishes: so a message that comes back is one of its own.
 type publishing struct {
 	conn    *link
 	ch      *amqp.Channel
@@ -65,22 +65,28 @@ func (p *publisher) publish(ctx context.Context, queue string, msg amqp.Publishi
 	if err != nil {
 		return err
 	}
-	if err := c.publish(ctx, queue, msg); err != nil {
+	err = c.publish(ctx, queue, msg)
+	p.release(ctx, c, err)
+	return err
+}
+
+// release takes a channel back from a call that ended with err.
+func (p *publisher) release(ctx context.Context, c *publishing, err error) {
+	if err != nil {
 		if e, ok := errors.AsType[*amqp.Error](err); ok && e.Code == amqp.AccessRefused { // the next connection may have another token
 			p.leave(ctx, c.conn)
-			return err
+			return
 		}
 		// What comes late by this channel would be taken for the next message's. A blocked connection answers nothing.
 		go c.ch.Close() //nolint:errcheck // it may be closed already
-		return err
+		return
 	}
 	if p.lock(ctx) != nil { // the message is there: what is left of the time is not for keeping a channel
 		go c.ch.Close() //nolint:errcheck // as above
-		return nil
+		return
 	}
 	defer p.unlock()
 	p.free = append(p.free, c)
-	return nil
 }
 
 // leave ends a connection, so that the next message goes by another. What else is on its way by it gets no confirm, and is published
@@ -175,7 +181,7 @@ func openPublishing(conn *link, b *blockade) (*publishing, error) {
 		return nil, fmt.Errorf("rabbitonce: opening a channel: %w", err)
 	}
 	c := &publishing{
-		conn: conn, ch: ch, returns: ch.NotifyReturn(make(chan amqp.Return, 1)), closed: ch.NotifyClose(make(chan *amqp.Error, 1)),
+		conn: conn, ch: ch, returns: ch.NotifyReturn(make(chan amqp.Return, pipelined)), closed: ch.NotifyClose(make(chan *amqp.Error, 1)),
 		blocked: b, room: roomForHeaders(conn.Config.FrameSize),
 	}
 	if err := ch.Confirm(false); err != nil {
@@ -185,28 +191,13 @@ func openPublishing(conn *link, b *blockade) (*publishing, error) {
 }
 
 func (c *publishing) publish(ctx context.Context, queue string, msg amqp.Publishing) error {
-	blocked := c.blocked.since()
-	select {
-	case <-blocked:
-		return errBlocked
-	default:
-	}
 	fit(msg.Headers, c.room)
-	const mandatory = true
-	stop := context.AfterFunc(ctx, c.conn.cut) // the library writes without a bound, and the broker may read nothing
-	confirm, err := c.ch.PublishWithDeferredConfirm("", queue, mandatory, false, msg)
-	if !stop() && err != nil {
-		err = context.Cause(ctx)
-	}
+	confirm, err := c.send(ctx, "", queue, msg)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errNotTaken, err)
+		return err
 	}
-	select {
-	case <-confirm.Done():
-	case <-blocked: // it is on the way, and stays there for as long as the broker is short
-		return errBlocked
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", errNotTaken, context.Cause(ctx))
+	if err := c.wait(ctx, confirm); err != nil {
+		return err
 	}
 	select {
 	case r, ok := <-c.returns: // a return comes before its confirm, which is positive all the same
@@ -219,16 +210,52 @@ func (c *publishing) publish(ctx context.Context, queue string, msg amqp.Publish
 	case confirm.Acked():
 		return nil
 	case c.ch.IsClosed(): // the library says no to what waits then
-		err := <-c.closed
-		if err != nil && err.Code == amqp.PreconditionFailed && strings.Contains(err.Reason, "message size") {
-			return fmt.Errorf("%w: %w", errTooLarge, err)
-		}
-		if err != nil { // a user who may not write, say
-			return fmt.Errorf("%w: %w", errNotTaken, err)
-		}
-		return errNotTaken
+		return c.refusal()
 	}
 	return fmt.Errorf("%w: %q", errFull, queue)
+}
+
+// send writes a message. What becomes of it, the confirm says.
+func (c *publishing) send(ctx context.Context, exchange, routingKey string, msg amqp.Publishing) (*amqp.DeferredConfirmation, error) {
+	select {
+	case <-c.blocked.since():
+		return nil, errBlocked
+	default:
+	}
+	const mandatory = true
+	stop := context.AfterFunc(ctx, c.conn.cut) // the library writes without a bound, and the broker may read nothing
+	confirm, err := c.ch.PublishWithDeferredConfirm(exchange, routingKey, mandatory, false, msg)
+	if !stop() && err != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNotTaken, err)
+	}
+	return confirm, nil
+}
+
+// wait waits until the broker has said what became of a message.
+func (c *publishing) wait(ctx context.Context, confirm *amqp.DeferredConfirmation) error {
+	select {
+	case <-confirm.Done():
+		return nil
+	case <-c.blocked.since(): // it is on the way, and stays there for as long as the broker is short
+		return errBlocked
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", errNotTaken, context.Cause(ctx))
+	}
+}
+
+// refusal says why the channel was closed. It is asked once.
+func (c *publishing) refusal() error {
+	switch err := <-c.closed; {
+	case err == nil:
+		return errNotTaken
+	case err.Code == amqp.PreconditionFailed && strings.Contains(err.Reason, "message size"):
+		return fmt.Errorf("%w: %w", errTooLarge, err)
+	default: // a user who may not write, say
+		return fmt.Errorf("%w: %w", errNotTaken, err)
+	}
 }
 
 // close closes the connection. Who publishes after that fails.

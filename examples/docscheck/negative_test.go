@@ -18,6 +18,7 @@ import (
 	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/httponce/client"
 	"github.com/everonce/everonce/janitor"
+	"github.com/everonce/everonce/outbox/webhook"
 	"github.com/everonce/everonce/store/memstore"
 	"github.com/everonce/everonce/store/redisstore"
 	"github.com/everonce/everonce/store/sqlitestore"
@@ -113,6 +114,14 @@ func TestNegativeValues(t *testing.T) {
 		}),
 		"rabbitonce.Queue":   taking(func(q rabbitonce.Queue) error { return dial(q, rabbitonce.Options{}) }),
 		"rabbitonce.Options": taking(func(o rabbitonce.Options) error { return dial(rabbitonce.Queue{}, o) }),
+		"rabbitonce.PublisherOptions": taking(func(o rabbitonce.PublisherOptions) error {
+			_, err := rabbitonce.NewPublisher("amqp://localhost:1/", &o)
+			return err
+		}),
+		"webhook.Options": taking(func(o webhook.Options) error {
+			_, err := webhook.New(webhook.Endpoint{URL: "https://example.com/"}, &o)
+			return err
+		}),
 	}
 	numbers := 0
 	for _, table := range optionTables {

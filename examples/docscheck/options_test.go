@@ -20,6 +20,7 @@ import (
 	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/httponce/client"
 	"github.com/everonce/everonce/janitor"
+	"github.com/everonce/everonce/outbox/webhook"
 	"github.com/everonce/everonce/store/memstore"
 	"github.com/everonce/everonce/store/mongostore"
 	"github.com/everonce/everonce/store/pgxstore"
@@ -58,6 +59,8 @@ var optionTables = []struct {
 	{"consume.Workers", "consume", consume.Workers{}},
 	{"rabbitonce.Queue", "consume/rabbitonce", rabbitonce.Queue{}},
 	{"rabbitonce.Options", "consume/rabbitonce", rabbitonce.Options{}},
+	{"rabbitonce.PublisherOptions", "consume/rabbitonce", rabbitonce.PublisherOptions{}},
+	{"webhook.Options", "outbox/webhook", webhook.Options{}},
 }
 
 // TestOptions compares the tables of docs/reference/options.md with the structs, by reflection, and the

@@ -22,7 +22,7 @@ var mayImport = []struct {
 	// The patterns and transports take a receiver, never a store.
 	{"backlog", []string{"internal/sqlqueue"}},
 	{"inbox", []string{"driver", "consume", "backlog", "internal/sqldb", "internal/sqlqueue", "internal/retry"}}, // the SQL handle, not a database
-	{"outbox/cloudevents", []string{"outbox"}},
+	{"outbox/cloudeventsonce", []string{"outbox"}},
 	{"outbox/webhook", []string{"outbox"}},
 	{"outbox", []string{"driver", "consume", "backlog", "internal/sqldb", "internal/sqlqueue", "internal/retry"}},
 	{"saga", []string{"driver", "outbox", "consume", "backlog", "internal/sqldb", "internal/sqlqueue", "internal/retry"}},

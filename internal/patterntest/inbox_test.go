@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -219,4 +220,41 @@ func testInboxCountsFailures[Tx any](t *testing.T, h *handle[Tx]) {
 	if n, o := h.number(t, "SELECT count(*) FROM effects WHERE name LIKE 'broken%'"), h.number(t, "SELECT count(*) FROM effects WHERE name LIKE 'other%'"); n != 2 || o != 2 {
 		t.Errorf("%d and %d effects, want 2 of each: %q %q", n, o, told.all, told.why)
 	}
+}
+
+func TestInboxKeepsOrder(t *testing.T) {
+	onAll(t, testInboxKeepsOrder[pgx.Tx], testInboxKeepsOrder[*sql.Tx])
+}
+
+// Messages with one order key are handled one after the other, while others go on at the same time.
+func testInboxKeepsOrder[Tx any](t *testing.T, h *handle[Tx]) {
+	in := newInbox(t, h, &inbox.Options{OrderKey: func(m *consume.Message) string { return m.Headers["key"] }})
+	const n = 30
+	for i := range n {
+		receive(t, in, &consume.Message{ID: fmt.Sprint("m-", i), Headers: map[string]string{"key": fmt.Sprint("k", i%3)}, Body: fmt.Append(nil, i)})
+	}
+	var mu sync.Mutex
+	last, running := map[string]int{}, map[string]bool{}
+	told, _ := working(t, in, &inbox.WorkerOptions{Concurrency: 8, Retry: consume.Backoff{Min: time.Millisecond, Max: time.Millisecond}}, inbox.Handler[Tx]{Handle: func(_ context.Context, _ Tx, m *consume.Message) error {
+		key := m.Headers["key"]
+		var i int
+		if _, err := fmt.Sscan(string(m.Body), &i); err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if running[key] || i < last[key] {
+			t.Errorf("%d of %s is handled beside or after a later one", i, key)
+		}
+		last[key], running[key] = i, true
+		mu.Unlock()
+		runtime.Gosched()
+		mu.Lock()
+		running[key] = false
+		if i%5 == 0 && m.Retries == 0 {
+			return errors.New("once")
+		}
+		return nil
+	}})
+	told.await(t, n+n/5)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/backlog"
+	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/outbox"
 )
 
@@ -216,5 +217,45 @@ func testOutboxManyInOrder[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 	if s := h.settled(t, box); s != (backlog.Stats{}) {
 		t.Errorf("left: %+v", s)
+	}
+}
+
+// What a destination asks for is more than the relay's own backoff would be.
+func TestOutboxRetryAfter(t *testing.T) {
+	h := onSQLite(t)
+	box := newOutbox(t, h)
+	h.inTx(t, func(ctx context.Context, tx *sql.Tx) error {
+		return box.Publish(ctx, tx, outbox.Event{ID: "busy", Topic: "a"}, outbox.Event{ID: "down", Topic: "b"}, outbox.Event{ID: "soon", Topic: "c"})
+	})
+	to := newSink()
+	to.answer = func(e *outbox.Event) error {
+		switch err := errors.New("not now"); e.ID {
+		case "busy":
+			return outbox.RetryAfter(err, time.Hour)
+		case "down":
+			return outbox.RetryAfter(fmt.Errorf("%w: %w", outbox.ErrUnavailable, err), time.Hour)
+		default:
+			return outbox.RetryAfter(err, time.Millisecond)
+		}
+	}
+	verdicts := make(chan outbox.Verdict, 3)
+	var mu sync.Mutex
+	after := map[string]time.Duration{}
+	stop := relaying(t, box, to.publisher(), &outbox.RelayOptions{Retry: consume.Backoff{Min: time.Minute}, Observe: func(_ context.Context, e *outbox.Event, v outbox.Verdict) {
+		mu.Lock()
+		after[e.ID] = v.After
+		mu.Unlock()
+		verdicts <- v
+	}})
+	for range 3 {
+		<-verdicts
+	}
+	stop()
+	if after["busy"] != time.Hour || after["down"] != time.Hour || after["soon"] < 30*time.Second || after["soon"] > time.Minute {
+		t.Errorf("they are tried again after %v", after)
+	}
+	entries, err := box.Backlog().List(t.Context(), backlog.Filter{ID: "busy"})
+	if err != nil || len(entries) != 1 || time.Until(entries[0].DueAt) < 50*time.Minute {
+		t.Errorf("%+v, %v", entries, err)
 	}
 }

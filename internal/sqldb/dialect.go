@@ -67,8 +67,8 @@ func (d *Dialect) Arguments(template string, args int) string {
 }
 
 // Statement makes a statement from a template of so many arguments, in which {now} is the database's time, {skip locked}
-// is [Dialect.SkipLocked], and {name} is the table of that name, for each of tables. It returns rows if it is a SELECT
-// or has a RETURNING clause.
+// is [Dialect.SkipLocked], and {name} is the table of that name, for each of tables. It returns rows if it is a SELECT,
+// which may begin with WITH RECURSIVE, or has a RETURNING clause.
 func (d *Dialect) Statement(name string, args int, template string, tables ...string) *Statement {
 	now := "(SELECT " + d.Now + ")" // once in the statement, and not for each row
 	if d.Clock != nil {
@@ -81,7 +81,7 @@ func (d *Dialect) Statement(name string, args int, template string, tables ...st
 	text := d.Arguments(strings.NewReplacer(pairs...).Replace(template), args)
 	return &Statement{
 		Name: name, Text: text,
-		Rows:  strings.HasPrefix(text, "SELECT ") || strings.Contains(text, " RETURNING "),
+		Rows:  strings.HasPrefix(text, "SELECT ") || strings.HasPrefix(text, "WITH RECURSIVE ") || strings.Contains(text, " RETURNING "),
 		timed: d.Clock != nil && strings.Contains(template, "{now}"),
 	}
 }

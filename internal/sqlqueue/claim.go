@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"time"
 
@@ -19,9 +20,17 @@ type ClaimRequest struct {
 	Lease time.Duration
 	// Only, if not nil, are the lanes to choose from. Except are those to leave out.
 	Only, Except []string
+	// Heads claims only the first row of each order key: they are worked on at the same time.
+	Heads bool
 	// Floor leaves out rows of a lower rank, which may be there all the same: see [Pool].
 	Floor int64
+	// Crowd, if not nil, is where to go on among the order keys, one by one, if there are too many rows behind heads to
+	// find other heads by rank: see [Queue.Crowded]. It is moved on.
+	Crowd *Place
 }
+
+// Place is an order key in the order of all.
+type Place struct{ group, key string }
 
 // NewToken returns a token for a claim: random, and never 0.
 func NewToken() int64 {
@@ -30,9 +39,12 @@ func NewToken() int64 {
 	return int64(binary.LittleEndian.Uint64(b[:])>>1 | 1)
 }
 
-// head is true of rows that have no order key, or of which there is none before them that its key waits for.
-const head = "(q.order_key = '' OR NOT EXISTS (SELECT 1 FROM {t} AS p WHERE p.{group} = q.{group} AND p.order_key = q.order_key" +
-	" AND p.order_key <> '' AND p.state IN (0, 2) AND p.seq < q.seq))"
+// head is true of rows before which there is none that their order key waits for.
+const head = "NOT EXISTS (SELECT 1 FROM {t} AS p WHERE p.{group} = q.{group} AND p.order_key = q.order_key" +
+	" AND p.order_key <> '' AND p.state IN (0, 2) AND p.seq < q.seq)"
+
+// lookAhead is how many rows with order keys a claim looks at, at most, to find heads among them.
+const lookAhead = 1000
 
 // taken is what a claim writes.
 const taken = "token = {1i}, due_at = {now} + {2i}, attempts = attempts + 1"
@@ -53,16 +65,25 @@ func Claim[T any](ctx context.Context, q *Queue, req ClaimRequest, row func(*T) 
 			claimed = append(claimed, t)
 			return nil
 		}
-		if err := c.Send(ctx, q.claim(token, &req).ForEach(each)); err != nil {
+		if err := c.Send(ctx, q.claim(token, &req, false).ForEach(each), q.claim(token, &req, true).ForEach(each)); err != nil {
 			return err
 		}
-		var followed []*sqldb.Call
-		for i := range claimed {
-			if r, _ := row(&claimed[i]); r.OrderKey != "" {
-				followed = append(followed, q.followers(token, req.Lease, r, max(1, (req.Limit-len(claimed))/len(claimed))).ForEach(each))
+		if req.Crowd != nil && len(claimed) < req.Limit {
+			if err := q.jump(ctx, c, token, &req, each); err != nil {
+				return err
 			}
 		}
-		if len(followed) == 0 || len(claimed) > req.Limit/2 {
+		if req.Heads || len(claimed) == 0 || len(claimed) > req.Limit/2 {
+			return nil
+		}
+		var followed []*sqldb.Call
+		heads := len(claimed)
+		for i := range claimed {
+			if r, _ := row(&claimed[i]); r.OrderKey != "" {
+				followed = append(followed, q.followers(token, req.Lease, r, max(1, (req.Limit-heads)/heads)).ForEach(each))
+			}
+		}
+		if len(followed) == 0 {
 			return nil
 		}
 		return c.Send(ctx, followed...)
@@ -78,19 +99,97 @@ func Claim[T any](ctx context.Context, q *Queue, req ClaimRequest, row func(*T) 
 	return claimed, token, nil
 }
 
-func (q *Queue) claim(token int64, req *ClaimRequest) *sqldb.Call {
-	lanes, args := "", []any{token, req.Lease.Microseconds(), int64(req.Limit), req.Floor}
+// lanes returns the condition of the lanes that a claim chooses, with its arguments from the place on.
+func (q *Queue) lanes(req *ClaimRequest, place int) (text string, args []any) {
 	if req.Only != nil {
-		lanes += " AND " + q.dialect.InTexts("q.{lane}", "{5t}")
+		text += " AND " + q.dialect.InTexts("q.{lane}", fmt.Sprintf("{%dt}", place))
 		args = append(args, q.dialect.Texts(req.Only))
+		place++
 	}
 	if len(req.Except) > 0 {
-		lanes += " AND NOT (" + q.dialect.InTexts("q.{lane}", map[int]string{4: "{5t}", 5: "{6t}"}[len(args)]) + ")"
+		text += " AND NOT (" + q.dialect.InTexts("q.{lane}", fmt.Sprintf("{%dt}", place)) + ")"
 		args = append(args, q.dialect.Texts(req.Except))
 	}
-	return q.call("claim", "WITH due AS (SELECT q.seq AS n FROM {t} AS q WHERE q.state = 0 AND q.rank >= {4i} AND q.rank <= {now} AND q.due_at <= {now}{in}"+lanes+
-		" AND "+head+" ORDER BY q.rank, q.seq LIMIT {3i} {skip locked})"+
-		" UPDATE {t} AS q SET "+taken+" FROM due WHERE q.seq = due.n RETURNING {columns}", args...)
+	return text, args
+}
+
+// due is true of rows that may be claimed.
+const due = "q.state = 0 AND q.due_at <= {now}"
+
+// claim makes the call that claims rows without an order key, or heads of those that have one.
+func (q *Queue) claim(token int64, req *ClaimRequest, ordered bool) *sqldb.Call {
+	lanes, args := q.lanes(req, 5)
+	args = append([]any{token, req.Lease.Microseconds(), int64(req.Limit), req.Floor}, args...)
+	where := due + " AND q.rank >= {4i} AND q.rank <= {now}{in}" + lanes
+	const update = " UPDATE {t} AS q SET " + taken + " FROM due WHERE q.seq = due.n RETURNING {columns}"
+	if !ordered {
+		return q.call("claim", "WITH due AS (SELECT q.seq AS n FROM {t} AS q WHERE q.order_key = '' AND "+where+
+			" ORDER BY q.rank, q.seq LIMIT {3i} {skip locked})"+update, args...)
+	}
+	return q.call("claim_heads", "WITH line AS (SELECT q.seq, q.{group}, q.order_key, q.rank FROM {t} AS q WHERE q.order_key <> '' AND "+where+
+		fmt.Sprintf(" ORDER BY q.rank, q.seq LIMIT %d),", lookAhead)+
+		" heads AS (SELECT q.seq AS n FROM line AS q WHERE "+head+" ORDER BY q.rank, q.seq LIMIT {3i}),"+
+		" due AS (SELECT q.seq AS n FROM {t} AS q WHERE "+q.among("q.seq", "SELECT n FROM heads")+" AND "+due+" {skip locked})"+update, args...)
+}
+
+// among is true of a column that has a value of a sub-select, which is run first and once.
+func (q *Queue) among(column, choice string) string {
+	if q.dialect.Arrays {
+		return column + " = ANY (ARRAY (" + choice + "))"
+	}
+	return column + " IN (" + choice + ")"
+}
+
+// jump claims heads by going from order key to order key, from a place on, which it moves on.
+func (q *Queue) jump(ctx context.Context, c sqldb.Conn, token int64, req *ClaimRequest, each func(sqldb.Row) error) error {
+	const first = " = (SELECT n.seq FROM {t} AS n WHERE n.state IN (0, 2) AND n.order_key <> '' AND (n.{group}, n.order_key) > "
+	const order = " ORDER BY n.{group}, n.order_key, n.seq LIMIT 1)"
+	var heads []int64
+	visited := 0
+	lanes, args := q.lanes(req, 3)
+	err := c.Send(ctx, q.call("jump", "WITH RECURSIVE heads AS ("+
+		"SELECT q.seq, q.{group} AS grp, q.order_key, 1 AS steps FROM {t} AS q WHERE q.seq"+first+"({1t}, {2t})"+order+
+		" UNION ALL SELECT q.seq, q.{group}, q.order_key, h.steps + 1 FROM heads AS h JOIN {t} AS q ON q.seq"+first+"(h.grp, h.order_key)"+order+
+		fmt.Sprintf(" WHERE h.steps < %d)", lookAhead)+
+		" SELECT q.seq, q.{group}, q.order_key, CASE WHEN "+due+"{in}"+lanes+" THEN 1 ELSE 0 END FROM heads AS h JOIN {t} AS q ON q.seq = h.seq ORDER BY h.steps",
+		append([]any{req.Crowd.group, req.Crowd.key}, args...)...).ForEach(func(r sqldb.Row) error {
+		var seq, claimable int64
+		var at Place
+		if err := r.Scan(&seq, &at.group, &at.key, &claimable); err != nil {
+			return err
+		}
+		visited++
+		if len(heads) < req.Limit {
+			*req.Crowd = at
+			if claimable == 1 {
+				heads = append(heads, seq)
+			}
+		}
+		return nil
+	}))
+	if err != nil {
+		return err
+	}
+	if visited < lookAhead && len(heads) < req.Limit { // the end of the line: begin anew
+		*req.Crowd = Place{}
+	}
+	if len(heads) == 0 {
+		return nil
+	}
+	return c.Send(ctx, q.call("claim_jumped", "WITH due AS (SELECT q.seq AS n FROM {t} AS q WHERE "+q.dialect.InInts("q.seq", "{3t}")+" AND "+due+" AND "+head+" {skip locked})"+
+		" UPDATE {t} AS q SET "+taken+" FROM due WHERE q.seq = due.n RETURNING {columns}", token, req.Lease.Microseconds(), q.dialect.Ints(heads)).ForEach(each))
+}
+
+// Crowded reports whether so many rows with order keys are due that a claim by rank may not find the heads behind them.
+func (q *Queue) Crowded(ctx context.Context) (crowded bool, err error) {
+	call := q.call("crowded", fmt.Sprintf("SELECT count(*) FROM (SELECT 1 FROM {t} AS q WHERE q.order_key <> '' AND "+due+" AND q.rank <= {now}{in} LIMIT %d) AS found", lookAhead))
+	err = q.db.Read(ctx, call.ForEach(func(r sqldb.Row) error {
+		var n int64
+		err := r.Scan(&n)
+		crowded = n >= lookAhead
+		return err
+	}))
+	return crowded, err
 }
 
 // followers makes the call that claims what follows a head without a gap: as long as the head is in hand, nobody else

@@ -95,6 +95,8 @@ func (p *Pool[T]) Run(ctx context.Context) {
 	}
 	var floor int64
 	var full time.Time // when the next claim without a floor is due
+	var crowd Place    // where to look for heads among the order keys
+	crowded := false
 	pause, failures := firstPoll, 0
 	for ctx.Err() == nil {
 		p.mu.Lock()
@@ -104,7 +106,7 @@ func (p *Pool[T]) Run(ctx context.Context) {
 			p.wait(ctx, p.Poll) // for work to return
 			continue
 		}
-		req := ClaimRequest{Limit: want, Lease: p.Lease, Floor: floor}
+		req := ClaimRequest{Limit: want, Lease: p.Lease, Floor: floor, Heads: p.Single}
 		if p.Lanes != nil {
 			req.Only, req.Except = p.Lanes()
 		}
@@ -113,7 +115,13 @@ func (p *Pool[T]) Run(ctx context.Context) {
 		if whole {
 			req.Floor = 0
 		}
+		if crowded {
+			req.Crowd = &crowd
+		}
 		rows, token, err := Claim(ctx, p.Queue, req, p.Row)
+		if whole && err == nil && len(rows) < want {
+			crowded, err = p.Queue.Crowded(ctx)
+		}
 		if whole {
 			full = time.Now().Add(max(fullEvery, 20*time.Since(began)))
 		}

@@ -140,7 +140,8 @@ func (s *Spec) Definitions(d *sqldb.Dialect, own ...string) []string {
 	templates := []string{
 		"CREATE TABLE {" + t + "} (\n\t" + strings.Join(columns, ",\n\t") + "\n)",
 		"CREATE UNIQUE INDEX {" + t + "_id} ON {" + t + "} (" + strings.Join(s.Unique, ", ") + ")",
-		"CREATE INDEX {" + t + "_due} ON {" + t + "} (rank, seq) WHERE state = 0",
+		"CREATE INDEX {" + t + "_due} ON {" + t + "} (rank, seq) WHERE state = 0 AND order_key = ''",
+		"CREATE INDEX {" + t + "_line} ON {" + t + "} (rank, seq) WHERE state = 0 AND order_key <> ''",
 		"CREATE INDEX {" + t + "_order} ON {" + t + "} (" + s.Group + ", order_key, seq) WHERE state IN (0, 2) AND order_key <> ''",
 		"CREATE INDEX {" + t + "_aside} ON {" + t + "} (seq) WHERE state IN (2, 3)",
 		"CREATE INDEX {" + t + "_done} ON {" + t + "} (done_at) WHERE state IN (4, 5)",

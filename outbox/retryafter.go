@@ -1,0 +1,30 @@
+package outbox
+
+import (
+	"errors"
+	"time"
+)
+
+// RetryAfter returns err with the least time after which the event may be tried again, as a destination asks for it. The
+// relay waits longer if its own backoff is longer. What the error says otherwise, [ErrUnavailable] too, counts as before.
+func RetryAfter(err error, after time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	return &delayed{err, after}
+}
+
+type delayed struct {
+	error
+	after time.Duration
+}
+
+func (d *delayed) Unwrap() error { return d.error }
+
+// askedFor returns the time that [RetryAfter] has put to an error, or 0.
+func askedFor(err error) time.Duration {
+	if d, ok := errors.AsType[*delayed](err); ok {
+		return d.after
+	}
+	return 0
+}

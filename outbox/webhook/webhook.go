@@ -1,0 +1,169 @@
+// Package webhook publishes the events of an outbox by HTTP, signed as Standard Webhooks describes it.
+//
+//	publisher, err := webhook.New(webhook.Endpoint{URL: "https://example.com/hooks", Secrets: []string{secret}}, nil)
+//	…
+//	relay, err := box.Relay(publisher, nil)
+//
+// # What is sent
+//
+// A POST with the event's payload, content type and headers, and:
+//
+//   - Idempotency-Key and webhook-id: the event's ID, the same whenever it is sent. Package httponce, and whoever else knows
+//     either header, takes an event that is sent again for what it is.
+//   - webhook-timestamp: when it is sent, in seconds; webhook-signature: an HMAC-SHA256 of ID, time and payload for each
+//     secret.
+//   - Everonce-Topic, and Everonce-Type if the event has a type.
+//
+// In these, characters outside of visible ASCII are percent-encoded, and so are "%", quotation marks and backslashes; in the ID
+// also full stops, which separate what is signed.
+//
+// # What the answer means
+//
+// 2xx: the event is published. 408, 425, 429, 5xx, a redirect that is not followed, and the 409 by which package httponce says
+// that the request is in progress: it is tried again, after Retry-After if there is one, and that counts. Any other 4xx: it is
+// set aside, by the code "gone" (410) or "rejected". No answer: [outbox.ErrUnavailable].
+//
+// # Where it connects to
+//
+// Who can choose the URL of a webhook could make the relay reach into its own network. So by default no connection is made to an
+// address that is not public, whatever name led there, and no proxy is used. A redirect is followed only if it keeps method,
+// host and port (307, 308).
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/outbox"
+)
+
+// Endpoint is where events are sent. No error and no log holds its URL's path or query, a secret or a header's value.
+type Endpoint struct {
+	// URL is http://… or https://….
+	URL string
+	// Secrets sign each request, as "whsec_" and the base64 of 24 to 64 bytes. Several are for rotation: the receiver needs
+	// one of them. Without any nothing is signed.
+	Secrets []string
+	// Header goes along, such as an Authorization.
+	Header http.Header
+}
+
+// Options are the options of a publisher. The zero value of each field is its default.
+type Options struct {
+	// Parallel is how many requests of one call of the publisher are under way at once, at most. Events with the same key are
+	// sent one after the other. Default 16.
+	Parallel int
+	// Timeout bounds a request with its answer. It should be less than [outbox.RelayOptions.PublishTimeout], which bounds
+	// all of a call. Default 5 s.
+	Timeout time.Duration
+	// AllowPrivate allows addresses that are not public, as in your own network.
+	AllowPrivate bool
+	// TLS is for https:// URLs. Default: the system's roots.
+	TLS *tls.Config
+}
+
+// New returns a publisher that sends all events to one endpoint. The error wraps [everonce.ErrInvalidArgument].
+func New(to Endpoint, opts *Options) (outbox.Publisher, error) {
+	if _, err := to.checked(); err != nil {
+		return nil, fmt.Errorf("%w: %w", everonce.ErrInvalidArgument, err)
+	}
+	s, err := newSender(opts)
+	if err != nil {
+		return nil, err
+	}
+	return outbox.One(s.parallel, func(ctx context.Context, e *outbox.Event) error { return s.send(ctx, e, to) }), nil
+}
+
+// maxWait bounds how long an event waits for an endpoint that does not answer.
+const maxWait = 10 * time.Minute
+
+// NewFunc returns a publisher that asks for each event where it is sent. An error of to is that of the event; it must not block.
+// An event whose endpoint does not answer is tried again after half of its age, and after 10 minutes at the latest: others may
+// have another endpoint. The error wraps [everonce.ErrInvalidArgument].
+func NewFunc(to func(ctx context.Context, e *outbox.Event) (Endpoint, error), opts *Options) (outbox.Publisher, error) {
+	if to == nil {
+		return nil, fmt.Errorf("webhook: %w: to is nil", everonce.ErrInvalidArgument)
+	}
+	s, err := newSender(opts)
+	if err != nil {
+		return nil, err
+	}
+	return outbox.One(s.parallel, func(ctx context.Context, e *outbox.Event) error {
+		endpoint, err := to(ctx, e)
+		if err != nil {
+			return err
+		}
+		err = s.send(ctx, e, endpoint)
+		if errors.Is(err, outbox.ErrUnavailable) && !e.CreatedAt.IsZero() {
+			return outbox.RetryAfter(err, min(time.Since(e.CreatedAt)/2, maxWait))
+		}
+		return err
+	}), nil
+}
+
+// sender sends events.
+type sender struct {
+	client   *http.Client
+	parallel int
+	timeout  time.Duration
+}
+
+func newSender(opts *Options) (*sender, error) {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.Parallel < 0 || o.Timeout < 0 {
+		return nil, fmt.Errorf("webhook: %w: an option is negative", everonce.ErrInvalidArgument)
+	}
+	s := &sender{parallel: cmp.Or(o.Parallel, 16), timeout: cmp.Or(o.Timeout, 5*time.Second)}
+	dialer := &net.Dialer{}
+	if !o.AllowPrivate {
+		dialer.Control = publicOnly
+	}
+	s.client = &http.Client{CheckRedirect: staysThere, Transport: &http.Transport{
+		DialContext: dialer.DialContext, TLSClientConfig: o.TLS, ForceAttemptHTTP2: true, DisableCompression: true,
+		MaxIdleConnsPerHost: s.parallel, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: maxAnswer,
+	}}
+	return s, nil
+}
+
+// staysThere follows a redirect that keeps method, scheme, host and port.
+func staysThere(next *http.Request, via []*http.Request) error {
+	first := via[0]
+	if len(via) > 3 || next.Method != first.Method || next.URL.Scheme != first.URL.Scheme || next.URL.Host != first.URL.Host {
+		return http.ErrUseLastResponse
+	}
+	return nil
+}
+
+// send sends an event, and says what became of it.
+func (s *sender) send(ctx context.Context, e *outbox.Event, to Endpoint) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	req, err := to.request(ctx, e, time.Now())
+	if err != nil {
+		return err
+	}
+	resp, err := s.client.Do(req)
+	if err == nil {
+		defer resp.Body.Close() //nolint:errcheck // what is left of it does not matter
+		return outcome(req.URL.Hostname(), resp)
+	}
+	if e, ok := errors.AsType[*url.Error](err); ok { // it quotes the URL
+		err = e.Err
+	}
+	err = fmt.Errorf("webhook: %s: %w", req.URL.Hostname(), err)
+	if errors.Is(err, errNotPublic) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", outbox.ErrUnavailable, err)
+}
