@@ -55,7 +55,7 @@ var mayImport = []struct {
 	{"internal", everything},
 }
 
-var everything = []string{"driver", "store", "janitor", "oncetest", "inbox", "outbox", "saga", "session", "raftonce", "httponce", "grpconce", "consume", "otelonce", "dashboard", "demo", "internal"}
+var everything = []string{"driver", "store", "janitor", "oncetest", "backlog", "inbox", "outbox", "saga", "session", "raftonce", "httponce", "grpconce", "consume", "otelonce", "dashboard", "demo", "internal"}
 
 func TestDirectionOfImports(t *testing.T) {
 	for path, p := range ours(t) {
