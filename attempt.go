@@ -86,7 +86,7 @@ func (a *Attempt) Lost() bool { // not by the context's cause, which may be the 
 }
 
 // Steps returns the operation's known steps, of earlier attempts and of this one.
-func (a *Attempt) Steps() []driver.StepRecord { return a.seenSteps().known() }
+func (a *Attempt) Steps() []StepRecord { return a.seenSteps().known() }
 
 // Detached returns the work's context without the caller's end, for what must be finished even if nobody waits. It ends
 // when the lease is lost or the attempt is over; inside a transaction, never.
@@ -209,7 +209,7 @@ func (c *workContext) Value(key any) any {
 // transactions. It is what makes nesting an error instead of a deadlock.
 type place struct {
 	outer   *place
-	attempt *Attempt // whose store and record it is; without a key for InTx
+	attempt *Attempt // whose store and record it is; without a number and a key for InTx and batches
 	tx      any      // the transaction, inside one that everonce began, or that is the caller's in DoTx
 	step    string   // the step whose function it is
 
@@ -222,7 +222,7 @@ var usedMu sync.Mutex
 // NextKey returns a downstream key of the operation in whose work ctx stands, for effects of which the work has several
 // of one kind: the first call with a name, in the work or in one of its steps, returns the first such key, and so on. The
 // keys are the same whenever the work, or the step, runs again, if it asks in the same order. NextKey reports false
-// outside of an operation, and in a transaction of several ([TransactBatch]).
+// where [AttemptFrom] finds no attempt.
 func NextKey(ctx context.Context, name string) (key string, ok bool) {
 	p := placeOf(ctx)
 	if p == nil || p.attempt.number == 0 {
@@ -284,12 +284,12 @@ func inTransactionOn(ctx context.Context, store Store) bool {
 	return false
 }
 
-// AttemptFrom returns the innermost attempt whose work ctx belongs to.
+// AttemptFrom returns the attempt whose work ctx belongs to. Inside [TxReceiver.InTx] and [TransactBatch], which are work
+// of their own, there is none, even if they are called in the work of an operation: their transaction may be rerun or
+// commit by itself, so keys of that operation do not identify what is written in it.
 func AttemptFrom(ctx context.Context) (*Attempt, bool) {
-	for p := placeOf(ctx); p != nil; p = p.outer {
-		if p.attempt.number > 0 {
-			return p.attempt, true
-		}
+	if p := placeOf(ctx); p != nil && p.attempt.number > 0 {
+		return p.attempt, true
 	}
 	return nil, false
 }

@@ -30,7 +30,7 @@ type BatchWork[T, Tx any] func(ctx context.Context, tx Tx, todo []int) ([]T, err
 // TransactBatch is [Transact] for many operations in one transaction: one statement claims all keys, and one, sent with
 // the commit, writes all records; on a store without [driver.TxBatch] each is a statement. The results are in the order
 // of the items. An error of the call itself means that nothing ran: it wraps [ErrInvalidArgument] or
-// [driver.ErrIdentity], or the store failed at its first use.
+// [ErrIdentity], or the store failed at its first use.
 //
 // A failing operation does not fail the others: the transaction rolls back, and the work is rerun in parts, with the
 // failing item alone if [EachItem] identifies it, otherwise in halves. So the work may run several times for one item,

@@ -178,7 +178,7 @@ func (op *operation) retract(ctx context.Context, req *driver.ClaimRequest) {
 // nothing was written.
 func isFinal(err error) bool {
 	for _, s := range [...]error{
-		ErrSchema, driver.ErrNewerRecord, driver.ErrCorruptRecord, driver.ErrStoreFull, driver.ErrTooLarge, driver.ErrIdentity, ErrAttemptEnded,
+		ErrSchema, driver.ErrNewerRecord, driver.ErrCorruptRecord, ErrStoreFull, driver.ErrTooLarge, ErrIdentity, ErrAttemptEnded,
 		ErrInvalidKey, ErrInvalidArgument, ErrInTransaction,
 	} {
 		if errors.Is(err, s) {
@@ -289,7 +289,7 @@ func (r *core) takeBack(ctx context.Context, req *driver.ReleaseRequest) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.set.StoreTimeout)
 	defer cancel()
 	res, err := r.store.Release(ctx, *req)
-	if err != nil && (!isFinal(err) || errors.Is(err, driver.ErrStoreFull)) {
+	if err != nil && (!isFinal(err) || errors.Is(err, ErrStoreFull)) {
 		r.left.add(req)
 		return err
 	}

@@ -23,7 +23,7 @@
 // Both hold for [Lifetime.Total] after the last write; afterwards the key is new. A key made anew for each try protects
 // nothing.
 //
-// Package driver is the contract for writing a store.
+// Package driver is the contract for writing a store. What an application needs of it has a name here.
 package everonce
 
 import (
@@ -44,17 +44,32 @@ type (
 	Lifetime = driver.Lifetime
 	// State is the state of a record.
 	State = driver.State
+	// StepRecord is what the record keeps of a step: see [Attempt.Steps].
+	StepRecord = driver.StepRecord
 	// ListRequest selects records of a scope for a store's List.
 	ListRequest = driver.ListRequest
+	// DeleteScopeRequest names the scope for a store's DeleteScope.
+	DeleteScopeRequest = driver.DeleteScopeRequest
 	// HealthRequest is the request of a store's Health.
 	HealthRequest = driver.HealthRequest
 )
 
+// The states of a record that an application acts on.
 const (
 	// StateReleased: the attempt ended, and the next delivery runs.
 	StateReleased = driver.StateReleased
 	// StateAbandoned: the attempt ended in the unknown.
 	StateAbandoned = driver.StateAbandoned
+)
+
+// The states of a step.
+const (
+	// StepOpen: the step has begun, and is not known to have ended.
+	StepOpen = driver.StepOpen
+	// StepDone: the step has ended, and its result is saved.
+	StepDone = driver.StepDone
+	// StepNotDone: the step has ended without an effect.
+	StepNotDone = driver.StepNotDone
 )
 
 // ScopeOf joins parts, such as a tenant and a route, so that no two lists of parts give the same scope.

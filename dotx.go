@@ -22,7 +22,7 @@ import (
 //   - [ErrTxDoomed]: the transaction did not survive. Roll back and rerun it with another handle: every later DoTx with
 //     this tx is refused.
 //   - [ErrInProgress]: another transaction or attempt holds the key. DoTx does not wait.
-//   - [driver.ErrConflict], an [ErrStore]: another transaction had the key first, and the work's writes are undone.
+//   - [ErrConflict], an [ErrStore]: another transaction had the key first, and the work's writes are undone.
 //     Roll back and rerun the transaction.
 //
 // The work must not end the transaction, not even by a statement's text: its effects may then commit without the
@@ -88,13 +88,13 @@ func savepointAt(p *place) string {
 }
 
 func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Context) (T, error), summarize func(T) []byte) (res Result[T], err error) {
-	if j.h, err = j.t.txs.Join(j.tx); err != nil {
+	own := context.WithoutCancel(ctx) // a statement of ours that is cut short would end the caller's transaction
+	if j.h, err = j.t.txs.Join(own, j.tx); err != nil {
 		if errors.Is(err, ErrStore) { // it has ended, say: with the context that began it
 			return brokenAs[T](j, err)
 		}
 		return Result[T]{Outcome: Invalid}, j.fail(Invalid, err, nil)
 	}
-	own := context.WithoutCancel(ctx) // a statement of ours that is cut short would end the caller's transaction
 	if err := j.h.Savepoint(own, j.savepoint); err != nil {
 		return brokenAs[T](j, err)
 	}

@@ -21,6 +21,9 @@ var (
 	ErrTxDoomed = driver.ErrTxDoomed
 	// ErrTxTooLong: a transaction exceeded Options.TxTimeout or its store's limit, and was rolled back.
 	ErrTxTooLong = driver.ErrTxTooLong
+	// ErrOtherStore: the receiver of a transactional step has another store, or the transaction of DoTx is on another
+	// database.
+	ErrOtherStore = driver.ErrOtherStore
 	// ErrAttemptEnded: a step or a repeated claim came after the attempt had ended. Also the cause of its context.
 	ErrAttemptEnded = driver.ErrAttemptEnded
 	// ErrInProgress: another attempt is running. Retry after [Error.RetryAfter].
@@ -50,7 +53,7 @@ var (
 	ErrNotUnknown = errors.New("everonce: nothing to settle")
 )
 
-// Failures of a store. Each wraps [ErrStore], as every other failure of a store does.
+// Failures of a store. An error of a call that is one of these also is [ErrStore], as every other failure of a store is.
 var (
 	// ErrStore: the store failed or is unreachable. It never means "not a duplicate".
 	ErrStore = driver.ErrStore
@@ -62,6 +65,12 @@ var (
 	ErrNewerRecord = driver.ErrNewerRecord
 	// ErrCorruptRecord: the record cannot be read.
 	ErrCorruptRecord = driver.ErrCorruptRecord
+	// ErrStoreFull: the store has no room for another record.
+	ErrStoreFull = driver.ErrStoreFull
+	// ErrIdentity: the store was set up with another identity secret.
+	ErrIdentity = driver.ErrIdentity
+	// ErrConflict: another transaction had the key of a [DoTx] first. Roll back and rerun the transaction.
+	ErrConflict = driver.ErrConflict
 )
 
 // ofStore returns what a store said as one that also is [ErrStore]: a store need not say so itself.

@@ -77,7 +77,7 @@ func (g *group[T, Tx]) once(ctx context.Context) error {
 		return err
 	}
 	if err := tx.commitAll(ctx, g.completions(claims)); err != nil {
-		if errors.Is(err, driver.ErrConflict) {
+		if errors.Is(err, ErrConflict) {
 			return &errAgain{err}
 		}
 		if errors.Is(err, driver.ErrTooLarge) || errors.Is(err, ErrTxTooLong) {

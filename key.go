@@ -99,7 +99,7 @@ func (id *identity) compare(ctx context.Context) (bound bool, err error) {
 	case err != nil || !kept.Bound:
 		return false, err
 	case kept.Check != id.check:
-		return true, driver.ErrIdentity
+		return true, ErrIdentity
 	}
 	id.done.Store(true)
 	return true, nil

@@ -47,7 +47,7 @@ type Options struct {
 	// off; so does a [LogObserver] as or in Observer, unless Log is set. Default [slog.Default].
 	Log *slog.Logger
 	// IdentitySecret keys record IDs and downstream keys, so that nobody who can guess a key can guess them. Set it
-	// once per store and never change it: the store refuses another with [driver.ErrIdentity]. At least 16 bytes, or
+	// once per store and never change it: the store refuses another with [ErrIdentity]. At least 16 bytes, or
 	// nil. Default none.
 	IdentitySecret []byte
 

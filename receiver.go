@@ -88,7 +88,7 @@ func (r *core) init(store Store, opts *Options) error {
 	if r.identity, err = newIdentity(store, set.IdentitySecret); err != nil {
 		return err
 	}
-	if p, ok := store.(promptStore); ok {
+	if p, ok := store.(driver.Prompter); ok {
 		r.prompt = p.Prompt() == store // or it is that of an embedded store, and the one around it may block
 	}
 	r.recaller, _ = driver.PowerOf[driver.Recaller](store)
@@ -99,10 +99,6 @@ func (r *core) init(store Store, opts *Options) error {
 	}
 	return nil
 }
-
-// promptStore is implemented by stores whose calls never block (memory): they are called without a
-// timeout of their own, which costs more than such a call does. Prompt returns the store that never does.
-type promptStore interface{ Prompt() Store }
 
 func isNil(v any) bool {
 	if v == nil {
@@ -189,7 +185,7 @@ func (r *core) prepare(ctx context.Context, key Key, id RecordID, opts []CallOpt
 }
 
 // Ready binds the store to the identity secret, or to none, as the first Do or Transact does. Call it at start-up to
-// learn of a wrong secret ([driver.ErrIdentity]) or missing tables ([ErrSchema]), and before the first DoTx or Lookup
+// learn of a wrong secret ([ErrIdentity]) or missing tables ([ErrSchema]), and before the first DoTx or Lookup
 // on a new store. Every error wraps [ErrStore].
 func (r *Receiver) Ready(ctx context.Context) error { return r.bind(ctx) }
 
@@ -213,7 +209,7 @@ func (op *operation) compared(ctx context.Context) error {
 	case err != nil:
 		return op.storeFailed(ctx, err)
 	case !bound && len(op.set.IdentitySecret) > 0:
-		return op.fail(StoreFailed, ErrStore, fmt.Errorf("%w: the store is not bound to a secret yet (call Ready first)", driver.ErrIdentity))
+		return op.fail(StoreFailed, ErrStore, fmt.Errorf("%w: the store is not bound to a secret yet (call Ready first)", ErrIdentity))
 	}
 	return nil
 }

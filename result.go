@@ -174,7 +174,7 @@ func replay[T any](op *operation, saved *driver.SavedResult) (v T, o Outcome, er
 // Lookup returns what is known of a key without claiming it: what [Do] would return for a duplicate, or Failed with
 // [ErrNotFound], [ErrReleased] or ctx's cause.
 //
-// Lookup writes nothing. So, with an identity secret, on a new store, it fails with [driver.ErrIdentity] until
+// Lookup writes nothing. So, with an identity secret, on a new store, it fails with [ErrIdentity] until
 // [Receiver.Ready] has been called. Options: a Fingerprint, WithCodec, and, for the RetryAfter of an unknown outcome,
 // the operation's own WithPolicy and EffectsInSteps.
 func Lookup[T any](ctx context.Context, r AnyReceiver, key Key, opts ...CallOption) (Result[T], error) {

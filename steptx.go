@@ -16,7 +16,7 @@ var errTwoStores = errors.New("the receivers of the operation and the step have 
 // commit did not happen.
 //
 // It retries as [Transact] does, and fn must not end the transaction. Errors of fn roll back, and are otherwise as in
-// [Step]. [driver.ErrOtherStore]: t is not of the operation's store. [ErrLeaseLost]: another attempt has the operation;
+// [Step]. [ErrOtherStore]: t is not of the operation's store. [ErrLeaseLost]: another attempt has the operation;
 // the transaction was rolled back. Option: WithCodec.
 func StepTx[T, Tx any](ctx context.Context, a *Attempt, t *TxReceiver[Tx], name string, fn func(ctx context.Context, tx Tx) (T, error), opts ...CallOption) (T, error) {
 	var zero T
@@ -25,7 +25,7 @@ func StepTx[T, Tx any](ctx context.Context, a *Attempt, t *TxReceiver[Tx], name 
 		return zero, err
 	}
 	if t.store != a.store {
-		return zero, s.fail(Invalid, driver.ErrOtherStore, errTwoStores)
+		return zero, s.fail(Invalid, ErrOtherStore, errTwoStores)
 	}
 	ctx = s.observe(ctx)
 	defer s.unwound()

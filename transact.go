@@ -249,10 +249,10 @@ func (r *transaction[T, Tx]) failed(sentinel, cause error) (Result[T], error) {
 // commitFailed is the end of a transaction whose commit failed.
 func (r *transaction[T, Tx]) commitFailed(err error) (Result[T], error) {
 	switch {
-	case errors.Is(err, driver.ErrConflict) && r.optimistic: // another has it: claim, and hear what it says
+	case errors.Is(err, ErrConflict) && r.optimistic: // another has it: claim, and hear what it says
 		r.optimistic = false
 		return Result[T]{}, &errAgain{}
-	case errors.Is(err, driver.ErrConflict):
+	case errors.Is(err, ErrConflict):
 		return Result[T]{}, &errAgain{err}
 	case errors.Is(err, driver.ErrTooLarge) && r.failure != nil && r.failure.Detail != nil:
 		r.failure = r.failure.withoutDetail()

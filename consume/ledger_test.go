@@ -80,7 +80,7 @@ func (l *ledger) Begin(ctx context.Context, req driver.BeginRequest) (driver.TxH
 	return h, res, nil
 }
 
-func (l *ledger) Join(*ledgerTx) (driver.TxHandle[*ledgerTx], error) {
+func (l *ledger) Join(context.Context, *ledgerTx) (driver.TxHandle[*ledgerTx], error) {
 	return nil, driver.ErrOtherStore
 }
 

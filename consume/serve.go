@@ -89,7 +89,7 @@ func (w *Workers) checked() (Workers, error) {
 // the store unanswered; the adapter closes its channel, and the broker redelivers them.
 //
 // Serve waits for a store that cannot be reached. If the store needs an operator, it returns an error that wraps
-// [everonce.ErrSchema] or [driver.ErrIdentity] before it takes a delivery. Any other error wraps
+// [everonce.ErrSchema] or [everonce.ErrIdentity] before it takes a delivery. Any other error wraps
 // [everonce.ErrInvalidArgument].
 func (c *Consumer) Serve(ctx context.Context, in <-chan Delivery, workers *Workers) error {
 	w, err := c.workers(workers)
@@ -118,7 +118,7 @@ func (c *Consumer) usable(ctx context.Context) error {
 	if c.ready == nil {
 		return nil
 	}
-	if err := c.ready(ctx); errors.Is(err, everonce.ErrSchema) || errors.Is(err, driver.ErrIdentity) {
+	if err := c.ready(ctx); errors.Is(err, everonce.ErrSchema) || errors.Is(err, everonce.ErrIdentity) {
 		return fmt.Errorf("consume: consumer %q cannot start: %w", c.name, err)
 	}
 	return nil

@@ -62,7 +62,7 @@ type TxSpec[T, Tx any] struct {
 	Consumer string
 	Key      Key
 	// Handle handles a message. Its writes through tx commit with the record. It may be called several times for one
-	// delivery. Any error rolls back; [everonce.Permanent] is recorded. Required unless HandleAll is set.
+	// delivery. Any error rolls back; [everonce.Permanent] is recorded. Required. With HandleAll it may be nil.
 	Handle func(ctx context.Context, tx Tx, m *Message, v T) error
 	// HandleAll, if set, handles the new messages of a batch together, for example with one statement. If it fails, they
 	// are handled in smaller batches, until the message that fails is alone. Default: Handle, one after the other.

@@ -1,10 +1,11 @@
-// Package driver defines the interfaces that stores implement, as used by package everonce. Applications use everonce
-// and do not import this package.
+// Package driver defines the interfaces that stores implement, as used by package everonce. Applications use everonce,
+// which has a name for what they need of this package.
 //
 // A store implements [Store], and [TxStore] if its records can commit together with the application's writes. Optional
 // powers are interfaces of their own: [Lister], [ScopeDeleter], [HealthChecker], [WriteChecker], [IdentityKeeper],
-// [IdentityReader], [Recaller], [ChangeWaiter], [TxBatch]. Their methods take a request and return a result, like those
-// of Store: some of these structs are empty, so that fields can be added without breaking stores.
+// [IdentityReader], [Recaller], [ChangeWaiter], [Prompter], and [TxBatch] of a transaction. Their methods take a request
+// and return a result, like those of Store: some of these structs are empty, so that fields can be added without breaking
+// stores. Prompter alone has none.
 //
 // Package driver/transition implements the state changes of a record as pure functions. Package driver/drivertest is
 // the suite that every store passes.

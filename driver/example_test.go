@@ -42,7 +42,7 @@ var errRunning = errors.New("an attempt is running")
 
 func forget(ctx context.Context, store *memstore.Store, tenant string) error {
 	for {
-		res, err := store.DeleteScope(ctx, driver.DeleteScopeRequest{Scope: everonce.ScopeOf(tenant)})
+		res, err := store.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: everonce.ScopeOf(tenant)})
 		switch {
 		case err != nil:
 			return err // of what cannot be read, too: it may be a running attempt

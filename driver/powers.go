@@ -42,6 +42,14 @@ type RecallResult struct {
 	Result      SavedResult
 }
 
+// Prompter is an optional power of a [Store] whose calls never block, such as one in memory. The engine makes them without
+// a timeout, which costs more than such a call.
+type Prompter interface {
+	// Prompt returns the store that never blocks. A store that embeds it, and may block, is another one: the engine
+	// compares them, and does not ask [PowerOf].
+	Prompt() Store
+}
+
 // ChangeWaiter is an optional power of a [Store]: it reports when an attempt has ended, so that a duplicate that waits
 // in another process need not poll.
 type ChangeWaiter interface {

@@ -10,14 +10,15 @@ import (
 type TxStore[Tx any] interface {
 	Store
 	// Begin begins a transaction, bounded by req.Timeout, and claims in it if req.Claim is set. ctx bounds Begin, not the
-	// transaction. If the decision of the claim is not DecideClaimed, the transaction has been rolled back and the
-	// handle is nil.
+	// transaction. Without a claim the ClaimResult is zero. If there is a claim and its decision is not DecideClaimed, the
+	// transaction has been rolled back and the handle is nil.
 	//
 	// A claim does not wait for another transaction of the same key, unless the store's documentation says so: it
 	// returns DecideInProgress.
 	Begin(ctx context.Context, req BeginRequest) (TxHandle[Tx], ClaimResult, error)
-	// Join wraps a transaction of the caller. The handle's Commit and Rollback fail.
-	Join(tx Tx) (TxHandle[Tx], error)
+	// Join wraps a transaction of the caller. The handle's Commit and Rollback fail. ctx bounds Join, not the
+	// transaction: Join may send a query to find out which database the transaction is on.
+	Join(ctx context.Context, tx Tx) (TxHandle[Tx], error)
 	// ClassifyTx returns what an error of the database, from the application's statements or everonce's, means for the
 	// transaction in which it occurred.
 	ClassifyTx(err error) TxErrorClass

@@ -128,6 +128,8 @@ func (c *called) Watch(context.Context, driver.WatchRequest) (r driver.WatchResu
 	return r, c.saw("watch")
 }
 
+func (c *called) Prompt() driver.Store { return c }
+
 func (c *called) CheckWrite(context.Context, driver.CheckWriteRequest) (r driver.CheckWriteResult, err error) {
 	return r, c.saw("check write")
 }
@@ -192,8 +194,10 @@ func (transactions) Begin(context.Context, driver.BeginRequest) (driver.TxHandle
 	return nil, driver.ClaimResult{}, nil
 }
 
-func (transactions) Join(int) (driver.TxHandle[int], error) { return nil, errors.New("not joined") }
-func (transactions) ClassifyTx(error) driver.TxErrorClass   { return driver.TxErrorRetry }
+func (transactions) Join(context.Context, int) (driver.TxHandle[int], error) {
+	return nil, errors.New("not joined")
+}
+func (transactions) ClassifyTx(error) driver.TxErrorClass { return driver.TxErrorRetry }
 
 // TestPowersAreThoseOfTheStore: a wrapped store has the powers that it has, with its transactions and without, and its calls of others are
 // refused.

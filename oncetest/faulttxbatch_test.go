@@ -22,8 +22,8 @@ func (b batches) Begin(ctx context.Context, req driver.BeginRequest) (driver.TxH
 	return batchHandle{h}, res, err
 }
 
-func (b batches) Join(tx *mapdb.Tx) (driver.TxHandle[*mapdb.Tx], error) {
-	h, err := b.DB.Join(tx)
+func (b batches) Join(ctx context.Context, tx *mapdb.Tx) (driver.TxHandle[*mapdb.Tx], error) {
+	h, err := b.DB.Join(ctx, tx)
 	return batchHandle{h}, err
 }
 

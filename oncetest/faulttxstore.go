@@ -54,8 +54,8 @@ func (s *faultTxStore[Tx]) handle(h driver.TxHandle[Tx]) driver.TxHandle[Tx] {
 	return f
 }
 
-func (s *faultTxStore[Tx]) Join(tx Tx) (driver.TxHandle[Tx], error) {
-	h, err := s.txs.Join(tx)
+func (s *faultTxStore[Tx]) Join(ctx context.Context, tx Tx) (driver.TxHandle[Tx], error) {
+	h, err := s.txs.Join(ctx, tx)
 	if err != nil {
 		return nil, err
 	}

@@ -77,7 +77,7 @@ func TestFaultTxHandle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h, err := store.Join(raw.Tx())
+		h, err := store.Join(t.Context(), raw.Tx())
 		if err != nil || h.Tx() != raw.Tx() {
 			t.Fatalf("joined: %v", err)
 		}

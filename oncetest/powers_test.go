@@ -29,6 +29,7 @@ func TestEveryPowerHasAFate(t *testing.T) {
 		"IdentityReader": {is[driver.IdentityReader], false},
 		"Recaller":       {is[driver.Recaller], false},
 		"ChangeWaiter":   {is[driver.ChangeWaiter], false},
+		"Prompter":       {is[driver.Prompter], false},
 		"TxBatch":        {nil, true}, // of a transaction: TestFaultTxStoreFailsBatches goes through it
 	}
 	store := &called{} // which has every one

@@ -13,8 +13,8 @@ import (
 // Event is a message that leaves when its transaction has committed.
 type Event struct {
 	// ID identifies the event wherever it is published, however often: consumers recognise it by this. At most 255 bytes.
-	// Default: in an operation of everonce, a downstream key of it, so that the operation makes the same ID when it runs
-	// again; elsewhere a UUID of version 7.
+	// Default: in the work of an operation ([everonce.AttemptFrom] finds it), a downstream key of it, so that the operation
+	// makes the same ID when it runs again; elsewhere a UUID of version 7.
 	ID string
 	// Topic says where it goes, at most 255 bytes. Required.
 	Topic string

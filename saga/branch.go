@@ -31,7 +31,7 @@ func (b Branch) Headers() map[string]string {
 	return map[string]string{HeaderSaga: b.Saga, HeaderStep: b.Step, HeaderOperation: operation}
 }
 
-// ParseBranch reads a branch from headers: get returns the value of one, or an empty text, as [http.Header.Get] does. The
+// ParseBranch reads a branch from headers: get returns the value of one, or an empty text, as http.Header.Get does. The
 // error wraps [everonce.ErrInvalidArgument].
 func ParseBranch(get func(name string) string) (Branch, error) {
 	b := Branch{Saga: get(HeaderSaga), Step: get(HeaderStep)}

@@ -214,7 +214,7 @@ func (e *txEnv[Tx]) own() CallerTx[Tx] {
 
 func (e *txEnv[Tx]) join(tx CallerTx[Tx]) driver.TxHandle[Tx] {
 	e.Helper()
-	h, err := e.txs.Join(tx.Tx)
+	h, err := e.txs.Join(e.ctx, tx.Tx)
 	if err != nil {
 		e.Fatalf("Join: %v", err)
 	}

@@ -252,8 +252,8 @@ func (s *deadlockStore[Tx]) ClassifyTx(err error) driver.TxErrorClass {
 	return s.TxStore.ClassifyTx(err)
 }
 
-func (s *deadlockStore[Tx]) Join(tx Tx) (driver.TxHandle[Tx], error) {
-	h, err := s.TxStore.Join(tx)
+func (s *deadlockStore[Tx]) Join(ctx context.Context, tx Tx) (driver.TxHandle[Tx], error) {
+	h, err := s.TxStore.Join(ctx, tx)
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,9 @@ func (s *faultTxStore[Tx]) Begin(ctx context.Context, req driver.BeginRequest) (
 	return f, res, nil
 }
 
-func (s *faultTxStore[Tx]) Join(tx Tx) (driver.TxHandle[Tx], error) { return s.txs.Join(tx) }
+func (s *faultTxStore[Tx]) Join(ctx context.Context, tx Tx) (driver.TxHandle[Tx], error) {
+	return s.txs.Join(ctx, tx)
+}
 
 func (s *faultTxStore[Tx]) ClassifyTx(err error) driver.TxErrorClass {
 	if errors.Is(err, errCommitLost) {

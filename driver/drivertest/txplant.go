@@ -120,8 +120,8 @@ func txBugs[Tx any]() []bug {
 // retryJoined sends a statement that failed once more.
 type retryJoined[Tx any] struct{ driver.TxStore[Tx] }
 
-func (s *retryJoined[Tx]) Join(tx Tx) (driver.TxHandle[Tx], error) {
-	h, err := s.TxStore.Join(tx)
+func (s *retryJoined[Tx]) Join(ctx context.Context, tx Tx) (driver.TxHandle[Tx], error) {
+	h, err := s.TxStore.Join(ctx, tx)
 	return &retryHandle[Tx]{h}, err
 }
 

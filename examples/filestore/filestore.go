@@ -38,12 +38,18 @@ type Store struct {
 	turn chan struct{} // holds one value while nobody in this process has the lock
 }
 
-var _ driver.Store = (*Store)(nil)
+var _ interface {
+	driver.Store
+	driver.HealthChecker
+} = (*Store)(nil)
 
-// Open makes a store of a folder, which it creates.
+// Open makes a store of a folder. It creates the folder, but not the one around it.
 func Open(dir string, opts *Options) (*Store, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("filestore: %w", err)
+	}
+	if err := syncDir(filepath.Dir(filepath.Clean(dir))); err != nil { // the folder's name, whoever created it
+		return nil, err
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the folder is the caller's choice
 	if err != nil {
@@ -125,23 +131,18 @@ func (s *Store) Get(ctx context.Context, req driver.GetRequest) (res driver.GetR
 // defaultLimit bounds a purge that names no limit.
 const defaultLimit = 1000
 
-// Purge removes what time has let go: see [driver.Store]. It looks without the lock, and decides again,
-// record by record, under it.
+// Purge removes what time has let go: see [driver.Store]. It looks without the lock, and decides again, record by record,
+// under it. It passes over records of which it cannot read the times: Health counts them.
 func (s *Store) Purge(ctx context.Context, req driver.PurgeRequest) (res driver.PurgeResult, err error) {
 	if req.Limit <= 0 {
 		req.Limit = defaultLimit
 	}
-	entries, err := os.ReadDir(s.dir)
+	ids, err := s.ids()
 	if err != nil {
-		return res, fmt.Errorf("filestore: %w", err)
+		return res, err
 	}
-	for _, e := range entries {
-		name, isRecord := strings.CutSuffix(e.Name(), extension)
-		id, err := driver.ParseRecordID(name)
-		if !isRecord || err != nil {
-			continue
-		}
-		rec, err := s.read(s.file(id))
+	for _, id := range ids {
+		rec, err := s.readToPurge(id)
 		if err != nil {
 			return res, err
 		}
@@ -165,7 +166,7 @@ func (s *Store) purge(ctx context.Context, id driver.RecordID, res *driver.Purge
 		return err
 	}
 	defer unlock()
-	rec, err := s.read(s.file(id))
+	rec, err := s.readToPurge(id)
 	if rec == nil || err != nil {
 		return err
 	}
@@ -176,13 +177,61 @@ func (s *Store) purge(ctx context.Context, id driver.RecordID, res *driver.Purge
 		}
 	case transition.Remove:
 		if err = os.Remove(s.file(id)); err == nil {
-			err = s.syncDir()
+			err = syncDir(s.dir)
 		}
 		if err == nil {
 			res.Records++
 		}
 	}
 	return err
+}
+
+// readToPurge reads a record, and of a damaged one the times by which it goes. It returns nil where nothing can go.
+func (s *Store) readToPurge(id driver.RecordID) (*driver.Record, error) {
+	rec, err := s.read(s.file(id))
+	if !errors.Is(err, driver.ErrCorruptRecord) {
+		return rec, err
+	}
+	var times struct{ LeaseUntil, PurgeAt time.Time }
+	data, err := os.ReadFile(s.file(id))
+	if err != nil || json.Unmarshal(data, &times) != nil {
+		return nil, nil //nolint:nilnil,nilerr // it is passed over
+	}
+	return &driver.Record{State: driver.StateClaimed, LeaseUntil: times.LeaseUntil, PurgeAt: times.PurgeAt}, nil // it may be a claim
+}
+
+// Health counts records: see [driver.HealthChecker].
+func (s *Store) Health(ctx context.Context, _ driver.HealthRequest) (res driver.HealthResult, err error) {
+	ids, err := s.ids()
+	res.Now = s.now()
+	res.Notes = []string{"Every write is synced to the disk before its answer."}
+	for _, id := range ids {
+		rec, err := s.read(s.file(id))
+		switch {
+		case errors.Is(err, driver.ErrCorruptRecord):
+			res.Unreadable++
+		case err != nil:
+			return res, err
+		case rec != nil:
+			transition.Count(&res, rec)
+		}
+	}
+	return res, errors.Join(err, ctx.Err())
+}
+
+// ids returns the IDs of the records.
+func (s *Store) ids() (ids []driver.RecordID, err error) {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return nil, fmt.Errorf("filestore: %w", err)
+	}
+	for _, e := range entries {
+		name, isRecord := strings.CutSuffix(e.Name(), extension)
+		if id, err := driver.ParseRecordID(name); isRecord && err == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
 }
 
 // change is every method that writes: lock, read the record, take the time, call the function, write
@@ -254,7 +303,7 @@ func (s *Store) read(file string) (*driver.Record, error) {
 		return nil, fmt.Errorf("filestore: %w", err)
 	}
 	rec := new(driver.Record)
-	if json.Unmarshal(data, rec) != nil { // its error may quote what it has read
+	if json.Unmarshal(data, rec) != nil || rec.State == 0 { // its error may quote what it has read
 		return nil, fmt.Errorf("filestore: %w: %s", driver.ErrCorruptRecord, filepath.Base(file))
 	}
 	return rec, nil
@@ -273,7 +322,7 @@ func (s *Store) write(file string, rec *driver.Record) error {
 	if err := os.Rename(next, file); err != nil {
 		return fmt.Errorf("filestore: %w", err)
 	}
-	return s.syncDir()
+	return syncDir(s.dir)
 }
 
 func writeSynced(file string, data []byte) error {
@@ -286,8 +335,8 @@ func writeSynced(file string, data []byte) error {
 }
 
 // syncDir makes names durable.
-func (s *Store) syncDir() error {
-	d, err := os.Open(s.dir)
+func syncDir(dir string) error {
+	d, err := os.Open(dir) //nolint:gosec // the folder is the caller's choice
 	if err != nil {
 		return fmt.Errorf("filestore: %w", err)
 	}

@@ -4,9 +4,11 @@ package filestore_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,7 +20,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	drivertest.Run(t, newHarness, drivertest.Capabilities{MaxResult: 1 << 20})
+	drivertest.Run(t, newHarness, drivertest.Capabilities{HealthChecker: true, MaxResult: 1 << 20})
 }
 
 // newHarness opens a folder twice, as two processes would, on a clock that stands until it is moved.
@@ -39,7 +41,59 @@ func newHarness(t testing.TB) drivertest.Harness {
 		})
 		return s
 	}
-	return drivertest.Harness{Store: open(), Peer: open(), Advance: func(d time.Duration) { moved.Add(int64(d)) }}
+	set := func(field, value string) func(driver.RecordID) {
+		return func(id driver.RecordID) { setField(t, filepath.Join(dir, id.String()+".json"), field, value) }
+	}
+	return drivertest.Harness{
+		Store: open(), Peer: open(), Advance: func(d time.Duration) { moved.Add(int64(d)) },
+		Newer:   set("Format", strconv.Itoa(driver.FormatVersion+1)),
+		Damages: map[string]func(driver.RecordID){"its state": set("State", "77"), "no state": set("State", `"none"`), "an earlier time": set("ClaimedAt", "-1")},
+	}
+}
+
+// setField changes one field of a record's file.
+func setField(t testing.TB, file, field, value string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	fields := make(map[string]json.RawMessage)
+	if err == nil {
+		err = json.Unmarshal(data, &fields)
+	}
+	fields[field] = json.RawMessage(value)
+	if err == nil {
+		data, err = json.Marshal(fields)
+	}
+	if err == nil {
+		err = os.WriteFile(file, data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPurgePassesOverDamage: a file that nobody can read keeps a purge from nothing else.
+func TestPurgePassesOverDamage(t *testing.T) {
+	dir, now := t.TempDir(), time.Now()
+	s, err := filestore.Open(dir, &filestore.Options{Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, first := range []byte{0x00, 0xff} { // before and behind what is to go
+		if err := os.WriteFile(filepath.Join(dir, driver.RecordID{first}.String()+".json"), []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	req := driver.ClaimRequest{ID: driver.RecordID{0x77}, Nonce: driver.Nonce{1}, Lease: time.Second, Lifetime: driver.Lifetime{Retention: time.Minute}, ExpireUnsettled: true}
+	if _, err := s.Claim(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(time.Hour)
+	if got, err := s.Purge(t.Context(), driver.PurgeRequest{}); err != nil || got.Records != 1 {
+		t.Errorf("purged %+v, %v; want one record", got, err)
+	}
+	if h, err := s.Health(t.Context(), driver.HealthRequest{}); err != nil || h.Unreadable != 2 {
+		t.Errorf("counted %+v, %v; want two that cannot be read", h, err)
+	}
 }
 
 // TestCorruptFile: a record that cannot be read is never taken for absent, and its content is not told.

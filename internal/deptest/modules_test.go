@@ -108,7 +108,7 @@ func TestModules(t *testing.T) {
 
 // TestReadmeModules: who works in a folder of his own is told by the README which of our packages need a replace.
 func TestReadmeModules(t *testing.T) {
-	const root = "`httponce`, `consume`, `oncetest` and `store/memstore` are in the root module; each other store, and `consume/rabbitonce`, is a module of its own."
+	const root = "`outbox`, `inbox`, `saga`, `oncetest` and `store/memstore` are in the root module; each other store, and `consume/rabbitonce`, is a module of its own."
 	readme, err := os.ReadFile(path.Join("..", "..", "README.md"))
 	if err != nil {
 		t.Fatal(err)

@@ -103,7 +103,7 @@ func TestAttemptFrom(t *testing.T) {
 	}
 	s := newMapStore()
 	r, x := newReceiver(t, s, everonce.Refuse, nil), newTxReceiver(t, s, nil)
-	other := newReceiver(t, memstore.New(nil), everonce.Refuse, nil)
+	other, y := newReceiver(t, memstore.New(nil), everonce.Refuse, nil), newTxReceiver(t, newMapStore(), nil)
 	want := func(ctx context.Context, key everonce.Key) {
 		t.Helper()
 		a, ok := everonce.AttemptFrom(ctx)
@@ -128,6 +128,27 @@ func TestAttemptFrom(t *testing.T) {
 			return 0, nil
 		})
 		checkErr(t, err, nil)
+		var downstream []string
+		none := func(ctx context.Context) {
+			if inner, ok := everonce.AttemptFrom(ctx); ok {
+				downstream = append(downstream, inner.DownstreamKey("event"))
+			}
+		}
+		_, err = everonce.TransactBatch(ctx, y, items("a", "b"), everonce.EachItem(func(ctx context.Context, _ *mapTx, _ int) (int, error) {
+			none(ctx)
+			return 0, nil
+		}))
+		checkErr(t, err, nil)
+		_, err = everonce.TransactBatch(ctx, y, items("c"), everonce.EachItem(func(ctx context.Context, _ *mapTx, _ int) (int, error) {
+			none(ctx)
+			return 0, nil
+		}))
+		checkErr(t, err, nil)
+		checkErr(t, y.InTx(ctx, func(ctx context.Context, _ *mapTx) error {
+			none(ctx)
+			return nil
+		}), nil)
+		checkEqual(t, "keys of the outer operation, in transactions of their own", len(downstream), 0)
 		_, err = everonce.Do(ctx, other, keyOf("inner"), func(ctx context.Context, _ *everonce.Attempt) (string, error) {
 			want(ctx, keyOf("inner"))
 			return "", nil

@@ -165,8 +165,11 @@ type sliceStore struct{ everonce.Store }
 func (*sliceStore) Begin(context.Context, driver.BeginRequest) (driver.TxHandle[sliceTx], driver.ClaimResult, error) {
 	return nil, driver.ClaimResult{}, errNet
 }
-func (*sliceStore) Join(sliceTx) (driver.TxHandle[sliceTx], error) { return nil, errNet }
-func (*sliceStore) ClassifyTx(error) driver.TxErrorClass           { return driver.TxErrorOther }
+
+func (*sliceStore) Join(context.Context, sliceTx) (driver.TxHandle[sliceTx], error) {
+	return nil, errNet
+}
+func (*sliceStore) ClassifyTx(error) driver.TxErrorClass { return driver.TxErrorOther }
 
 func TestTransactionMustBeComparable(t *testing.T) {
 	x, err := everonce.NewTxReceiver[sliceTx](&sliceStore{memstore.New(nil)}, nil)

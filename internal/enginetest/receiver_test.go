@@ -35,7 +35,7 @@ func (valueStore) Begin(context.Context, driver.BeginRequest) (driver.TxHandle[v
 	return nil, driver.ClaimResult{}, errors.ErrUnsupported
 }
 
-func (valueStore) Join(valueTx) (driver.TxHandle[valueTx], error) {
+func (valueStore) Join(context.Context, valueTx) (driver.TxHandle[valueTx], error) {
 	return nil, errors.ErrUnsupported
 }
 func (valueStore) ClassifyTx(error) driver.TxErrorClass { return driver.TxErrorOther }

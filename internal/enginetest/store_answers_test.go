@@ -30,8 +30,8 @@ func (s oddStore) Begin(ctx context.Context, req driver.BeginRequest) (driver.Tx
 	return nil, res, h.Rollback(ctx)
 }
 
-func (s oddStore) Join(tx *mapTx) (driver.TxHandle[*mapTx], error) {
-	h, err := s.mapStore.Join(tx)
+func (s oddStore) Join(ctx context.Context, tx *mapTx) (driver.TxHandle[*mapTx], error) {
+	h, err := s.mapStore.Join(ctx, tx)
 	return oddHandle{h, s.decision}, err
 }
 

@@ -257,7 +257,7 @@ func (s *mapStore) Begin(ctx context.Context, req driver.BeginRequest) (h driver
 	return h, res, nil
 }
 
-func (s *mapStore) Join(tx *mapTx) (driver.TxHandle[*mapTx], error) {
+func (s *mapStore) Join(_ context.Context, tx *mapTx) (driver.TxHandle[*mapTx], error) {
 	if tx.s != s {
 		return nil, driver.ErrOtherStore
 	}

@@ -5,7 +5,7 @@
 // writes the same records with the same calls, and compares what is stored.
 //
 // A version 2 gets a folder of its own beside it, and 1 stays: its records must still be read. Give the cases of the new folder to
-// [cases], and make its files with
+// cases, and make its files with
 //
 //	go test ./internal/formats -run TestRecords -formats.new
 //	for s in sqlitestore pgxstore redisstore mongostore; do (cd store/$s && go test -run 'TestFormat$' -formats.new .); done

@@ -110,7 +110,7 @@ func (db *DB) Begin(_ context.Context, req driver.BeginRequest) (driver.TxHandle
 }
 
 // Join implements [driver.TxStore].
-func (db *DB) Join(tx *Tx) (driver.TxHandle[*Tx], error) { return &handle{tx}, nil }
+func (db *DB) Join(_ context.Context, tx *Tx) (driver.TxHandle[*Tx], error) { return &handle{tx}, nil }
 
 // ClassifyTx implements [driver.TxStore].
 func (db *DB) ClassifyTx(err error) driver.TxErrorClass {

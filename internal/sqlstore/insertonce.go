@@ -34,7 +34,7 @@ type Insert struct {
 
 // ErrInvisible: the row with this key cannot be read. Either this transaction's snapshot does not see it (run the
 // whole transaction again), or it is repeatedly inserted and deleted.
-var ErrInvisible = errors.New("sqlstore: the row with this key cannot be read")
+var ErrInvisible = errors.New("everonce: the row with this key cannot be read (run the whole transaction again)")
 
 // insertTries bounds how often a row that was in the way and is gone is inserted again.
 const insertTries = 3

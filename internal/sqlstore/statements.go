@@ -6,8 +6,8 @@ import (
 	"github.com/everonce/everonce/internal/sqldb"
 )
 
-// Statements are the texts of the engine. Below, $n is the n-th argument, of [Dialect.Placeholder]. If [Traits.Clock]
-// is set, each statement marked (now) has the time as one more argument, the last.
+// Statements are the texts of the engine. Below, $n is the n-th argument, of [Dialect.Placeholder]. If the
+// dialect has a Clock, each statement marked (now) has the time as one more argument, the last.
 //
 // "The record" in an answer is [RecordColumns], each NULL if there is no record. Times and durations are in
 // microseconds; a time or duration that may be "never" or "none" is then NULL. What locks the key ([Dialect.TryLock])

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/everonce/everonce/internal/sqldb"
 
@@ -62,13 +61,8 @@ func (s *Store[Tx]) inProgress() driver.ClaimResult {
 	return res
 }
 
-// joinTimeout bounds what Join asks of the transaction.
-const joinTimeout = 10 * time.Second
-
 // Join wraps a transaction of the caller: see [driver.TxStore].
-func (s *Store[Tx]) Join(tx Tx) (driver.TxHandle[Tx], error) {
-	ctx, cancel := context.WithTimeout(context.Background(), joinTimeout)
-	defer cancel()
+func (s *Store[Tx]) Join(ctx context.Context, tx Tx) (driver.TxHandle[Tx], error) {
 	c, err := s.driver.Join(ctx, tx)
 	if err != nil {
 		return nil, s.failed("join", err)

@@ -4,7 +4,7 @@
 //	…
 //	relay, err := box.Relay(publisher, nil)
 //
-// Source and id together name the event wherever it is published, however often: [consume.CloudEvent] takes them as the key.
+// Source and id together name the event wherever it is published, however often: consume.CloudEvent takes them as the key.
 // An event that is published again is the same, byte for byte.
 package cloudeventsonce
 

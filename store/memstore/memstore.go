@@ -70,8 +70,7 @@ func New(o *Options) *Store {
 	return s
 }
 
-// Prompt returns s. It declares that no call of s blocks, so that a receiver makes its calls without a timeout. It
-// does not speak for a store that embeds s.
+// Prompt implements [driver.Prompter]: no call of s blocks.
 func (s *Store) Prompt() driver.Store { return s }
 
 // now returns the store's time.

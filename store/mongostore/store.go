@@ -21,7 +21,7 @@ import (
 // concurrent use.
 //
 // Its writes do not join the transaction of a session in a context, as within mongo.Session.WithTransaction. Only
-// [everonce.DoTx] uses a caller's transaction, which is its argument.
+// everonce.DoTx uses a caller's transaction, which is its argument.
 type Store struct {
 	coll   *mongo.Collection
 	purged atomic.Pointer[progress] // where the next purge goes on; nil is the beginning

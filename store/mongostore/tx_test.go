@@ -130,12 +130,12 @@ func TestJoinNeedsAnOpenTransaction(t *testing.T) {
 	defer other.EndSession(t.Context())
 	noErr(t, other.StartTransaction())
 	for what, tx := range map[string]*mongo.Session{"nil": nil, "no transaction": session, "another client": other} {
-		if _, err := txs.Join(tx); !errors.Is(err, driver.ErrInvalidArgument) {
+		if _, err := txs.Join(t.Context(), tx); !errors.Is(err, driver.ErrInvalidArgument) {
 			t.Errorf("%s: %v, want ErrInvalidArgument", what, err)
 		}
 	}
 	noErr(t, session.StartTransaction())
-	h, err := txs.Join(session)
+	h, err := txs.Join(t.Context(), session)
 	noErr(t, err)
 	for what, err := range map[string]error{"Commit": errOf(h.Commit(t.Context(), driver.CommitRequest{})), "Rollback": h.Rollback(t.Context())} {
 		if !errors.Is(err, driver.ErrInvalidArgument) {

@@ -26,22 +26,22 @@ var ErrNoTransactions = errors.New("mongostore: the server has no transactions")
 //
 //	coll.InsertOne(mongo.NewSessionContext(ctx, tx), document)
 //
-// MongoDB has no savepoints, and the first error ends a transaction. This has two consequences for [everonce.DoTx].
+// MongoDB has no savepoints, and the first error ends a transaction. This has two consequences for everonce.DoTx.
 // Any error of the work dooms the caller's transaction ([driver.ErrTxDoomed]), even a permanent failure. And if two
 // callers run the same new operation at once, each in its own transaction, the second fails when it completes, and
-// its work must be rolled back. [everonce.Transact] is not affected: its claim is a write, which the server allows to
+// its work must be rolled back. everonce.Transact is not affected: its claim is a write, which the server allows to
 // one transaction only.
 //
 // A session can run several transactions, and does not report which of them it is in. So DoTx refuses a session for
 // good after a transaction in it was doomed: run the whole transaction again in a new session. Within
 // mongo.Session.WithTransaction do that after it has returned, because it runs its callback again in the same
-// session. [everonce.TxReceiver.InTx] uses a new session for each run.
+// session. everonce.TxReceiver.InTx uses a new session for each run.
 //
 // Work must not end the transaction of the session that it was given (AbortTransaction, CommitTransaction): that is
 // not supported, and its effects may commit without the record. The commit of a session that is in no transaction
 // fails.
 //
-// A guarded claim ([everonce.Do]) of a key that an open transaction has written waits in the server until that
+// A guarded claim (everonce.Do) of a key that an open transaction has written waits in the server until that
 // transaction has ended. The server ends a transaction after a minute, or after its transactionLifetimeLimitSeconds,
 // whatever the receiver's TxTimeout is.
 type TxStore struct {
@@ -128,7 +128,7 @@ func (s *TxStore) begin(ctx context.Context, claim *driver.ClaimRequest, until t
 }
 
 // Join implements [driver.TxStore]. The session must have an open transaction.
-func (s *TxStore) Join(tx *mongo.Session) (driver.TxHandle[*mongo.Session], error) {
+func (s *TxStore) Join(_ context.Context, tx *mongo.Session) (driver.TxHandle[*mongo.Session], error) {
 	switch {
 	case tx == nil:
 		return nil, fmt.Errorf("mongostore: join: %w: the session is nil", driver.ErrInvalidArgument)

@@ -11,8 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/internal/sqldb"
-	"github.com/everonce/everonce/internal/sqlstore"
 	"github.com/everonce/everonce/store/memstore"
 	"github.com/everonce/everonce/store/pgxstore"
 )
@@ -68,10 +66,10 @@ func ExampleInsertOnceSQL() {
 			return 0, false, err
 		}
 		defer tx.Rollback() //nolint:errcheck // after the commit it does nothing
-		paid, inserted, err = pgxstore.InsertOnceSQL(ctx, tx, sqlstore.Insert{
+		paid, inserted, err = pgxstore.InsertOnceSQL(ctx, tx, pgxstore.Insert{
 			Table: "example_insert_sql.payment", Columns: []string{"order_id", "amount"}, Values: []any{order, amount},
 			Key: []string{"order_id"}, Returning: []string{"amount"},
-		}, func(r sqldb.Row) (amount int64, err error) {
+		}, func(r pgxstore.Row) (amount int64, err error) {
 			err = r.Scan(&amount)
 			return amount, err
 		})

@@ -12,8 +12,6 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/internal/sqldb"
-	"github.com/everonce/everonce/internal/sqlstore"
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
@@ -125,10 +123,10 @@ func ExampleInsertOnce() {
 	}
 	defer pool.Exec(ctx, "DROP SCHEMA example_insert CASCADE") //nolint:errcheck // the example cleans up
 	pay := func(order string, amount int64) {
-		paid, inserted, err := pgxstore.InsertOnce(ctx, pool, sqlstore.Insert{
+		paid, inserted, err := pgxstore.InsertOnce(ctx, pool, pgxstore.Insert{
 			Table: "example_insert.payment", Columns: []string{"order_id", "amount"}, Values: []any{order, amount},
 			Key: []string{"order_id"}, Returning: []string{"amount"},
-		}, func(r sqldb.Row) (amount int64, err error) {
+		}, func(r pgxstore.Row) (amount int64, err error) {
 			err = r.Scan(&amount)
 			return amount, err
 		})

@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce/internal/formats"
-	"github.com/everonce/everonce/internal/sqlstore"
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
@@ -16,13 +15,13 @@ import (
 func TestFormat(t *testing.T) {
 	t.Parallel()
 	t.Run("pgx", func(t *testing.T) {
-		testFormat(t, func(t *testing.T, path func(*pgx.ConnConfig)) *sqlstore.Store[pgx.Tx] {
+		testFormat(t, func(t *testing.T, path func(*pgx.ConnConfig)) storeOf[pgx.Tx] {
 			t.Helper()
 			return unqualified(t, path)
 		})
 	})
 	t.Run("sql", func(t *testing.T) {
-		testFormat(t, func(t *testing.T, path func(*pgx.ConnConfig)) *sqlstore.Store[*sql.Tx] {
+		testFormat(t, func(t *testing.T, path func(*pgx.ConnConfig)) storeOf[*sql.Tx] {
 			t.Helper()
 			store, err := pgxstore.NewSQL(newDB(t, path), nil)
 			noErr(t, err)
@@ -31,7 +30,7 @@ func TestFormat(t *testing.T) {
 	})
 }
 
-func testFormat[Tx any](t *testing.T, newStore func(*testing.T, func(*pgx.ConnConfig)) *sqlstore.Store[Tx]) {
+func testFormat[Tx any](t *testing.T, newStore func(*testing.T, func(*pgx.ConnConfig)) storeOf[Tx]) {
 	formats.Test(t, "sql", func(t *testing.T, version int) formats.Harness {
 		schema := newSchema(t)
 		path := func(c *pgx.ConnConfig) { c.RuntimeParams["search_path"] = schema }

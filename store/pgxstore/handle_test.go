@@ -15,7 +15,6 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/internal/sqlstore"
 	"github.com/everonce/everonce/internal/testserver"
 	"github.com/everonce/everonce/store/pgxstore"
 )
@@ -77,9 +76,22 @@ func number(t testing.TB, text string, args ...any) (n int64) {
 	return n
 }
 
+// storeOf is a Store or a SQLStore.
+type storeOf[Tx any] interface {
+	driver.TxStore[Tx]
+	driver.Lister
+	driver.ScopeDeleter
+	driver.HealthChecker
+	driver.WriteChecker
+	driver.IdentityKeeper
+	driver.IdentityReader
+	Migrate(ctx context.Context) error
+	Schema() string
+}
+
 // handle is a store and what a test does through the same client library.
 type handle[Tx any] struct {
-	store  *sqlstore.Store[Tx]
+	store  storeOf[Tx]
 	schema string
 	pipes  bool // the client can send several statements at once
 	begin  func(ctx context.Context, level sql.IsolationLevel) (Tx, error)

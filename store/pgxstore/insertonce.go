@@ -19,13 +19,30 @@ type Querier interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-type (
-	// Insert is a row of an application's own table that a unique constraint allows once: its Table, Columns and Values;
-	// Key, the columns of the constraint, and Where, the predicate of a partial index; and Returning, the columns to read back.
-	Insert = sqlstore.Insert
-	// Row is a row to Scan.
-	Row = sqldb.Row
-)
+// Insert is a row of an application's own table that a unique constraint allows once. The names are raw SQL: letters,
+// digits and "_", dots in Table, or in double quotes.
+type Insert struct {
+	Table   string
+	Columns []string
+	Values  []any // of the Columns, in their order
+	// Key names the columns of the unique constraint, all of which are in Columns: they identify the row. None of the
+	// values may be NULL, because NULLs are not equal for a unique constraint. The database refuses columns that no
+	// unique constraint or index covers.
+	Key []string
+	// Where is the predicate of the unique index, if it is a partial one: "deleted_at IS NULL". It is raw SQL.
+	Where string
+	// Returning are the columns to read back, of the new row or of the existing one.
+	Returning []string
+}
+
+// Row is a row to scan. NULL is the zero value in an *int64 or *string.
+type Row interface{ Scan(dest ...any) error }
+
+// SQLQuerier is a *sql.DB, *sql.Conn or *sql.Tx.
+type SQLQuerier interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
 
 // ErrInvisible: the row with this key cannot be read. Either this transaction's snapshot does not see it (run the
 // whole transaction again), or it is repeatedly inserted and deleted.
@@ -33,8 +50,7 @@ var ErrInvisible = sqlstore.ErrInvisible
 
 // InsertOnce inserts a row into a table of the application, or finds the existing row with the same key, and reports
 // which. It uses the unique constraint of the business table, which you need for money in addition to any record of
-// operations. q may be the transaction of a Transact. scan reads the columns in.Returning of the row; NULL is the
-// zero value in an *int64 or *string.
+// operations. q may be the transaction of a Transact. scan reads the columns in.Returning of the row.
 //
 // Only the constraint of in.Key makes a duplicate. If another unique constraint is violated, InsertOnce looks for the
 // row with this key, because a true retry repeats the primary key too. If there is none, it returns the violation as
@@ -47,14 +63,14 @@ var ErrInvisible = sqlstore.ErrInvisible
 // this one can never see its row, and InsertOnce returns a serialization failure: the whole transaction must be run
 // again, as Transact does.
 func InsertOnce[T any](ctx context.Context, q Querier, in Insert, scan func(Row) (T, error)) (row T, inserted bool, err error) {
-	return sqlstore.InsertOnce(ctx, pgxConn{q}, classify, inTransaction(q), in, scan)
+	return sqlstore.InsertOnce(ctx, pgxConn{q}, classify, inTransaction(q), sqlstore.Insert(in), func(r sqldb.Row) (T, error) { return scan(r) })
 }
 
 // InsertOnceSQL is [InsertOnce] through database/sql. q is a *sql.DB, a *sql.Tx, or a *sql.Conn that has no open
 // transaction.
-func InsertOnceSQL[T any](ctx context.Context, q sqldb.SQLQuerier, in Insert, scan func(Row) (T, error)) (row T, inserted bool, err error) {
+func InsertOnceSQL[T any](ctx context.Context, q SQLQuerier, in Insert, scan func(Row) (T, error)) (row T, inserted bool, err error) {
 	_, inTx := q.(*sql.Tx)
-	return sqlstore.InsertOnce(ctx, sqlConn{q}, classify, inTx, in, scan)
+	return sqlstore.InsertOnce(ctx, sqlConn{q}, classify, inTx, sqlstore.Insert(in), func(r sqldb.Row) (T, error) { return scan(r) })
 }
 
 // inTransaction reports whether a savepoint can be made, and is needed.

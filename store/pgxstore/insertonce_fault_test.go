@@ -7,7 +7,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/everonce/everonce/internal/sqlstore"
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
@@ -48,7 +47,7 @@ func TestInsertOnceTellsWhatHindersIt(t *testing.T) {
 				fault.prepare(t, p)
 			}
 			p.pool, p.db = newPool(t, fault.config(p), 0), newDB(t, fault.config(p))
-			p.through(t, func(t *testing.T, once func(sqlstore.Insert) (payment, bool, error), _ func(string) error, _ func() error) {
+			p.through(t, func(t *testing.T, once func(pgxstore.Insert) (payment, bool, error), _ func(string) error, _ func() error) {
 				for _, order := range []string{"order-8", "order-7"} { // a new one, and one that is there
 					row, inserted, err := once(p.insert(2, order, 1, nil))
 					pgErr, ok := errors.AsType[*pgconn.PgError](err)

@@ -16,8 +16,6 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/internal/sqldb"
-	"github.com/everonce/everonce/internal/sqlstore"
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
@@ -44,24 +42,24 @@ func newPayments(t *testing.T) *payments {
 	return &payments{table: table, pool: newPool(t, nil, 0), db: newDB(t, nil)}
 }
 
-func (p *payments) insert(id int64, order string, amount int64, reference any) sqlstore.Insert {
-	return sqlstore.Insert{
+func (p *payments) insert(id int64, order string, amount int64, reference any) pgxstore.Insert {
+	return pgxstore.Insert{
 		Table: p.table, Columns: []string{"id", "order_id", "amount", "reference"}, Values: []any{id, order, amount, reference},
 		Key: []string{"order_id"}, Returning: []string{"id", "order_id", "amount"},
 	}
 }
 
-func scanPayment(r sqldb.Row) (p payment, err error) {
+func scanPayment(r pgxstore.Row) (p payment, err error) {
 	err = r.Scan(&p.id, &p.order, &p.amount)
 	return p, err
 }
 
 // through runs a test with an InsertOnce of either client library, alone or in a transaction. exec is a
 // statement beside it, and end commits.
-func (p *payments) through(t *testing.T, test func(t *testing.T, once func(sqlstore.Insert) (payment, bool, error), exec func(string) error, end func() error)) {
+func (p *payments) through(t *testing.T, test func(t *testing.T, once func(pgxstore.Insert) (payment, bool, error), exec func(string) error, end func() error)) {
 	ctx := t.Context()
 	t.Run("pgx", func(t *testing.T) {
-		test(t, func(in sqlstore.Insert) (payment, bool, error) {
+		test(t, func(in pgxstore.Insert) (payment, bool, error) {
 			return pgxstore.InsertOnce(ctx, p.pool, in, scanPayment)
 		}, func(text string) error { _, err := p.pool.Exec(ctx, text); return err }, func() error { return nil })
 	})
@@ -69,7 +67,7 @@ func (p *payments) through(t *testing.T, test func(t *testing.T, once func(sqlst
 		tx, err := p.pool.Begin(ctx)
 		noErr(t, err)
 		defer tx.Rollback(ctx) //nolint:errcheck // after the commit it does nothing
-		test(t, func(in sqlstore.Insert) (payment, bool, error) {
+		test(t, func(in pgxstore.Insert) (payment, bool, error) {
 			return pgxstore.InsertOnce(ctx, tx, in, scanPayment)
 		}, func(text string) error { _, err := tx.Exec(ctx, text); return err }, func() error { return tx.Commit(ctx) })
 	})
@@ -83,13 +81,13 @@ func (p *payments) through(t *testing.T, test func(t *testing.T, once func(sqlst
 			defer conn.Release()
 			_, err = conn.Exec(ctx, "BEGIN")
 			noErr(t, err)
-			test(t, func(in sqlstore.Insert) (payment, bool, error) {
+			test(t, func(in pgxstore.Insert) (payment, bool, error) {
 				return pgxstore.InsertOnce(ctx, of(conn), in, scanPayment)
 			}, func(text string) error { _, err := conn.Exec(ctx, text); return err }, func() error { _, err := conn.Exec(ctx, "COMMIT"); return err })
 		})
 	}
 	t.Run("sql.DB", func(t *testing.T) {
-		test(t, func(in sqlstore.Insert) (payment, bool, error) {
+		test(t, func(in pgxstore.Insert) (payment, bool, error) {
 			return pgxstore.InsertOnceSQL(ctx, p.db, in, scanPayment)
 		}, func(text string) error { _, err := p.db.ExecContext(ctx, text); return err }, func() error { return nil })
 	})
@@ -97,7 +95,7 @@ func (p *payments) through(t *testing.T, test func(t *testing.T, once func(sqlst
 		tx, err := p.db.BeginTx(ctx, nil)
 		noErr(t, err)
 		defer tx.Rollback() //nolint:errcheck // after the commit it does nothing
-		test(t, func(in sqlstore.Insert) (payment, bool, error) {
+		test(t, func(in pgxstore.Insert) (payment, bool, error) {
 			return pgxstore.InsertOnceSQL(ctx, tx, in, scanPayment)
 		}, func(text string) error { _, err := tx.ExecContext(ctx, text); return err }, tx.Commit)
 	})
@@ -106,7 +104,7 @@ func (p *payments) through(t *testing.T, test func(t *testing.T, once func(sqlst
 func TestInsertOnce(t *testing.T) {
 	t.Parallel()
 	p := newPayments(t)
-	p.through(t, func(t *testing.T, once func(sqlstore.Insert) (payment, bool, error), exec func(string) error, end func() error) {
+	p.through(t, func(t *testing.T, once func(pgxstore.Insert) (payment, bool, error), exec func(string) error, end func() error) {
 		mustExec(t, "TRUNCATE "+p.table)
 		mustExec(t, "INSERT INTO "+p.table+" VALUES (99, 'other', 1, 'ref-99')")
 		row, inserted, err := once(p.insert(1, "order-7", 420, "ref-1"))
@@ -122,7 +120,7 @@ func TestInsertOnce(t *testing.T) {
 		if err != nil || inserted || row != (payment{1, "order-7", 420}) {
 			t.Errorf("a true retry: %+v, %v, %v", row, inserted, err)
 		}
-		refused := func(what, code string, in sqlstore.Insert) {
+		refused := func(what, code string, in pgxstore.Insert) {
 			t.Helper()
 			row, inserted, err := once(in)
 			pgErr, ok := errors.AsType[*pgconn.PgError](err)
@@ -154,7 +152,7 @@ func TestInsertOnce(t *testing.T) {
 func TestInsertOnceWaits(t *testing.T) {
 	t.Parallel()
 	p := newPayments(t)
-	p.through(t, func(t *testing.T, once func(sqlstore.Insert) (payment, bool, error), _ func(string) error, end func() error) {
+	p.through(t, func(t *testing.T, once func(pgxstore.Insert) (payment, bool, error), _ func(string) error, end func() error) {
 		for _, commits := range []bool{true, false} {
 			order := map[bool]string{true: "committed", false: "rolled back"}[commits]
 			mustExec(t, "DELETE FROM "+p.table)
@@ -229,7 +227,7 @@ func TestInsertOnceSerialization(t *testing.T) {
 func TestInsertOnceRefusesAKeyOfNULL(t *testing.T) {
 	t.Parallel()
 	p := newPayments(t)
-	p.through(t, func(t *testing.T, once func(sqlstore.Insert) (payment, bool, error), _ func(string) error, end func() error) {
+	p.through(t, func(t *testing.T, once func(pgxstore.Insert) (payment, bool, error), _ func(string) error, end func() error) {
 		mustExec(t, "TRUNCATE "+p.table)
 		for i, null := range []any{nil, (*string)(nil), sql.NullString{}, pgtype.Text{}, []byte(nil)} {
 			in := p.insert(int64(i), fmt.Sprint("order-", i), 1, null)
@@ -250,7 +248,7 @@ func TestInsertOnceRefusesAKeyOfNULL(t *testing.T) {
 func TestInsertOnceWhoseScanFails(t *testing.T) {
 	t.Parallel()
 	p := newPayments(t)
-	p.through(t, func(t *testing.T, once func(sqlstore.Insert) (payment, bool, error), exec func(string) error, end func() error) {
+	p.through(t, func(t *testing.T, once func(pgxstore.Insert) (payment, bool, error), exec func(string) error, end func() error) {
 		if name := t.Name(); strings.HasSuffix(name, "/pgx") || strings.HasSuffix(name, "/sql.DB") {
 			return // there is no transaction
 		}

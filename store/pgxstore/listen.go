@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// Listen waits for announcements on a connection of its own: see [sqldb.Listener].
+// Listen waits for announcements on a connection of its own: see sqldb.Listener.
 func (d *pgxDriver) Listen(ctx context.Context, channel string, heard func()) error {
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
@@ -20,7 +20,7 @@ func (d *pgxDriver) Listen(ctx context.Context, channel string, heard func()) er
 	return listen(ctx, own, channel, heard)
 }
 
-// Listen waits for announcements on a connection of its own: see [sqldb.Listener]. It needs pgx's stdlib.
+// Listen waits for announcements on a connection of its own: see sqldb.Listener. It needs pgx's stdlib.
 func (d *sqlDriver) Listen(ctx context.Context, channel string, heard func()) error {
 	if !d.asks {
 		return fmt.Errorf("pgxstore: LISTEN through another driver than pgx's: %w", errors.ErrUnsupported)

@@ -162,7 +162,7 @@ func testRoundTripsInTx[Tx any](t *testing.T, h *handle[Tx], count func(string, 
 	own, err := h.begin(ctx, sql.LevelDefault)
 	noErr(t, err)
 	fourth := everonce.Key{Scope: "joined", ID: id}
-	count("join", 0, func() error { tx, err = h.store.Join(own); return err })
+	count("join", 0, func() error { tx, err = h.store.Join(t.Context(), own); return err })
 	count("claim in a joined transaction", 1, func() error { res, err = tx.Claim(ctx, txClaimOf(fourth)); return err })
 	rec = decided(t, res, err, driver.DecideClaimed).Record
 	count("complete in a joined transaction", 1, func() error { return errOf(tx.Complete(ctx, completionOf(&rec, "v"))) })

@@ -40,8 +40,7 @@ func migrations(t tables) [][]string {
 	}
 }
 
-// Schema returns the text that creates the tables of a store with these options, as [sqlstore.Store.Schema] does, without a database: for
-// an administrator, or a migration tool.
+// Schema is [Store.Schema] of a store with these options, without a database.
 func Schema(opts *Options) (string, error) {
 	d, err := newDatabase(opts)
 	if err != nil {

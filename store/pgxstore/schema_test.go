@@ -236,7 +236,7 @@ func TestOptionsAreChecked(t *testing.T) {
 func TestJoinRefuses(t *testing.T) {
 	t.Parallel()
 	h := newPgx(t, setup{})
-	if _, err := h.store.Join(nil); !errors.Is(err, driver.ErrInvalidArgument) {
+	if _, err := h.store.Join(t.Context(), nil); !errors.Is(err, driver.ErrInvalidArgument) {
 		t.Errorf("no transaction: %v", err)
 	}
 	other := "other_" + random(t)
@@ -245,10 +245,10 @@ func TestJoinRefuses(t *testing.T) {
 	tx, err := newPool(t, func(c *pgx.ConnConfig) { c.Database = other }, 1).Begin(t.Context())
 	noErr(t, err)
 	t.Cleanup(func() { _ = tx.Rollback(t.Context()) })
-	if _, err := h.store.Join(tx); !errors.Is(err, driver.ErrOtherStore) {
+	if _, err := h.store.Join(t.Context(), tx); !errors.Is(err, driver.ErrOtherStore) {
 		t.Errorf("a transaction of another database: %v", err)
 	}
-	if _, err := newSQL(t, setup{}).store.Join(nil); !errors.Is(err, driver.ErrInvalidArgument) {
+	if _, err := newSQL(t, setup{}).store.Join(t.Context(), nil); !errors.Is(err, driver.ErrInvalidArgument) {
 		t.Errorf("no transaction, through database/sql: %v", err)
 	}
 }

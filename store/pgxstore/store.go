@@ -1,29 +1,34 @@
 package pgxstore
 
 import (
+	"context"
 	"database/sql"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/sqlstore"
 )
 
-// Store keeps records in PostgreSQL, and commits them together with what the application writes through a pgx.Tx. It
-// is safe for concurrent use. Its methods are documented at [sqlstore.Store].
-type Store = sqlstore.Store[pgx.Tx]
+// Store keeps records in PostgreSQL, and commits them together with what the application writes through a pgx.Tx. It is
+// a [driver.TxStore] of pgx.Tx, and safe for concurrent use.
+type Store struct{ store[pgx.Tx] }
 
 // SQLStore is a [Store] for applications that write through a *sql.Tx.
-type SQLStore = sqlstore.Store[*sql.Tx]
+type SQLStore struct{ store[*sql.Tx] }
+
+// store is what both have: the methods that a receiver calls, by embedding, and those that applications call.
+type store[Tx any] struct{ *sqlstore.Store[Tx] }
 
 // New returns a store on the database of pool. The caller keeps the pool and closes it. New sends nothing: call
-// [sqlstore.Store.Migrate] once before the first use.
+// [Store.Migrate] once before the first use.
 func New(pool *pgxpool.Pool, opts *Options) (*Store, error) {
 	d, err := newPgxDriver(pool, opts)
 	if err != nil {
 		return nil, err
 	}
-	return sqlstore.New[pgx.Tx](d), nil
+	return &Store{store[pgx.Tx]{sqlstore.New[pgx.Tx](d)}}, nil
 }
 
 // NewSQL returns a store on the database of db: one opened by pgx's stdlib, or by another driver whose errors wrap a
@@ -34,5 +39,40 @@ func NewSQL(db *sql.DB, opts *Options) (*SQLStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sqlstore.New[*sql.Tx](d), nil
+	return &SQLStore{store[*sql.Tx]{sqlstore.New[*sql.Tx](d)}}, nil
+}
+
+// Migrate creates the tables, or updates them to this version. Several processes may run it at once, and it does
+// nothing if the tables are up to date. It returns [everonce.ErrSchema] for tables of a newer version.
+func (s *store[Tx]) Migrate(ctx context.Context) error { return s.Store.Migrate(ctx) }
+
+// Schema returns what Migrate runs on an empty database, as text for your own migration tool. It changes only with a
+// new version of the schema, which the changelog names.
+func (s *store[Tx]) Schema() string { return s.Store.Schema() }
+
+// Purge removes up to Limit expired results and records. A Limit of 0 is 1000. Package janitor calls it periodically.
+func (s *store[Tx]) Purge(ctx context.Context, req driver.PurgeRequest) (driver.PurgeResult, error) {
+	return s.Store.Purge(ctx, req)
+}
+
+// List returns records in the order of their IDs, without the data of their results.
+func (s *store[Tx]) List(ctx context.Context, req driver.ListRequest) (driver.ListResult, error) {
+	return s.Store.List(ctx, req)
+}
+
+// DeleteScope deletes up to Limit records of a tenant; their keys are new afterwards. A Limit of 0 is 1000. It keeps
+// live claims and records that this version cannot read, and reports them: see [driver.ScopeDeleter]. It skips records
+// that are locked at that moment, and reports More.
+func (s *store[Tx]) DeleteScope(ctx context.Context, req driver.DeleteScopeRequest) (driver.DeleteScopeResult, error) {
+	return s.Store.DeleteScope(ctx, req)
+}
+
+// Health counts records by state, and reports settings of the database that weaken durability. It reads all records.
+func (s *store[Tx]) Health(ctx context.Context, req driver.HealthRequest) (driver.HealthResult, error) {
+	return s.Store.Health(ctx, req)
+}
+
+// CheckWrite makes a write as durable as a claim's, and leaves no record: an error means that claims would fail.
+func (s *store[Tx]) CheckWrite(ctx context.Context, req driver.CheckWriteRequest) (driver.CheckWriteResult, error) {
+	return s.Store.CheckWrite(ctx, req)
 }

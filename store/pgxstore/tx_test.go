@@ -70,7 +70,7 @@ func testDuplicate[Tx any](t *testing.T, h *handle[Tx]) {
 	ctx := t.Context()
 	own, err := h.begin(ctx, sql.LevelDefault)
 	noErr(t, err)
-	joined, err := h.store.Join(own)
+	joined, err := h.store.Join(t.Context(), own)
 	noErr(t, err)
 	res, err := joined.Claim(ctx, txClaimOf(testKey))
 	rec := decided(t, res, err, driver.DecideClaimed).Record
@@ -107,7 +107,7 @@ func testDuplicate[Tx any](t *testing.T, h *handle[Tx]) {
 		atOnce(t, "a duplicate in a caller's transaction "+when, func() {
 			other, err := h.begin(ctx, sql.LevelDefault)
 			noErr(t, err)
-			join, err := h.store.Join(other)
+			join, err := h.store.Join(t.Context(), other)
 			noErr(t, err)
 			res, err := join.Claim(ctx, txClaimOf(testKey))
 			decided(t, res, err, driver.DecideInProgress)
@@ -284,7 +284,7 @@ func testSerialization[Tx any](t *testing.T, h *handle[Tx], level sql.IsolationL
 		noErr(t, errOf(tx.Commit(ctx, driver.CommitRequest{Complete: &done})))
 	}
 	complete(testKey)
-	joined, err := h.store.Join(own)
+	joined, err := h.store.Join(t.Context(), own)
 	noErr(t, err)
 	res, err := joined.Claim(ctx, txClaimOf(testKey)) // its snapshot shows no record
 	rec := decided(t, res, err, driver.DecideClaimed).Record

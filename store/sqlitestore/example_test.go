@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/internal/sqldb"
-	"github.com/everonce/everonce/internal/sqlstore"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
@@ -118,12 +116,12 @@ func ExampleInsertOnce() {
 	}
 
 	pay := func(order string, cents int) {
-		paid, inserted, err := sqlitestore.InsertOnce(ctx, db, sqlstore.Insert{
+		paid, inserted, err := sqlitestore.InsertOnce(ctx, db, sqlitestore.Insert{
 			Table:   "payment",
 			Columns: []string{"order_id", "cents"}, Values: []any{order, cents},
 			Key:       []string{"order_id"},
 			Returning: []string{"cents"},
-		}, func(r sqldb.Row) (cents int, err error) {
+		}, func(r sqlitestore.Row) (cents int, err error) {
 			return cents, r.Scan(&cents)
 		})
 		fmt.Println(paid, inserted, err)

@@ -7,11 +7,10 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce/internal/sqldb"
-	"github.com/everonce/everonce/internal/sqlstore"
 )
 
 // invoices are a business table in a file of its own, through one connection, whose PRAGMAs then hold.
-func invoices(t *testing.T) (db *sql.DB, once func(q sqldb.SQLQuerier, no string) (string, bool, error)) {
+func invoices(t *testing.T) (db *sql.DB, once func(q Querier, no string) (string, bool, error)) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "invoices.db"))
 	if err != nil {
@@ -21,10 +20,10 @@ func invoices(t *testing.T) (db *sql.DB, once func(q sqldb.SQLQuerier, no string
 	db.SetMaxOpenConns(1)
 	mustRun(t, db, "CREATE TABLE invoice (no TEXT PRIMARY KEY, body BLOB NOT NULL)")
 	mustRun(t, db, "INSERT INTO invoice VALUES ('there', 'x')")
-	return db, func(q sqldb.SQLQuerier, no string) (string, bool, error) {
-		return InsertOnce(t.Context(), q, sqlstore.Insert{
+	return db, func(q Querier, no string) (string, bool, error) {
+		return InsertOnce(t.Context(), q, Insert{
 			Table: "invoice", Columns: []string{"no", "body"}, Values: []any{no, make([]byte, 3000)}, Key: []string{"no"}, Returning: []string{"no"},
-		}, func(r sqldb.Row) (got string, err error) { return got, r.Scan(&got) })
+		}, func(r Row) (got string, err error) { return got, r.Scan(&got) })
 	}
 }
 
@@ -80,7 +79,7 @@ func TestInsertOnceIntoAFullDatabase(t *testing.T) {
 func TestInsertOnceIntoAReadOnlyDatabase(t *testing.T) {
 	db, once := invoices(t)
 	mustRun(t, db, "PRAGMA query_only = ON")
-	refused := func(where string, q sqldb.SQLQuerier) {
+	refused := func(where string, q Querier) {
 		t.Helper()
 		for _, no := range []string{"new", "there"} {
 			if got, first, err := once(q, no); ClassOf(err) != sqldb.ClassReadOnly || first || got != "" {

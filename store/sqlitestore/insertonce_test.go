@@ -12,7 +12,6 @@ import (
 
 	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/sqldb"
-	"github.com/everonce/everonce/internal/sqlstore"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
@@ -22,13 +21,13 @@ type payment struct {
 	note   sql.NullString
 }
 
-func scanPayment(r sqldb.Row) (p payment, err error) {
+func scanPayment(r sqlitestore.Row) (p payment, err error) {
 	err = r.Scan(&p.id, &p.amount, &p.note)
 	return p, err
 }
 
-func paymentOf(id, order string, amount int) sqlstore.Insert {
-	return sqlstore.Insert{
+func paymentOf(id, order string, amount int) sqlitestore.Insert {
+	return sqlitestore.Insert{
 		Table: "payment", Columns: []string{"id", "order_id", "amount"}, Values: []any{id, order, amount},
 		Key: []string{"order_id"}, Returning: []string{"id", "amount", "note"},
 	}
@@ -48,7 +47,7 @@ func newPayments(t testing.TB) *sqlitestore.Store {
 func TestInsertOnce(t *testing.T) {
 	s := newPayments(t)
 	ctx := t.Context()
-	insert := func(q sqldb.SQLQuerier, in sqlstore.Insert) (payment, bool, error) {
+	insert := func(q sqlitestore.Querier, in sqlitestore.Insert) (payment, bool, error) {
 		return sqlitestore.InsertOnce(ctx, q, in, scanPayment)
 	}
 	tx, err := s.DB().BeginTx(ctx, nil)
@@ -56,13 +55,13 @@ func TestInsertOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback() //nolint:errcheck // committed below
-	withReceipt := func(in sqlstore.Insert, receipt string) sqlstore.Insert {
+	withReceipt := func(in sqlitestore.Insert, receipt string) sqlitestore.Insert {
 		in.Columns, in.Values = append(in.Columns, "receipt"), append(in.Values, receipt)
 		return in
 	}
 	for _, c := range []struct {
 		what     string
-		in       sqlstore.Insert
+		in       sqlitestore.Insert
 		want     payment
 		inserted bool
 		class    sqldb.ErrorClass // of the error, if one is wanted
@@ -102,9 +101,9 @@ func TestInsertOnceByAPartialIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	take := func(guest string) (string, bool) {
-		got, inserted, err := sqlitestore.InsertOnce(t.Context(), s.DB(), sqlstore.Insert{
+		got, inserted, err := sqlitestore.InsertOnce(t.Context(), s.DB(), sqlitestore.Insert{
 			Table: "seat", Columns: []string{"no", "guest"}, Values: []any{1, guest}, Key: []string{"no"}, Where: "released = 0", Returning: []string{"guest"},
-		}, func(r sqldb.Row) (guest string, err error) { return guest, r.Scan(&guest) })
+		}, func(r sqlitestore.Row) (guest string, err error) { return guest, r.Scan(&guest) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,15 +147,15 @@ func TestInsertOnceAtTheSameTime(t *testing.T) {
 func TestInsertOnceRefuses(t *testing.T) {
 	s := newPayments(t)
 	good := paymentOf("p1", "o1", 1)
-	for what, change := range map[string]func(in *sqlstore.Insert){
-		"no key":                 func(in *sqlstore.Insert) { in.Key = nil },
-		"nothing to return":      func(in *sqlstore.Insert) { in.Returning = nil },
-		"a value too few":        func(in *sqlstore.Insert) { in.Values = in.Values[1:] },
-		"a key without a value":  func(in *sqlstore.Insert) { in.Key = []string{"receipt"} },
-		"SQL for a table":        func(in *sqlstore.Insert) { in.Table = "payment; DROP TABLE payment" },
-		"SQL for a column":       func(in *sqlstore.Insert) { in.Columns = []string{"id", "order_id", "amount) --"} },
-		"SQL for a returned one": func(in *sqlstore.Insert) { in.Returning = []string{"1 FROM payment"} },
-		"a quote inside a name":  func(in *sqlstore.Insert) { in.Table = `"a"b"` },
+	for what, change := range map[string]func(in *sqlitestore.Insert){
+		"no key":                 func(in *sqlitestore.Insert) { in.Key = nil },
+		"nothing to return":      func(in *sqlitestore.Insert) { in.Returning = nil },
+		"a value too few":        func(in *sqlitestore.Insert) { in.Values = in.Values[1:] },
+		"a key without a value":  func(in *sqlitestore.Insert) { in.Key = []string{"receipt"} },
+		"SQL for a table":        func(in *sqlitestore.Insert) { in.Table = "payment; DROP TABLE payment" },
+		"SQL for a column":       func(in *sqlitestore.Insert) { in.Columns = []string{"id", "order_id", "amount) --"} },
+		"SQL for a returned one": func(in *sqlitestore.Insert) { in.Returning = []string{"1 FROM payment"} },
+		"a quote inside a name":  func(in *sqlitestore.Insert) { in.Table = `"a"b"` },
 	} {
 		in := good
 		change(&in)
@@ -189,7 +188,7 @@ func TestInsertOnceWhoseScanFails(t *testing.T) {
 	}
 	no := errors.New("no")
 	for _, order := range []string{"new", "there"} {
-		got, inserted, err := sqlitestore.InsertOnce(t.Context(), tx, paymentOf("p2", order, 30), func(sqldb.Row) (payment, error) { return payment{id: "x"}, no })
+		got, inserted, err := sqlitestore.InsertOnce(t.Context(), tx, paymentOf("p2", order, 30), func(sqlitestore.Row) (payment, error) { return payment{id: "x"}, no })
 		if !errors.Is(err, no) || inserted || got.id != "" {
 			t.Errorf("%s: %+v, %v, %v; want the error of scan", order, got, inserted, err)
 		}
@@ -208,7 +207,7 @@ func TestInsertOnceOfARowThatIsLeftOut(t *testing.T) {
 	if _, err := s.DB().Exec("CREATE TRIGGER leave_out BEFORE INSERT ON payment BEGIN SELECT RAISE(IGNORE); END"); err != nil {
 		t.Fatal(err)
 	}
-	if _, inserted, err := sqlitestore.InsertOnce(t.Context(), s.DB(), paymentOf("p1", "o1", 30), scanPayment); !errors.Is(err, sqlstore.ErrInvisible) || inserted {
+	if _, inserted, err := sqlitestore.InsertOnce(t.Context(), s.DB(), paymentOf("p1", "o1", 30), scanPayment); !errors.Is(err, sqlitestore.ErrInvisible) || inserted {
 		t.Errorf("%v, %v, want ErrInvisible", inserted, err)
 	}
 }

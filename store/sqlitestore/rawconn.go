@@ -178,7 +178,7 @@ func (v *valueRow) each(rows sqldriver.Rows, call *sqldb.Call) error {
 	}
 }
 
-// Scan copies the columns: see [sqldb.Row].
+// Scan copies the columns: see sqldb.Row.
 func (v *valueRow) Scan(dest ...any) error {
 	if len(dest) != len(v.values) {
 		return fmt.Errorf("sqlitestore: %d columns for %d destinations", len(v.values), len(dest))

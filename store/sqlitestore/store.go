@@ -49,11 +49,15 @@ const (
 	openTimeout        = 30 * time.Second
 )
 
-// Store keeps records in a SQLite file. It is safe for concurrent use. Its methods are those of [sqlstore.Store].
+// Store keeps records in a SQLite file, and commits them together with what the application writes through a *sql.Tx. It
+// is a [driver.TxStore] of *sql.Tx, and safe for concurrent use.
 type Store struct {
-	*sqlstore.Store[*sql.Tx]
+	*engine
 	db *database
 }
+
+// engine has the methods that a receiver calls.
+type engine = sqlstore.Store[*sql.Tx]
 
 // Open opens the database file at path and returns a store in it. It creates the file and the tables if they do not
 // exist. Several processes on the same machine may open the same file. Only the owner can read and write a file that
@@ -76,7 +80,7 @@ func Open(ctx context.Context, path string, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{Store: sqlstore.New[*sql.Tx](d), db: d}
+	s := &Store{engine: sqlstore.New[*sql.Tx](d), db: d}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	prepared := make(chan error, 1)
@@ -302,7 +306,7 @@ func (d *database) close() error {
 	return d.closeErr
 }
 
-// Traits tells the engine of SQLite: see [sqlstore.Driver].
+// Traits tells the engine of SQLite: see sqlstore.Driver.
 func (d *database) Traits() sqlstore.Traits {
 	return sqlstore.Traits{
 		ReadFirst: true, OneWriter: true,
@@ -312,7 +316,7 @@ func (d *database) Traits() sqlstore.Traits {
 	}
 }
 
-// Dialect returns how SQLite's texts differ: see [sqldb.Dialect].
+// Dialect returns how SQLite's texts differ: see sqldb.Dialect.
 func (d *database) Dialect() *sqldb.Dialect { return d.dialect }
 
 func (d *database) Statements() *sqlstore.Statements { return d.text }

@@ -29,7 +29,7 @@ type txConn struct {
 	expired atomic.Bool
 }
 
-// Begin begins a transaction that holds the writer: see [sqlstore.Driver].
+// Begin begins a transaction that holds the writer: see sqlstore.Driver.
 func (d *database) Begin(ctx context.Context, opts sqlstore.BeginOptions, first ...*sqldb.Call) (sqldb.TxConn[*sql.Tx], error) {
 	if opts.Key != nil {
 		// Before the turn: who comes for the same key is told, and does not queue.
@@ -121,7 +121,7 @@ func (r *serialRow) Next(dest []sqldriver.Value) error {
 	return nil
 }
 
-// Join wraps a transaction of the caller's: see [sqlstore.Driver].
+// Join wraps a transaction of the caller's: see sqlstore.Driver.
 func (d *database) Join(ctx context.Context, tx *sql.Tx) (sqldb.TxConn[*sql.Tx], error) {
 	if tx == nil {
 		return nil, fmt.Errorf("%w: the transaction is nil", driver.ErrInvalidArgument)
@@ -155,10 +155,10 @@ func (d *database) sameFile(ctx context.Context, tx *sql.Tx) error {
 	return fmt.Errorf("%w: it is on another database file", driver.ErrOtherStore)
 }
 
-// Locked reports whether a transaction of this process has claimed the key: see [sqlstore.KeyLocker].
+// Locked reports whether a transaction of this process has claimed the key: see sqlstore.KeyLocker.
 func (d *database) Locked(id driver.RecordID) bool { return d.locks.locked(id) }
 
-// LockKey locks a key until a transaction ends: see [sqlstore.KeyLocker].
+// LockKey locks a key until a transaction ends: see sqlstore.KeyLocker.
 func (d *database) LockKey(c sqldb.TxConn[*sql.Tx], id driver.RecordID) bool {
 	t, ok := c.(*txConn)
 	if !ok {
@@ -214,7 +214,7 @@ func (c *txConn) tooLong(err error) error {
 	return err
 }
 
-// Commit ends the transaction: see [sqldb.TxConn].
+// Commit ends the transaction: see sqldb.TxConn.
 func (c *txConn) Commit(ctx context.Context, last ...*sqldb.Call) error {
 	if err := c.Send(ctx, last...); err != nil {
 		_ = c.Rollback(ctx) //nolint:errcheck // the first error is what is told
@@ -231,7 +231,7 @@ func (c *txConn) Commit(ctx context.Context, last ...*sqldb.Call) error {
 	return c.tooLong(err)
 }
 
-// Rollback ends the transaction: see [sqldb.TxConn].
+// Rollback ends the transaction: see sqldb.TxConn.
 func (c *txConn) Rollback(context.Context) error {
 	err := c.tx.Rollback()
 	c.stop()

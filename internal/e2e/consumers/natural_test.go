@@ -7,8 +7,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/everonce/everonce/consume"
-	"github.com/everonce/everonce/internal/sqldb"
-	"github.com/everonce/everonce/internal/sqlstore"
 	"github.com/everonce/everonce/oncetest"
 	"github.com/everonce/everonce/store/mongostore"
 	"github.com/everonce/everonce/store/pgxstore"
@@ -43,11 +41,13 @@ func (s shelf) consumer() build {
 	}
 }
 
-func shipmentRow(name string) sqlstore.Insert {
-	return sqlstore.Insert{Table: "shipment", Columns: []string{"id"}, Values: []any{name}, Key: []string{"id"}, Returning: []string{"id"}}
+func shipmentRow(name string) sqlitestore.Insert {
+	return sqlitestore.Insert{Table: "shipment", Columns: []string{"id"}, Values: []any{name}, Key: []string{"id"}, Returning: []string{"id"}}
 }
 
-func scanID(row sqldb.Row) (id string, err error) { return id, row.Scan(&id) }
+func scanID[Row interface{ Scan(dest ...any) error }](row Row) (id string, err error) {
+	return id, row.Scan(&id)
+}
 
 // shelves are the stores with an insert-once of their own.
 var shelves = []struct {
@@ -64,14 +64,14 @@ var shelves = []struct {
 	{"pgxstore", func(tb testing.TB) shelf {
 		pool, db, _ := postgres(tb)
 		return shelf{func(ctx context.Context, name string) (bool, error) {
-			_, inserted, err := pgxstore.InsertOnce(ctx, pool, shipmentRow(name), scanID)
+			_, inserted, err := pgxstore.InsertOnce(ctx, pool, pgxstore.Insert(shipmentRow(name)), scanID)
 			return inserted, err
 		}, countSQL(db, `SELECT count(*) FROM shipment WHERE id = $1`)}
 	}},
 	{"pgxstore through database sql", func(tb testing.TB) shelf {
 		_, db, _ := postgres(tb)
 		return shelf{func(ctx context.Context, name string) (bool, error) {
-			_, inserted, err := pgxstore.InsertOnceSQL(ctx, db, shipmentRow(name), scanID)
+			_, inserted, err := pgxstore.InsertOnceSQL(ctx, db, pgxstore.Insert(shipmentRow(name)), scanID)
 			return inserted, err
 		}, countSQL(db, `SELECT count(*) FROM shipment WHERE id = $1`)}
 	}},
