@@ -10,14 +10,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// bug is a fault that is planted in the texts of statements: statement matches their names.
+// bug is a fault that is planted in the text of a statement.
 type bug struct {
 	statement, part, instead string
 }
 
 // text is [tampering.text] with the bug. It panics if there is no place for it: then the test would be blind.
 func (b bug) text(name, text string) string {
-	if b.statement == "" || !regexp.MustCompile("^("+b.statement+")$").MatchString(name) {
+	if b.statement == "" || name != b.statement {
 		return text
 	}
 	found := regexp.MustCompile(b.part)
@@ -30,12 +30,12 @@ func (b bug) text(name, text string) string {
 // The bugs, of which each makes one audit fail.
 var (
 	noBug          = bug{}
-	sequenceCursor = bug{"outbox_claim(_heads)?", `AND q\.rank >=`, `AND q.seq > (SELECT coalesce(max(c.seq), 0) FROM TABLE AS c WHERE c.state = 4) AND q.rank >=`}
-	markFirst      = bug{"outbox_claim(_heads)?", `SET token = `, `SET state = 4, done_at = 1, token = `}
-	noHeads        = bug{"outbox_claim_heads", `NOT EXISTS \(SELECT 1`, `EXISTS (SELECT 1 WHERE 1 = 1) OR EXISTS (SELECT 1`}
-	noLease        = bug{"outbox_claim(_heads)?", `AND q\.due_at <= \S+`, ``}
+	sequenceCursor = bug{"outbox_claim", `q\.order_key = '' AND`, `q.order_key = '' AND q.seq > (SELECT coalesce(max(c.seq), 0) FROM TABLE AS c WHERE c.state = 4) AND`}
+	markFirst      = bug{"outbox_claim", `SET token = `, `SET state = 4, done_at = 1, token = `}
+	noHeads        = bug{"outbox_claim", `NOT EXISTS \(SELECT 1`, `EXISTS (SELECT 1 WHERE 1 = 1) OR EXISTS (SELECT 1`}
+	noLease        = bug{"outbox_claim", `AND q\.due_at <= \S+`, ``}
 	noToken        = bug{"outbox_finish", `q\.token = (\S+)`, `$1 IS NOT NULL`}
-	noCount        = bug{"outbox_claim(_heads)?", `attempts = attempts \+ 1`, `attempts = attempts`}
+	noCount        = bug{"outbox_claim", `attempts = attempts \+ 1`, `attempts = attempts`}
 )
 
 // planted runs an audit with a bug.
@@ -48,7 +48,7 @@ func planted[Tx any](t *testing.T, name string, b bug, found string, open func(t
 		b := b
 		b.instead = strings.ReplaceAll(b.instead, "TABLE", h.sqldb(t).Dialect().Table("outbox"))
 		err := audit(ctx, t, tampered(t, h, &tampering{text: b.text}))
-		if err == nil || !regexp.MustCompile(found).MatchString(err.Error()) {
+		if err == nil || !strings.Contains(err.Error(), found) {
 			t.Errorf("the audit did not find the bug: %v", err)
 		}
 	})
@@ -99,9 +99,9 @@ func pausedRelay[Tx any](b bug) func(ctx context.Context, t *testing.T, h *handl
 // Each planted bug is found by an audit.
 func TestPlantedBugs(t *testing.T) {
 	planted(t, "a cursor of sequence numbers", sequenceCursor, errDidNotCome.Error(), onPgx, auditOpenTransaction[pgx.Tx])
-	planted(t, "mark before publish", markFirst, "came after|"+errDidNotCome.Error(), onPgx, auditHeads[pgx.Tx])
+	planted(t, "mark before publish", markFirst, "came after", onPgx, auditHeads[pgx.Tx])
 	planted(t, "claims without heads", noHeads, "came after", onSQLite, auditHeads[*sql.Tx])
-	planted(t, "claims of what is in hand", noLease, "in two hands|were lost", onSQLite, auditNothingTwiceInHand[*sql.Tx])
+	planted(t, "claims of what is in hand", noLease, "in two hands", onSQLite, auditNothingTwiceInHand[*sql.Tx])
 	planted(t, "marks without a token", noBug, "has marked", onPgx, pausedRelay[pgx.Tx](noToken))
 	planted(t, "tries that are not counted", noCount, "with a budget", onSQLite, auditBudget[*sql.Tx])
 }

@@ -112,7 +112,7 @@ func (p *Pool[T]) Run(ctx context.Context) {
 		free := p.free
 		p.mu.Unlock()
 		want := min(p.Batch, free)
-		if want == 0 {
+		if want <= 0 {
 			p.wait(ctx, p.Poll) // for work to return
 			continue
 		}

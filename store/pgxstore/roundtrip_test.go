@@ -144,7 +144,7 @@ func testRoundTripsInTx[Tx any](t *testing.T, h *handle[Tx], count func(string, 
 	inner := everonce.Key{Scope: "inner", ID: id} // DoTx inside InTx
 	outer, _, err := h.store.Begin(ctx, driver.BeginRequest{})
 	noErr(t, err)
-	tx, err = h.store.Join(outer.Tx())
+	tx, err = h.store.Join(t.Context(), outer.Tx())
 	noErr(t, err)
 	count("savepoint and claim in a lent transaction", cost.bare+1, func() error {
 		noErr(t, tx.Savepoint(ctx, "everonce_0"))
