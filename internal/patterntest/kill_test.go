@@ -226,7 +226,7 @@ func (h *handle[Tx]) auditKills(t *testing.T, sink string, events, messages int)
 		must(t, rows.Scan(&name))
 		_, err := fmt.Sscanf(name, "m%d", &at)
 		must(t, err)
-		if before, any := last[at%killKeys]; any && at <= before {
+		if before, known := last[at%killKeys]; known && at <= before {
 			t.Errorf("message %d was handled after %d", at, before)
 		}
 		last[at%killKeys] = at
