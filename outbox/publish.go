@@ -57,10 +57,12 @@ func (o *Outbox[Tx]) Publish(ctx context.Context, tx Tx, events ...Event) error 
 	for _, call := range calls {
 		inserted += int(call.Affected)
 	}
-	if announce := o.queue.Announce(); announce != nil {
-		calls = append(calls[:0], announce)
-		if err := conn.Send(ctx, calls...); err != nil {
-			return o.failed("publish", err)
+	if !o.opts.NoAnnounce {
+		if announce := o.queue.Announce(); announce != nil {
+			calls = append(calls[:0], announce)
+			if err := conn.Send(ctx, calls...); err != nil {
+				return o.failed("publish", err)
+			}
 		}
 	}
 	if inserted < len(events) {
