@@ -138,7 +138,7 @@ func (l *listener) listen(ctx context.Context, slot, publication string, from pg
 	_, err = pglogrepl.CreateReplicationSlot(ctx, conn, slot, "pgoutput", pglogrepl.CreateReplicationSlotOptions{
 		Temporary: l.set.Slot == "", SnapshotAction: "NOEXPORT_SNAPSHOT", Mode: pglogrepl.LogicalReplication,
 	})
-	if err != nil && !(l.set.Slot != "" && hasCode(err, duplicateObject)) {
+	if kept := l.set.Slot != "" && hasCode(err, duplicateObject); err != nil && !kept {
 		return err
 	}
 	names := strings.ReplaceAll(pgx.Identifier{publication}.Sanitize(), "'", "''")

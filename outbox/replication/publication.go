@@ -28,7 +28,7 @@ func (l *listener) publish(ctx context.Context, conn *pgx.Conn) (string, error) 
 	name := l.set.Publication
 	if name == "" {
 		h := fnv.New64a()
-		_, _ = h.Write([]byte(full)) //nolint:errcheck // it never fails
+		_, _ = h.Write([]byte(full))
 		name = fmt.Sprintf("everonce_outbox_%016x", h.Sum64())
 	}
 	var exists, sends bool

@@ -86,7 +86,7 @@ func (l *listener) guard(ctx context.Context, slot string, end context.CancelCau
 			end(err)
 			return
 		case err != nil:
-			l.set.Log.Warn("replication: what the slot holds back could not be read; it is tried again", "slot", slot, "error", err)
+			l.set.Log.Warn("replication: a look at the slot failed; it is tried again", "slot", slot, "error", err)
 		}
 	}
 }
