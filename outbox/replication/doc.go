@@ -1,16 +1,6 @@
 // Package replication wakes the relay of an outbox in PostgreSQL by logical replication: the server sends word of each
 // commit that inserted an event, and no transaction that publishes takes the lock of NOTIFY.
 //
-//	box, err := outbox.New(receiver, &outbox.Options{NoAnnounce: true})
-//	relay, err := box.Relay(publisher, &outbox.RelayOptions{NoListen: true})
-//	…
-//	go func() {
-//		if err := replication.Listen(ctx, pool.Config().ConnConfig, box.Table(), relay.Wake, nil); err != nil {
-//			… // the relay goes on by polling
-//		}
-//	}()
-//	err = relay.Run(ctx)
-//
 // # Guarantees
 //
 // The table is the truth: a relay claims rows by their state, under a lease. What comes through the slot is only a reason

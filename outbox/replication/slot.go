@@ -86,6 +86,7 @@ func (l *listener) guard(ctx context.Context, slot string, end context.CancelCau
 			end(err)
 			return
 		case err != nil:
+			l.observe(func(s *Status) { s.Err = err })
 			l.set.Log.Warn("replication: a look at the slot failed; it is tried again", "slot", slot, "error", err)
 		}
 	}
