@@ -153,14 +153,15 @@ func testAllWaysInTurn(t *testing.T, d *database) {
 		}
 	}
 	const part = writers * each / 5
-	_, stop := d.relaying(t, box, to, outbox.RelayOptions{NoListen: true, Poll: 20 * time.Millisecond})
+	const lease = 5 * time.Second // of events whose claim was on its way when its relay was stopped
+	_, stop := d.relaying(t, box, to, outbox.RelayOptions{NoListen: true, Poll: 20 * time.Millisecond, Lease: lease})
 	some(part)
 	to.await(t, part/2)
-	_, next := d.relaying(t, box, to, outbox.RelayOptions{Poll: time.Hour})
+	_, next := d.relaying(t, box, to, outbox.RelayOptions{Poll: time.Hour, Lease: lease})
 	some(part)
 	stop()
 	to.await(t, part)
-	relay, last := d.relaying(t, box, to, outbox.RelayOptions{NoListen: true, Poll: time.Hour})
+	relay, last := d.relaying(t, box, to, outbox.RelayOptions{NoListen: true, Poll: time.Hour, Lease: lease})
 	some(part)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -175,7 +176,7 @@ func testAllWaysInTurn(t *testing.T, d *database) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	d.relaying(t, box, to, outbox.RelayOptions{NoListen: true, Poll: 20 * time.Millisecond})
+	d.relaying(t, box, to, outbox.RelayOptions{NoListen: true, Poll: 20 * time.Millisecond, Lease: lease})
 	last()
 	some(part)
 	writing.Wait()
