@@ -16,6 +16,9 @@ import (
 type Options struct {
 	// MaxPayload is the size of the largest payload, in bytes. Default 1 MiB.
 	MaxPayload int
+	// NoAnnounce has Publish announce nothing, so that commits do not take PostgreSQL's lock on announcements. Set it where
+	// no relay listens, because all poll or are woken by outbox/replication.
+	NoAnnounce bool
 }
 
 // Outbox is a table of events beside the store of a receiver. Tx is the handle of the application's transactions. It is
@@ -80,6 +83,9 @@ func (o *Outbox[Tx]) Migrate(ctx context.Context) error {
 // Schema returns what Migrate runs on an empty database, as text for a migration tool of your own. It changes only with
 // a new version of the schema, which the changelog names.
 func (o *Outbox[Tx]) Schema() string { return o.schema.Text() }
+
+// Table returns the name of the table as it stands in SQL statements.
+func (o *Outbox[Tx]) Table() string { return o.db.Dialect().Table("outbox") }
 
 // Backlog shows the events in the table, and lets an operator retry or give up what was set aside.
 func (o *Outbox[Tx]) Backlog() *backlog.Table { return backlog.New(o.queue, o.failed) }

@@ -51,8 +51,10 @@ func (o *Outbox[Tx]) Publish(ctx context.Context, tx Tx, events ...Event) error 
 	}
 	inserts := o.inserts(events)
 	calls := inserts
-	if announce := o.queue.Announce(); announce != nil {
-		calls = append(calls, announce)
+	if !o.opts.NoAnnounce {
+		if announce := o.queue.Announce(); announce != nil {
+			calls = append(calls, announce)
+		}
 	}
 	if err := conn.Send(ctx, calls...); err != nil {
 		return o.failed("publish", err)

@@ -24,7 +24,8 @@ type RelayOptions struct {
 	// Poll is the longest pause between two looks into the table. The relay looks more often for some time after it has
 	// found something; on PostgreSQL it is also woken by each commit. Default 1 s.
 	Poll time.Duration
-	// NoListen has the relay only poll. Set it where LISTEN cannot work, as through PgBouncer in transaction mode.
+	// NoListen has the relay only poll. Set it where LISTEN cannot work, as through PgBouncer in transaction mode, or
+	// where outbox/replication wakes it.
 	NoListen bool
 	// PublishTimeout is how long one call of the publisher may take. Default 10 s. A publisher that does not return even
 	// then is left behind, and its events are tried again.

@@ -23,6 +23,7 @@ var mayImport = []struct {
 	{"backlog", []string{"internal/sqlqueue"}},
 	{"inbox", []string{"driver", "consume", "backlog", "internal/sqldb", "internal/sqlqueue", "internal/retry"}}, // the SQL handle, not a database
 	{"outbox/cloudeventsonce", []string{"outbox"}},
+	{"outbox/replication", []string{"internal/retry"}}, // it wakes whom it is given
 	{"outbox/webhook", []string{"outbox"}},
 	{"outbox", []string{"driver", "consume", "backlog", "internal/sqldb", "internal/sqlqueue", "internal/retry"}},
 	{"saga", []string{"driver", "outbox", "consume", "backlog", "internal/sqldb", "internal/sqlqueue", "internal/retry"}},
