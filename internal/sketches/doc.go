@@ -1,4 +1,4 @@
-// Package sketches holds a compiling sketch of each coming user of the core: saga, client sessions, Raft. A change of the
+// Package sketches holds a compiling sketch of each coming user of the core: client sessions, Raft. A change of the
 // core that bends one of them does not compile.
 //
 // The control flow is real, and tested on store/memstore; what surrounds it (headers, SQL text, logs) is cut to the least.

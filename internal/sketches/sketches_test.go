@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -22,86 +21,6 @@ func newReceiver(t *testing.T, p everonce.Policy) *everonce.Receiver {
 		t.Fatal(err)
 	}
 	return r
-}
-
-func TestSagaCompensatesBackwardsAndOnce(t *testing.T) {
-	recv := newReceiver(t, everonce.Refuse)
-	var log []string
-	dead := errors.New("gateway down")
-	failing := true
-	step := func(name string, do error) SagaStep {
-		return SagaStep{
-			Name: name,
-			Do:   func(context.Context, *everonce.Attempt) error { log = append(log, name); return do },
-			Undo: func(ctx context.Context, _ *everonce.Attempt) error {
-				if ctx.Err() != nil {
-					t.Errorf("undo %s runs in a context that has ended: %v", name, ctx.Err())
-				}
-				if name == "hotel" && failing {
-					failing = false
-					return everonce.NotDone(dead)
-				}
-				log = append(log, "-"+name)
-				return nil
-			},
-		}
-	}
-	steps := []SagaStep{step("flight", nil), step("hotel", nil), step("car", everonce.Permanent("sold_out", nil, nil)), step("train", nil)}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	for i := range steps {
-		if do := steps[i].Do; steps[i].Name == "car" {
-			steps[i].Do = func(ctx context.Context, a *everonce.Attempt) error { cancel(); return do(ctx, a) }
-		}
-	}
-	key := everonce.Key{Scope: "trips", ID: "7"}
-	if _, err := RunSaga(ctx, recv, key, steps); !errors.Is(err, dead) {
-		t.Fatalf("the first run: %v", err)
-	}
-	for range 2 { // goes on where the record stands; then is replayed
-		_, err := RunSaga(t.Context(), recv, key, steps)
-		var p *everonce.PermanentError
-		if !errors.As(err, &p) || p.Code != "compensated" {
-			t.Fatalf("compensated: %v", err)
-		}
-	}
-	if want := []string{"flight", "hotel", "car", "-hotel", "-flight"}; !slices.Equal(log, want) {
-		t.Errorf("ran %q, want %q", log, want)
-	}
-}
-
-func TestGuardedParticipant(t *testing.T) {
-	recv := newReceiver(t, everonce.Refuse)
-	act := func(branch string, err error) error {
-		_, got := everonce.Do(t.Context(), recv, branchKey("act", "7", branch), func(context.Context, *everonce.Attempt) (struct{}, error) { return struct{}{}, err })
-		return got
-	}
-	undone := map[string]int{}
-	compensate := func(branch string) {
-		t.Helper()
-		for range 2 {
-			err := CompensateGuarded(t.Context(), recv, "7", branch, func(context.Context, *everonce.Attempt) error { undone[branch]++; return nil })
-			if err != nil {
-				t.Fatalf("compensate %s: %v", branch, err)
-			}
-		}
-	}
-	if err := act("done", nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := act("unknown", errors.New("no answer")); !errors.Is(err, everonce.ErrOutcomeUnknown) {
-		t.Fatal(err)
-	}
-	compensate("done")
-	compensate("unknown")
-	compensate("never") // a null compensation
-	var p *everonce.PermanentError
-	if err := act("never", nil); !errors.As(err, &p) || p.Code != cancelled { // and no hanging
-		t.Errorf("an action after its compensation: %v", err)
-	}
-	if undone["done"] != 1 || undone["unknown"] != 1 || undone["never"] != 0 {
-		t.Errorf("undone %v", undone)
-	}
 }
 
 // sessionRows and forgotten keep a session as a database would.
