@@ -22,7 +22,9 @@ type RelayOptions struct {
 	// publishes them that much later. Default 30 s.
 	Lease time.Duration
 	// Poll is the longest pause between two looks into the table. The relay looks more often for some time after it has
-	// found something; on PostgreSQL it is also woken by each commit. Default 1 s.
+	// found something; on PostgreSQL it is also woken by commits. An announcement may be missing:
+	// of transactions that publish within 2 ms only the first announces, and may be rolled back. Then this is the delay.
+	// Default 1 s.
 	Poll time.Duration
 	// NoListen has the relay only poll. Set it where LISTEN cannot work, as through PgBouncer in transaction mode, or
 	// where outbox/replication wakes it.

@@ -25,14 +25,12 @@ var errDidNotCome = errors.New("it did not come about")
 
 // within waits until the condition holds, for as long as the context allows.
 func within(ctx context.Context, what string, holds func() (bool, error)) error {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		if ok, err := holds(); err != nil || ok {
 			return err
 		}
 		select {
-		case <-tick.C:
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return fmt.Errorf("%s: %w", what, errDidNotCome)
 		}
