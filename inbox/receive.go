@@ -41,8 +41,8 @@ func (in *Inbox[Tx]) receive(ctx context.Context, m *consume.Message, do func(op
 		return false, err
 	}
 	d := in.db.Dialect()
-	var kept []byte // neither is to be looked at after an error: they may still be written
-	var isNew bool
+	var kept []byte // not to be looked at after an error, as the others: they may still be written
+	var isNew, found bool
 	err = do(func(ctx context.Context, c sqldb.Conn) error {
 		insert := d.Call(in.insert, args...)
 		calls := []*sqldb.Call{insert}
@@ -53,15 +53,18 @@ func (in *Inbox[Tx]) receive(ctx context.Context, m *consume.Message, do func(op
 			return err
 		}
 		if isNew = insert.Affected > 0; !isNew {
-			return c.Send(ctx, d.Call(in.read, args[0], args[1]).ForEach(func(r sqldb.Row) error { return r.Scan(&kept) }))
+			read := d.Call(in.read, args[0], args[1]).ForEach(func(r sqldb.Row) error { return r.Scan(&kept) })
+			err := c.Send(ctx, read)
+			found = read.Affected > 0 // or it was done, and has just been removed
+			return err
 		}
 		return nil
 	})
 	switch {
 	case err != nil:
 		return false, in.failed("receive", err)
-	case !isNew && !bytes.Equal(kept, m.Body):
-		return false, fmt.Errorf("inbox: %w: a message with the same key and another body is there, or was a moment ago", everonce.ErrMismatch)
+	case found && !bytes.Equal(kept, m.Body):
+		return false, fmt.Errorf("inbox: %w: a message with the same key and another body is there", everonce.ErrMismatch)
 	}
 	return isNew, nil
 }
