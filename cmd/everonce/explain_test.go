@@ -129,7 +129,7 @@ func TestAReleasedKeyNamesWhatTookHold(t *testing.T) {
 	if err != nil || got.Record.State != driver.StateReleased || got.Record.LastError != "not_done" {
 		t.Fatalf("%v, %q: %v", got.Record.State, got.Record.LastError, err)
 	}
-	if x := inspect.Explain(&got.Record, got.Now); !slices.Contains(x.Story, "What its finished steps did took hold all the same: charge.") {
+	if x := inspect.Explain(&got.Record, got.Now); !slices.Contains(x.Story, "Its finished steps did happen: charge.") {
 		t.Errorf("%q does not say that the charge took hold", x.Story)
 	}
 }
@@ -161,10 +161,10 @@ func TestARefusalNamesWhatTookHold(t *testing.T) {
 			t.Fatalf("%v: %v", got.Record.State, err)
 		}
 		x := inspect.Explain(&got.Record, got.Now)
-		if said := slices.Contains(x.Story, "What its finished steps did took hold all the same: charge."); said != (refused != nil) {
+		if said := slices.Contains(x.Story, "Its finished steps did happen: charge."); said != (refused != nil) {
 			t.Errorf("%s: %q; that the charge took hold: %t", id, x.Story, said)
 		}
-		if !slices.Contains(x.Story, `The step "mail" was not seen to end, and the operation was completed without it: nobody knows whether it took hold.`) {
+		if !slices.Contains(x.Story, `The step "mail" did not end, and the operation was completed without it: its outcome is unknown.`) {
 			t.Errorf("%s: %q does not say that nobody knows of the mail", id, x.Story)
 		}
 	}

@@ -29,7 +29,7 @@ type listener struct {
 }
 
 // Listen calls wake after each commit that inserted into a table, until ctx ends, and returns nil then. The table is named
-// as in SQL: see [outbox.Outbox.Table]. Listen has connections of its own, made with config as it is; the role needs the
+// as in SQL: see Table of outbox.Outbox. Listen has connections of its own, made with config as it is; the role needs the
 // attribute REPLICATION, and the server wal_level = logical.
 //
 // Commits that follow each other within milliseconds are one call. Listen connects again if the connection is lost, with
