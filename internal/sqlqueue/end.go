@@ -107,6 +107,9 @@ func (q *Queue) Ends(token int64, ends ...End) []*sqldb.Call {
 
 // End ends rows, and returns how many of them the claim had lost: those are another's.
 func (q *Queue) End(ctx context.Context, token int64, ends ...End) (int, error) {
+	if len(ends) == 0 {
+		return 0, nil
+	}
 	var lost int // not to be looked at after an error: it may still be written
 	err := q.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
 		calls := q.Ends(token, ends...)

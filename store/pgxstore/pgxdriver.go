@@ -55,8 +55,8 @@ type freshConn struct {
 }
 
 func (c freshConn) Send(ctx context.Context, calls ...*sqldb.Call) error {
-	if call := calls[0]; c.keeps && len(calls) == 1 && call.Statement.Fresh {
-		call.Args = append([]any{pgx.QueryExecModeCacheDescribe}, call.Args...)
+	if c.keeps && len(calls) == 1 && calls[0].Statement.Fresh {
+		calls[0].Args = append([]any{pgx.QueryExecModeCacheDescribe}, calls[0].Args...)
 	}
 	return c.pgxConn.Send(ctx, calls...)
 }
