@@ -30,15 +30,15 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	code, err := program(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	code, err := perform(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	if err != nil {
 		log.Print(err)
 	}
 	os.Exit(code) //nolint:gocritic // the signals are the process's
 }
 
-// program is main without the process. Its code is 0 only if each order was fulfilled once, or taken back.
-func program(ctx context.Context, args []string, out, said io.Writer) (code int, err error) {
+// perform is main without the process. Its code is 0 only if each order was fulfilled once, or taken back.
+func perform(ctx context.Context, args []string, out, said io.Writer) (code int, err error) {
 	s := settings{Log: log.New(said, "", 0), Said: io.Discard}
 	flags := flag.NewFlagSet("orderflow", flag.ContinueOnError)
 	flags.SetOutput(said)

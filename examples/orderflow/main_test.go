@@ -4,52 +4,30 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"log"
-	"os"
+	"os/exec"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
+	"github.com/everonce/everonce/examples/internal/program"
 	"github.com/everonce/everonce/internal/testserver"
 )
 
-// TestMain lets the test's own program be the services.
-func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == serviceFlag {
-		if err := runService(os.Stdin, os.Stdout); err != nil {
-			log.Fatal(err)
-		}
-		return
-	}
-	os.Exit(m.Run())
-}
-
-// shared is a buffer that several processes write to.
-type shared struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (s *shared) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(p)
-}
-
-// ran runs the program, and returns its report and its exit code.
+// ran runs the program, and returns its report and its exit code. It is built without the race detector, by which four
+// services would be slow.
 func ran(t *testing.T, args ...string) (rep Report, code int, said string) {
 	t.Helper()
-	var out bytes.Buffer
-	var told shared
-	code, err := program(t.Context(), append([]string{"-json", "-v"}, args...), &out, &told)
+	cmd := exec.CommandContext(t.Context(), program.Build(t, "."), append([]string{"-json", "-v"}, args...)...)
+	var out, told bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &told
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	rep, err := decoded(out.String())
 	if err != nil {
-		t.Fatalf("%v\n%s", err, told.text.String())
+		t.Fatalf("%v\n%s%s", err, &out, &told)
 	}
-	if rep, err = decoded(out.String()); err != nil {
-		t.Fatalf("%v\n%s", err, &out)
-	}
-	return rep, code, told.text.String()
+	return rep, cmd.ProcessState.ExitCode(), told.String()
 }
 
 // decoded reads a report, which is one JSON object with just these members.
@@ -148,7 +126,7 @@ func TestArguments(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"-broken", "luck"}, {"-n", "0"}, {"-kills", "-1"}, {"more"}} {
 		var said bytes.Buffer
-		code, err := program(t.Context(), args, &said, &said)
+		code, err := perform(t.Context(), args, &said, &said)
 		if code != 2 || err == nil && said.Len() == 0 {
 			t.Errorf("%v: exit code %d, %v", args, code, err)
 		}

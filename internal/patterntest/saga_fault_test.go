@@ -49,7 +49,7 @@ func define[Tx any](t testing.TB, name string, w *world, change func(steps map[s
 	return d
 }
 
-func start[In, Tx any](t testing.TB, h *handle[Tx], sagas *saga.Sagas[Tx], d *saga.Definition[In, Tx], id string, in In) {
+func startSaga[In, Tx any](t testing.TB, h *handle[Tx], sagas *saga.Sagas[Tx], d *saga.Definition[In, Tx], id string, in In) {
 	t.Helper()
 	h.inTx(t, func(ctx context.Context, tx Tx) error { return d.Start(ctx, sagas, tx, id, in) })
 }
@@ -92,7 +92,7 @@ func testSagaConcurrent[Tx any](t *testing.T, h *handle[Tx]) {
 		steps["c"].Concurrent = true
 	}, "a", "b", "c", "d")
 	sagas := newSagas(t, h)
-	start(t, h, sagas, d, "1", sagaOrder{})
+	startSaga(t, h, sagas, d, "1", sagaOrder{})
 	if v := ran(t, sagas, d)(ended); v.Status != saga.Compensated || w.history() != "a b undo-b undo-a" {
 		t.Errorf("%s after %q (%v)", v.Status, w.history(), v.Err)
 	}
@@ -119,7 +119,7 @@ func testSagaTimeout[Tx any](t *testing.T, h *handle[Tx]) {
 		}
 	}, "a", "b")
 	sagas := newSagas(t, h)
-	start(t, h, sagas, d, "1", sagaOrder{})
+	startSaga(t, h, sagas, d, "1", sagaOrder{})
 	v := ran(t, sagas, d)(ended)
 	if v.Status != saga.Compensated || w.history() != "a a a undo-a" || !strings.Contains(fmt.Sprint(v.Err), context.DeadlineExceeded.Error()) {
 		t.Errorf("%s after %q: %v", v.Status, w.history(), v.Err)
@@ -147,9 +147,9 @@ func testSagaWaits[Tx any](t *testing.T, h *handle[Tx]) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	start(t, h, sagas, newer, "version", 7)
-	start(t, h, sagas, began, "steps", sagaOrder{})
-	start(t, h, sagas, number, "input", 7)
+	startSaga(t, h, sagas, newer, "version", 7)
+	startSaga(t, h, sagas, began, "steps", sagaOrder{})
+	startSaga(t, h, sagas, number, "input", 7)
 	await := ran(t, sagas, changed, order)
 	if v := await(waits); v.Err == nil {
 		t.Errorf("%+v", v)
@@ -185,8 +185,8 @@ func testSagaGoesOn[Tx any](t *testing.T, h *handle[Tx]) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	start(t, h, sagas, old, "1", sagaOrder{})
-	start(t, h, sagas, newer, "2", sagaOrder{})
+	startSaga(t, h, sagas, old, "1", sagaOrder{})
+	startSaga(t, h, sagas, newer, "2", sagaOrder{})
 	await := ran(t, sagas, old, newer)
 	versions := map[int]bool{}
 	for range 2 {
@@ -224,7 +224,7 @@ func testSagaOrderedMeanwhile[Tx any](t *testing.T, h *handle[Tx]) {
 		}
 	}, "a", "b")
 	sagas := newSagas(t, h)
-	start(t, h, sagas, d, "1", sagaOrder{})
+	startSaga(t, h, sagas, d, "1", sagaOrder{})
 	await := ran(t, sagas, d)
 	<-inHand
 	if err := sagas.Abort(t.Context(), "1"); err != nil {
@@ -272,7 +272,7 @@ func testSagaGrace[Tx any](t *testing.T, h *handle[Tx]) {
 		steps["b"].Action = refusing
 	}, "a", "b")
 	sagas := newSagas(t, h)
-	start(t, h, sagas, d, "1", sagaOrder{})
+	startSaga(t, h, sagas, d, "1", sagaOrder{})
 	for _, phase = range []string{"action", "action", "action", "compensation"} {
 		runner, err := sagas.Runner(&saga.RunnerOptions{Grace: time.Millisecond}, d)
 		if err != nil {
@@ -307,7 +307,7 @@ func testSagaThatKillsItsRunners[Tx any](t *testing.T, h *handle[Tx]) {
 	w := &world{}
 	sagas := newSagas(t, h)
 	d := define[Tx](t, "deadly", w, nil, "a")
-	start(t, h, sagas, d, "1", sagaOrder{})
+	startSaga(t, h, sagas, d, "1", sagaOrder{})
 	guarded, err := h.receiver.Guarded(everonce.Reexecute)
 	if err != nil {
 		t.Fatal(err)
@@ -345,7 +345,7 @@ func testSagaOutputTooLarge[Tx any](t *testing.T, h *handle[Tx]) {
 		d := define(t, name, w, func(steps map[string]*saga.Step[sagaOrder, Tx]) {
 			steps["a"].Action = func(context.Context, *saga.Call[sagaOrder]) (any, error) { return out, nil }
 		}, "a", "b")
-		start(t, h, sagas, d, name, sagaOrder{})
+		startSaga(t, h, sagas, d, name, sagaOrder{})
 		if v := ran(t, sagas, d)(ended); v.Status != saga.Compensated || w.history() != "undo-a" {
 			t.Errorf("%s: %s after %q (%v)", name, v.Status, w.history(), v.Err)
 		}
