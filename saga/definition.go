@@ -43,7 +43,7 @@ type Step[In, Tx any] struct {
 	// Timeout bounds one try of the action or of the compensation. Default 30 s.
 	Timeout time.Duration
 	// Retry says when a step that failed is tried again, and after how many retries the saga is compensated or, in a
-	// compensation, waits for an operator: by default 10.
+	// compensation, waits for an operator: by default 10; negative is never.
 	Retry consume.Backoff
 }
 
@@ -119,6 +119,8 @@ func Define[In, Tx any](name string, version int, steps ...Step[In, Tx]) (*Defin
 		switch {
 		case s.Name == "" || len(s.Name) > maxStep || !stores(s.Name) || names[s.Name]:
 			return bad("the step %q of %q has no name of its own, or a longer one than %d bytes", s.Name, name, maxStep)
+		case strings.HasPrefix(s.Name, undo("")):
+			return bad("the step %q of %q has a name that is a compensation's", s.Name, name)
 		case (s.Action == nil) == (s.ActionTx == nil):
 			return bad("the step %q of %q needs one of Action and ActionTx", s.Name, name)
 		case s.Compensation != nil && s.CompensationTx != nil:

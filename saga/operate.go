@@ -33,8 +33,8 @@ func ordered(orders, order string) bool {
 	return false
 }
 
-// Abort has a saga compensated that has not ended, at its next turn, which comes at once. A runner that has the saga in
-// hand takes notice when it lets go of it; if it ends the saga first, nothing changes. [everonce.ErrNotFound]: there is no
+// Abort has a saga compensated that has not ended, at its next turn, which comes at once. If a runner has the saga in hand,
+// that is when it lets go of it; if it ends the saga first, nothing changes. [everonce.ErrNotFound]: there is no
 // such saga, or it has ended.
 func (s *Sagas[Tx]) Abort(ctx context.Context, id string) error { return s.give(ctx, id, orderAbort) }
 

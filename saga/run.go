@@ -31,8 +31,9 @@ const (
 
 // tries is what a row keeps of runs that ended in order: one that was killed writes nothing.
 type tries struct {
-	Runs  int            `json:"runs"`
-	Steps map[string]int `json:"steps,omitempty"`
+	Runs     int            `json:"runs"`
+	Forgiven int            `json:"forgiven,omitempty"` // runs that died before an operator had it tried again
+	Steps    map[string]int `json:"steps,omitempty"`
 }
 
 // maxCrashes is how many runs may die before a saga is set aside: a step that kills its process would go on for ever.
@@ -114,8 +115,9 @@ func (w *run[Tx]) execute(ctx context.Context, d Definitions[Tx]) error {
 	key := everonce.Key{Scope: everonce.ScopeOf("saga", w.row.common.Group), ID: w.id}
 	res, err := everonce.Do(ctx, w.runner.sagas.guarded, key, func(ctx context.Context, a *everonce.Attempt) (Status, error) {
 		w.ran = true
-		if crashed := a.Number() - 1 - w.tries.Runs; crashed > maxCrashes {
+		if crashed := a.Number() - 1 - w.tries.Runs; crashed-w.tries.Forgiven > maxCrashes {
 			w.waits = fmt.Errorf("saga: %d runners died of it, or lost it", crashed)
+			w.tries.Forgiven = crashed // an operator's retry has a budget of its own
 			return "", everonce.NotDone(errLater)
 		}
 		if err := d.advance(ctx, a, w); err != nil {
@@ -158,10 +160,18 @@ func (w *run[Tx]) end(ctx context.Context, token int64, end sqlqueue.End) error 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.runner.set.Lease)
 	defer cancel()
 	for try := 1; ; try++ {
+		var ordered int64
 		err = s.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
-			note := s.db.Dialect().Call(s.note, w.row.common.Seq, token, string(w.status), cause, string(kept))
-			return c.Send(ctx, append([]*sqldb.Call{note}, s.queue.Ends(token, end)...)...)
+			d := s.db.Dialect()
+			calls := append([]*sqldb.Call{d.Call(s.note, w.row.common.Seq, token, string(w.status), cause, string(kept))}, s.queue.Ends(token, end)...)
+			heed := d.Call(s.heed, w.row.common.Seq, w.row.orders)
+			err := c.Send(ctx, append(calls, heed)...)
+			ordered = heed.Affected
+			return err
 		})
+		if err == nil && ordered > 0 {
+			w.runner.pool.Wake()
+		}
 		if err == nil || retry.Pause(ctx, retry.Backoff(try)) != nil {
 			return err
 		}
@@ -200,7 +210,7 @@ func (d *Definition[In, Tx]) advance(ctx context.Context, a *everonce.Attempt, w
 		return nil
 	}
 	w.status = Compensating
-	if err := s.back(); err != nil {
+	if err := s.back(ctx); err != nil {
 		return err
 	}
 	w.status = Compensated
@@ -220,6 +230,12 @@ type execution[In, Tx any] struct {
 
 // forward runs the actions, group by group, until one fails for good: then the run has a cause.
 func (s *execution[In, Tx]) forward(ctx context.Context) error {
+	for _, rec := range s.attempt.Steps() {
+		if rec.State == driver.StepDone && rec.Result.Kind == driver.ResultFailure { // an earlier run went back, so no action may begin
+			s.cause = fmt.Errorf("the step %q failed: %s", rec.Name, failureText(rec.Result.Data))
+			return nil
+		}
+	}
 	steps := s.definition.steps
 	for from := 0; from < len(steps); {
 		to := from + 1
@@ -253,11 +269,11 @@ func (s *execution[In, Tx]) act(ctx context.Context, step *Step[In, Tx]) {
 	name := step.Name
 	perform := func(ctx context.Context, do func(context.Context, *Call[In]) (any, error)) (json.RawMessage, error) {
 		call, try := s.call(step, false)
-		ctx, cancel := context.WithTimeout(ctx, step.Timeout)
+		one, cancel := context.WithTimeout(ctx, step.Timeout)
 		defer cancel()
-		out, err := safely(func() (any, error) { return do(ctx, call) })
+		out, err := safely(func() (any, error) { return do(one, call) })
 		if err == nil {
-			return json.Marshal(out)
+			return s.encoded(out)
 		}
 		var refusal *everonce.PermanentError
 		if errors.As(err, &refusal) {
@@ -267,7 +283,7 @@ func (s *execution[In, Tx]) act(ctx context.Context, step *Step[In, Tx]) {
 			}
 			return nil, everonce.Permanent(code, err, nil)
 		}
-		if step.Retry.Limit >= 0 && try > step.Retry.Limit {
+		if step.Retry.Limit >= 0 && try > step.Retry.Limit && ctx.Err() == nil { // the end of the runner does not fail the saga
 			return nil, everonce.Permanent(codeExhausted, err, nil)
 		}
 		return nil, err
@@ -294,6 +310,18 @@ func (s *execution[In, Tx]) act(ctx context.Context, step *Step[In, Tx]) {
 	default:
 		s.postpone(step, name, err)
 	}
+}
+
+// encoded encodes an output. One that cannot be kept fails the saga: the action has happened, and would not be known later.
+func (s *execution[In, Tx]) encoded(out any) (json.RawMessage, error) {
+	raw, err := json.Marshal(out)
+	if limit := s.runner.sagas.receiver.Options().MaxResult; err == nil && len(raw) > limit {
+		err = fmt.Errorf("the output has %d bytes; %d are possible", len(raw), limit)
+	}
+	if err != nil {
+		return nil, everonce.Permanent(codeExhausted, err, nil)
+	}
+	return raw, nil
 }
 
 // postpone has the saga go on later. run.mu is held.
@@ -328,13 +356,14 @@ func (s *execution[In, Tx]) call(step *Step[In, Tx], compensating bool) (*Call[I
 // undo names the step that is another's compensation.
 func undo(name string) string { return "undo:" + name }
 
-// back runs the compensations, last step first, of what may have had an effect. They do not end with the caller, but with
-// the lease.
-func (s *execution[In, Tx]) back() error {
-	ctx := s.attempt.Detached()
+// back runs the compensations, last step first, of what may have had an effect.
+func (s *execution[In, Tx]) back(ctx context.Context) error {
 	known := make(map[string]driver.StepRecord)
 	for _, rec := range s.attempt.Steps() {
 		known[rec.Name] = rec
+		if s.outputs[rec.Name] == nil && rec.State == driver.StepDone && rec.Result.Kind == driver.ResultValue { // a run that went back at once has not read it
+			s.outputs[rec.Name] = rec.Result.Data
+		}
 	}
 	steps := s.definition.steps
 	for i := len(steps) - 1; i >= 0; i-- {
@@ -342,9 +371,6 @@ func (s *execution[In, Tx]) back() error {
 		rec, begun := known[step.Name]
 		if !begun || step.Final || s.without(step, &rec) {
 			continue
-		}
-		if s.outputs[step.Name] == nil && rec.State == driver.StepDone && rec.Result.Kind == driver.ResultValue { // a run that went back at once has not read it
-			s.outputs[step.Name] = rec.Result.Data
 		}
 		if err := s.compensate(ctx, step); err != nil {
 			return err

@@ -27,6 +27,7 @@ type Sagas[Tx any] struct {
 	read     *sqldb.Statement
 	note     *sqldb.Statement
 	order    *sqldb.Statement
+	heed     *sqldb.Statement
 }
 
 // hint says what to run if the tables are missing.
@@ -65,6 +66,8 @@ func New[Tx any](receiver *everonce.TxReceiver[Tx]) (*Sagas[Tx], error) {
 	s.read = d.Statement("saga_read", 1, "SELECT lane, input FROM {saga} WHERE id = {1t}", "saga")
 	s.note = d.Statement("saga_note", 5, "UPDATE {saga} SET status = {3t}, cause = {4t}, tries = {5t} WHERE seq = {1i} AND token = {2i}", "saga")
 	s.order = d.Statement("saga_order", 2, "UPDATE {saga} SET orders = orders || {2t} WHERE id = {1t} AND state IN (0, 2, 3)", "saga")
+	// What was ordered while a runner had the saga in hand is due when it lets go of it.
+	s.heed = d.Statement("saga_heed", 2, "UPDATE {saga} SET state = 0, due_at = {now}, rank = {now} WHERE seq = {1i} AND token = 0 AND state IN (0, 2) AND orders <> {2t}", "saga")
 	return s, nil
 }
 
