@@ -42,14 +42,15 @@ func seek(d *jsontext.Decoder, path []string) bool {
 		if !isArray && d.PeekKind() != jsontext.KindBeginObject {
 			return false
 		}
-		token, err := d.ReadToken()
+		_, err := d.ReadToken()
 		for i := 0; ; i++ {
 			at := strconv.Itoa(i)
 			if end := d.PeekKind(); err != nil || end == jsontext.KindEndObject || end == jsontext.KindEndArray {
 				return false
 			}
 			if !isArray {
-				if token, err = d.ReadToken(); err != nil {
+				token, failed := d.ReadToken()
+				if failed != nil {
 					return false
 				}
 				at = token.String()

@@ -21,12 +21,12 @@ import (
 // error that wraps [consume.ErrNoKey], [everonce.ErrInvalidArgument] or [everonce.ErrTooLarge] says that it can never be
 // taken in as it is; nothing was sent then. [everonce.ErrStore]: the database failed, and the message may be in it.
 func (in *Inbox[Tx]) Receive(ctx context.Context, m *consume.Message) (isNew bool, err error) {
-	return in.receive(ctx, m, func(op func(context.Context, sqldb.Conn) error) error { return in.db.Write(ctx, op) })
+	return in.receive(m, func(op func(context.Context, sqldb.Conn) error) error { return in.db.Write(ctx, op) })
 }
 
 // ReceiveTx is [Inbox.Receive] in a transaction of the caller: the message is taken in when that commits.
 func (in *Inbox[Tx]) ReceiveTx(ctx context.Context, tx Tx, m *consume.Message) (isNew bool, err error) {
-	return in.receive(ctx, m, func(op func(context.Context, sqldb.Conn) error) error {
+	return in.receive(m, func(op func(context.Context, sqldb.Conn) error) error {
 		conn, err := in.db.Join(ctx, tx)
 		if err != nil {
 			return err
@@ -35,7 +35,7 @@ func (in *Inbox[Tx]) ReceiveTx(ctx context.Context, tx Tx, m *consume.Message) (
 	})
 }
 
-func (in *Inbox[Tx]) receive(ctx context.Context, m *consume.Message, do func(op func(context.Context, sqldb.Conn) error) error) (bool, error) {
+func (in *Inbox[Tx]) receive(m *consume.Message, do func(op func(context.Context, sqldb.Conn) error) error) (bool, error) {
 	args, err := in.row(m)
 	if err != nil {
 		return false, err

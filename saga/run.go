@@ -225,7 +225,6 @@ type execution[In, Tx any] struct {
 	input      In
 
 	outputs map[string]json.RawMessage // of steps; under run.mu
-	refused map[string]bool            // steps that certainly had no effect; under run.mu
 }
 
 // forward runs the actions, group by group, until one fails for good: then the run has a cause.

@@ -40,7 +40,7 @@ func (l *latency) run(ctx context.Context, p pace) error {
 		return err
 	}
 	for n := range int64(latencySamples * p.rounds) {
-		pause := time.NewTimer(150*time.Millisecond + rand.N(100*time.Millisecond)) //nolint:gosec // no secret
+		pause := time.NewTimer(150*time.Millisecond + rand.N(100*time.Millisecond))
 		select {
 		case <-pause.C:
 		case err := <-ended:

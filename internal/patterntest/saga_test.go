@@ -76,7 +76,7 @@ func orderSteps[Tx any](h *handle[Tx], w *world) []saga.Step[sagaOrder, Tx] {
 			Action: func(_ context.Context, c *saga.Call[sagaOrder]) (any, error) {
 				var shelf string
 				if ok, err := c.Output("reserve", &shelf); !ok || err != nil || shelf != "shelf 4" || c.Input.Item != "book" {
-					return nil, fmt.Errorf("the output is %q (%v, %v), the input %v", shelf, ok, err, c.Input)
+					return nil, fmt.Errorf("the output is %q (%v, %w), the input %v", shelf, ok, err, c.Input)
 				}
 				return map[string]string{"receipt": "r-1"}, w.do("charge", c.Try)
 			},

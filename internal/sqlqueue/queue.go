@@ -112,7 +112,7 @@ func (q *Queue) Database() sqldb.Database { return q.db }
 // {group} and {lane} the columns. A template speaks of the table as q.
 func (q *Queue) statement(name string, args int, template string) *sqldb.Statement {
 	if st, ok := q.texts.Load(template); ok {
-		return st.(*sqldb.Statement) //nolint:errcheck,forcetypeassert // nothing else is in it
+		return st.(*sqldb.Statement) //nolint:forcetypeassert // nothing else is in it
 	}
 	in := ""
 	if q.spec.In != "" {
@@ -122,7 +122,7 @@ func (q *Queue) statement(name string, args int, template string) *sqldb.Stateme
 	made := q.dialect.Statement(q.spec.Table+"_"+name, args, text)
 	made.Fresh, made.Keep = strings.HasPrefix(name, "claim"), name != "list" && name != "count"
 	st, _ := q.texts.LoadOrStore(template, made)
-	return st.(*sqldb.Statement) //nolint:errcheck,forcetypeassert // nothing else is in it
+	return st.(*sqldb.Statement) //nolint:forcetypeassert // nothing else is in it
 }
 
 func (q *Queue) call(name, template string, args ...any) *sqldb.Call {
@@ -179,7 +179,7 @@ func (s State) String() string {
 // Channel is where new rows are announced.
 func (q *Queue) Channel() string {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(q.dialect.Table(q.spec.Table))) //nolint:errcheck // it never fails
+	_, _ = h.Write([]byte(q.dialect.Table(q.spec.Table))) // it never fails
 	return fmt.Sprintf("everonce_%s_%016x", q.spec.Table, h.Sum64())
 }
 

@@ -31,7 +31,7 @@ func (d *sqlDriver) Listen(ctx context.Context, channel string, heard func()) er
 	}
 	defer conn.Close() //nolint:errcheck // it is closed below already
 	return conn.Raw(func(c any) error {
-		own := c.(*stdlib.Conn).Conn()              //nolint:errcheck,forcetypeassert // asks says so
+		own := c.(*stdlib.Conn).Conn()              //nolint:forcetypeassert // asks says so
 		defer own.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it listens until it is closed
 		return listen(ctx, own, channel, heard)
 	})
