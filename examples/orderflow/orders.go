@@ -73,7 +73,7 @@ func (s *orders) retry(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	n, err := s.sagas.Backlog().Count(r.Context(), backlog.Filter{States: []backlog.State{backlog.Pending, backlog.Blocked}})
+	n, err := s.sagas.Backlog().Count(r.Context(), backlog.Filter{States: []backlog.State{backlog.Pending, backlog.InHand, backlog.Blocked}})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

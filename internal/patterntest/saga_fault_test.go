@@ -218,7 +218,7 @@ func testSagaOrderedMeanwhile[Tx any](t *testing.T, h *handle[Tx]) {
 		steps["b"].Compensation = func(_ context.Context, c *saga.Call[sagaOrder]) error {
 			var out string
 			if ok, err := c.Output("a", &out); !ok || err != nil || out != "a" { // though this run went back at once
-				return fmt.Errorf("the output of a is %q (%v, %v)", out, ok, err)
+				return fmt.Errorf("the output of a is %q (%v, %w)", out, ok, err)
 			}
 			return blocked(c.Try)
 		}

@@ -223,7 +223,7 @@ func runKilled[Tx any](t *testing.T, h *handle[Tx], p *points) {
 	})
 	defer running.Wait()
 	for p.PauseAt == "" && ctx.Err() == nil {
-		n, err := sagas.Backlog().Count(ctx, backlog.Filter{States: []backlog.State{backlog.Pending}})
+		n, err := sagas.Backlog().Count(ctx, backlog.Filter{States: []backlog.State{backlog.Pending, backlog.InHand}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -309,7 +309,7 @@ func testSagaKills[Tx any](t *testing.T, h *handle[Tx], spec runnerSpec) {
 	}
 	await := ran(t, sagas, d)
 	for {
-		n, err := sagas.Backlog().Count(t.Context(), backlog.Filter{States: []backlog.State{backlog.Pending, backlog.Blocked}})
+		n, err := sagas.Backlog().Count(t.Context(), backlog.Filter{States: []backlog.State{backlog.Pending, backlog.InHand, backlog.Blocked}})
 		if err != nil {
 			t.Fatal(err)
 		}

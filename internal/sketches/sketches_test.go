@@ -14,15 +14,6 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-func newReceiver(t *testing.T, p everonce.Policy) *everonce.Receiver {
-	t.Helper()
-	r, err := everonce.NewReceiver(memstore.New(nil), p, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
 // sessionRows and forgotten keep a session as a database would.
 type sessionRows struct{ low uint64 }
 
