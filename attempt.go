@@ -234,7 +234,7 @@ func NextKey(ctx context.Context, name string) (key string, ok bool) {
 		p.used = make(map[string]int)
 	}
 	p.used[name]++
-	return p.attempt.DownstreamKey(name + "/" + p.step + "#" + strconv.Itoa(p.used[name])), true
+	return p.attempt.DownstreamKey(strconv.Quote(name) + "/" + strconv.Quote(p.step) + "#" + strconv.Itoa(p.used[name])), true
 }
 
 type placeKey struct{}

@@ -105,7 +105,7 @@ func (w *Worker[Tx]) work(ctx context.Context, token int64, rows []row) {
 	var verdict Verdict
 	err = w.in.receiver.InTx(ctx, func(ctx context.Context, tx Tx) error {
 		try = w.handle(ctx, tx, r, m)
-		if errors.Is(try.err, everonce.ErrTxDoomed) || errors.Is(try.err, everonce.ErrStore) || errors.Is(try.err, everonce.ErrLeaseLost) {
+		if errors.Is(try.err, everonce.ErrTxDoomed) || errors.Is(try.err, everonce.ErrStore) {
 			return try.err
 		}
 		conn, err := w.in.db.Join(ctx, tx)
@@ -119,19 +119,23 @@ func (w *Worker[Tx]) work(ctx context.Context, token int64, rows []row) {
 			return err
 		}
 		if calls[0].Affected == 0 { // another worker has it: nothing of this may be committed
-			return everonce.ErrLeaseLost
+			return errTaken
 		}
 		return nil
 	})
 	switch {
 	case err == nil:
 		w.tell(ctx, r, verdict)
-	case errors.Is(err, everonce.ErrLeaseLost), errors.Is(context.Cause(ctx), everonce.ErrLeaseLost):
+	case errors.Is(err, errTaken), errors.Is(context.Cause(ctx), everonce.ErrLeaseLost):
 		w.tell(ctx, r, Verdict{How: Lost, Err: everonce.ErrLeaseLost})
 	default: // all was rolled back, or its commit was lost, and then this does nothing
 		w.end(ctx, token, r, handled{ran: try.ran, permanent: try.permanent, err: err})
 	}
 }
+
+// errTaken says that another worker has the message, or that a try whose answer was lost has ended it. A handler's own
+// ErrLeaseLost is of another operation.
+var errTaken = fmt.Errorf("inbox: %w", everonce.ErrLeaseLost)
 
 // errDied says why a message is not tried again: otherwise one that takes its process along would be claimed first after
 // each start.
@@ -161,7 +165,7 @@ func (w *Worker[Tx]) handle(ctx context.Context, tx Tx, r *row, m *consume.Messa
 			continue
 		case errors.Is(err, everonce.ErrExpired):
 			continue
-		case errors.Is(err, everonce.ErrMismatch):
+		case errors.Is(err, everonce.ErrMismatch), errors.Is(err, everonce.ErrInvalidKey):
 			try.permanent = true
 		}
 		try.permanent = try.permanent || permanent != nil
@@ -231,7 +235,7 @@ func (w *Worker[Tx]) tell(ctx context.Context, r *row, v Verdict) {
 		w.set.Log.Error("inbox: a message was set aside (everonce inbox list, retry, discard)",
 			"consumer", w.in.consumer, "seq", c.Seq, "type", c.Lane, "attempts", c.Attempts, "error", v.Err)
 	case Lost:
-		w.set.Log.Warn("inbox: the lease of a message was lost; its effects were rolled back, and it is handled again", "consumer", w.in.consumer, "seq", c.Seq, "error", v.Err)
+		w.set.Log.Warn("inbox: a message is no longer in hand: its lease was lost, and it is handled again, or a try whose answer was lost has ended it", "consumer", w.in.consumer, "seq", c.Seq, "error", v.Err)
 	}
 	if v.After > 0 {
 		w.pool.Soon(v.After)

@@ -78,6 +78,9 @@ func (in *Inbox[Tx]) row(m *consume.Message) ([]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("inbox: %w", err)
 	}
+	if id == "" {
+		return nil, fmt.Errorf("inbox: %w: it is empty", consume.ErrNoKey)
+	}
 	kind, order, priority, expires := in.opts.Type(m), "", 0, time.Duration(0)
 	if in.opts.OrderKey != nil {
 		order = in.opts.OrderKey(m)

@@ -46,11 +46,13 @@ type WorkerOptions struct {
 	// holds a connection: the pool needs some more, or leases cannot be renewed while all handlers run.
 	Concurrency int
 	// Lease is for how long a claim holds a message, unless it is renewed: after a worker was killed, its messages are
-	// tried again that much later. Default 30 s.
+	// tried again that much later. Default 30 s. A handler may take as long as the receiver's Options.TxTimeout, 30 s by
+	// default; on a database at repeatable read or above, a third of the lease, as a renewal meanwhile is a conflict.
 	Lease time.Duration
 	// Poll is the longest pause between two looks into the table; see outbox.RelayOptions. Default 1 s.
 	Poll time.Duration
-	// NoListen has the worker only poll.
+	// NoListen has the worker only poll. Otherwise it keeps a connection of the pool to
+	// itself on PostgreSQL: the pool needs one more.
 	NoListen bool
 	// Retry says when a message that failed is tried again, and after how many retries it is set aside: by default 3.
 	Retry consume.Backoff
@@ -59,7 +61,8 @@ type WorkerOptions struct {
 	GoOn bool
 	// Retention is how long the row of a handled message is kept. Default 24 h; negative removes it when it is handled.
 	Retention time.Duration
-	// Grace is how long Run lets handlers end after its context has ended. Default 15 s.
+	// Grace is how long Run lets handlers end after its context has ended. Default 15 s. What does not heed its
+	// context, and a database that does not answer, may hold Run for longer.
 	Grace time.Duration
 	// Log gets what needs attention. Default [slog.Default].
 	Log *slog.Logger

@@ -139,7 +139,7 @@ func (r *Relay) end(ctx context.Context, token int64, rows []row, ends []sqlqueu
 			verdicts[i] = Verdict{How: Lost, Lag: verdicts[i].Lag, Err: err}
 		}
 	case lost > 0:
-		r.set.Log.Warn("outbox: events were published after their lease was lost; another relay publishes them again, with the same IDs", "events", lost)
+		r.set.Log.Warn("outbox: events are no longer in hand: their lease was lost, and another relay publishes them again, with the same IDs, or a mark whose answer was lost has ended them", "events", lost)
 	}
 	if r.set.Observe == nil {
 		return

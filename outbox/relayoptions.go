@@ -26,7 +26,8 @@ type RelayOptions struct {
 	// of transactions that publish within 2 ms only the first announces, and may be rolled back. Then this is the delay.
 	// Default 1 s.
 	Poll time.Duration
-	// NoListen has the relay only poll. Set it where LISTEN cannot work, as through PgBouncer in transaction mode, or
+	// NoListen has the relay only poll. Otherwise it keeps a connection of the pool to
+	// itself on PostgreSQL: the pool needs one more. Set it where LISTEN cannot work, as through PgBouncer in transaction mode, or
 	// where outbox/replication wakes it.
 	NoListen bool
 	// PublishTimeout is how long one call of the publisher may take. Default 10 s. A publisher that does not return even
@@ -40,7 +41,8 @@ type RelayOptions struct {
 	GoOn func(topic string) bool
 	// Retention is how long a published event is kept. Default 24 h; negative removes it when it is published.
 	Retention time.Duration
-	// Grace is how long Run lets publishers end after its context has ended. Default 15 s.
+	// Grace is how long Run lets publishers end after its context has ended. Default 15 s. What does not heed its
+	// context, and a database that does not answer, may hold Run for longer.
 	Grace time.Duration
 	// Log gets what needs attention. Default [slog.Default].
 	Log *slog.Logger

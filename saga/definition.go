@@ -40,7 +40,8 @@ type Step[In, Tx any] struct {
 
 	// Concurrent has the step begin together with the step before it.
 	Concurrent bool
-	// Timeout bounds one try of the action or of the compensation. Default 30 s.
+	// Timeout bounds one try of the action or of the compensation. Default 30 s. In the database the receiver's TxTimeout
+	// bounds it too.
 	Timeout time.Duration
 	// Retry says when a step that failed is tried again, and after how many retries the saga is compensated or, in a
 	// compensation, waits for an operator: by default 10; negative is never.
@@ -137,7 +138,7 @@ func Define[In, Tx any](name string, version int, steps ...Step[In, Tx]) (*Defin
 			s.Timeout = defaultTimeout
 		}
 		s.Retry = s.Retry.WithDefaults(defaultRetries)
-		fmt.Fprintf(shape, "%q %v %v\n", s.Name, s.Concurrent, s.Final)
+		fmt.Fprintf(shape, "%q %v %v %v\n", s.Name, s.Concurrent, s.Final, s.ActionTx != nil)
 	}
 	d.shape = hex.EncodeToString(shape.Sum(nil)[:8])
 	return d, nil

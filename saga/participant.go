@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // Participant is a service that takes part in sagas of others: it does actions and compensations in its own database, in
@@ -70,15 +71,24 @@ func (p *Participant[Tx]) Compensate(ctx context.Context, b Branch, undo func(ct
 		action, err := everonce.DoTx(ctx, tx, p.receiver, p.key(b, "action"), func(context.Context) (struct{}, error) {
 			return struct{}{}, everonce.Permanent(codeCancelled, ErrCancelled, nil)
 		}, p.call, everonce.WithCodec(ignored{}))
-		switch action.Outcome {
-		case everonce.Replayed, everonce.Expired, everonce.Elided:
-			return true, undo(ctx, tx)
-		case everonce.Rejected: // it was refused, or has not come
+		switch {
+		case action.Outcome == everonce.Replayed, action.Outcome == everonce.Expired, action.Outcome == everonce.Elided, ofAnotherCodec(err):
+			if err := undo(ctx, tx); err != nil { // never final: it would be the answer to every repetition
+				return false, failing{err}
+			}
+			return true, nil
+		case action.Outcome == everonce.Rejected: // it was refused, or has not come
 			return false, nil
 		}
 		return false, err
 	}, p.call)
 	return err
+}
+
+// ofAnotherCodec reports whether an action was done, and its result is of a codec that [ignored] is not.
+func ofAnotherCodec(err error) bool {
+	var known *everonce.Error
+	return errors.Is(err, everonce.ErrUndecodable) && errors.As(err, &known) && known.Kind == driver.ResultValue
 }
 
 // ignored is the codec of a result that nobody looks at: an action's, by its compensation.

@@ -115,6 +115,10 @@ func (w *run[Tx]) execute(ctx context.Context, d Definitions[Tx]) error {
 	key := everonce.Key{Scope: everonce.ScopeOf("saga", w.row.common.Group), ID: w.id}
 	res, err := everonce.Do(ctx, w.runner.sagas.guarded, key, func(ctx context.Context, a *everonce.Attempt) (Status, error) {
 		w.ran = true
+		if a.Number()-1 < w.tries.Runs {
+			w.waits = errors.New("saga: the store has forgotten the steps (RunnerOptions.Lifetime is shorter than the saga has waited): see by hand what was done, then discard it")
+			return "", everonce.NotDone(errLater)
+		}
 		if crashed := a.Number() - 1 - w.tries.Runs; crashed-w.tries.Forgiven > maxCrashes {
 			w.waits = fmt.Errorf("saga: %d runners died of it, or lost it", crashed)
 			w.tries.Forgiven = crashed // an operator's retry has a budget of its own
@@ -234,6 +238,10 @@ func (s *execution[In, Tx]) forward(ctx context.Context) error {
 			s.cause = fmt.Errorf("the step %q failed: %s", rec.Name, failureText(rec.Result.Data))
 			return nil
 		}
+		if name, back := strings.CutPrefix(rec.Name, undo("")); back {
+			s.cause = fmt.Errorf("an earlier run began to compensate the step %q", name)
+			return nil
+		}
 	}
 	steps := s.definition.steps
 	for from := 0; from < len(steps); {
@@ -266,8 +274,12 @@ const (
 // act runs one action, unless it was done.
 func (s *execution[In, Tx]) act(ctx context.Context, step *Step[In, Tx]) {
 	name := step.Name
+	var call *Call[In]
+	var try int
 	perform := func(ctx context.Context, do func(context.Context, *Call[In]) (any, error)) (json.RawMessage, error) {
-		call, try := s.call(step, false)
+		if call == nil { // once, however often a transaction is run again
+			call, try = s.call(step, false)
+		}
 		one, cancel := context.WithTimeout(ctx, step.Timeout)
 		defer cancel()
 		out, err := safely(func() (any, error) { return do(one, call) })
@@ -302,7 +314,7 @@ func (s *execution[In, Tx]) act(ctx context.Context, step *Step[In, Tx]) {
 	switch {
 	case err == nil:
 		s.outputs[name] = out
-	case errors.As(err, &failure):
+	case errors.As(err, &failure) && !errors.Is(err, everonce.ErrStore): // or the next run could not know it
 		if s.cause == nil {
 			s.cause = fmt.Errorf("the step %q failed: %s", name, failure.Message)
 		}
@@ -398,11 +410,15 @@ func (s *execution[In, Tx]) crashed() int { return s.attempt.Number() - 1 - s.tr
 func (s *execution[In, Tx]) compensate(ctx context.Context, step *Step[In, Tx]) error {
 	name := undo(step.Name)
 	exhausted := false
+	var call *Call[In]
+	var try int
 	perform := func(ctx context.Context, do func(context.Context, *Call[In]) error) (string, error) {
 		if skipped(s.row.orders, step.Name) {
 			return "skipped", nil
 		}
-		call, try := s.call(step, true)
+		if call == nil {
+			call, try = s.call(step, true)
+		}
 		exhausted = step.Retry.Limit >= 0 && try > step.Retry.Limit
 		ctx, cancel := context.WithTimeout(ctx, step.Timeout)
 		defer cancel()
@@ -436,7 +452,9 @@ func (s *execution[In, Tx]) compensate(ctx context.Context, step *Step[In, Tx]) 
 // failing is the error of a compensation, without what it says to the core.
 type failing struct{ err error }
 
-func (f failing) Error() string { return f.err.Error() }
+func (f failing) Error() string        { return f.err.Error() }
+func (f failing) Is(target error) bool { return errors.Is(f.err, target) }
+func (f failing) As(target any) bool   { return errors.As(f.err, target) }
 
 // safely calls a step, and returns a panic as an error.
 func safely(call func() (any, error)) (out any, err error) {

@@ -20,13 +20,15 @@ type RunnerOptions struct {
 	Lease time.Duration
 	// Poll is the longest pause between two looks into the table. Default 1 s.
 	Poll time.Duration
-	// NoListen has the runner only poll.
+	// NoListen has the runner only poll. Otherwise it keeps a connection of the pool to
+	// itself on PostgreSQL: the pool needs one more.
 	NoListen bool
 	// Lifetime is how long the store remembers a saga after its last write. Default [everonce.ForFinance].
 	Lifetime everonce.Lifetime
 	// Retention is how long the row of a saga that has ended is kept. Default 90 days; negative removes it at the end.
 	Retention time.Duration
-	// Grace is how long Run lets steps end after its context has ended. Default 15 s.
+	// Grace is how long Run lets steps end after its context has ended. Default 15 s. What does not heed its
+	// context, and a database that does not answer, may hold Run for longer.
 	Grace time.Duration
 	// Log gets what needs attention. Default [slog.Default].
 	Log *slog.Logger

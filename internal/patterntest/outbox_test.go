@@ -140,7 +140,7 @@ func testOutboxPublishesWhatCommitted[Tx any](t *testing.T, h *handle[Tx]) {
 	if e := events[1]; e.Type != "paid" || string(e.Payload) != "\x00\xff" || e.ID == events[0].ID {
 		t.Errorf("the second is %+v", e)
 	}
-	if id := h.receiver.DownstreamKey(key, "outbox/orders/#1"); events[0].ID != id {
+	if id := h.receiver.DownstreamKey(key, `"outbox/orders"/""#1`); events[0].ID != id {
 		t.Errorf("the ID is %s, not the operation's %s", events[0].ID, id)
 	}
 	h.settled(t, box)

@@ -302,6 +302,26 @@ func testParticipant[Tx any](t *testing.T, h *handle[Tx]) {
 		t.Errorf("%d actions, %d compensations, want none", count("act 2"), count("undo 2"))
 	}
 
+	// A compensation that fails is never final, whatever its error says; nor does it need to read what the action returned.
+	raw, err := everonce.NewTxReceiver(h.store, &everonce.Options{Codec: everonce.Raw()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err = saga.NewParticipant(raw, "raw", everonce.Lifetime{}); err != nil {
+		t.Fatal(err)
+	}
+	third := saga.Branch{Saga: "3", Step: "reserve"}
+	if _, err := saga.Action(t.Context(), p, third, func(context.Context, Tx) (string, error) { return "done", nil }); err != nil {
+		t.Fatal(err)
+	}
+	closed := everonce.Permanent("closed", errors.New("the shelf is closed"), nil)
+	if err := p.Compensate(t.Context(), third, func(context.Context, Tx) error { return closed }); !errors.Is(err, closed) {
+		t.Errorf("a compensation that fails: %v", err)
+	}
+	if err := undo(third); err != nil || count("undo 3") != 1 {
+		t.Errorf("%d compensations after one that failed, want 1: %v", count("undo 3"), err)
+	}
+
 	headers := hanging.Headers()
 	if b, err := saga.ParseBranch(func(name string) string { return headers[name] }); err != nil || b != hanging {
 		t.Errorf("%+v, %v", b, err)

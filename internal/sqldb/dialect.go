@@ -67,14 +67,18 @@ func (d *Dialect) Arguments(template string, args int) string {
 }
 
 // Statement makes a statement from a template of so many arguments, in which {now} is the database's time, {skip locked}
-// is [Dialect.SkipLocked], and {name} is the table of that name, for each of tables. It returns rows if it is a SELECT,
+// is [Dialect.SkipLocked], {for update} its like that waits, and {name} is the table of that name, for each of tables. It returns rows if it is a SELECT,
 // which may begin with WITH RECURSIVE, or has a RETURNING clause.
 func (d *Dialect) Statement(name string, args int, template string, tables ...string) *Statement {
 	now := "(SELECT " + d.Now + ")" // once in the statement, and not for each row
 	if d.Clock != nil {
 		now = d.Placeholder(args+1, ArgInt)
 	}
-	pairs := []string{"{now}", now, "{skip locked}", d.SkipLocked}
+	lock := ""
+	if d.SkipLocked != "" {
+		lock = "FOR UPDATE"
+	}
+	pairs := []string{"{now}", now, "{skip locked}", d.SkipLocked, "{for update}", lock}
 	for _, table := range tables {
 		pairs = append(pairs, "{"+table+"}", d.Table(table))
 	}

@@ -71,8 +71,10 @@ func Claim[T any](ctx context.Context, q *Queue, req ClaimRequest, row func(*T) 
 		if req.Crowd != nil && len(claimed) < req.Limit {
 			rest := req
 			rest.Limit -= len(claimed)
+			found := len(claimed)
 			if err := q.jump(ctx, c, token, &rest, each); err != nil {
-				return err
+				claimed = claimed[:found]
+				return q.kept(found, err)
 			}
 		}
 		if req.Heads || len(claimed) == 0 || len(claimed) > req.Limit/2 {
@@ -88,7 +90,11 @@ func Claim[T any](ctx context.Context, q *Queue, req ClaimRequest, row func(*T) 
 		if len(followed) == 0 {
 			return nil
 		}
-		return c.Send(ctx, followed...)
+		if err := c.Send(ctx, followed...); err != nil {
+			claimed = claimed[:heads]
+			return q.kept(heads, err)
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, 0, err
@@ -99,6 +105,15 @@ func Claim[T any](ctx context.Context, q *Queue, req ClaimRequest, row func(*T) 
 		return cmp.Compare(x.Seq, y.Seq)
 	})
 	return claimed, token, nil
+}
+
+// kept is what becomes of a claim whose later statements failed: where each commits by itself, the rows of the first are in
+// hand, and must not be claimed again.
+func (q *Queue) kept(claimed int, err error) error {
+	if claimed > 0 && q.dialect.OneStatement {
+		return nil
+	}
+	return err
 }
 
 // lanes returns the condition of the lanes that a claim chooses, with its arguments from the place on.
@@ -195,9 +210,10 @@ func (q *Queue) Crowded(ctx context.Context) (crowded bool, err error) {
 // followers makes the call that claims what follows a head without a gap: as long as the head is in hand, nobody else
 // claims it.
 func (q *Queue) followers(token int64, lease time.Duration, r *Row, limit int) *sqldb.Call {
-	return q.call("claim_followers", "WITH line AS (SELECT q.seq, CASE WHEN q.state = 0 AND q.due_at <= {now} THEN 0 ELSE 1 END AS stop FROM {t} AS q"+
-		" WHERE q.{group} = {4t} AND q.order_key = {5t} AND q.order_key <> '' AND q.state IN (0, 2) AND q.seq > {6i} ORDER BY q.seq LIMIT {3i}),"+
-		" due AS (SELECT seq AS n, sum(stop) OVER (ORDER BY seq) AS stops FROM line)"+
+	// The rows are locked before they are looked at: another claim may be ending some of them just now.
+	return q.call("claim_followers", "WITH line AS (SELECT q.seq, q.state, q.due_at FROM {t} AS q"+
+		" WHERE q.{group} = {4t} AND q.order_key = {5t} AND q.order_key <> '' AND q.state IN (0, 2) AND q.seq > {6i} ORDER BY q.seq LIMIT {3i} {for update}),"+
+		" due AS (SELECT q.seq AS n, sum(CASE WHEN "+due+" THEN 0 ELSE 1 END) OVER (ORDER BY q.seq) AS stops FROM line AS q)"+
 		" UPDATE {t} AS q SET "+taken+" FROM due WHERE q.seq = due.n AND due.stops = 0 AND q.state = 0 AND q.due_at <= {now}"+
 		" AND EXISTS (SELECT 1 FROM {t} AS h WHERE h.seq = {6i} AND h.token = {1i} AND h.state = 0 AND h.due_at > {now}) RETURNING {columns}",
 		token, lease.Microseconds(), int64(limit), r.Group, r.OrderKey, r.Seq)

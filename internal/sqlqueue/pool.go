@@ -167,7 +167,7 @@ func (p *Pool[T]) Run(ctx context.Context) {
 		}
 		failures, pause = 0, firstPoll
 		floor = p.firstRank(rows) - p.Slack.Microseconds()
-		p.begin(hard, &working, rows, token)
+		p.begin(hard, &working, rows, token, began)
 	}
 }
 
@@ -214,7 +214,7 @@ func (p *Pool[T]) wait(ctx context.Context, d time.Duration) bool {
 }
 
 // begin has rows worked on, in goroutines of their own.
-func (p *Pool[T]) begin(ctx context.Context, working *sync.WaitGroup, rows []T, token int64) {
+func (p *Pool[T]) begin(ctx context.Context, working *sync.WaitGroup, rows []T, token int64, claimed time.Time) {
 	p.mu.Lock()
 	p.free -= len(rows) // it may be below 0: followers are one row more than asked for, at most
 	p.mu.Unlock()
@@ -233,13 +233,13 @@ func (p *Pool[T]) begin(ctx context.Context, working *sync.WaitGroup, rows []T, 
 				p.mu.Unlock()
 				p.Wake()
 			}()
-			p.leased(ctx, token, part)
+			p.leased(ctx, token, part, claimed)
 		})
 	}
 }
 
 // leased works on rows, and renews their lease until that has returned.
-func (p *Pool[T]) leased(ctx context.Context, token int64, rows []T) {
+func (p *Pool[T]) leased(ctx context.Context, token int64, rows []T, claimed time.Time) {
 	ctx, lose := context.WithCancelCause(ctx)
 	defer lose(nil)
 	seqs := make([]int64, len(rows))
@@ -251,13 +251,13 @@ func (p *Pool[T]) leased(ctx context.Context, token int64, rows []T) {
 	var beating sync.WaitGroup
 	defer beating.Wait()
 	defer stop()
-	beating.Go(func() { p.beat(beat, token, seqs, lose) })
+	beating.Go(func() { p.beat(beat, token, seqs, claimed, lose) })
 	p.Work(ctx, token, rows)
 }
 
 // beat renews a lease at a third of it, until ctx ends. If it cannot, or if nothing of it is left, it ends the work.
-func (p *Pool[T]) beat(ctx context.Context, token int64, seqs []int64, lose func(error)) {
-	until := time.Now().Add(p.Lease)
+func (p *Pool[T]) beat(ctx context.Context, token int64, seqs []int64, claimed time.Time, lose func(error)) {
+	until := claimed.Add(p.Lease)
 	for retry.Pause(ctx, p.Lease/3) == nil {
 		sent := time.Now()
 		one, cancel := context.WithDeadline(ctx, until)
