@@ -160,7 +160,7 @@ func (w *Worker[Tx]) Wake() { w.pool.Wake() }
 // error at once if the table is missing, or of another version ([everonce.ErrSchema]); later failures of the database are
 // logged, and Run goes on. Call it once.
 func (w *Worker[Tx]) Run(ctx context.Context) error {
-	if err := w.in.failed("worker", w.in.schema.Check(ctx, w.in.db)); err != nil {
+	if err := w.in.failed("worker", w.in.schema.Check(ctx, w.in.db)); err != nil && ctx.Err() == nil {
 		return err
 	}
 	w.pool.Run(ctx)

@@ -75,7 +75,7 @@ func (r *Relay) Wake() { r.pool.Wake() }
 // once if the table is missing, or of another version ([everonce.ErrSchema]); later failures of the database are logged,
 // and Run goes on. Call it once.
 func (r *Relay) Run(ctx context.Context) error {
-	if err := r.ready(ctx); err != nil {
+	if err := r.ready(ctx); err != nil && ctx.Err() == nil {
 		return err
 	}
 	r.pool.Run(ctx)

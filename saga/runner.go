@@ -147,7 +147,7 @@ func (r *Runner[Tx]) Wake() { r.pool.Wake() }
 // once if the tables are missing, or of another version ([everonce.ErrSchema]); later failures of the database are logged,
 // and Run goes on. Call it once.
 func (r *Runner[Tx]) Run(ctx context.Context) error {
-	if err := r.sagas.failed("runner", r.sagas.schema.Check(ctx, r.sagas.db)); err != nil {
+	if err := r.sagas.failed("runner", r.sagas.schema.Check(ctx, r.sagas.db)); err != nil && ctx.Err() == nil {
 		return err
 	}
 	r.pool.Run(ctx)

@@ -42,7 +42,7 @@ var (
 func planted[Tx any](t *testing.T, name string, b bug, found string, open func(testing.TB) *handle[Tx], audit func(ctx context.Context, t *testing.T, h *handle[Tx]) error) {
 	t.Run(name, func(t *testing.T) {
 		t.Parallel()
-		ctx, cancel := context.WithTimeout(t.Context(), patience/4)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		h := open(t)
 		b := b
