@@ -73,7 +73,7 @@ func (r *row) read() (m *consume.Message, err error) {
 	m, c := &r.message, &r.common
 	m.ID, m.Subject, m.First = c.ID, c.Lane, sqlqueue.Time(c.CreatedAt)
 	m.Deliveries, m.Retries, m.Redelivered = int(c.Attempts), max(int(c.Attempts)-1, 0), c.Attempts > 1
-	m.Headers, err = readHeaders(r.headers)
+	m.Headers, err = sqlqueue.ReadHeaders("inbox", r.headers)
 	return m, err
 }
 
@@ -108,13 +108,13 @@ func (w *Worker[Tx]) work(ctx context.Context, token int64, rows []row) {
 		if errors.Is(try.err, everonce.ErrTxDoomed) || errors.Is(try.err, everonce.ErrStore) {
 			return try.err
 		}
-		conn, err := w.in.db.Join(ctx, tx)
+		conn, err := w.in.table.DB.Join(ctx, tx)
 		if err != nil {
 			return err
 		}
 		var end sqlqueue.End
 		end, verdict = w.verdict(r, try)
-		calls := w.in.queue.Ends(token, end)
+		calls := w.in.table.Queue.Ends(token, end)
 		if err := conn.Send(ctx, calls...); err != nil {
 			return err
 		}
@@ -155,7 +155,7 @@ func (w *Worker[Tx]) handle(ctx context.Context, tx Tx, r *row, m *consume.Messa
 			try.ran = true
 			err := w.safely(func() error { return h.Handle(ctx, tx, m) })
 			if errors.As(err, &permanent) { // it is set aside, and may be retried: no record says that it was refused
-				return struct{}{}, fmt.Errorf("%w", refused{err})
+				return struct{}{}, refused{err}
 			}
 			return struct{}{}, err
 		}, w.in.call, everonce.FingerprintOf(m.Body))
@@ -217,7 +217,7 @@ func (w *Worker[Tx]) end(ctx context.Context, token int64, r *row, try handled) 
 }
 
 func (w *Worker[Tx]) finish(ctx context.Context, token int64, r *row, end sqlqueue.End, v Verdict) {
-	switch lost, err := w.in.queue.EndSurely(ctx, w.set.Lease, token, end); {
+	switch lost, err := w.in.table.Queue.EndSurely(ctx, w.set.Lease, token, end); {
 	case err != nil: // it comes again after the lease
 		v = Verdict{How: Lost, Err: err}
 	case lost > 0:

@@ -3,7 +3,6 @@ package inbox
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -38,8 +37,6 @@ type Options struct {
 }
 
 const (
-	maxText        = 255
-	maxHeaders     = 64 << 10
 	defaultMaxBody = 1 << 20
 	maxPriority    = 9
 	priorityStep   = 10 * time.Second
@@ -50,20 +47,15 @@ const (
 type Inbox[Tx any] struct {
 	receiver *everonce.TxReceiver[Tx]
 	consumer string
-	db       sqldb.DB[Tx]
-	queue    *sqlqueue.Queue
-	schema   sqldb.Schema
+	table    *sqlqueue.Table[Tx]
 	opts     Options
 	call     everonce.CallOption
 	insert   *sqldb.Statement
 	read     *sqldb.Statement
 }
 
-// hint says what to run if the tables are missing.
-const hint = "call Inbox.Migrate once, or run the text of Inbox.Schema with your own migration tool"
-
-// table is the queue of a consumer's messages.
-func table(consumer string) sqlqueue.Spec {
+// spec is the queue of a consumer's messages, or of all.
+func spec(consumer string) sqlqueue.Spec {
 	return sqlqueue.Spec{
 		Table: "inbox", Group: "consumer", Lane: "type", In: consumer, Unique: []string{"consumer", "id"},
 		Own: []string{"source", "content_type", "headers", "body", "priority", "expires_at"},
@@ -74,14 +66,14 @@ func table(consumer string) sqlqueue.Spec {
 // store/sqlitestore. Consumers of one event do not skip each other's work. It sends nothing. The error wraps
 // [everonce.ErrInvalidArgument].
 func New[Tx any](receiver *everonce.TxReceiver[Tx], consumer string, opts *Options) (*Inbox[Tx], error) {
-	if consumer == "" || len(consumer) > maxText || !stores(consumer) {
-		return nil, fmt.Errorf("inbox: %w: the consumer's name is empty, longer than %d bytes, or not UTF-8 without NUL", everonce.ErrInvalidArgument, maxText)
+	if consumer == "" || len(consumer) > sqlqueue.MaxText || !sqlqueue.Stores(consumer) {
+		return nil, fmt.Errorf("inbox: %w: the consumer's name is empty, longer than %d bytes, or not UTF-8 without NUL", everonce.ErrInvalidArgument, sqlqueue.MaxText)
 	}
-	db, err := database(receiver)
+	table, err := open(receiver, consumer)
 	if err != nil {
 		return nil, err
 	}
-	in := &Inbox[Tx]{receiver: receiver, consumer: consumer, db: db, queue: sqlqueue.New(db, table(consumer))}
+	in := &Inbox[Tx]{receiver: receiver, consumer: consumer, table: table}
 	if opts != nil {
 		in.opts = *opts
 	}
@@ -102,8 +94,7 @@ func New[Tx any](receiver *everonce.TxReceiver[Tx], consumer string, opts *Optio
 	if in.call, err = receiver.Prepare(everonce.WithLifetime(o.Lifetime)); err != nil {
 		return nil, fmt.Errorf("inbox: %w", err)
 	}
-	d := db.Dialect()
-	in.schema = schema(d)
+	d := table.DB.Dialect()
 	in.insert = d.Statement("inbox_insert", 11,
 		"INSERT INTO {inbox} (consumer, id, type, order_key, source, content_type, headers, body, priority, expires_at, state, attempts, rank, due_at, created_at, token, error)"+
 			" SELECT {1t}, {2t}, {3t}, {4t}, {5t}, {6t}, {7t}, {8b}, {9i}, CASE WHEN {10i} = 0 THEN 0 ELSE c.now + {10i} END, 0, 0, c.now - {11i}, c.now, c.now, 0, ''"+
@@ -113,16 +104,14 @@ func New[Tx any](receiver *everonce.TxReceiver[Tx], consumer string, opts *Optio
 	return in, nil
 }
 
-// database returns the database of a receiver's store.
-func database[Tx any](receiver *everonce.TxReceiver[Tx]) (sqldb.DB[Tx], error) {
+// open returns the table, as a consumer sees it, or as a whole.
+func open[Tx any](receiver *everonce.TxReceiver[Tx], consumer string) (*sqlqueue.Table[Tx], error) {
 	if receiver == nil {
 		return nil, fmt.Errorf("inbox: %w: the receiver is nil", everonce.ErrInvalidArgument)
 	}
-	db, ok := sqldb.Of(receiver.Store())
-	if !ok {
-		return nil, fmt.Errorf("inbox: %w: the receiver's store is not in a SQL database (use store/pgxstore or store/sqlitestore)", everonce.ErrInvalidArgument)
-	}
-	return db, nil
+	return sqlqueue.Open("inbox", "Inbox", receiver.Store(), spec(consumer),
+		"source {text} NOT NULL", "content_type {text} NOT NULL", "headers {text} NOT NULL", "body {bytes} NOT NULL",
+		"priority {int} NOT NULL", "expires_at {int} NOT NULL")
 }
 
 // typeOf is the default of [Options.Type].
@@ -130,54 +119,37 @@ func typeOf(m *consume.Message) string {
 	return cmp.Or(m.Headers["ce-type"], m.Headers["cloudEvents:type"], m.Headers["type"], m.Subject)
 }
 
-func schema(d *sqldb.Dialect) sqldb.Schema {
-	spec := table("")
-	return sqldb.Schema{Name: "inbox", Meta: sqldb.NewMeta(d), Hint: hint, Migrations: [][]string{
-		spec.Definitions(d, "source {text} NOT NULL", "content_type {text} NOT NULL", "headers {text} NOT NULL", "body {bytes} NOT NULL",
-			"priority {int} NOT NULL", "expires_at {int} NOT NULL"),
-	}}
-}
-
 // Migrate creates the table, or brings it to this version. Several processes may run it at once, and it does nothing if
 // there is nothing to do. It refuses a table of a newer version with [everonce.ErrSchema].
 func (in *Inbox[Tx]) Migrate(ctx context.Context) error {
-	return in.failed("migrate", in.schema.Migrate(ctx, in.db))
+	return in.table.Migrate(ctx)
 }
 
 // Schema returns what Migrate runs on an empty database, as text for a migration tool of your own. It changes only with
 // a new version of the schema, which the changelog names.
-func (in *Inbox[Tx]) Schema() string { return in.schema.Text() }
+func (in *Inbox[Tx]) Schema() string { return in.table.Schema() }
 
 // Backlog shows the consumer's messages in the table, and lets an operator retry or give up what was set aside.
-func (in *Inbox[Tx]) Backlog() *backlog.Table { return backlog.New(in.queue, in.failed) }
+func (in *Inbox[Tx]) Backlog() *backlog.Table { return backlog.New(in.table.Queue, in.table.Failed) }
 
 // All shows the messages of every consumer in the table beside the receiver's store, as [Inbox.Backlog] does those of
 // one. The error wraps [everonce.ErrInvalidArgument].
 func All[Tx any](receiver *everonce.TxReceiver[Tx]) (*backlog.Table, error) {
-	db, err := database(receiver)
+	table, err := open(receiver, "")
 	if err != nil {
 		return nil, err
 	}
-	in := &Inbox[Tx]{db: db, queue: sqlqueue.New(db, table(""))}
-	return in.Backlog(), nil
+	return backlog.New(table.Queue, table.Failed), nil
 }
 
 // Get returns a message in the table, whatever its state. [everonce.ErrNotFound]: the consumer has none with this ID.
 func (in *Inbox[Tx]) Get(ctx context.Context, id string) (*consume.Message, error) {
-	rows, err := sqlqueue.List(ctx, in.queue, sqlqueue.Filter{ID: id, Limit: 1}, (*row).places)
+	rows, err := sqlqueue.List(ctx, in.table.Queue, sqlqueue.Filter{ID: id, Limit: 1}, (*row).places)
 	switch {
 	case err != nil:
-		return nil, in.failed("get", err)
+		return nil, in.table.Failed("get", err)
 	case len(rows) == 0 || id == "":
 		return nil, fmt.Errorf("inbox: %w: no message with this ID", everonce.ErrNotFound)
 	}
 	return rows[0].read()
-}
-
-// failed says what an error of the database means.
-func (in *Inbox[Tx]) failed(what string, err error) error {
-	if err == nil || errors.Is(err, everonce.ErrSchema) || errors.Is(err, everonce.ErrInvalidArgument) {
-		return err
-	}
-	return sqldb.Failed(in.db, "inbox: "+what, hint, err)
 }

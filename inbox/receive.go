@@ -3,16 +3,14 @@ package inbox
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/internal/sqldb"
+	"github.com/everonce/everonce/internal/sqlqueue"
 )
 
 // Receive takes a message in, and reports whether it is new. When it returns nil the message is durable: acknowledge it.
@@ -21,13 +19,13 @@ import (
 // error that wraps [consume.ErrNoKey], [everonce.ErrInvalidArgument] or [everonce.ErrTooLarge] says that it can never be
 // taken in as it is; nothing was sent then. [everonce.ErrStore]: the database failed, and the message may be in it.
 func (in *Inbox[Tx]) Receive(ctx context.Context, m *consume.Message) (isNew bool, err error) {
-	return in.receive(m, func(op func(context.Context, sqldb.Conn) error) error { return in.db.Write(ctx, op) })
+	return in.receive(m, func(op func(context.Context, sqldb.Conn) error) error { return in.table.DB.Write(ctx, op) })
 }
 
 // ReceiveTx is [Inbox.Receive] in a transaction of the caller: the message is taken in when that commits.
 func (in *Inbox[Tx]) ReceiveTx(ctx context.Context, tx Tx, m *consume.Message) (isNew bool, err error) {
 	return in.receive(m, func(op func(context.Context, sqldb.Conn) error) error {
-		conn, err := in.db.Join(ctx, tx)
+		conn, err := in.table.DB.Join(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -40,13 +38,13 @@ func (in *Inbox[Tx]) receive(m *consume.Message, do func(op func(context.Context
 	if err != nil {
 		return false, err
 	}
-	d := in.db.Dialect()
+	d := in.table.DB.Dialect()
 	var kept []byte // not to be looked at after an error, as the others: they may still be written
 	var isNew, found bool
 	err = do(func(ctx context.Context, c sqldb.Conn) error {
 		insert := d.Call(in.insert, args...)
 		calls := []*sqldb.Call{insert}
-		if announce := in.queue.Announce(); announce != nil {
+		if announce := in.table.Queue.Announce(); announce != nil {
 			calls = append(calls, announce)
 		}
 		if err := c.Send(ctx, calls...); err != nil {
@@ -62,7 +60,7 @@ func (in *Inbox[Tx]) receive(m *consume.Message, do func(op func(context.Context
 	})
 	switch {
 	case err != nil:
-		return false, in.failed("receive", err)
+		return false, in.table.Failed("receive", err)
 	case found && !bytes.Equal(kept, m.Body):
 		return false, fmt.Errorf("inbox: %w: a message with the same key and another body is there", everonce.ErrMismatch)
 	}
@@ -91,18 +89,13 @@ func (in *Inbox[Tx]) row(m *consume.Message) ([]any, error) {
 	if in.opts.Expires != nil {
 		expires = max(in.opts.Expires(m), 0)
 	}
-	for _, text := range []struct{ name, is string }{
-		{"key", id}, {"type", kind}, {"order key", order}, {"source", m.Source}, {"content type", m.ContentType},
-	} {
-		switch {
-		case len(text.is) > maxText:
-			return nil, fmt.Errorf("inbox: %w: the message's %s has %d bytes; %d are possible", everonce.ErrInvalidArgument, text.name, len(text.is), maxText)
-		case !stores(text.is):
-			return nil, fmt.Errorf("inbox: %w: the message's %s is not UTF-8 without NUL", everonce.ErrInvalidArgument, text.name)
-		}
-	}
-	headers, err := headerText(m.Headers)
+	err = sqlqueue.CheckTexts("inbox", "message", []sqlqueue.Text{
+		{Name: "key", Is: id}, {Name: "type", Is: kind}, {Name: "order key", Is: order}, {Name: "source", Is: m.Source}, {Name: "content type", Is: m.ContentType},
+	}...)
 	if err != nil {
+		return nil, err
+	}
+	if err := sqlqueue.CheckHeaders("inbox", "message", m.Headers); err != nil {
 		return nil, err
 	}
 	if len(m.Body) > in.opts.MaxBody {
@@ -113,36 +106,9 @@ func (in *Inbox[Tx]) row(m *consume.Message) ([]any, error) {
 		body = []byte{}
 	}
 	return []any{
-		in.consumer, id, kind, order, m.Source, m.ContentType, headers, body, int64(priority), expires.Microseconds(),
+		in.consumer, id, kind, order, m.Source, m.ContentType, sqlqueue.HeaderText(m.Headers), body, int64(priority), expires.Microseconds(),
 		(time.Duration(priority) * priorityStep).Microseconds(),
 	}, nil
-}
-
-// stores reports whether every database can keep a text.
-func stores(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
-
-func headerText(headers map[string]string) (string, error) {
-	if len(headers) == 0 {
-		return "", nil
-	}
-	size := 0
-	for name, value := range headers {
-		if size += len(name) + len(value); !stores(name) || !stores(value) {
-			return "", fmt.Errorf("inbox: %w: a header of the message is not UTF-8 without NUL", everonce.ErrInvalidArgument)
-		}
-	}
-	if size > maxHeaders {
-		return "", fmt.Errorf("inbox: %w: the message's headers have %d bytes; %d are possible", everonce.ErrTooLarge, size, maxHeaders)
-	}
-	text, err := json.Marshal(headers)
-	return string(text), err
-}
-
-func readHeaders(text string) (headers map[string]string, err error) {
-	if text != "" && json.Unmarshal([]byte(text), &headers) != nil {
-		err = fmt.Errorf("inbox: %w: the headers of a message", everonce.ErrCorruptRecord)
-	}
-	return headers, err
 }
 
 // Consumer returns a consumer that takes messages in, and does nothing else, for a broker's adapter: a message is

@@ -114,7 +114,7 @@ func (in *Inbox[Tx]) Worker(handler Handler[Tx], opts *WorkerOptions) (*Worker[T
 // fails, the others are not run again. A message of a type that no handler has waits, visibly, for a worker that has one.
 // The error wraps [everonce.ErrInvalidArgument].
 func (in *Inbox[Tx]) Workers(handlers []Handler[Tx], opts *WorkerOptions) (*Worker[Tx], error) {
-	set, err := opts.complete(in.db.Dialect().Clock != nil)
+	set, err := opts.complete(in.table.DB.Dialect().Clock != nil)
 	if err != nil {
 		return nil, err
 	}
@@ -142,8 +142,8 @@ func (in *Inbox[Tx]) Workers(handlers []Handler[Tx], opts *WorkerOptions) (*Work
 		slack = maxPriority * priorityStep
 	}
 	w.pool = sqlqueue.Pool[row]{
-		Queue: in.queue, Row: (*row).places, Size: set.Concurrency, Batch: set.Concurrency, Single: true, Lease: set.Lease, Poll: set.Poll,
-		Channel: in.queue.Channel(), Slack: slack, Lanes: func() (only, except []string) { return w.types, nil }, Work: w.work,
+		Queue: in.table.Queue, Row: (*row).places, Size: set.Concurrency, Batch: set.Concurrency, Single: true, Lease: set.Lease, Poll: set.Poll,
+		Channel: in.table.Queue.Channel(), Slack: slack, Lanes: func() (only, except []string) { return w.types, nil }, Work: w.work,
 		Grace: set.Grace, Retention: set.Retention, Name: "inbox", Log: set.Log,
 	}
 	if set.NoListen {
@@ -160,7 +160,7 @@ func (w *Worker[Tx]) Wake() { w.pool.Wake() }
 // error at once if the table is missing, or of another version ([everonce.ErrSchema]); later failures of the database are
 // logged, and Run goes on. Call it once.
 func (w *Worker[Tx]) Run(ctx context.Context) error {
-	if err := w.in.failed("worker", w.in.schema.Check(ctx, w.in.db)); err != nil && ctx.Err() == nil {
+	if err := w.in.table.Check(ctx, "worker"); err != nil && ctx.Err() == nil {
 		return err
 	}
 	w.pool.Run(ctx)

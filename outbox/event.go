@@ -1,13 +1,11 @@
 package outbox
 
 import (
-	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/sqlqueue"
 )
 
 // Event is a message that leaves when its transaction has committed.
@@ -38,8 +36,6 @@ type Event struct {
 }
 
 const (
-	maxText           = 255
-	maxHeaders        = 64 << 10
 	defaultMaxPayload = 1 << 20
 	jsonType          = "application/json"
 )
@@ -49,56 +45,23 @@ func (e *Event) check(maxPayload int) error {
 	if e.Topic == "" {
 		return fmt.Errorf("outbox: %w: the event has no topic", everonce.ErrInvalidArgument)
 	}
-	for _, text := range []struct{ name, is string }{
-		{"ID", e.ID}, {"topic", e.Topic}, {"key", e.Key}, {"type", e.Type}, {"content type", e.ContentType},
-	} {
-		switch {
-		case len(text.is) > maxText:
-			return fmt.Errorf("outbox: %w: the event's %s has %d bytes; %d are possible", everonce.ErrInvalidArgument, text.name, len(text.is), maxText)
-		case !stores(text.is):
-			return fmt.Errorf("outbox: %w: the event's %s is not UTF-8 without NUL", everonce.ErrInvalidArgument, text.name)
-		}
+	err := sqlqueue.CheckTexts("outbox", "event", []sqlqueue.Text{
+		{Name: "ID", Is: e.ID}, {Name: "topic", Is: e.Topic}, {Name: "key", Is: e.Key}, {Name: "type", Is: e.Type}, {Name: "content type", Is: e.ContentType},
+	}...)
+	if err != nil {
+		return err
 	}
 	if e.NotBefore.Year() > 9999 {
 		return fmt.Errorf("outbox: %w: the event's NotBefore is after the year 9999", everonce.ErrInvalidArgument)
 	}
-	size := 0
-	for name, value := range e.Headers {
-		if size += len(name) + len(value); !stores(name) || !stores(value) || name == "" {
-			return fmt.Errorf("outbox: %w: a header of the event is not UTF-8 without NUL, or has no name", everonce.ErrInvalidArgument)
-		}
+	if _, unnamed := e.Headers[""]; unnamed {
+		return fmt.Errorf("outbox: %w: a header of the event has no name", everonce.ErrInvalidArgument)
 	}
-	switch {
-	case size > maxHeaders:
-		return fmt.Errorf("outbox: %w: the event's headers have %d bytes; %d are possible", everonce.ErrTooLarge, size, maxHeaders)
-	case len(e.Payload) > maxPayload:
+	if err := sqlqueue.CheckHeaders("outbox", "event", e.Headers); err != nil {
+		return err
+	}
+	if len(e.Payload) > maxPayload {
 		return fmt.Errorf("outbox: %w: the event's payload has %d bytes; Options.MaxPayload allows %d", everonce.ErrTooLarge, len(e.Payload), maxPayload)
 	}
 	return nil
-}
-
-// stores reports whether every database can keep a text.
-func stores(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
-
-// headerText is the column of the headers: the same for the same headers.
-func (e *Event) headerText() string {
-	if len(e.Headers) == 0 {
-		return ""
-	}
-	text, err := json.Marshal(e.Headers)
-	if err != nil { // texts have none
-		return ""
-	}
-	return string(text)
-}
-
-func readHeaders(text string) (map[string]string, error) {
-	if text == "" {
-		return nil, nil
-	}
-	var headers map[string]string
-	if err := json.Unmarshal([]byte(text), &headers); err != nil {
-		return nil, fmt.Errorf("outbox: %w: the headers of an event", everonce.ErrCorruptRecord)
-	}
-	return headers, nil
 }

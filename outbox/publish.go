@@ -10,6 +10,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/internal/sqldb"
+	"github.com/everonce/everonce/internal/sqlqueue"
 )
 
 // maxEvents is how many events one call takes.
@@ -45,19 +46,19 @@ func (o *Outbox[Tx]) Publish(ctx context.Context, tx Tx, events ...Event) error 
 	if err := name(ctx, events); err != nil {
 		return err
 	}
-	conn, err := o.db.Join(ctx, tx)
+	conn, err := o.table.DB.Join(ctx, tx)
 	if err != nil {
 		return fmt.Errorf("outbox: publish: %w", err)
 	}
 	inserts := o.inserts(events)
 	calls := inserts
 	if !o.opts.NoAnnounce {
-		if announce := o.queue.Announce(); announce != nil {
+		if announce := o.table.Queue.Announce(); announce != nil {
 			calls = append(calls, announce)
 		}
 	}
 	if err := conn.Send(ctx, calls...); err != nil {
-		return o.failed("publish", err)
+		return o.table.Failed("publish", err)
 	}
 	inserted := 0
 	for _, call := range inserts {
@@ -123,9 +124,9 @@ func (o *Outbox[Tx]) inserts(events []Event) (calls []*sqldb.Call) {
 				if payload == nil {
 					payload = []byte{}
 				}
-				args = append(args, e.ID, e.Topic, e.Key, e.Type, e.ContentType, e.headerText(), payload, notBefore)
+				args = append(args, e.ID, e.Topic, e.Key, e.Type, e.ContentType, sqlqueue.HeaderText(e.Headers), payload, notBefore)
 			}
-			calls = append(calls, o.db.Dialect().Call(o.insert[size], args...))
+			calls = append(calls, o.table.DB.Dialect().Call(o.insert[size], args...))
 		}
 	}
 	return calls
@@ -138,7 +139,7 @@ func (o *Outbox[Tx]) compare(ctx context.Context, conn sqldb.Conn, events []Even
 	for i := range events {
 		ids[i] = events[i].ID
 	}
-	d := o.db.Dialect()
+	d := o.table.DB.Dialect()
 	err := conn.Send(ctx, d.Call(o.read, d.Texts(ids)).ForEach(func(r sqldb.Row) error {
 		var e Event
 		var headers string
@@ -146,12 +147,12 @@ func (o *Outbox[Tx]) compare(ctx context.Context, conn sqldb.Conn, events []Even
 			return err
 		}
 		var err error
-		e.Headers, err = readHeaders(headers)
+		e.Headers, err = sqlqueue.ReadHeaders("outbox", headers)
 		there[e.ID] = e
 		return err
 	}))
 	if err != nil {
-		return o.failed("publish", err)
+		return o.table.Failed("publish", err)
 	}
 	for i := range events {
 		mine := &events[i]
@@ -165,7 +166,7 @@ func (o *Outbox[Tx]) compare(ctx context.Context, conn sqldb.Conn, events []Even
 // equal reports whether two events with the same ID say the same.
 func (e *Event) equal(f *Event) bool {
 	return e.Topic == f.Topic && e.Key == f.Key && e.Type == f.Type && e.ContentType == f.ContentType &&
-		e.headerText() == f.headerText() && bytes.Equal(e.Payload, f.Payload)
+		sqlqueue.HeaderText(e.Headers) == sqlqueue.HeaderText(f.Headers) && bytes.Equal(e.Payload, f.Payload)
 }
 
 func inIDs(d *sqldb.Dialect) string { return d.InTexts("id", "{1t}") }

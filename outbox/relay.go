@@ -41,7 +41,7 @@ func (r *row) read() (*Event, error) {
 	e.ID, e.Topic, e.Key = r.common.ID, r.common.Group, r.common.OrderKey
 	e.CreatedAt, e.Attempts = sqlqueue.Time(r.common.CreatedAt), int(r.common.Attempts)
 	var err error
-	e.Headers, err = readHeaders(r.header)
+	e.Headers, err = sqlqueue.ReadHeaders("outbox", r.header)
 	return e, err
 }
 
@@ -54,11 +54,11 @@ func (o *Outbox[Tx]) Relay(publisher Publisher, opts *RelayOptions) (*Relay, err
 	if err != nil {
 		return nil, err
 	}
-	r := &Relay{queue: o.queue, publisher: publisher, set: set, topics: make(map[string]*topic)}
-	r.ready = func(ctx context.Context) error { return o.failed("relay", o.schema.Check(ctx, o.db)) }
+	r := &Relay{queue: o.table.Queue, publisher: publisher, set: set, topics: make(map[string]*topic)}
+	r.ready = func(ctx context.Context) error { return o.table.Check(ctx, "relay") }
 	r.pool = sqlqueue.Pool[row]{
-		Queue: o.queue, Row: (*row).places, Size: set.InFlight, Batch: set.Batch, Lease: set.Lease, Poll: set.Poll,
-		Channel: o.queue.Channel(), Lanes: r.lanes, Taken: r.taken, Work: r.work, Grace: set.Grace, Retention: set.Retention, Name: "outbox", Log: set.Log,
+		Queue: o.table.Queue, Row: (*row).places, Size: set.InFlight, Batch: set.Batch, Lease: set.Lease, Poll: set.Poll,
+		Channel: o.table.Queue.Channel(), Lanes: r.lanes, Taken: r.taken, Work: r.work, Grace: set.Grace, Retention: set.Retention, Name: "outbox", Log: set.Log,
 	}
 	if set.NoListen {
 		r.pool.Channel = ""

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/sqlqueue"
 )
 
 // Branch names one action, or its compensation, to a participant. It travels in headers of HTTP or of a message.
@@ -46,7 +47,7 @@ func ParseBranch(get func(name string) string) (Branch, error) {
 }
 
 func (b Branch) check() error {
-	if b.Saga == "" || b.Step == "" || len(b.Saga) > maxText || len(b.Step) > maxStep || !stores(b.Saga) || !stores(b.Step) {
+	if b.Saga == "" || b.Step == "" || len(b.Saga) > sqlqueue.MaxText || len(b.Step) > maxStep || !sqlqueue.Stores(b.Saga) || !sqlqueue.Stores(b.Step) {
 		return fmt.Errorf("saga: %w: the saga's ID or the step's name is missing, too long, or not UTF-8 without NUL", everonce.ErrInvalidArgument)
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/internal/sqlqueue"
 )
 
 // Step is an action and its compensation. In is the saga's input, Tx the handle of the application's transactions. One of
@@ -90,7 +91,6 @@ type Definition[In, Tx any] struct {
 }
 
 const (
-	maxText        = 255
 	maxStep        = 100
 	maxSteps       = 100
 	defaultTimeout = 30 * time.Second
@@ -105,8 +105,8 @@ func Define[In, Tx any](name string, version int, steps ...Step[In, Tx]) (*Defin
 		return nil, fmt.Errorf("saga: %w: %s", everonce.ErrInvalidArgument, fmt.Sprintf(format, args...))
 	}
 	switch {
-	case name == "" || len(name) > maxText || strings.ContainsAny(name, "@\x00") || !stores(name):
-		return bad("the definition's name is empty, longer than %d bytes, has an @, or is not UTF-8 without NUL", maxText)
+	case name == "" || len(name) > sqlqueue.MaxText || strings.ContainsAny(name, "@\x00") || !sqlqueue.Stores(name):
+		return bad("the definition's name is empty, longer than %d bytes, has an @, or is not UTF-8 without NUL", sqlqueue.MaxText)
 	case version < 1:
 		return bad("the version of %q is %d; the first is 1", name, version)
 	case len(steps) == 0 || len(steps) > maxSteps:
@@ -118,7 +118,7 @@ func Define[In, Tx any](name string, version int, steps ...Step[In, Tx]) (*Defin
 	for i := range d.steps {
 		s := &d.steps[i]
 		switch {
-		case s.Name == "" || len(s.Name) > maxStep || !stores(s.Name) || names[s.Name]:
+		case s.Name == "" || len(s.Name) > maxStep || !sqlqueue.Stores(s.Name) || names[s.Name]:
 			return bad("the step %q of %q has no name of its own, or a longer one than %d bytes", s.Name, name, maxStep)
 		case strings.HasPrefix(s.Name, undo("")):
 			return bad("the step %q of %q has a name that is a compensation's", s.Name, name)
@@ -148,3 +148,10 @@ func Define[In, Tx any](name string, version int, steps ...Step[In, Tx]) (*Defin
 func (d *Definition[In, Tx]) lane() string { return laneOf(d.name, d.version) }
 
 func laneOf(name string, version int) string { return name + "@" + strconv.Itoa(version) }
+
+// versionOf is the version in a lane, which Start wrote.
+func versionOf(lane string) int {
+	_, version, _ := strings.Cut(lane, "@")
+	n, _ := strconv.Atoi(version) //nolint:errcheck // 0 for one that nobody has written
+	return n
+}

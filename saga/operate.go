@@ -49,15 +49,15 @@ func (s *Sagas[Tx]) Skip(ctx context.Context, id, step string) error {
 
 func (s *Sagas[Tx]) give(ctx context.Context, id, order string) error {
 	var found int64 // not to be looked at after an error: it may still be written
-	err := s.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
-		call := s.db.Dialect().Call(s.order, id, order+"\n")
+	err := s.table.DB.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
+		call := s.table.DB.Dialect().Call(s.order, id, order+"\n")
 		err := c.Send(ctx, call)
 		found = call.Affected
 		return err
 	})
 	switch {
 	case err != nil:
-		return s.failed("order", err)
+		return s.table.Failed("order", err)
 	case found == 0:
 		return fmt.Errorf("saga: %w: no saga with this ID is under way", everonce.ErrNotFound)
 	}
@@ -96,9 +96,9 @@ type StepStatus struct {
 
 // Get returns a saga with its history. [everonce.ErrNotFound]: there is no such saga.
 func (s *Sagas[Tx]) Get(ctx context.Context, id string) (*Saga, error) {
-	rows, err := sqlqueue.List(ctx, s.queue, sqlqueue.Filter{ID: id, Limit: 1}, (*row).places)
+	rows, err := sqlqueue.List(ctx, s.table.Queue, sqlqueue.Filter{ID: id, Limit: 1}, (*row).places)
 	if err != nil {
-		return nil, s.failed("get", err)
+		return nil, s.table.Failed("get", err)
 	}
 	entries, err := s.Backlog().List(ctx, backlog.Filter{ID: id, Limit: 1})
 	if err != nil {
@@ -113,9 +113,7 @@ func (s *Sagas[Tx]) Get(ctx context.Context, id string) (*Saga, error) {
 		return nil, err
 	}
 	saga := &Saga{Entry: entries[0], Status: Status(r.status), Input: r.input, Cause: r.cause, Orders: r.orders}
-	if _, version, ok := strings.Cut(r.common.Lane, "@"); ok {
-		_, _ = fmt.Sscan(version, &saga.Version) //nolint:errcheck // it was written by Start
-	}
+	saga.Version = versionOf(r.common.Lane)
 	key := everonce.Key{Scope: everonce.ScopeOf("saga", r.common.Group), ID: id}
 	got, err := s.receiver.Store().Get(ctx, driver.GetRequest{ID: s.receiver.RecordID(key)})
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -161,13 +160,11 @@ func (w *run[Tx]) end(ctx context.Context, token int64, end sqlqueue.End) error 
 	if w.cause != nil {
 		cause = sqlqueue.ErrorText(w.cause)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.runner.set.Lease)
-	defer cancel()
-	for try := 1; ; try++ {
+	return sqlqueue.Surely(ctx, w.runner.set.Lease, func(ctx context.Context) error {
 		var ordered int64
-		err = s.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
-			d := s.db.Dialect()
-			calls := append([]*sqldb.Call{d.Call(s.note, w.row.common.Seq, token, string(w.status), cause, string(kept))}, s.queue.Ends(token, end)...)
+		err := s.table.DB.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
+			d := s.table.DB.Dialect()
+			calls := append([]*sqldb.Call{d.Call(s.note, w.row.common.Seq, token, string(w.status), cause, string(kept))}, s.table.Queue.Ends(token, end)...)
 			heed := d.Call(s.heed, w.row.common.Seq, w.row.orders)
 			err := c.Send(ctx, append(calls, heed)...)
 			ordered = heed.Affected
@@ -176,18 +173,14 @@ func (w *run[Tx]) end(ctx context.Context, token int64, end sqlqueue.End) error 
 		if err == nil && ordered > 0 {
 			w.runner.pool.Wake()
 		}
-		if err == nil || retry.Pause(ctx, retry.Backoff(try)) != nil {
-			return err
-		}
-	}
+		return err
+	})
 }
 
 // tell logs what needs attention, and tells the observer.
 func (r *Runner[Tx]) tell(ctx context.Context, w *run[Tx], v Verdict) {
 	v.ID, v.Definition = w.id, w.row.common.Group
-	if _, version, ok := strings.Cut(w.row.common.Lane, "@"); ok {
-		v.Version, _ = strconv.Atoi(version) //nolint:errcheck // it was written by Start
-	}
+	v.Version = versionOf(w.row.common.Lane)
 	if v.Waits {
 		r.set.Log.Error("saga: a saga waits for an operator (everonce saga show, retry, skip, abort)",
 			"saga", v.ID, "definition", w.row.common.Lane, "status", v.Status, "error", v.Err)

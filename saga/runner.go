@@ -128,8 +128,8 @@ func (s *Sagas[Tx]) Runner(opts *RunnerOptions, definitions ...Definitions[Tx]) 
 		return nil, fmt.Errorf("saga: %w", err)
 	}
 	r.pool = sqlqueue.Pool[row]{
-		Queue: s.queue, Row: (*row).places, Size: set.Concurrency, Batch: set.Concurrency, Single: true, Lease: set.Lease, Poll: set.Poll,
-		Channel: s.queue.Channel(), Lanes: func() (only, except []string) { return lanes, nil }, Work: r.work,
+		Queue: s.table.Queue, Row: (*row).places, Size: set.Concurrency, Batch: set.Concurrency, Single: true, Lease: set.Lease, Poll: set.Poll,
+		Channel: s.table.Queue.Channel(), Lanes: func() (only, except []string) { return lanes, nil }, Work: r.work,
 		Grace: set.Grace, Retention: set.Retention, Name: "saga", Log: set.Log,
 	}
 	if set.NoListen {
@@ -147,7 +147,7 @@ func (r *Runner[Tx]) Wake() { r.pool.Wake() }
 // once if the tables are missing, or of another version ([everonce.ErrSchema]); later failures of the database are logged,
 // and Run goes on. Call it once.
 func (r *Runner[Tx]) Run(ctx context.Context) error {
-	if err := r.sagas.failed("runner", r.sagas.schema.Check(ctx, r.sagas.db)); err != nil && ctx.Err() == nil {
+	if err := r.sagas.table.Check(ctx, "runner"); err != nil && ctx.Err() == nil {
 		return err
 	}
 	r.pool.Run(ctx)

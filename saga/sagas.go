@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/backlog"
@@ -20,9 +18,7 @@ import (
 type Sagas[Tx any] struct {
 	receiver *everonce.TxReceiver[Tx]
 	guarded  *everonce.Receiver
-	db       sqldb.DB[Tx]
-	queue    *sqlqueue.Queue
-	schema   sqldb.Schema
+	table    *sqlqueue.Table[Tx]
 	insert   *sqldb.Statement
 	read     *sqldb.Statement
 	note     *sqldb.Statement
@@ -30,11 +26,8 @@ type Sagas[Tx any] struct {
 	heed     *sqldb.Statement
 }
 
-// hint says what to run if the tables are missing.
-const hint = "call Sagas.Migrate once, or run the text of Sagas.Schema with your own migration tool"
-
-// table is the queue of the sagas.
-var table = sqlqueue.Spec{
+// spec is the queue of the sagas.
+var spec = sqlqueue.Spec{
 	Table: "saga", Group: "definition", Lane: "lane", Unique: []string{"id"},
 	Own: []string{"shape", "status", "input", "cause", "tries", "orders"},
 }
@@ -45,20 +38,17 @@ func New[Tx any](receiver *everonce.TxReceiver[Tx]) (*Sagas[Tx], error) {
 	if receiver == nil {
 		return nil, fmt.Errorf("saga: %w: the receiver is nil", everonce.ErrInvalidArgument)
 	}
-	db, ok := sqldb.Of(receiver.Store())
-	if !ok {
-		return nil, fmt.Errorf("saga: %w: the receiver's store is not in a SQL database (use store/pgxstore or store/sqlitestore)", everonce.ErrInvalidArgument)
+	table, err := sqlqueue.Open("saga", "Sagas", receiver.Store(), spec,
+		"shape {text} NOT NULL", "status {text} NOT NULL", "input {bytes} NOT NULL", "cause {text} NOT NULL", "tries {text} NOT NULL", "orders {text} NOT NULL")
+	if err != nil {
+		return nil, err
 	}
 	guarded, err := receiver.Guarded(everonce.Reexecute)
 	if err != nil {
 		return nil, fmt.Errorf("saga: %w", err)
 	}
-	s := &Sagas[Tx]{receiver: receiver, guarded: guarded, db: db, queue: sqlqueue.New(db, table)}
-	d := db.Dialect()
-	s.schema = sqldb.Schema{Name: "saga", Meta: sqldb.NewMeta(d), Hint: hint, Migrations: [][]string{
-		table.Definitions(d, "shape {text} NOT NULL", "status {text} NOT NULL", "input {bytes} NOT NULL", "cause {text} NOT NULL",
-			"tries {text} NOT NULL", "orders {text} NOT NULL"),
-	}}
+	s := &Sagas[Tx]{receiver: receiver, guarded: guarded, table: table}
+	d := table.DB.Dialect()
 	s.insert = d.Statement("saga_insert", 5,
 		"INSERT INTO {saga} (id, definition, lane, shape, input, order_key, status, cause, tries, orders, state, attempts, rank, due_at, created_at, token, error)"+
 			" SELECT {1t}, {2t}, {3t}, {4t}, {5b}, '', 'running', '', '', '', 0, 0, c.now, c.now, c.now, 0, '' FROM (SELECT {now} AS now) AS c WHERE true"+
@@ -74,27 +64,16 @@ func New[Tx any](receiver *everonce.TxReceiver[Tx]) (*Sagas[Tx], error) {
 // Migrate creates the tables, or brings them to this version. Several processes may run it at once, and it does nothing if
 // there is nothing to do. It refuses tables of a newer version with [everonce.ErrSchema].
 func (s *Sagas[Tx]) Migrate(ctx context.Context) error {
-	return s.failed("migrate", s.schema.Migrate(ctx, s.db))
+	return s.table.Migrate(ctx)
 }
 
 // Schema returns what Migrate runs on an empty database, as text for a migration tool of your own. It changes only with
 // a new version of the schema, which the changelog names.
-func (s *Sagas[Tx]) Schema() string { return s.schema.Text() }
+func (s *Sagas[Tx]) Schema() string { return s.table.Schema() }
 
 // Backlog shows the sagas in the table, and lets an operator retry those that wait for one. [backlog.Table.Discard] gives a
 // saga up as it stands, without its compensations: prefer [Sagas.Abort] and [Sagas.Skip].
-func (s *Sagas[Tx]) Backlog() *backlog.Table { return backlog.New(s.queue, s.failed) }
-
-// failed says what an error of the database means.
-func (s *Sagas[Tx]) failed(what string, err error) error {
-	if err == nil || errors.Is(err, everonce.ErrSchema) || errors.Is(err, everonce.ErrInvalidArgument) {
-		return err
-	}
-	return sqldb.Failed(s.db, "saga: "+what, hint, err)
-}
-
-// stores reports whether every database can keep a text.
-func stores(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
+func (s *Sagas[Tx]) Backlog() *backlog.Table { return backlog.New(s.table.Queue, s.table.Failed) }
 
 // maxInput is the size of the largest input, in bytes.
 const maxInput = 1 << 20
@@ -103,8 +82,8 @@ const maxInput = 1 << 20
 // with the same ID is not started again; if it has another definition or input, the error is [everonce.ErrMismatch].
 // [everonce.ErrInvalidArgument], [everonce.ErrTooLarge]: nothing was sent. [everonce.ErrStore]: the database failed.
 func (d *Definition[In, Tx]) Start(ctx context.Context, sagas *Sagas[Tx], tx Tx, id string, input In) error {
-	if id == "" || len(id) > maxText || !stores(id) {
-		return fmt.Errorf("saga: %w: the ID is empty, longer than %d bytes, or not UTF-8 without NUL", everonce.ErrInvalidArgument, maxText)
+	if id == "" || len(id) > sqlqueue.MaxText || !sqlqueue.Stores(id) {
+		return fmt.Errorf("saga: %w: the ID is empty, longer than %d bytes, or not UTF-8 without NUL", everonce.ErrInvalidArgument, sqlqueue.MaxText)
 	}
 	raw, err := json.Marshal(input)
 	switch {
@@ -113,18 +92,18 @@ func (d *Definition[In, Tx]) Start(ctx context.Context, sagas *Sagas[Tx], tx Tx,
 	case len(raw) > maxInput:
 		return fmt.Errorf("saga: %w: the input has %d bytes; %d are possible", everonce.ErrTooLarge, len(raw), maxInput)
 	}
-	conn, err := sagas.db.Join(ctx, tx)
+	conn, err := sagas.table.DB.Join(ctx, tx)
 	if err != nil {
 		return fmt.Errorf("saga: start: %w", err)
 	}
-	dialect := sagas.db.Dialect()
+	dialect := sagas.table.DB.Dialect()
 	insert := dialect.Call(sagas.insert, id, d.name, d.lane(), d.shape, raw)
 	calls := []*sqldb.Call{insert}
-	if announce := sagas.queue.Announce(); announce != nil {
+	if announce := sagas.table.Queue.Announce(); announce != nil {
 		calls = append(calls, announce)
 	}
 	if err := conn.Send(ctx, calls...); err != nil {
-		return sagas.failed("start", err)
+		return sagas.table.Failed("start", err)
 	}
 	if insert.Affected > 0 {
 		return nil
@@ -133,7 +112,7 @@ func (d *Definition[In, Tx]) Start(ctx context.Context, sagas *Sagas[Tx], tx Tx,
 	var kept []byte
 	err = conn.Send(ctx, dialect.Call(sagas.read, id).ForEach(func(r sqldb.Row) error { return r.Scan(&lane, &kept) }))
 	if err != nil {
-		return sagas.failed("start", err)
+		return sagas.table.Failed("start", err)
 	}
 	if name, _, _ := strings.Cut(lane, "@"); name != d.name || !bytes.Equal(kept, raw) {
 		return fmt.Errorf("saga: %w: a saga with the same ID and another definition or input is there, or was a moment ago", everonce.ErrMismatch)

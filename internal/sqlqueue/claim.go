@@ -32,8 +32,8 @@ type ClaimRequest struct {
 // Place is an order key in the order of all.
 type Place struct{ group, key string }
 
-// NewToken returns a token for a claim: random, and never 0.
-func NewToken() int64 {
+// newToken returns a token for a claim: random, and never 0.
+func newToken() int64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:])                                // it never fails
 	return int64(binary.LittleEndian.Uint64(b[:])>>1 | 1) //nolint:gosec // 63 bits
@@ -52,7 +52,7 @@ const taken = "token = {1i}, due_at = {now} + {2i}, attempts = attempts + 1"
 // Claim claims rows that are due, and returns them with their token, by rank and in the order of their insertion. row
 // returns where to scan a row and its own columns.
 func Claim[T any](ctx context.Context, q *Queue, req ClaimRequest, row func(*T) (*Row, []any)) ([]T, int64, error) {
-	token := NewToken()
+	token := newToken()
 	var claimed []T // not to be looked at after an error: it may still be written
 	err := q.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
 		claimed = nil // it may be run again

@@ -143,13 +143,22 @@ func (q *Queue) Renew(ctx context.Context, token int64, seqs []int64, lease time
 	return kept, nil
 }
 
-// EndSurely is End until the database has answered, or until the lease has passed, past the end of ctx.
+// EndSurely is End, done [Surely].
 func (q *Queue) EndSurely(ctx context.Context, lease time.Duration, token int64, ends ...End) (lost int, err error) {
+	err = Surely(ctx, lease, func(ctx context.Context) (err error) {
+		lost, err = q.End(ctx, token, ends...)
+		return err
+	})
+	return lost, err
+}
+
+// Surely tries op until the database has answered, or until the lease has passed, past the end of ctx.
+func Surely(ctx context.Context, lease time.Duration, op func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lease)
 	defer cancel()
 	for try := 1; ; try++ {
-		if lost, err = q.End(ctx, token, ends...); err == nil || retry.Pause(ctx, retry.Backoff(try)) != nil {
-			return lost, err
+		if err := op(ctx); err == nil || retry.Pause(ctx, retry.Backoff(try)) != nil {
+			return err
 		}
 	}
 }

@@ -105,9 +105,6 @@ func (r *Row) places(own []any) []any {
 	}, own...)
 }
 
-// Database returns the database of the queue.
-func (q *Queue) Database() sqldb.Database { return q.db }
-
 // statement makes a statement of the queue from a template, once: {t} is the table, {in} the condition of [Spec.In], whose argument is the last,
 // {group} and {lane} the columns. A template speaks of the table as q.
 func (q *Queue) statement(name string, args int, template string) *sqldb.Statement {
