@@ -284,9 +284,9 @@ func inTransactionOn(ctx context.Context, store Store) bool {
 	return false
 }
 
-// AttemptFrom returns the attempt whose work ctx belongs to. Inside [TxReceiver.InTx] and [TransactBatch], which are work
-// of their own, there is none, even if they are called in the work of an operation: their transaction may be rerun or
-// commit by itself, so keys of that operation do not identify what is written in it.
+// AttemptFrom returns the attempt whose work ctx belongs to. It reports false inside [TxReceiver.InTx] and
+// [TransactBatch], even if they are called from the work of an operation: their transaction may be rerun or commit by
+// itself, so keys of that operation do not identify what is written in it.
 func AttemptFrom(ctx context.Context) (*Attempt, bool) {
 	if p := placeOf(ctx); p != nil && p.attempt.number > 0 {
 		return p.attempt, true

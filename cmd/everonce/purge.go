@@ -18,7 +18,7 @@ import (
 // swept is what purge writes as JSON.
 type swept struct {
 	purged
-	// Entries are the rows that were removed, by the pattern's name. There is none where there is no table.
+	// Entries are the rows that were removed, by the pattern's name. A pattern without a table has no entry.
 	Entries map[string]int `json:"entries,omitempty"`
 }
 

@@ -57,7 +57,7 @@ func TestARecordIsNoCommandToATerminal(t *testing.T) {
 	})
 }
 
-// What an event or a message holds is none either.
+// Nor does what an event or a message holds reach the terminal as a command.
 func TestAnEventIsNoCommandToATerminal(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "shop.db")

@@ -222,7 +222,7 @@ func TestPublishingOverALineThatIsCut(t *testing.T) {
 	}
 }
 
-// A broker that is away is no failure of an event; a URL that is none is told at once, without its password.
+// An unavailable broker does not count against an event. NewPublisher refuses an invalid URL, without its password in the error.
 func TestABrokerThatIsAway(t *testing.T) {
 	t.Parallel()
 	p := newPublisher(t, "amqp://billing:s3cret@127.0.0.1:1/", nil)
