@@ -64,7 +64,7 @@ type brokerFlags struct {
 }
 
 // open connects to the broker.
-func (b *brokerFlags) open(cmd *cobra.Command) (*rabbitonce.DeadLetters, error) {
+func (b *brokerFlags) open(cmd *cobra.Command) (consume.DeadLetters, error) {
 	if b.url == "" {
 		b.url = os.Getenv(brokerVariable)
 	}
@@ -79,7 +79,7 @@ func (b *brokerFlags) open(cmd *cobra.Command) (*rabbitonce.DeadLetters, error) 
 }
 
 // look is open, and says who else may have letters in hand: those are not seen, and would be taken for none.
-func (a *app) look(cmd *cobra.Command, b *brokerFlags) (l *rabbitonce.DeadLetters, others int, err error) {
+func (a *app) look(cmd *cobra.Command, b *brokerFlags) (l consume.DeadLetters, others int, err error) {
 	if l, err = b.open(cmd); err != nil {
 		return nil, 0, err
 	}
@@ -143,8 +143,8 @@ func (w *which) anything() bool {
 	return w.letter == "" && w.key == "" && len(w.reasons) == 0 && w.olderThan == 0 && w.newerThan == 0
 }
 
-func (w *which) filter(b *brokerFlags, limit int) (rabbitonce.Filter, error) {
-	f := rabbitonce.Filter{Queue: b.queue, ID: string(w.letter), KeyHash: string(w.key), Limit: limit}
+func (w *which) filter(b *brokerFlags, limit int) (consume.Filter, error) {
+	f := consume.Filter{Queue: b.queue, ID: string(w.letter), KeyHash: string(w.key), Limit: limit}
 	switch { // they would mean all
 	case len(w.reasons) == 0 && w.given.Changed("reason"): // of a variable that is not set
 		return f, usagef("--reason is empty; leave it out for any reason")

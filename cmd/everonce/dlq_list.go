@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everonce/everonce/cmd/everonce/internal/letters"
-	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/consume"
 )
 
 // letterList is what a listing writes as JSON.
@@ -63,26 +63,26 @@ stay where they are.`,
 }
 
 // page is filter for what is written at once.
-func (w *which) page(b *brokerFlags, limit int) (rabbitonce.Filter, error) {
+func (w *which) page(b *brokerFlags, limit int) (consume.Filter, error) {
 	if limit < 1 || limit > maxPage {
-		return rabbitonce.Filter{}, usagef("--limit is %d, must be from 1 to %d", limit, maxPage)
+		return consume.Filter{}, usagef("--limit is %d, must be from 1 to %d", limit, maxPage)
 	}
 	return w.filter(b, limit)
 }
 
 // page returns the letters that are meant, and says where there may be more of them.
-func (a *app) page(cmd *cobra.Command, b *brokerFlags, f rabbitonce.Filter, data bool) (l letterList, err error) {
+func (a *app) page(cmd *cobra.Command, b *brokerFlags, f consume.Filter, data bool) (l letterList, err error) {
 	l.Letters = []letters.Letter{}
-	l.Consumers, err = a.each(cmd, b, f, func(letter *rabbitonce.Letter) { l.Letters = append(l.Letters, letters.Of(letter, data)) })
+	l.Consumers, err = a.each(cmd, b, f, func(letter *consume.Letter) { l.Letters = append(l.Letters, letters.Of(letter, data)) })
 	if err == nil && !b.json && len(l.Letters) == f.Limit {
 		fmt.Fprintln(a.err, "There may be more (use --limit, or list --count)")
 	}
 	return l, err
 }
 
-func (a *app) count(cmd *cobra.Command, b *brokerFlags, f rabbitonce.Filter) (err error) {
+func (a *app) count(cmd *cobra.Command, b *brokerFlags, f consume.Filter) (err error) {
 	c := letterCount{Reasons: map[string]int{}}
-	if c.Consumers, err = a.each(cmd, b, f, func(letter *rabbitonce.Letter) {
+	if c.Consumers, err = a.each(cmd, b, f, func(letter *consume.Letter) {
 		c.Letters++
 		c.Reasons[string(letter.Reason)]++
 	}); err != nil {
@@ -129,7 +129,7 @@ they are written only with --data.`,
 }
 
 // each looks at the letters that are meant, one after the other, and leaves.
-func (a *app) each(cmd *cobra.Command, b *brokerFlags, f rabbitonce.Filter, fn func(*rabbitonce.Letter)) (others int, err error) {
+func (a *app) each(cmd *cobra.Command, b *brokerFlags, f consume.Filter, fn func(*consume.Letter)) (others int, err error) {
 	l, others, err := a.look(cmd, b)
 	if err != nil {
 		return 0, err

@@ -12,7 +12,7 @@ import (
 
 	"github.com/everonce/everonce/cmd/everonce/internal/letters"
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
-	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/consume"
 )
 
 const replayLong = `replay puts copies of dead letters back into the queues that they came from, with the key
@@ -29,7 +29,7 @@ line of JSON on standard error says who replayed how many.`
 func (a *app) dlqReplay(b *brokerFlags) *cobra.Command {
 	return a.dlqMove(b, &move{
 		done: "replayed", again: true, ask: "Replay %s? Type yes: ",
-		act: func(ctx context.Context, l *rabbitonce.DeadLetters, f rabbitonce.Filter) (int, error) {
+		act: func(ctx context.Context, l consume.DeadLetters, f consume.Filter) (int, error) {
 			return l.Replay(ctx, f)
 		},
 	}, &cobra.Command{
@@ -44,7 +44,7 @@ func (a *app) dlqReplay(b *brokerFlags) *cobra.Command {
 func (a *app) dlqDiscard(b *brokerFlags) *cobra.Command {
 	return a.dlqMove(b, &move{
 		done: "discarded", ask: "Discard %s? This cannot be undone. Type yes: ", choose: true,
-		act: func(ctx context.Context, l *rabbitonce.DeadLetters, f rabbitonce.Filter) (int, error) {
+		act: func(ctx context.Context, l consume.DeadLetters, f consume.Filter) (int, error) {
 			return l.Discard(ctx, f)
 		},
 	}, &cobra.Command{
@@ -64,7 +64,7 @@ type move struct {
 	done, ask string
 	choose    bool // it must be said which letters
 	again     bool // a letter may come back, and be done again
-	act       func(context.Context, *rabbitonce.DeadLetters, rabbitonce.Filter) (int, error)
+	act       func(context.Context, consume.DeadLetters, consume.Filter) (int, error)
 }
 
 // moved is what it writes as JSON.
@@ -103,7 +103,7 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 			return usagef("which letters? Give --letter, --key, --reason, --older-than, --newer-than or --limit, or --all")
 		}
 		if maxReplays > 0 {
-			f.Only = func(letter *rabbitonce.Letter) bool { return letter.Replays < maxReplays }
+			f.Only = func(letter *consume.Letter) bool { return letter.Replays < maxReplays }
 		}
 		l, others, err := a.look(cmd, b)
 		if err != nil {
@@ -131,16 +131,16 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 			return err
 		}
 		f.Limit = found
-		var last *rabbitonce.Letter // that was taken, after those before it were removed
+		var last *consume.Letter // that was taken, after those before it were removed
 		taken := 0
-		f.Only = func(letter *rabbitonce.Letter) bool { // what was asked about, and nothing that came since in place of one that is gone
+		f.Only = func(letter *consume.Letter) bool { // what was asked about, and nothing that came since in place of one that is gone
 			seen[letter.ID]--
 			if seen[letter.ID] < 0 {
 				return false
 			}
 			if m.choose {
 				a.auditGone(cmd.Context(), b, last)
-				last = &rabbitonce.Letter{ID: letter.ID, DeadLetter: letter.DeadLetter}
+				last = &consume.Letter{ID: letter.ID, DeadLetter: letter.DeadLetter}
 			}
 			taken++
 			return true
@@ -191,7 +191,7 @@ func (a *app) auditMove(ctx context.Context, b *brokerFlags, m *move, n, found i
 }
 
 // auditGone writes which letter is no more, as nothing else will tell, and at once: whoever ends this program cannot take that back.
-func (a *app) auditGone(ctx context.Context, b *brokerFlags, gone *rabbitonce.Letter) {
+func (a *app) auditGone(ctx context.Context, b *brokerFlags, gone *consume.Letter) {
 	if gone == nil {
 		return
 	}

@@ -187,11 +187,11 @@ func TestAMessageThatKillsIsADeadLetterOfTheBroker(t *testing.T) {
 	}
 	b.wantLength(b.queue.DeadLetters, 1)
 	l := b.letters()
-	all, err := l.List(t.Context(), rabbitonce.Filter{})
+	all, err := l.List(t.Context(), consume.Filter{})
 	if err != nil || len(all) != 1 || all[0].Reason != "broker_delivery_limit" || all[0].Queue != b.queue.Name || all[0].Last.IsZero() || all[0].Detail == "" || all[0].Message.ID != "m-1" {
 		t.Fatalf("%+v, %v", all, err)
 	}
-	if n, err := l.Replay(t.Context(), rabbitonce.Filter{Reasons: []consume.Reason{"broker_delivery_limit"}}); n != 1 || err != nil {
+	if n, err := l.Replay(t.Context(), consume.Filter{Reasons: []consume.Reason{"broker_delivery_limit"}}); n != 1 || err != nil {
 		t.Fatalf("replayed %d, %v", n, err)
 	}
 	b.run(specOf(nothing), nil).wants(everonce.Executed)

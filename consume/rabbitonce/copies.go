@@ -3,13 +3,12 @@ package rabbitonce
 import (
 	"maps"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/internal/copies"
 )
 
 // original is the message as its producer has sent it, but for what would harm a copy: a time to live would let the
@@ -28,7 +27,7 @@ func original(d *amqp.Delivery) amqp.Publishing {
 		headers[headerUser] = d.UserId
 	}
 	if buried(d) {
-		for _, name := range []string{headerReason, headerDetail, headerAttempts, headerLast, headerConsumer, headerKeyHash, headerMessageID, headerRetries} {
+		for _, name := range []string{copies.Reason, copies.Detail, copies.Attempts, copies.Last, copies.Consumer, copies.KeyHash, copies.MessageID, copies.Retries} {
 			delete(headers, name)
 		}
 	}
@@ -44,66 +43,51 @@ func original(d *amqp.Delivery) amqp.Publishing {
 func copyOf(d *amqp.Delivery, m *consume.Message, queue string, now time.Time) amqp.Publishing {
 	msg := original(d)
 	if !maybeCopy(d) {
-		delete(msg.Headers, headerReplays) // a producer's
+		delete(msg.Headers, copies.Replays) // a producer's
 	}
 	if _, known := msg.Headers[headerRoutingKey]; !known || !maybeCopy(d) {
 		msg.Headers[headerRoutingKey], msg.Headers[headerExchange] = d.RoutingKey, d.Exchange
 	}
-	if msg.Headers[headerFirst] == nil {
+	if msg.Headers[copies.First] == nil {
 		t := m.First
 		if t.IsZero() {
 			t = now
 		}
-		msg.Headers[headerFirst] = timeText(t)
+		msg.Headers[copies.First] = copies.TimeText(t)
 	}
-	msg.Headers[headerQueue] = queue
+	msg.Headers[copies.Queue] = queue
 	return msg
 }
 
 // retryCopy is what comes again later.
 func retryCopy(d *amqp.Delivery, m *consume.Message, queue string, retries int, now time.Time) amqp.Publishing {
 	msg := copyOf(d, m, queue, now)
-	delete(msg.Headers, headerRetries)
+	delete(msg.Headers, copies.Retries)
 	if retries > 0 {
-		msg.Headers[headerRetries] = int64(retries)
+		msg.Headers[copies.Retries] = int64(retries)
 	}
 	return msg
 }
-
-// maxDetail bounds the text for people in a header, in bytes.
-const maxDetail = 2048
 
 // deadLetter is the copy among the dead letters.
 func deadLetter(d *amqp.Delivery, m *consume.Message, queue string, l *consume.DeadLetter) amqp.Publishing {
 	msg := copyOf(d, m, queue, l.Last)
-	for _, name := range []string{headerRetries, headerMessageID, headerKeyHash} { // a producer's, where they are not set here
+	for _, name := range []string{copies.Retries, copies.MessageID, copies.KeyHash} { // a producer's, where they are not set here
 		delete(msg.Headers, name)
 	}
 	if msg.MessageId != "" {
-		msg.Headers[headerMessageID] = msg.MessageId
+		msg.Headers[copies.MessageID] = msg.MessageId
 	}
 	if l.KeyHash != "" {
 		msg.MessageId = l.KeyHash
-		msg.Headers[headerKeyHash] = l.KeyHash
+		msg.Headers[copies.KeyHash] = l.KeyHash
 	}
-	msg.Headers[headerReason] = string(l.Reason)
-	msg.Headers[headerDetail] = cut(l.Detail, maxDetail)
-	msg.Headers[headerAttempts] = int64(l.Attempts)
-	msg.Headers[headerLast] = timeText(l.Last)
-	msg.Headers[headerConsumer] = l.Consumer
+	msg.Headers[copies.Reason] = string(l.Reason)
+	msg.Headers[copies.Detail] = copies.Cut(l.Detail, copies.MaxDetail)
+	msg.Headers[copies.Attempts] = int64(l.Attempts)
+	msg.Headers[copies.Last] = copies.TimeText(l.Last)
+	msg.Headers[copies.Consumer] = l.Consumer
 	return msg
-}
-
-// cut shortens a text to at most so many bytes, at the border of a character.
-func cut(text string, limit int) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	if len(text) <= limit {
-		return text
-	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit]
 }
 
 // roomForHeaders bounds the headers of a copy, in bytes. All of a message's headers must fit into one frame, and a copy has more of
@@ -116,13 +100,13 @@ func fit(headers amqp.Table, room int) {
 	if sizeOf(headers) <= room {
 		return
 	}
-	dropped, _ := headers[headerDropped].([]any) // from an earlier copy
+	dropped, _ := headers[copies.Dropped].([]any) // from an earlier copy
 	if sizeOf(dropped) > room/2 {
 		dropped = nil
 	}
-	delete(headers, headerDropped)
-	size := sizeOf(headers) + 1 + len(headerDropped) + sizeOf(dropped)
-	names := slices.DeleteFunc(slices.Collect(maps.Keys(headers)), func(name string) bool { return ours[name] && sizeOf(headers[name]) <= sizeOf("")+maxDetail })
+	delete(headers, copies.Dropped)
+	size := sizeOf(headers) + 1 + len(copies.Dropped) + sizeOf(dropped)
+	names := slices.DeleteFunc(slices.Collect(maps.Keys(headers)), func(name string) bool { return ours[name] && sizeOf(headers[name]) <= sizeOf("")+copies.MaxDetail })
 	slices.SortFunc(names, func(a, b string) int { return sizeOf(headers[b]) - sizeOf(headers[a]) })
 	for _, name := range names {
 		if size <= room {
@@ -132,7 +116,7 @@ func fit(headers amqp.Table, room int) {
 		delete(headers, name)
 		dropped = append(dropped, name)
 	}
-	headers[headerDropped] = dropped
+	headers[copies.Dropped] = dropped
 }
 
 // sizeOf is at least what a value takes on the wire.

@@ -15,7 +15,6 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
-	"github.com/everonce/everonce/consume/rabbitonce"
 )
 
 // oddHeaders are of every type that AMQP has, nested too.
@@ -57,7 +56,7 @@ func TestHeadersSurviveEveryCopy(t *testing.T) {
 	if !first.First.Equal(msg.Timestamp) || first.ContentType != msg.ContentType || first.ContentEncoding != msg.ContentEncoding {
 		t.Errorf("first sent at %v, as %q, %q", first.First, first.ContentType, first.ContentEncoding)
 	}
-	if n, err := b.letters().Replay(t.Context(), rabbitonce.Filter{}); n != 1 || err != nil {
+	if n, err := b.letters().Replay(t.Context(), consume.Filter{}); n != 1 || err != nil {
 		t.Fatalf("replayed %d, %v", n, err)
 	}
 	d := b.take(b.queue.Name)
@@ -288,7 +287,7 @@ func TestATimestampOfMillisecondsIsNoTime(t *testing.T) {
 	msg.Timestamp = time.Unix(time.Now().UnixMilli(), 0)
 	b.send(msg)
 	b.whenBuried(r, 1)
-	found, err := b.letters().List(t.Context(), rabbitonce.Filter{})
+	found, err := b.letters().List(t.Context(), consume.Filter{})
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%d letters, %v", len(found), err)
 	}

@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"iter"
 	"math"
-	"slices"
-	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/internal/copies"
 )
 
 // DeadLetters shows, replays and discards the dead letters of a queue. Its methods must not be called concurrently.
@@ -35,50 +33,7 @@ type DeadLetters struct {
 	closed    <-chan *amqp.Error // why the connection has ended
 }
 
-// Letter is one dead letter.
-type Letter struct {
-	// DeadLetter describes why the message was dead-lettered. If the broker did it (delivery limit, maximum length,
-	// TTL), the reason begins with "broker_", and there is no key hash.
-	consume.DeadLetter
-	// Message is the message as the handler saw it.
-	Message *consume.Message
-	// Queue is the queue that a replay publishes to.
-	Queue string
-	// Replays counts its earlier replays.
-	Replays int
-	// ID identifies the letter, which may have no key or share it with others. It is a hash of the whole letter, in 16
-	// hexadecimal digits. It is stable: neither a look at the letter nor another version of this package changes it.
-	// Letters that are equal in everything, including their times, have the same ID.
-	ID string
-}
-
-// Filter selects dead letters. The zero value selects all.
-type Filter struct {
-	// Reasons are the reasons to select; none means any.
-	Reasons []consume.Reason
-	// Queue is the queue that a replay publishes to: several queues may share their dead letters. Empty means any.
-	Queue string
-	// ID and KeyHash are prefixes of the letter's. Empty means any.
-	ID, KeyHash string
-	// Before and After bound the time when it became a dead letter. The zero time means no bound.
-	Before, After time.Time
-	// Only, if set, is called once for each letter that the fields above select, and selects those for which it returns
-	// true.
-	Only func(*Letter) bool
-	// Limit is the largest number of letters to select. 0 means no limit; a negative value is an error.
-	Limit int
-}
-
-var errLimit = fmt.Errorf("%w: rabbitonce: Filter.Limit must not be negative", everonce.ErrInvalidArgument)
-
-// Matches reports whether f selects l, regardless of Limit.
-func (f *Filter) Matches(l *Letter) bool {
-	return (len(f.Reasons) == 0 || slices.Contains(f.Reasons, l.Reason)) &&
-		(f.Queue == "" || l.Queue == f.Queue) && strings.HasPrefix(l.ID, f.ID) && strings.HasPrefix(l.KeyHash, f.KeyHash) &&
-		(f.Before.IsZero() || l.Last.Before(f.Before)) &&
-		(f.After.IsZero() || l.Last.After(f.After)) &&
-		(f.Only == nil || f.Only(l))
-}
+var _ consume.DeadLetters = (*DeadLetters)(nil)
 
 // OpenDeadLetters connects to a broker and checks that the dead-letter queue exists; it declares nothing. It uses
 // queue.Name and queue.DeadLetters. url is as for [Dial], and opts may be nil. The error wraps [everonce.ErrInvalidArgument],
@@ -131,16 +86,16 @@ func (l *DeadLetters) Consumers(ctx context.Context) (n int, err error) {
 }
 
 // All returns an iterator over the selected letters, which stay in the queue. It ends with the first error.
-func (l *DeadLetters) All(ctx context.Context, filter Filter) iter.Seq2[Letter, error] {
-	return func(yield func(Letter, error) bool) {
-		err := l.each(ctx, filter, func(letter *Letter, _ *amqp.Delivery) error {
+func (l *DeadLetters) All(ctx context.Context, filter consume.Filter) iter.Seq2[consume.Letter, error] {
+	return func(yield func(consume.Letter, error) bool) {
+		err := l.each(ctx, filter, func(letter *consume.Letter, _ *amqp.Delivery) error {
 			if !yield(*letter, nil) {
 				return errEnough
 			}
 			return nil
 		})
 		if err != nil && !errors.Is(err, errEnough) {
-			yield(Letter{}, err)
+			yield(consume.Letter{}, err)
 		}
 	}
 }
@@ -148,8 +103,8 @@ func (l *DeadLetters) All(ctx context.Context, filter Filter) iter.Seq2[Letter, 
 var errEnough = errors.New("rabbitonce: enough")
 
 // List returns the selected letters, which stay in the queue.
-func (l *DeadLetters) List(ctx context.Context, filter Filter) ([]Letter, error) {
-	var found []Letter
+func (l *DeadLetters) List(ctx context.Context, filter consume.Filter) ([]consume.Letter, error) {
+	var found []consume.Letter
 	for letter, err := range l.All(ctx, filter) {
 		if err != nil {
 			return found, err
@@ -160,12 +115,12 @@ func (l *DeadLetters) List(ctx context.Context, filter Filter) ([]Letter, error)
 }
 
 // Replay publishes copies of the selected letters to their queues, with the original key and headers, zero retries, and
-// the number of replays ([Letter.Replays]). It removes each letter once the broker has confirmed its copy. If the message
+// the number of replays ([consume.Letter.Replays]). It removes each letter once the broker has confirmed its copy. If the message
 // was already handled, the copy is a duplicate. Replay returns the number of replayed letters. The error also names
 // letters that stay because their queue does not exist. An interrupted replay may leave a letter beside its copy.
-func (l *DeadLetters) Replay(ctx context.Context, filter Filter) (replayed int, err error) {
+func (l *DeadLetters) Replay(ctx context.Context, filter consume.Filter) (replayed int, err error) {
 	var gone error
-	err = l.each(ctx, filter, func(letter *Letter, d *amqp.Delivery) error {
+	err = l.each(ctx, filter, func(letter *consume.Letter, d *amqp.Delivery) error {
 		err := l.publish(ctx, letter.Queue, replayCopy(d))
 		if errors.Is(err, errUnroutable) || errors.Is(err, errTooLarge) {
 			gone = errors.Join(gone, fmt.Errorf("rabbitonce: letter %s was not replayed: %w", letter.ID, err))
@@ -193,8 +148,8 @@ func (l *DeadLetters) publish(ctx context.Context, queue string, msg amqp.Publis
 }
 
 // Discard deletes the selected letters, and returns their number.
-func (l *DeadLetters) Discard(ctx context.Context, filter Filter) (discarded int, err error) {
-	err = l.each(ctx, filter, func(_ *Letter, d *amqp.Delivery) error {
+func (l *DeadLetters) Discard(ctx context.Context, filter consume.Filter) (discarded int, err error) {
+	err = l.each(ctx, filter, func(_ *consume.Letter, d *amqp.Delivery) error {
 		if err := l.remove(d); err != nil {
 			return err
 		}
@@ -213,9 +168,9 @@ func (l *DeadLetters) remove(d *amqp.Delivery) error {
 }
 
 // each takes letters in hand, calls fn for those that are meant, and gives back what was not acknowledged.
-func (l *DeadLetters) each(ctx context.Context, filter Filter, fn func(*Letter, *amqp.Delivery) error) error {
-	if filter.Limit < 0 {
-		return errLimit
+func (l *DeadLetters) each(ctx context.Context, filter consume.Filter, fn func(*consume.Letter, *amqp.Delivery) error) error {
+	if err := filter.Validate(); err != nil {
+		return err
 	}
 	stop := context.AfterFunc(ctx, l.conn.cut)
 	defer stop()
@@ -234,7 +189,7 @@ func (l *DeadLetters) each(ctx context.Context, filter Filter, fn func(*Letter, 
 var errUnreadable = errors.New("rabbitonce: the headers of a letter are nested too deeply or are too many, and hide the letters behind it (remove it with the broker's own tools)")
 
 // scan looks at the letters that are there when it begins.
-func (l *DeadLetters) scan(filter Filter, fn func(*Letter, *amqp.Delivery) error) (err error) {
+func (l *DeadLetters) scan(filter consume.Filter, fn func(*consume.Letter, *amqp.Delivery) error) (err error) {
 	if l.ch == nil || l.ch.IsClosed() {
 		if l.ch, err = l.conn.Channel(); err != nil {
 			return fmt.Errorf("rabbitonce: opening a channel: %w", err)
@@ -377,17 +332,17 @@ func (l *DeadLetters) count(ch *amqp.Channel) (amqp.Queue, error) {
 }
 
 // letterOf reads a dead letter: one of ours, or one that the broker made.
-func letterOf(d *amqp.Delivery, queue string) Letter {
+func letterOf(d *amqp.Delivery, queue string) consume.Letter {
 	m := messageOf(d, queue)
-	l := Letter{Message: m, Queue: queue, Replays: countOf(d.Headers, headerReplays), DeadLetter: consume.DeadLetter{
-		Reason: consume.Reason(stringOf(d.Headers, headerReason)), Detail: stringOf(d.Headers, headerDetail),
-		Consumer: stringOf(d.Headers, headerConsumer), Source: m.Source, KeyHash: stringOf(d.Headers, headerKeyHash),
-		Attempts: countOf(d.Headers, headerAttempts), First: m.First, Last: timeOf(d.Headers, headerLast),
+	l := consume.Letter{Message: m, Queue: queue, Replays: countOf(d.Headers, copies.Replays), DeadLetter: consume.DeadLetter{
+		Reason: consume.Reason(stringOf(d.Headers, copies.Reason)), Detail: stringOf(d.Headers, copies.Detail),
+		Consumer: stringOf(d.Headers, copies.Consumer), Source: m.Source, KeyHash: stringOf(d.Headers, copies.KeyHash),
+		Attempts: countOf(d.Headers, copies.Attempts), First: m.First, Last: timeOf(d.Headers, copies.Last),
 	}}
 	moved := deaths(d.Headers)
 	if len(moved) > 0 { // the broker has moved it, and no copy of ours was made: a header that looks like ours may be the producer's
 		l.Queue = moved[0].queue
-	} else if q := stringOf(d.Headers, headerQueue); q != "" {
+	} else if q := stringOf(d.Headers, copies.Queue); q != "" {
 		l.Queue = q
 	}
 	if l.Reason == "" && len(moved) > 0 {
@@ -402,7 +357,7 @@ func letterOf(d *amqp.Delivery, queue string) Letter {
 // replayCopy is the message as it was sent, for its queue.
 func replayCopy(d *amqp.Delivery) amqp.Publishing {
 	msg := original(d)
-	delete(msg.Headers, headerRetries)
-	msg.Headers[headerReplays] = int64(min(countOf(d.Headers, headerReplays), math.MaxInt32-1) + 1)
+	delete(msg.Headers, copies.Retries)
+	msg.Headers[copies.Replays] = int64(min(countOf(d.Headers, copies.Replays), math.MaxInt32-1) + 1)
 	return msg
 }

@@ -61,7 +61,7 @@ func TestReplayedDeadLetterIsADuplicateIfTheWorkWasDone(t *testing.T) {
 	if err := newReceiver(t, store).Settle(t.Context(), key, everonce.Settlement{Verdict: everonce.SettleDone}); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := b.letters().Replay(t.Context(), rabbitonce.Filter{Reasons: []consume.Reason{consume.Unknown}}); n != 1 || err != nil {
+	if n, err := b.letters().Replay(t.Context(), consume.Filter{Reasons: []consume.Reason{consume.Unknown}}); n != 1 || err != nil {
 		t.Fatalf("replayed %d, %v", n, err)
 	}
 	r = b.runOn(store, b.url, specOf(work), nil)
@@ -96,7 +96,7 @@ func TestReplayedDeadLetterRunsIfTheWorkWasNotDone(t *testing.T) {
 	b.whenBuried(r, 1)
 
 	now, open = now.Add(20*24*time.Hour), true
-	if n, err := b.letters().Replay(t.Context(), rabbitonce.Filter{}); n != 1 || err != nil {
+	if n, err := b.letters().Replay(t.Context(), consume.Filter{}); n != 1 || err != nil {
 		t.Fatalf("replayed %d, %v", n, err)
 	}
 	r = b.runOn(store, b.url, specOf(work), nil)
@@ -142,12 +142,12 @@ func TestListingDeadLetters(t *testing.T) {
 	b.whenBuried(r, 3)
 	l := b.letters()
 	for range 3 { // once is as good as often
-		all, err := l.List(t.Context(), rabbitonce.Filter{})
+		all, err := l.List(t.Context(), consume.Filter{})
 		if err != nil || len(all) != 3 {
 			t.Fatalf("%d letters, %v", len(all), err)
 		}
 	}
-	rejected, err := l.List(t.Context(), rabbitonce.Filter{Reasons: []consume.Reason{consume.Rejected}})
+	rejected, err := l.List(t.Context(), consume.Filter{Reasons: []consume.Reason{consume.Rejected}})
 	if err != nil || len(rejected) != 1 {
 		t.Fatalf("%d letters, %v", len(rejected), err)
 	}
@@ -157,24 +157,24 @@ func TestListingDeadLetters(t *testing.T) {
 		t.Errorf("%+v, %+v", first, first.Message)
 	}
 	for name, c := range map[string]struct {
-		filter rabbitonce.Filter
+		filter consume.Filter
 		want   int
 	}{
-		"key":                  {rabbitonce.Filter{KeyHash: first.KeyHash}, 1},
-		"beginning of a key":   {rabbitonce.Filter{KeyHash: first.KeyHash[:6]}, 1},
-		"limit":                {rabbitonce.Filter{Limit: 2}, 2},
-		"two reasons":          {rabbitonce.Filter{Reasons: []consume.Reason{consume.NoKey, consume.Undecodable}}, 2},
-		"older than an hour":   {rabbitonce.Filter{Before: time.Now().Add(-time.Hour)}, 0},
-		"younger than an hour": {rabbitonce.Filter{After: time.Now().Add(-time.Hour)}, 3},
+		"key":                  {consume.Filter{KeyHash: first.KeyHash}, 1},
+		"beginning of a key":   {consume.Filter{KeyHash: first.KeyHash[:6]}, 1},
+		"limit":                {consume.Filter{Limit: 2}, 2},
+		"two reasons":          {consume.Filter{Reasons: []consume.Reason{consume.NoKey, consume.Undecodable}}, 2},
+		"older than an hour":   {consume.Filter{Before: time.Now().Add(-time.Hour)}, 0},
+		"younger than an hour": {consume.Filter{After: time.Now().Add(-time.Hour)}, 3},
 	} {
 		if got, err := l.List(t.Context(), c.filter); err != nil || len(got) != c.want {
 			t.Errorf("%s: %d letters, %v; want %d", name, len(got), err, c.want)
 		}
 	}
-	if n, err := l.Discard(t.Context(), rabbitonce.Filter{Reasons: []consume.Reason{consume.NoKey}}); n != 1 || err != nil {
+	if n, err := l.Discard(t.Context(), consume.Filter{Reasons: []consume.Reason{consume.NoKey}}); n != 1 || err != nil {
 		t.Errorf("discarded %d, %v", n, err)
 	}
-	if all, err := l.List(t.Context(), rabbitonce.Filter{}); err != nil || len(all) != 2 {
+	if all, err := l.List(t.Context(), consume.Filter{}); err != nil || len(all) != 2 {
 		t.Errorf("%d letters are left, %v", len(all), err)
 	}
 }
@@ -189,8 +189,8 @@ func TestALetterWhoseQueueIsGoneStays(t *testing.T) {
 	ours := message("m-2")
 	ours.Headers = amqp.Table{"x-everonce-reason": "unknown", "x-everonce-queue": b.queue.Name}
 	b.sendTo(b.queue.DeadLetters, lost, ours)
-	n, err := b.letters().Replay(t.Context(), rabbitonce.Filter{})
-	left, leftErr := b.letters().List(t.Context(), rabbitonce.Filter{})
+	n, err := b.letters().Replay(t.Context(), consume.Filter{})
+	left, leftErr := b.letters().List(t.Context(), consume.Filter{})
 	if leftErr != nil || len(left) != 1 || left[0].Queue == b.queue.Name {
 		t.Fatalf("%+v is left, %v", left, leftErr)
 	}
@@ -211,7 +211,7 @@ func TestALetterWhoseQueueIsFullStays(t *testing.T) {
 	b.queue.Topology = rabbitonce.DeclareOwn
 	b.declare()
 	b.sendLetters(3)
-	if n, err := b.letters().Replay(t.Context(), rabbitonce.Filter{}); n != 1 || !errors.Is(err, consume.ErrRefused) {
+	if n, err := b.letters().Replay(t.Context(), consume.Filter{}); n != 1 || !errors.Is(err, consume.ErrRefused) {
 		t.Errorf("replayed %d, %v; want one, and that the queue is full", n, err)
 	}
 	b.wantLength(b.queue.DeadLetters, 2)
@@ -228,7 +228,7 @@ func TestReplayEnds(t *testing.T) {
 	}
 	l := b.letters()
 	for total := 0; total < 20; {
-		n, err := l.Replay(t.Context(), rabbitonce.Filter{})
+		n, err := l.Replay(t.Context(), consume.Filter{})
 		if err != nil || n > 20 {
 			t.Fatalf("replayed %d, %v", n, err)
 		}
@@ -243,7 +243,7 @@ func TestANegativeLimitIsRefused(t *testing.T) {
 	b.declare()
 	b.sendLetters(2)
 	l := b.letters()
-	wrong := rabbitonce.Filter{Limit: -1}
+	wrong := consume.Filter{Limit: -1}
 	for name, call := range map[string]func() (int, error){
 		"list":    func() (int, error) { all, err := l.List(t.Context(), wrong); return len(all), err },
 		"replay":  func() (int, error) { return l.Replay(t.Context(), wrong) },
@@ -263,7 +263,7 @@ func TestLettersInAStream(t *testing.T) {
 	if _, err := b.ch.QueueDeclare(b.queue.DeadLetters, true, false, false, false, amqp.Table{"x-queue-type": "stream"}); err != nil {
 		t.Fatal(err)
 	}
-	if all, err := b.letters().List(t.Context(), rabbitonce.Filter{}); len(all) != 0 || !errors.Is(err, rabbitonce.ErrTopology) || !strings.Contains(err.Error(), b.queue.DeadLetters) {
+	if all, err := b.letters().List(t.Context(), consume.Filter{}); len(all) != 0 || !errors.Is(err, rabbitonce.ErrTopology) || !strings.Contains(err.Error(), b.queue.DeadLetters) {
 		t.Errorf("%v, %v", all, err)
 	}
 }
@@ -283,7 +283,7 @@ func TestDeadLettersAreClosedByAnybody(t *testing.T) {
 			go func() { closed <- l.Close() }()
 		}
 	}()
-	for letter, err := range l.All(t.Context(), rabbitonce.Filter{}) {
+	for letter, err := range l.All(t.Context(), consume.Filter{}) {
 		if err != nil { // of giving it back
 			break
 		}
@@ -297,13 +297,13 @@ func TestDeadLettersAreClosedByAnybody(t *testing.T) {
 			}
 		}
 	}
-	if found, err := l.List(t.Context(), rabbitonce.Filter{}); err == nil {
+	if found, err := l.List(t.Context(), consume.Filter{}); err == nil {
 		t.Errorf("closed, and lists %d letters", len(found))
 	}
-	if n, err := l.Discard(t.Context(), rabbitonce.Filter{}); n != 0 || err == nil {
+	if n, err := l.Discard(t.Context(), consume.Filter{}); n != 0 || err == nil {
 		t.Errorf("closed, and discards %d letters, %v", n, err)
 	}
-	if found, err := b.letters().List(t.Context(), rabbitonce.Filter{}); err != nil || len(found) != 1 {
+	if found, err := b.letters().List(t.Context(), consume.Filter{}); err != nil || len(found) != 1 {
 		t.Errorf("%d letters are left, %v", len(found), err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/internal/copies"
 )
 
 // delivery is one message in hand. It is acknowledged on the channel that it came by, and on no other: its
@@ -44,7 +45,7 @@ func (d *delivery) Retry(ctx context.Context, after time.Duration, counts bool) 
 	if counts {
 		retries++
 	}
-	delay := d.queue.delayFor(after)
+	delay := copies.DelayFor(d.queue.Delays, after)
 	err := d.move(ctx, d.queue.retryQueue(delay), func() amqp.Publishing { return retryCopy(&d.d, d.m, d.queue.Name, retries, time.Now()) })
 	if d.rejects(err) {
 		return fmt.Errorf("%w: %w", consume.ErrNoCopy, err)

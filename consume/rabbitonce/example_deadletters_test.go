@@ -62,7 +62,7 @@ func ExampleOpenDeadLetters() {
 		return
 	}
 	defer letters.Close() //nolint:errcheck // they were only looked at
-	for letter, err := range letters.All(ctx, rabbitonce.Filter{Queue: exampleQueue.Name}) {
+	for letter, err := range letters.All(ctx, consume.Filter{Queue: exampleQueue.Name}) {
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -86,18 +86,18 @@ func ExampleDeadLetters_Replay() {
 		return
 	}
 	defer letters.Close() //nolint:errcheck // what the broker has confirmed is done
-	all, err := letters.List(ctx, rabbitonce.Filter{Reasons: []consume.Reason{consume.Rejected}})
+	all, err := letters.List(ctx, consume.Filter{Reasons: []consume.Reason{consume.Rejected}})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	for _, letter := range all {
 		if letter.Message.ID == "o-2" {
-			replayed, err := letters.Replay(ctx, rabbitonce.Filter{ID: letter.ID})
+			replayed, err := letters.Replay(ctx, consume.Filter{ID: letter.ID})
 			fmt.Println("replayed", replayed, err)
 		}
 	}
-	left, err := letters.List(ctx, rabbitonce.Filter{})
+	left, err := letters.List(ctx, consume.Filter{})
 	for _, letter := range left {
 		fmt.Println("left", letter.Message.ID, err)
 	}
@@ -118,7 +118,7 @@ func ExampleDeadLetters_Discard() {
 		return
 	}
 	defer letters.Close() //nolint:errcheck // as above
-	old := rabbitonce.Filter{Reasons: []consume.Reason{consume.Rejected}, Before: time.Now().AddDate(0, -1, 0)}
+	old := consume.Filter{Reasons: []consume.Reason{consume.Rejected}, Before: time.Now().AddDate(0, -1, 0)}
 	fmt.Println(letters.Discard(ctx, old))
 	old.Before = time.Time{} // of whatever age
 	fmt.Println(letters.Discard(ctx, old))
@@ -129,9 +129,9 @@ func ExampleDeadLetters_Discard() {
 
 // A filter can be asked about a letter without a broker.
 func ExampleFilter_Matches() {
-	letter := rabbitonce.Letter{Queue: "orders", DeadLetter: consume.DeadLetter{Reason: consume.Unknown}}
-	unsettled := rabbitonce.Filter{Queue: "orders", Reasons: []consume.Reason{consume.Unknown}}
-	exhausted := rabbitonce.Filter{Queue: "orders", Reasons: []consume.Reason{consume.Exhausted}}
+	letter := consume.Letter{Queue: "orders", DeadLetter: consume.DeadLetter{Reason: consume.Unknown}}
+	unsettled := consume.Filter{Queue: "orders", Reasons: []consume.Reason{consume.Unknown}}
+	exhausted := consume.Filter{Queue: "orders", Reasons: []consume.Reason{consume.Exhausted}}
 	fmt.Println(unsettled.Matches(&letter), exhausted.Matches(&letter))
 	// Output: true false
 }

@@ -112,11 +112,11 @@ func Example() {
 		return
 	}
 	defer letters.Close() //nolint:errcheck // what the broker has confirmed is done
-	all, err := letters.List(context.Background(), rabbitonce.Filter{})
+	all, err := letters.List(context.Background(), consume.Filter{})
 	for _, l := range all {
 		fmt.Println(l.Reason, l.Message.ID, err)
 	}
-	n, err := letters.Replay(context.Background(), rabbitonce.Filter{Reasons: []consume.Reason{consume.Rejected}})
+	n, err := letters.Replay(context.Background(), consume.Filter{Reasons: []consume.Reason{consume.Rejected}})
 	fmt.Println("replayed", n, err)
 	// Output:
 	// charged o-1

@@ -8,6 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/internal/copies"
 )
 
 func init() { askWithin = 3 * time.Second }
@@ -42,7 +43,10 @@ func PublishByAnEndedChannel(ctx context.Context, url, queue string) error {
 // DelayFor returns the delay that a queue gives a message that is to come again after a time.
 func DelayFor(q Queue, after time.Duration) (time.Duration, error) {
 	c, err := q.checked()
-	return c.delayFor(after), err
+	if err != nil {
+		return 0, err
+	}
+	return copies.DelayFor(c.Delays, after), nil
 }
 
 // LetterID returns the ID of a dead letter.
@@ -61,4 +65,4 @@ func Copies(d *amqp.Delivery, queue string, retries int, l *consume.DeadLetter) 
 func MessageOf(d *amqp.Delivery, queue string) *consume.Message { return messageOf(d, queue) }
 
 // LetterOf is explained above.
-func LetterOf(d *amqp.Delivery, queue string) Letter { return letterOf(d, queue) }
+func LetterOf(d *amqp.Delivery, queue string) consume.Letter { return letterOf(d, queue) }

@@ -7,39 +7,25 @@ import (
 	"unicode/utf8"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/everonce/everonce/consume/internal/copies"
 )
 
-// The headers that this package puts on copies. A handler does not see them.
+// The headers of copies that only AMQP has need of.
 const (
-	prefix = "x-everonce-"
-
-	headerRetries    = prefix + "retries"     // how often it was given back, and counted
-	headerFirst      = prefix + "first"       // when it was first sent, or first given back
-	headerQueue      = prefix + "queue"       // the queue it was consumed from
-	headerRoutingKey = prefix + "routing-key" // that it was first sent with
-	headerExchange   = prefix + "exchange"    // that it was first sent to
-	headerUser       = prefix + "user-id"     // its user-id, which only that user may publish
-	headerReplays    = prefix + "replays"     // how often it was replayed, as a dead letter
-	headerDropped    = prefix + "dropped"     // names of headers that had no room
-
-	// On dead letters only.
-	headerReason    = prefix + "reason"
-	headerDetail    = prefix + "detail"
-	headerAttempts  = prefix + "attempts"
-	headerLast      = prefix + "last"
-	headerConsumer  = prefix + "consumer"
-	headerKeyHash   = prefix + "key-hash"
-	headerMessageID = prefix + "message-id" // the producer's
+	headerRoutingKey = copies.Prefix + "routing-key" // that it was first sent with
+	headerExchange   = copies.Prefix + "exchange"    // that it was first sent to
+	headerUser       = copies.Prefix + "user-id"     // its user-id, which only that user may publish
 )
 
 // ours are those of them that a copy is not without.
 var ours = map[string]bool{
-	headerRetries: true, headerFirst: true, headerQueue: true, headerRoutingKey: true, headerExchange: true, headerUser: true, headerReplays: true,
-	headerReason: true, headerDetail: true, headerAttempts: true, headerLast: true, headerConsumer: true, headerKeyHash: true, headerMessageID: true,
+	copies.Retries: true, copies.First: true, copies.Queue: true, headerRoutingKey: true, headerExchange: true, headerUser: true, copies.Replays: true,
+	copies.Reason: true, copies.Detail: true, copies.Attempts: true, copies.Last: true, copies.Consumer: true, copies.KeyHash: true, copies.MessageID: true,
 }
 
 // routingHeaders would send a copy to other queues too.
-var routingHeaders = map[string]string{"CC": prefix + "cc", "BCC": prefix + "bcc"}
+var routingHeaders = map[string]string{"CC": copies.Prefix + "cc", "BCC": copies.Prefix + "bcc"}
 
 // brokerHeaders are what a broker notes of a message's way. A copy begins its own.
 var brokerHeaders = map[string]bool{
@@ -108,14 +94,8 @@ func stringOf(headers amqp.Table, name string) string {
 
 // timeOf reads a time; what is none is the zero time.
 func timeOf(headers amqp.Table, name string) time.Time {
-	t, err := time.Parse(time.RFC3339Nano, stringOf(headers, name))
-	if err != nil {
-		return time.Time{}
-	}
-	return writable(t)
+	return copies.ParseTime(stringOf(headers, name))
 }
-
-func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // death is one entry of x-death: what the broker noted when it moved a message.
 type death struct {
@@ -134,7 +114,7 @@ func deaths(headers amqp.Table) []death {
 		}
 		d := death{queue: stringOf(t, "queue"), reason: stringOf(t, "reason")}
 		at, _ := t["time"].(time.Time)
-		d.at = writable(at)
+		d.at = copies.Writable(at)
 		found = append(found, d)
 	}
 	return found

@@ -74,7 +74,7 @@ func TestFormatOfCopies(t *testing.T) {
 		t.Errorf("what comes again is read as\n%+v\nwant\n%+v", got, message(3))
 	}
 	got := rabbitonce.LetterOf(came(wantDead, amqp.Table{"x-everonce-replays": int64(2)}), "dead")
-	want := rabbitonce.Letter{ID: "b6611d421351265b", DeadLetter: *letter, Message: message(0), Queue: "orders", Replays: 2}
+	want := consume.Letter{ID: "b6611d421351265b", DeadLetter: *letter, Message: message(0), Queue: "orders", Replays: 2}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("a dead letter is read as\n%+v %+v\nwant\n%+v %+v", got, got.Message, want, want.Message)
 	}

@@ -5,7 +5,6 @@ import (
 	"math"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -13,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/internal/copies"
 )
 
 // FuzzHeaders reads messages with headers of any kind, as any producer may send them: ours among them, and the broker's. What a
@@ -73,7 +73,7 @@ func FuzzHeaders(f *testing.F) {
 		if retried.Retries != retries || retried.Source != queue {
 			t.Errorf("the copy has %d retries, of %q", retried.Retries, retried.Source)
 		}
-		if want := m.First; d.Headers[headerFirst] == nil && !retried.First.Equal(want) && (!want.IsZero() || !retried.First.Equal(now)) {
+		if want := m.First; d.Headers[copies.First] == nil && !retried.First.Equal(want) && (!want.IsZero() || !retried.First.Equal(now)) {
 			t.Errorf("first sent at %v, on the copy %v", want, retried.First)
 		}
 
@@ -113,7 +113,7 @@ func wellFormed(t *testing.T, m *consume.Message) {
 		t.Errorf("%d retries, %d deliveries, first sent at %v", m.Retries, m.Deliveries, m.First)
 	}
 	for name, text := range m.Headers {
-		if strings.HasPrefix(name, prefix) || brokerHeaders[name] || !utf8.ValidString(text) {
+		if copies.Ours(name) || brokerHeaders[name] || !utf8.ValidString(text) {
 			t.Errorf("a handler sees %q: %q", name, text)
 		}
 	}

@@ -10,13 +10,16 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/internal/copies"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
 // letterID hashes what a look at the letter does not change, wherever that is: the count of its deliveries is left out, and times
 // are in UTC. What is hashed is written down here, and nowhere else: an ID that somebody has noted names its letter under another
 // version of the client library, and of Go, too.
-func letterID(l *Letter, d *amqp.Delivery) string {
+func letterID(l *consume.Letter, d *amqp.Delivery) string {
 	sent := original(d)
 	h := sha256.New()
 	spell(h, []any{
@@ -61,7 +64,7 @@ func spell(w io.Writer, value any) {
 	case amqp.Decimal:
 		kind, text = 'D', fmt.Appendf(nil, "%d/%d", v.Value, v.Scale)
 	case time.Time:
-		kind, text = 'T', []byte(timeText(v))
+		kind, text = 'T', []byte(copies.TimeText(v))
 	default: // AMQP has no other
 		n, _ := integer(value)
 		kind, text = 'l', strconv.AppendInt(nil, n, 10)

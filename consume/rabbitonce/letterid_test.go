@@ -6,6 +6,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
 )
 
@@ -23,9 +24,9 @@ func TestALetterHasAnID(t *testing.T) {
 	const n = 6
 	b.wantLength(b.queue.DeadLetters, n)
 
-	ids := map[string]rabbitonce.Letter{}
+	ids := map[string]consume.Letter{}
 	for range 3 { // over and over, and each time by a connection of its own
-		all, err := b.letters().List(t.Context(), rabbitonce.Filter{})
+		all, err := b.letters().List(t.Context(), consume.Filter{})
 		if err != nil || len(all) != n {
 			t.Fatalf("%d letters, %v; want %d", len(all), err, n)
 		}
@@ -38,7 +39,7 @@ func TestALetterHasAnID(t *testing.T) {
 	}
 	l := b.letters()
 	for id, letter := range ids {
-		filter := rabbitonce.Filter{ID: id}
+		filter := consume.Filter{ID: id}
 		if got, err := l.List(t.Context(), filter); err != nil || len(got) != 1 || got[0].Reason != letter.Reason {
 			t.Errorf("%s: %+v, %v", id, got, err)
 		}

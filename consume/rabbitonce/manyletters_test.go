@@ -11,6 +11,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
 )
 
@@ -51,7 +52,7 @@ func TestManyLettersAreAskedForTogether(t *testing.T) {
 	}
 	defer l.Close() //nolint:errcheck // of the test
 	before, seen, then := said.Load(), 0, int64(0)
-	for letter, err := range l.All(t.Context(), rabbitonce.Filter{}) {
+	for letter, err := range l.All(t.Context(), consume.Filter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +77,7 @@ func TestTwoLookAtTheLetters(t *testing.T) {
 	b.sendLetters(n)
 	one, other := b.letters(), b.letters()
 	seen := map[string]int{}
-	for letter, err := range one.All(t.Context(), rabbitonce.Filter{}) {
+	for letter, err := range one.All(t.Context(), consume.Filter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +85,7 @@ func TestTwoLookAtTheLetters(t *testing.T) {
 		if len(seen) > 1 {
 			continue
 		}
-		theirs, err := other.Discard(t.Context(), rabbitonce.Filter{Limit: 20})
+		theirs, err := other.Discard(t.Context(), consume.Filter{Limit: 20})
 		if err != nil || theirs != 20 {
 			t.Errorf("discarded %d, %v", theirs, err)
 		}
@@ -113,11 +114,11 @@ func TestWhoElseHasLettersIsCounted(t *testing.T) {
 			t.Errorf("%d have letters, %v; want %d", n, err, want)
 		}
 	}
-	for _, err := range one.All(t.Context(), rabbitonce.Filter{}) {
+	for _, err := range one.All(t.Context(), consume.Filter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if found, err := other.List(t.Context(), rabbitonce.Filter{}); len(found) != 0 || err != nil {
+		if found, err := other.List(t.Context(), consume.Filter{}); len(found) != 0 || err != nil {
 			t.Errorf("%d letters, %v", len(found), err)
 		}
 		n, err := other.Consumers(t.Context())
@@ -148,7 +149,7 @@ func TestAClassicQueueCountsNoneWhoLook(t *testing.T) {
 	b.declare() // which takes them as they are
 	b.sendLetters(3)
 	other := b.letters()
-	for _, err := range b.letters().All(t.Context(), rabbitonce.Filter{}) {
+	for _, err := range b.letters().All(t.Context(), consume.Filter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +177,7 @@ func TestALetterThatCanNotBeReadIsTold(t *testing.T) {
 	}
 	b.sendTo(b.queue.DeadLetters, amqp.Publishing{Headers: deep}, letterFor(b.queue.Name, "m-1"))
 	for range 2 {
-		_, err := b.letters().List(t.Context(), rabbitonce.Filter{})
+		_, err := b.letters().List(t.Context(), consume.Filter{})
 		if err == nil || !strings.Contains(err.Error(), "invalid field") || !strings.Contains(err.Error(), "own tools") {
 			t.Fatalf("%v", err)
 		}
@@ -195,7 +196,7 @@ func TestLargeLettersAreTakenByAndBy(t *testing.T) {
 		b.sendTo(b.queue.DeadLetters, l)
 	}
 	seen := 0
-	for _, err := range b.letters().All(t.Context(), rabbitonce.Filter{}) {
+	for _, err := range b.letters().All(t.Context(), consume.Filter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,12 +3,12 @@ package rabbitonce
 import (
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/internal/copies"
 )
 
 // messageOf is a delivery as a consumer sees it: as its producer has sent it, whichever way it came.
@@ -22,19 +22,19 @@ func messageOf(d *amqp.Delivery, queue string) *consume.Message {
 		Body:            d.Body,
 		Deliveries:      deliveries(d),
 		Redelivered:     d.Redelivered,
-		Retries:         countOf(d.Headers, headerRetries),
+		Retries:         countOf(d.Headers, copies.Retries),
 		First:           first(d),
 	}
 	if key, ok := d.Headers[headerRoutingKey].(string); ok && maybeCopy(d) {
 		m.Subject = key
 	}
-	if source := stringOf(d.Headers, headerQueue); source != "" {
+	if source := stringOf(d.Headers, copies.Queue); source != "" {
 		m.Source = source
 	} else if source = stringOf(d.Headers, "x-first-death-queue"); source != "" {
 		m.Source = source
 	}
 	for name, value := range d.Headers {
-		if strings.HasPrefix(name, prefix) || brokerHeaders[name] {
+		if copies.Ours(name) || brokerHeaders[name] {
 			continue
 		}
 		if text, ok := textOf(value); ok {
@@ -46,10 +46,10 @@ func messageOf(d *amqp.Delivery, queue string) *consume.Message {
 			m.Odd = append(m.Odd, name)
 		}
 	}
-	dropped, _ := d.Headers[headerDropped].([]any)
+	dropped, _ := d.Headers[copies.Dropped].([]any)
 	for _, name := range dropped {
 		name, _ := name.(string)
-		if _, there := m.Headers[name]; !there && name != "" && !strings.HasPrefix(name, prefix) {
+		if _, there := m.Headers[name]; !there && name != "" && !copies.Ours(name) {
 			m.Odd = append(m.Odd, name)
 		}
 	}
@@ -63,7 +63,7 @@ func messageOf(d *amqp.Delivery, queue string) *consume.Message {
 func maybeCopy(d *amqp.Delivery) bool { return d.Exchange == "" }
 
 // buried reports whether a message is a dead letter of ours, in whichever queue it is now.
-func buried(d *amqp.Delivery) bool { return stringOf(d.Headers, headerReason) != "" }
+func buried(d *amqp.Delivery) bool { return stringOf(d.Headers, copies.Reason) != "" }
 
 // maxMessageID is the longest message ID that AMQP has.
 const maxMessageID = 255
@@ -74,7 +74,7 @@ func producerID(d *amqp.Delivery) string {
 	if !buried(d) {
 		return d.MessageId
 	}
-	if id := stringOf(d.Headers, headerMessageID); len(id) <= maxMessageID {
+	if id := stringOf(d.Headers, copies.MessageID); len(id) <= maxMessageID {
 		return id
 	}
 	return ""
@@ -92,22 +92,12 @@ func deliveries(d *amqp.Delivery) int {
 	return 1
 }
 
-// writable is a time that a text can have, in UTC, and the zero time for another: of a producer that sends milliseconds where AMQP
-// has seconds, say, which is in a year of five digits.
-func writable(t time.Time) time.Time {
-	t = t.UTC()
-	if y := t.Year(); y < 1 || y > 9999 {
-		return time.Time{}
-	}
-	return t
-}
-
 // first is when a message was first sent, first given back, or first moved by the broker, as far as anybody noted that.
 func first(d *amqp.Delivery) time.Time {
-	if t := timeOf(d.Headers, headerFirst); !t.IsZero() {
+	if t := timeOf(d.Headers, copies.First); !t.IsZero() {
 		return t
 	}
-	t := writable(d.Timestamp)
+	t := copies.Writable(d.Timestamp)
 	if moved := deaths(d.Headers); t.IsZero() && len(moved) > 0 {
 		t = moved[len(moved)-1].at
 	}

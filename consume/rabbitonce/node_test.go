@@ -259,16 +259,16 @@ func (n *node) lettersWithoutLeader(t *testing.T) {
 	for what, ask := range map[string]func(l *rabbitonce.DeadLetters, leaderless func(string)) error{
 		"Replay": func(l *rabbitonce.DeadLetters, leaderless func(string)) error {
 			leaderless(b.queue.Name)
-			_, err := l.Replay(t.Context(), rabbitonce.Filter{Limit: 1})
+			_, err := l.Replay(t.Context(), consume.Filter{Limit: 1})
 			return err
 		},
 		"List": func(l *rabbitonce.DeadLetters, leaderless func(string)) error {
 			leaderless(b.queue.DeadLetters)
-			_, err := l.List(t.Context(), rabbitonce.Filter{})
+			_, err := l.List(t.Context(), consume.Filter{})
 			return err
 		},
 		"the rest of a list": func(l *rabbitonce.DeadLetters, leaderless func(string)) (err error) {
-			for _, err = range l.All(t.Context(), rabbitonce.Filter{}) {
+			for _, err = range l.All(t.Context(), consume.Filter{}) {
 				leaderless(b.queue.DeadLetters)
 			}
 			return err
@@ -347,7 +347,7 @@ func (n *node) lookedAtTooOften(t *testing.T) {
 	b.sendLetters(1)
 	l := b.letters()
 	for i, want := range []int{1, 1, 1, 0} {
-		if found, err := l.List(t.Context(), rabbitonce.Filter{}); err != nil || len(found) != want {
+		if found, err := l.List(t.Context(), consume.Filter{}); err != nil || len(found) != want {
 			t.Errorf("look %d: %d letters, %v, want %d", i+1, len(found), err, want)
 		}
 	}

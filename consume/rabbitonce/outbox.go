@@ -6,12 +6,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume/internal/copies"
 	"github.com/everonce/everonce/outbox"
 )
 
@@ -115,8 +115,8 @@ func (p *Publisher) parcel(e *outbox.Event) (parcel, error) {
 	}
 	headers := make(amqp.Table, len(e.Headers))
 	for name, value := range e.Headers {
-		if len(name) > maxShort || strings.HasPrefix(name, prefix) {
-			return parcel{}, fmt.Errorf("rabbitonce: a header's name has more than %d bytes, or begins with %s, which is not for producers", maxShort, prefix)
+		if len(name) > maxShort || copies.Ours(name) {
+			return parcel{}, fmt.Errorf("rabbitonce: a header's name has more than %d bytes, or begins with %s, which is not for producers", maxShort, copies.Prefix)
 		}
 		headers[name] = value
 	}

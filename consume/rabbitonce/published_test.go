@@ -372,7 +372,7 @@ func TestNothingIsLeftOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if replayed, err := letters.Replay(t.Context(), rabbitonce.Filter{}); replayed != n || err != nil {
+	if replayed, err := letters.Replay(t.Context(), consume.Filter{}); replayed != n || err != nil {
 		t.Errorf("replayed %d, %v", replayed, err)
 	}
 	if err := letters.Close(); err != nil {
@@ -461,7 +461,7 @@ func TestAReplayThatIsClosedOpensNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	replayed, err := letters.Replay(t.Context(), rabbitonce.Filter{Only: func(*rabbitonce.Letter) bool {
+	replayed, err := letters.Replay(t.Context(), consume.Filter{Only: func(*consume.Letter) bool {
 		if published.Load() == 1 { // the second letter is to be replayed
 			if err := letters.Close(); err != nil {
 				t.Error(err)

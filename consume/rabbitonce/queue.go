@@ -2,10 +2,10 @@ package rabbitonce
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume/internal/copies"
 )
 
 // Topology says which queues are declared.
@@ -49,25 +49,21 @@ const maxName = 230
 
 func (q *Queue) checked() (Queue, error) {
 	c := *q
-	c.Delays = slices.Clone(q.Delays)
+	var err error
+	if c.Delays, err = copies.Delays(q.Delays, "rabbitonce: Queue.Delays"); err != nil {
+		return c, err
+	}
 	if c.DeadLetters == "" {
 		c.DeadLetters = c.Name + ".dead"
-	}
-	if len(c.Delays) == 0 {
-		c.Delays = []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute}
 	}
 	if c.DeliveryLimit == 0 {
 		c.DeliveryLimit = defaultDeliveryLimit
 	}
-	slices.Sort(c.Delays)
-	c.Delays = slices.Compact(c.Delays)
 	switch {
 	case c.Name == "" || len(c.Name) > maxName || len(c.DeadLetters) > maxName:
 		return c, fmt.Errorf("%w: rabbitonce: Queue.Name and Queue.DeadLetters must have 1 to %d bytes", everonce.ErrInvalidArgument, maxName)
 	case c.DeadLetters == c.Name:
 		return c, fmt.Errorf("%w: rabbitonce: Queue.DeadLetters must differ from Queue.Name", everonce.ErrInvalidArgument)
-	case c.Delays[0] < time.Millisecond || c.Delays[len(c.Delays)-1] > 24*time.Hour:
-		return c, fmt.Errorf("%w: rabbitonce: each of Queue.Delays must be from 1ms to 24h", everonce.ErrInvalidArgument)
 	case c.DeliveryLimit < 0:
 		return c, fmt.Errorf("%w: rabbitonce: Queue.DeliveryLimit must not be negative", everonce.ErrInvalidArgument)
 	case c.Topology > Check:
@@ -78,28 +74,5 @@ func (q *Queue) checked() (Queue, error) {
 
 // retryQueue is the name of the queue that holds messages for so long.
 func (q *Queue) retryQueue(delay time.Duration) string {
-	return q.Name + ".retry." + shortDuration(delay)
-}
-
-// delayFor is the first delay that is long enough, or the last.
-func (q *Queue) delayFor(after time.Duration) time.Duration {
-	for _, d := range q.Delays {
-		if d >= after {
-			return d
-		}
-	}
-	return q.Delays[len(q.Delays)-1]
-}
-
-// shortDuration writes 2m for two minutes, and not 2m0s.
-func shortDuration(d time.Duration) string {
-	switch {
-	case d%time.Hour == 0:
-		return fmt.Sprintf("%dh", d/time.Hour)
-	case d%time.Minute == 0:
-		return fmt.Sprintf("%dm", d/time.Minute)
-	case d%time.Second == 0:
-		return fmt.Sprintf("%ds", d/time.Second)
-	}
-	return fmt.Sprintf("%dms", d.Milliseconds())
+	return q.Name + ".retry." + copies.DelayName(delay)
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
-	"github.com/everonce/everonce/consume/rabbitonce"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -59,7 +58,7 @@ func TestAnInterruptedReplayLosesNothing(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		var err error
-		replayed, err = l.Replay(ctx, rabbitonce.Filter{})
+		replayed, err = l.Replay(ctx, consume.Filter{})
 		ended <- err
 	}()
 	for copies := 0; copies < n/4; {
@@ -99,7 +98,7 @@ func TestALetterThatStaysIsQuoted(t *testing.T) {
 	forged := letterFor("gone."+b.queue.Name, "m-1")
 	forged.Headers["x-everonce-key-hash"] = "\x1b[2J"
 	b.sendTo(b.queue.DeadLetters, forged)
-	if n, err := b.letters().Replay(t.Context(), rabbitonce.Filter{}); n != 0 || err == nil || strings.Contains(err.Error(), "\x1b") {
+	if n, err := b.letters().Replay(t.Context(), consume.Filter{}); n != 0 || err == nil || strings.Contains(err.Error(), "\x1b") {
 		t.Errorf("replayed %d, %q", n, err)
 	}
 }
@@ -113,14 +112,14 @@ func TestManyLettersAreThereAgain(t *testing.T) {
 	b.sendLetters(n)
 	l := b.letters()
 	for range 2 {
-		if all, err := l.List(t.Context(), rabbitonce.Filter{}); len(all) != n || err != nil {
+		if all, err := l.List(t.Context(), consume.Filter{}); len(all) != n || err != nil {
 			t.Fatalf("%d letters, %v; want %d", len(all), err, n)
 		}
-		if all, err := b.letters().List(t.Context(), rabbitonce.Filter{}); len(all) != n || err != nil {
+		if all, err := b.letters().List(t.Context(), consume.Filter{}); len(all) != n || err != nil {
 			t.Fatalf("of another connection: %d letters, %v; want %d", len(all), err, n)
 		}
 	}
-	if replayed, err := l.Replay(t.Context(), rabbitonce.Filter{}); replayed != n || err != nil {
+	if replayed, err := l.Replay(t.Context(), consume.Filter{}); replayed != n || err != nil {
 		t.Errorf("%d were replayed, %v", replayed, err)
 	}
 	b.wantLength(b.queue.Name, n)
@@ -135,7 +134,7 @@ func TestAReplayBeginsTheRetriesAnew(t *testing.T) {
 	msg.Headers, msg.Expiration = amqp.Table{"x-everonce-retries": int64(3)}, "1"
 	b.send(msg)
 	b.wantLength(b.queue.DeadLetters, 1)
-	if n, err := b.letters().Replay(t.Context(), rabbitonce.Filter{}); n != 1 || err != nil {
+	if n, err := b.letters().Replay(t.Context(), consume.Filter{}); n != 1 || err != nil {
 		t.Fatalf("replayed %d, %v", n, err)
 	}
 	if d := b.take(b.queue.Name); d.Headers["x-everonce-retries"] != nil {
@@ -163,11 +162,11 @@ func TestALetterCountsItsReplays(t *testing.T) {
 	}
 	for replays := range 3 {
 		b.whenBuried(r, 1)
-		all, err := b.letters().List(t.Context(), rabbitonce.Filter{})
+		all, err := b.letters().List(t.Context(), consume.Filter{})
 		if err != nil || len(all) != 1 || all[0].Replays != replays || len(all[0].Message.Headers) != 0 {
 			t.Fatalf("%+v, %v; want one that was replayed %d times", all, err, replays)
 		}
-		if n, err := b.letters().Replay(t.Context(), rabbitonce.Filter{}); n != 1 || err != nil {
+		if n, err := b.letters().Replay(t.Context(), consume.Filter{}); n != 1 || err != nil {
 			t.Fatalf("replayed %d, %v", n, err)
 		}
 		r = b.runOn(store, b.url, specOf(work), nil)

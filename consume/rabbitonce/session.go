@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/internal/copies"
 )
 
 // session is one connection that messages come by, from its making to its loss.
@@ -58,7 +59,7 @@ func (c *Consumer) begin(conn *link) (*session, error) {
 		return nil, fmt.Errorf("rabbitonce: opening a channel: %w", err)
 	}
 	s := &session{
-		conn: conn, ch: ch, tag: cut(c.opts.Name, maxTag), alone: c.alone,
+		conn: conn, ch: ch, tag: copies.Cut(c.opts.Name, maxTag), alone: c.alone,
 		cancelled: ch.NotifyCancel(make(chan string, 1)),
 		closed:    ch.NotifyClose(make(chan *amqp.Error, 1)),
 	}
@@ -123,7 +124,7 @@ func (s *session) widen(c *Consumer) error {
 	for d := range s.deliveries {
 		s.giveBack(&d)
 	}
-	s.tag = cut("ahead "+s.tag, maxTag)
+	s.tag = copies.Cut("ahead "+s.tag, maxTag)
 	return s.consume(c.queue.Name, c.opts.Prefetch)
 }
 

@@ -30,17 +30,17 @@ func TestSharedDeadLetters(t *testing.T) {
 
 	l := b.letters()
 	for queue, want := range map[string]consume.Reason{b.queue.Name: consume.NoKey, other.queue.Name: consume.NoKey, own: "broker_expired"} {
-		found, err := l.List(t.Context(), rabbitonce.Filter{Queue: queue})
+		found, err := l.List(t.Context(), consume.Filter{Queue: queue})
 		if err != nil || len(found) != 1 || found[0].Queue != queue || found[0].Reason != want {
 			t.Errorf("of %s: %+v, %v", queue, found, err)
 		}
 	}
-	if n, err := l.Replay(t.Context(), rabbitonce.Filter{Queue: other.queue.Name}); n != 1 || err != nil {
+	if n, err := l.Replay(t.Context(), consume.Filter{Queue: other.queue.Name}); n != 1 || err != nil {
 		t.Errorf("replayed %d, %v", n, err)
 	}
 	b.wantLength(other.queue.Name, 1)
 	b.wantLength(b.queue.Name, 0)
-	if n, err := l.Discard(t.Context(), rabbitonce.Filter{Queue: b.queue.Name}); n != 1 || err != nil {
+	if n, err := l.Discard(t.Context(), consume.Filter{Queue: b.queue.Name}); n != 1 || err != nil {
 		t.Errorf("discarded %d, %v", n, err)
 	}
 	b.wantLength(b.queue.DeadLetters, 1)
@@ -69,7 +69,7 @@ func TestAForgedQueueIsNotReplayedTo(t *testing.T) {
 	b.send(msg)
 	b.whenBuried(r, 1)
 	r.stop()
-	found, err := b.letters().List(t.Context(), rabbitonce.Filter{})
+	found, err := b.letters().List(t.Context(), consume.Filter{})
 	if err != nil || len(found) != 1 || found[0].Queue != b.queue.Name {
 		t.Errorf("%+v, %v", found, err)
 	}
@@ -79,7 +79,7 @@ func TestAForgedQueueIsNotReplayedTo(t *testing.T) {
 // wantReplayed replays all letters, and wants them in their own queue, and none in the other one.
 func (b *bench) wantReplayed(other *bench, want int) {
 	b.t.Helper()
-	if n, err := b.letters().Replay(b.t.Context(), rabbitonce.Filter{}); n != want || err != nil {
+	if n, err := b.letters().Replay(b.t.Context(), consume.Filter{}); n != want || err != nil {
 		b.t.Errorf("replayed %d, %v", n, err)
 	}
 	b.wantLength(b.queue.Name, want)
@@ -101,7 +101,7 @@ func TestAForgedQueueIsNotReplayedToFromABrokersLetter(t *testing.T) {
 		b.send(msg)
 	}
 	b.wantLength(b.queue.DeadLetters, 2)
-	found, err := b.letters().List(t.Context(), rabbitonce.Filter{})
+	found, err := b.letters().List(t.Context(), consume.Filter{})
 	if err != nil || len(found) != 2 {
 		t.Fatalf("%d letters, %v", len(found), err)
 	}
@@ -121,14 +121,14 @@ func TestLettersAreLookedAtOneByOne(t *testing.T) {
 	b.send(message(""), message(""), message(""))
 	b.whenBuried(r, 3)
 	l := b.letters()
-	for letter, err := range l.All(t.Context(), rabbitonce.Filter{}) {
+	for letter, err := range l.All(t.Context(), consume.Filter{}) {
 		if err != nil || letter.Reason != consume.NoKey {
 			t.Errorf("%+v, %v", letter, err)
 		}
 		break
 	}
 	count := 0
-	for _, err := range l.All(t.Context(), rabbitonce.Filter{}) {
+	for _, err := range l.All(t.Context(), consume.Filter{}) {
 		if err != nil {
 			t.Error(err)
 		}
@@ -139,7 +139,7 @@ func TestLettersAreLookedAtOneByOne(t *testing.T) {
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	for _, err := range l.All(ended, rabbitonce.Filter{}) {
+	for _, err := range l.All(ended, consume.Filter{}) {
 		if err == nil {
 			t.Error("a letter after the end")
 		}

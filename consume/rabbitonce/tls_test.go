@@ -234,7 +234,7 @@ func (n *node) encrypted(t *testing.T, address string, a *authority) {
 		t.Fatal(err)
 	}
 	b.wantLength(b.queue.DeadLetters, 1)
-	if discarded, err := letters.Discard(t.Context(), rabbitonce.Filter{}); discarded != 1 || err != nil {
+	if discarded, err := letters.Discard(t.Context(), consume.Filter{}); discarded != 1 || err != nil {
 		t.Errorf("%d discarded, %v", discarded, err)
 	}
 	if err := letters.Close(); err != nil {

@@ -57,17 +57,17 @@ func (n *node) tooLarge(t *testing.T) {
 		}
 	}
 	l := b.letters()
-	found, err := l.List(t.Context(), rabbitonce.Filter{Reasons: []consume.Reason{"broker_rejected"}})
+	found, err := l.List(t.Context(), consume.Filter{Reasons: []consume.Reason{"broker_rejected"}})
 	if err != nil || len(found) != 2 || found[0].Queue != b.queue.Name || len(found[0].Message.Body) < 300_000 {
 		t.Fatalf("%d letters, %v", len(found), err)
 	}
-	if n, err := l.Replay(t.Context(), rabbitonce.Filter{}); n != 1 || err == nil || strings.Count(err.Error(), "is larger than the broker accepts") != 2 {
+	if n, err := l.Replay(t.Context(), consume.Filter{}); n != 1 || err == nil || strings.Count(err.Error(), "is larger than the broker accepts") != 2 {
 		t.Errorf("replayed %d, %v", n, err)
 	}
 	b.wantLength(b.queue.DeadLetters, 3) // the one that was replayed is buried again
 	restore()
 	l = b.letters() // a channel has the limit with which it was opened
-	if n, err := l.Replay(t.Context(), rabbitonce.Filter{Reasons: []consume.Reason{"broker_rejected"}}); n != 2 || err != nil {
+	if n, err := l.Replay(t.Context(), consume.Filter{Reasons: []consume.Reason{"broker_rejected"}}); n != 2 || err != nil {
 		t.Errorf("replayed %d, %v", n, err)
 	}
 	for r.verdict().Outcome != everonce.Executed {

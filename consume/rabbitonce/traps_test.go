@@ -60,7 +60,7 @@ func TestTrapInnocentsSentAheadWithAKillerAreNotLost(t *testing.T) {
 	}
 	b.wantLength(b.queue.DeadLetters, 3)
 	l := b.letters()
-	all, err := l.List(t.Context(), rabbitonce.Filter{})
+	all, err := l.List(t.Context(), consume.Filter{})
 	if err != nil || len(all) != 3 {
 		t.Fatalf("%+v, %v", all, err)
 	}
@@ -69,7 +69,7 @@ func TestTrapInnocentsSentAheadWithAKillerAreNotLost(t *testing.T) {
 			t.Errorf("%s: %s", d.Message.ID, d.Reason)
 		}
 	}
-	if n, err := l.Replay(t.Context(), rabbitonce.Filter{}); n != 3 || err != nil {
+	if n, err := l.Replay(t.Context(), consume.Filter{}); n != 3 || err != nil {
 		t.Fatalf("replayed %d, %v", n, err)
 	}
 	b.run(specOf(nothing), nil).wants(everonce.Executed, everonce.Executed, everonce.Executed)

@@ -408,7 +408,7 @@ func TestALargeLetterOnASlowConnection(t *testing.T) {
 	}
 	defer l.Close()                     //nolint:errcheck // of the test
 	w.poison("bandwidth", `"rate":300`) // KB in a second: it takes twice as long as askWithin
-	if n, err := l.Replay(t.Context(), rabbitonce.Filter{}); n != 1 || err != nil {
+	if n, err := l.Replay(t.Context(), consume.Filter{}); n != 1 || err != nil {
 		t.Errorf("replayed %d, %v", n, err)
 	}
 	b.wantLength(b.queue.Name, 1)

@@ -7,6 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
 )
 
@@ -98,7 +99,7 @@ func (r *run) deadLetters(ctx context.Context) (ids map[string]bool, err error) 
 		return nil, err
 	}
 	defer letters.Close() //nolint:errcheck // they were read
-	list, err := letters.List(ctx, rabbitonce.Filter{})
+	list, err := letters.List(ctx, consume.Filter{})
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
 	"github.com/everonce/everonce/store/mongostore"
 )
@@ -255,7 +256,7 @@ func (r *run) replay(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n, err := letters.Replay(ctx, rabbitonce.Filter{})
+	n, err := letters.Replay(ctx, consume.Filter{})
 	r.Log.Printf("%d dead letters are replayed", n)
 	r.fleet.start(ctx)
 	return errors.Join(err, letters.Close())

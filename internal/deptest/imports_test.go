@@ -35,6 +35,9 @@ var mayImport = []struct {
 	{"httponce", []string{"driver", "httponce/internal/wire", "internal/jsonform"}},
 	{"grpconce", nil},
 	{"consume/rabbitonce", []string{"driver", "consume", "outbox"}}, // it publishes too
+	{"consume/kafkaonce", []string{"driver", "consume", "outbox", "internal/sqldb"}},
+	{"consume/sqsonce", []string{"driver", "consume", "outbox"}},
+	{"consume/natsonce", []string{"driver", "consume", "outbox"}},
 	{"consume", []string{"driver", "internal/jsonform", "internal/retry"}},
 	{"otelonce", nil},
 	{"dashboard", nil},
@@ -195,11 +198,12 @@ func TestUsersLinkNoTestCode(t *testing.T) {
 
 // mayLink says which leaf libraries a folder of the root module may link, for the reasons in docs/adr/libraries.md.
 var mayLink = map[string][]string{
-	"consume":        {"github.com/go-json-experiment/json"},
-	"outbox":         {"github.com/google/uuid", "github.com/go-json-experiment/json"},
-	"outbox/webhook": {"github.com/google/uuid", "github.com/go-json-experiment/json"},
-	"inbox":          {"github.com/google/uuid", "github.com/go-json-experiment/json"},
-	"saga":           {"github.com/google/uuid", "github.com/go-json-experiment/json"},
+	"consume":                 {"github.com/go-json-experiment/json"},
+	"consume/internal/copies": {"github.com/go-json-experiment/json"},
+	"outbox":                  {"github.com/google/uuid", "github.com/go-json-experiment/json"},
+	"outbox/webhook":          {"github.com/google/uuid", "github.com/go-json-experiment/json"},
+	"inbox":                   {"github.com/google/uuid", "github.com/go-json-experiment/json"},
+	"saga":                    {"github.com/google/uuid", "github.com/go-json-experiment/json"},
 	"httponce": {
 		"github.com/dunglas/httpsfv",
 		"github.com/go-json-experiment/json",

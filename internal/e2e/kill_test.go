@@ -13,9 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/store/memstore"
-	"github.com/jackc/pgx/v5"
 )
 
 const (

@@ -4,10 +4,11 @@ import (
 	"context"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
 	"github.com/everonce/everonce/store/pgxstore"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // openSchema makes a schema with the records and the effects, which is gone after the test.

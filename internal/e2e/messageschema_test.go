@@ -6,11 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
 	"github.com/everonce/everonce/internal/testserver"
-	"github.com/jackc/pgx/v5"
 )
 
 // A consumer whose store has no tables ends at its start, and says what to run: waiting would not make them. Its messages stay.

@@ -21,7 +21,7 @@ func (s *stream) settleUnknown() bool {
 			s.t.Error(err)
 		}
 	}()
-	all, err := letters.List(s.ctx, rabbitonce.Filter{})
+	all, err := letters.List(s.ctx, consume.Filter{})
 	s.must(err, "the dead letters cannot be listed")
 	store, err := pgxstore.New(s.pool, &pgxstore.Options{Schema: s.spec.Schema})
 	s.must(err, "the store cannot be opened")
@@ -54,7 +54,7 @@ func (s *stream) settleUnknown() bool {
 	if len(all) == 0 {
 		return false
 	}
-	replayed, err := letters.Replay(s.ctx, rabbitonce.Filter{})
+	replayed, err := letters.Replay(s.ctx, consume.Filter{})
 	s.must(err, "the dead letters cannot be replayed")
 	s.t.Logf("%d dead letters, of %d messages that were unknown, were settled (%d had settled themselves) and replayed", replayed, len(now), selfSettled)
 	return true

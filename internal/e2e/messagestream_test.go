@@ -14,8 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/everonce/everonce"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/everonce/everonce"
 )
 
 // messageWorkers consume at a time.

@@ -100,7 +100,7 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := letters.List(t.Context(), rabbitonce.Filter{})
+	list, err := letters.List(t.Context(), consume.Filter{})
 	if err = errors.Join(err, letters.Close()); err != nil {
 		t.Fatal(err)
 	}

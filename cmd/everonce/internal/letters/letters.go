@@ -13,7 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/consume"
 )
 
 // Letter is a dead letter as JSON.
@@ -41,7 +41,7 @@ type Letter struct {
 }
 
 // Of returns a letter, with its message if data is set.
-func Of(l *rabbitonce.Letter, data bool) Letter {
+func Of(l *consume.Letter, data bool) Letter {
 	m := l.Message
 	o := Letter{
 		ID: l.ID, Reason: string(l.Reason), Detail: l.Detail, KeyHash: l.KeyHash, Consumer: l.Consumer, Queue: l.Queue, Subject: m.Subject,

@@ -1,0 +1,33 @@
+// Package heartbeat keeps a message in hand while it waits and is handled, at brokers that deliver it again after a time.
+package heartbeat
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Start calls beat every interval, from a goroutine of its own, until it returns false or stop is called. Each call has a context that
+// ends when stop is called. stop returns when no call is running, and may be called again.
+func Start(interval time.Duration, beat func(context.Context) bool) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var beating sync.WaitGroup
+	beating.Go(func() {
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				if ctx.Err() != nil || !beat(ctx) {
+					return
+				}
+			}
+		}
+	})
+	return func() {
+		cancel()
+		beating.Wait()
+	}
+}

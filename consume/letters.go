@@ -1,0 +1,82 @@
+package consume
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// DeadLetters shows, replays and discards the dead letters of one queue or topic. Adapters implement it; the program
+// everonce dlq uses it. Its methods must not be called concurrently.
+type DeadLetters interface {
+	// All returns an iterator over the selected letters, which stay where they are. It ends with the first error.
+	All(ctx context.Context, filter Filter) iter.Seq2[Letter, error]
+	// Replay sends copies of the selected letters to where they were consumed, with the original key and headers and zero
+	// retries. It removes each letter once the broker has confirmed its copy. If the message was already handled, the copy
+	// is a duplicate. An interrupted replay may leave a letter beside its copy. Replay returns the number of replayed
+	// letters.
+	Replay(ctx context.Context, filter Filter) (replayed int, err error)
+	// Discard deletes the selected letters, and returns their number.
+	Discard(ctx context.Context, filter Filter) (discarded int, err error)
+	// Consumers returns the current number of other consumers that may hold letters, which no method sees; 0 if the
+	// broker does not hide letters.
+	Consumers(ctx context.Context) (int, error)
+	// Close closes the connection.
+	Close() error
+}
+
+// Letter is one dead letter.
+type Letter struct {
+	// DeadLetter describes why the message was dead-lettered. If the broker did it (delivery limit, maximum length,
+	// TTL), the reason begins with "broker_", and there is no key hash.
+	DeadLetter
+	// Message is the message as the handler saw it.
+	Message *Message
+	// Queue is the queue or topic that a replay sends to.
+	Queue string
+	// Replays counts its earlier replays.
+	Replays int
+	// ID identifies the letter, which may have no key or share it with others. It is a hash of the whole letter, in 16
+	// hexadecimal digits. It is stable: neither a look at the letter nor another version of this package changes it.
+	// Letters that are equal in everything, including their times, have the same ID.
+	ID string
+}
+
+// Filter selects dead letters. The zero value selects all.
+type Filter struct {
+	// Reasons are the reasons to select; none means any.
+	Reasons []Reason
+	// Queue is the queue or topic that a replay sends to: several may share their dead letters. Empty means any.
+	Queue string
+	// ID and KeyHash are prefixes of the letter's. Empty means any.
+	ID, KeyHash string
+	// Before and After bound the time when it became a dead letter. The zero time means no bound.
+	Before, After time.Time
+	// Only, if set, is called once for each letter that the fields above select, and selects those for which it returns
+	// true.
+	Only func(*Letter) bool
+	// Limit is the largest number of letters to select. 0 means no limit; a negative value is an error.
+	Limit int
+}
+
+// Validate returns an error that wraps [everonce.ErrInvalidArgument] if f is invalid.
+func (f *Filter) Validate() error {
+	if f.Limit < 0 {
+		return fmt.Errorf("%w: consume: Filter.Limit must not be negative", everonce.ErrInvalidArgument)
+	}
+	return nil
+}
+
+// Matches reports whether f selects l, regardless of Limit.
+func (f *Filter) Matches(l *Letter) bool {
+	return (len(f.Reasons) == 0 || slices.Contains(f.Reasons, l.Reason)) &&
+		(f.Queue == "" || l.Queue == f.Queue) && strings.HasPrefix(l.ID, f.ID) && strings.HasPrefix(l.KeyHash, f.KeyHash) &&
+		(f.Before.IsZero() || l.Last.Before(f.Before)) &&
+		(f.After.IsZero() || l.Last.After(f.After)) &&
+		(f.Only == nil || f.Only(l))
+}
