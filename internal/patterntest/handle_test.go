@@ -67,6 +67,14 @@ func schema(t testing.TB) (url, name string) {
 func onPgx(t testing.TB) *handle[pgx.Tx] {
 	t.Helper()
 	url, name := schema(t)
+	h := pgxHandle(t, url, name)
+	h.ready(t)
+	return h
+}
+
+// pgxHandle is a handle with a pool of its own on a schema that may be ready.
+func pgxHandle(t testing.TB, url, name string) *handle[pgx.Tx] {
+	t.Helper()
 	pool, err := pgxpool.New(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +97,9 @@ func onPgx(t testing.TB) *handle[pgx.Tx] {
 		}
 		return tx, func() error { return tx.Commit(ctx) }, func() error { return tx.Rollback(ctx) }, nil
 	}
-	h.ready(t)
+	if h.receiver, err = everonce.NewTxReceiver(store, nil); err != nil {
+		t.Fatal(err)
+	}
 	return h
 }
 
