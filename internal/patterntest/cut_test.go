@@ -18,6 +18,7 @@ import (
 // what is left, and that batch once more, with the same IDs, unless the mark arrived all the same. Nothing is lost, and each
 // key keeps its order. When the line is mended the first relay goes on.
 func TestARelayIsCutOff(t *testing.T) {
+	t.Parallel()
 	for _, cut := range []struct {
 		name, way string // the way that swallows; empty: all connections end, and there are none
 		mayMark   bool

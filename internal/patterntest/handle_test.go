@@ -34,6 +34,7 @@ type handle[Tx any] struct {
 
 // onAll runs a test on each database: through pgx, and through database/sql.
 func onAll(t *testing.T, pgxTest func(*testing.T, *handle[pgx.Tx]), sqlTest func(*testing.T, *handle[*sql.Tx])) {
+	t.Parallel()
 	t.Run("pgx", func(t *testing.T) { t.Parallel(); pgxTest(t, onPgx(t)) })
 	t.Run("postgres", func(t *testing.T) { t.Parallel(); sqlTest(t, onPostgres(t)) })
 	t.Run("sqlite", func(t *testing.T) { t.Parallel(); sqlTest(t, onSQLite(t)) })

@@ -222,6 +222,7 @@ func testOutboxManyInOrder[Tx any](t *testing.T, h *handle[Tx]) {
 
 // What a destination asks for is more than the relay's own backoff would be.
 func TestOutboxRetryAfter(t *testing.T) {
+	t.Parallel()
 	h := onSQLite(t)
 	box := newOutbox(t, h)
 	h.inTx(t, func(ctx context.Context, tx *sql.Tx) error {
