@@ -19,9 +19,11 @@ func TestArchive(t *testing.T) { onAll(t, testArchive[pgx.Tx], testArchive[*sql.
 func testArchive[Tx any](t *testing.T, h *handle[Tx]) {
 	box, to := newOutbox(t, h), newArrivals()
 	const events = 230 // more than two transactions hold
+	var all []outbox.Event
 	for i := range events {
-		h.publish(t, box, outbox.Event{ID: fmt.Sprint(i), Topic: "orders", Headers: map[string]string{"n": fmt.Sprint(i)}})
+		all = append(all, outbox.Event{ID: fmt.Sprint(i), Topic: "orders", Headers: map[string]string{"n": fmt.Sprint(i)}})
 	}
+	h.publish(t, box, all...)
 	stop := relaying(t, box, to.publisher(), nil)
 	must(t, to.await(t.Context(), events))
 	h.settled(t, box)
