@@ -36,7 +36,7 @@ var mayImport = []struct {
 	{"grpconce", nil},
 	{"consume/rabbitonce", []string{"driver", "consume", "outbox"}}, // it publishes too
 	{"consume", []string{"driver", "internal/jsonform", "internal/retry"}},
-	{"otelonce", nil},
+	{"otelonce", []string{"driver", "janitor", "backlog", "httponce", "consume", "outbox", "inbox", "saga"}}, // it observes them all
 	{"dashboard", nil},
 
 	{"demo", []string{"driver", "httponce", "store/sqlitestore"}}, // and no other store, so that it builds fast
