@@ -13,15 +13,15 @@ import (
 	"github.com/everonce/everonce"
 )
 
+// spanNames are the names of spans by the kinds of calls.
+var spanNames = map[string]string{
+	"do": "everonce.do", "transact": "everonce.transact", "do_tx": "everonce.do_tx",
+	"step": "everonce.step", "step_tx": "everonce.step_tx", "settle": "everonce.settle",
+}
+
 // startOperation begins the span of a call.
 func (o *Observer) startOperation(ctx context.Context, op *everonce.Op) context.Context {
-	ctx, span := o.tracer.Start(ctx, "everonce."+op.Kind)
-	if span.IsRecording() {
-		span.SetAttributes(attribute.String("everonce.key_hash", op.KeyHash))
-		if op.Step != "" {
-			span.SetAttributes(attribute.String("everonce.step", op.Step))
-		}
-	}
+	ctx, _ = o.tracer.Start(ctx, spanNames[op.Kind])
 	return ctx
 }
 
@@ -32,20 +32,27 @@ func endOperation(ctx context.Context, ev *everonce.Event) {
 		return
 	}
 	outcome := ev.Outcome.String()
-	span.SetAttributes(attribute.String("everonce.outcome", outcome), attribute.Int("everonce.attempt", ev.Attempt))
-	for name, is := range map[string]bool{
-		"everonce.provisional": ev.Provisional, "everonce.reconciled": ev.Reconciled, "everonce.lease_lost": ev.LeaseLost,
-	} {
-		if is {
-			span.SetAttributes(attribute.Bool(name, true))
-		}
+	about := append(make([]attribute.KeyValue, 0, 8),
+		attribute.String("everonce.key_hash", ev.KeyHash), attribute.String("everonce.outcome", outcome), attribute.Int("everonce.attempt", ev.Attempt))
+	if ev.Step != "" {
+		about = append(about, attribute.String("everonce.step", ev.Step))
 	}
-	if met := spanOf(ev.Met); met.IsValid() {
-		span.AddLink(trace.Link{SpanContext: met, Attributes: []attribute.KeyValue{attribute.String("everonce.link", "met")}})
+	if ev.Provisional {
+		about = append(about, attribute.Bool("everonce.provisional", true))
+	}
+	if ev.Reconciled {
+		about = append(about, attribute.Bool("everonce.reconciled", true))
+	}
+	if ev.LeaseLost {
+		about = append(about, attribute.Bool("everonce.lease_lost", true))
 	}
 	if needsPerson(ev.Outcome) || ev.Outcome == everonce.Failed {
 		span.SetStatus(codes.Error, outcome)
-		span.SetAttributes(attribute.String("error.type", outcome))
+		about = append(about, attribute.String("error.type", outcome))
+	}
+	span.SetAttributes(about...)
+	if met := spanOf(ev.Met); met.IsValid() {
+		span.AddLink(trace.Link{SpanContext: met})
 	}
 	span.End()
 }
