@@ -45,7 +45,7 @@ func (o *Observer) HTTP(patterns ...string) func(context.Context, httponce.Serve
 		if !routes[route] {
 			route = other
 		}
-		of := served{route, outcomeOf(&s), s.Status}
+		of := served{route, s.How(), s.Status}
 		o.requests.Add(ctx, 1, requests.get(of).add...)
 		of.status = 0
 		o.requestDuration.Record(ctx, s.Duration.Seconds(), requests.get(of).record...)
@@ -60,17 +60,4 @@ func (o *Observer) HTTP(patterns ...string) func(context.Context, httponce.Serve
 			o.failedOpen.Add(ctx, 1, requests.get(of).add...)
 		}
 	}
-}
-
-// outcomeOf is the outcome, also of what was refused before there was one.
-func outcomeOf(s *httponce.Served) string {
-	switch {
-	case s.FailedOpen:
-		return "failed_open"
-	case s.Panicked:
-		return "aborted"
-	case s.Outcome == 0:
-		return "refused"
-	}
-	return s.Outcome.String()
 }
