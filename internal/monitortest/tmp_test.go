@@ -1,8 +1,0 @@
-package monitortest
-
-import (
-	_ "github.com/everonce/everonce"
-	_ "github.com/everonce/everonce/otelonce/scrape"
-	_ "github.com/everonce/everonce/store/sqlitestore"
-	_ "github.com/prometheus/prometheus/promql/parser"
-)
