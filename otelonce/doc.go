@@ -24,5 +24,5 @@
 // whichever process it is in.
 //
 // A trace comes in from HTTP by [Observer.Continue] or any other middleware, and from messages by [Consumer.Context]. It
-// goes out with the [Headers] of an outbox's event.
+// goes out with an outbox's event by [Observer.Headers].
 package otelonce

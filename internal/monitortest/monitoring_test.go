@@ -133,3 +133,28 @@ func TestMonitoringIsAboutWhatThereIs(t *testing.T) {
 		}
 	}
 }
+
+// The how-to and the proxy's reference have every figure, and none that nobody shows, but for the proxy's own.
+func TestFiguresAreDocumented(t *testing.T) {
+	told, shown := map[string]bool{}, map[string]bool{"everonce_proxy_unkeyed_requests_total": true}
+	for _, page := range []string{"how-to/monitor.md", "reference/proxy.md"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "docs", filepath.FromSlash(page)))
+		check(t, err)
+		for _, m := range regexp.MustCompile("(?m)^\\| `(everonce_[a-z_]+)`").FindAllStringSubmatch(string(text), -1) {
+			told[m[1]] = true
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (everonce_[a-z_]+) `).FindAllStringSubmatch(service(t), -1) {
+		shown[m[1]] = true
+	}
+	for name := range shown {
+		if !told[name] {
+			t.Errorf("no page has %s", name)
+		}
+	}
+	for name := range told {
+		if !shown[name] {
+			t.Errorf("nobody shows %s", name)
+		}
+	}
+}

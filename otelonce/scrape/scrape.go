@@ -12,6 +12,9 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric"
 )
 
+// maxSets is how many sets of labels of one figure are told apart; the others are added up under otel_metric_overflow.
+const maxSets = 2000
+
 // New returns a meter provider, and the page that shows its figures, and those of the process, in Prometheus' format. It
 // keeps to itself: nothing is registered globally.
 func New(opts ...metric.Option) (*metric.MeterProvider, http.Handler, error) {
@@ -22,5 +25,5 @@ func New(opts ...metric.Option) (*metric.MeterProvider, http.Handler, error) {
 	}
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	page := promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4})
-	return metric.NewMeterProvider(append([]metric.Option{metric.WithReader(reader)}, opts...)...), page, nil
+	return metric.NewMeterProvider(append([]metric.Option{metric.WithReader(reader), metric.WithCardinalityLimit(maxSets)}, opts...)...), page, nil
 }
