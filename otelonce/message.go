@@ -66,7 +66,7 @@ func (c *Consumer) Context(ctx context.Context, m *consume.Message) context.Cont
 	h := &handling{began: time.Now()}
 	if c.o.tracer != nil {
 		ctx = c.o.carry.Extract(ctx, propagation.MapCarrier(m.Headers))
-		ctx, h.span = c.o.tracer.Start(ctx, "process "+c.name, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(c.base...))
+		ctx, h.span = c.o.tracer.Start(ctx, "process "+c.name, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(c.base...)) //nolint:spancheck // Observe ends it
 		if h.span.IsRecording() {
 			h.span.SetAttributes(attribute.String("messaging.operation.name", "process"), attribute.String("messaging.operation.type", "process"),
 				attribute.String("messaging.message.id", m.ID), keyDestination.String(m.Source), attribute.Int("messaging.message.body.size", len(m.Body)))

@@ -21,7 +21,7 @@ var spanNames = map[string]string{
 
 // startOperation begins the span of a call.
 func (o *Observer) startOperation(ctx context.Context, op *everonce.Op) context.Context {
-	ctx, _ = o.tracer.Start(ctx, spanNames[op.Kind])
+	ctx, _ = o.tracer.Start(ctx, spanNames[op.Kind]) //nolint:spancheck // endOperation ends it
 	return ctx
 }
 

@@ -50,9 +50,7 @@ func api(store *memstore.Store) (*otelonce.Observer, http.Handler, error) {
 }
 
 func main() {
-	ctx, end := context.WithTimeout(context.Background(), time.Minute)
-	defer end()
-	if err := run(ctx, os.Stdout); err != nil {
+	if err := run(context.Background(), os.Stdout); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -126,7 +126,7 @@ func TestMonitoringIsAboutWhatThereIs(t *testing.T) {
 		t.Errorf("found %d expressions only", len(exprs))
 	}
 	for _, wrong := range []string{ // or the test is blind
-		`everonce_operation_total`, `sum by (outcom) (everonce_operations_total)`, `everonce_records{state="abandonned"} > 0`, `rate(everonce_operations_total[`,
+		`everonce_operation_total`, `sum by (outcom) (everonce_operations_total)`, `everonce_records{state="lost"} > 0`, `rate(everonce_operations_total[`,
 	} {
 		if len(all.lacks(t, wrong)) == 0 {
 			t.Errorf("nothing is missing in %s", wrong)

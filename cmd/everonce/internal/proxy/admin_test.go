@@ -161,18 +161,6 @@ func TestMetricsReference(t *testing.T) {
 	}
 }
 
-// block returns the first block of a how-to in that language.
-func block(t *testing.T, page, language string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "how-to", page))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, found, _ := strings.Cut(string(text), "\n```"+language+"\n")
-	found, _, _ = strings.Cut(found, "\n```\n")
-	return found
-}
-
 func TestCheckAdmin(t *testing.T) {
 	for addr, want := range map[string]bool{
 		"127.0.0.1:0": true, "127.9.9.9:1": true, "[::1]:9464": true, "localhost:9464": true,
