@@ -76,13 +76,13 @@ func (s *Store[Tx]) purgeFrom(ctx context.Context, c sqldb.Conn, from *place, li
 	}
 	res.Records += int(records.Affected)
 	if left = limit - records.Affected; left > 0 {
+		args := append([]any{left, from.due, from.row}, now...)
+		results := (&sqldb.Call{Statement: s.text.PurgeResults, Args: args}).ForEach(due)
+		calls := []*sqldb.Call{results}
 		if s.text.PurgeSteps != nil {
-			if err = c.Send(ctx, &sqldb.Call{Statement: s.text.PurgeSteps, Args: append([]any{left, from.due, from.row}, now...)}); err != nil {
-				return 0, err
-			}
+			calls = []*sqldb.Call{{Statement: s.text.PurgeSteps, Args: args}, results}
 		}
-		results := (&sqldb.Call{Statement: s.text.PurgeResults, Args: append([]any{left, from.due, from.row}, now...)}).ForEach(due)
-		if err = c.Send(ctx, results); err != nil {
+		if err = c.Send(ctx, calls...); err != nil {
 			return 0, err
 		}
 		res.Results += int(results.Affected)
