@@ -1,10 +1,6 @@
 package sqlstore
 
-import (
-	"strings"
-
-	"github.com/everonce/everonce/internal/sqldb"
-)
+import "github.com/everonce/everonce/internal/sqldb"
 
 // ripe are the records that a purge looks at: those that are due, from a place in the order in which they are. Each has something to be purged, unless
 // it may not be, being damaged or a newer version's: the purge passes that over. An index has those that are due at the same time in the order of their
@@ -19,9 +15,6 @@ func (w writer) ripe() string {
 
 // among is true of the rows r that a sub-select from a table chooses and locks.
 func (w writer) among(choice string) string {
-	if w.MySQL { // whose sub-selects have no limit, and none of the table that is changed, unless they are a table by themselves
-		return "r.id IN (SELECT id FROM (SELECT id FROM " + choice + " " + w.SkipLocked + ") AS chosen)"
-	}
 	return "r." + w.RowID + " " + w.oneOf("SELECT "+w.RowID+" FROM "+choice+w.skipLocked())
 }
 
@@ -55,15 +48,18 @@ func (w writer) maintenance(s *Statements) {
 	const drop = "UPDATE {record} AS r SET result_codec = NULL, result_data = NULL, steps = 0, due_at = r.purge_at, rev = r.rev + 1 WHERE "
 	ripe := w.ripe() + " LIMIT {1i}"
 	results := w.among(ripe) + " AND " + over
-	records := "DELETE FROM {record} AS r WHERE " + w.among(ripe) + " AND {gone}"
 	if w.MySQL {
-		w.maintenanceMySQL(s, drop, results, ripe)
-	} else if w.OneStatement {
+		w.maintenanceMySQL(s, drop, ripe)
+	}
+	records := "DELETE FROM {record} AS r WHERE " + w.among(ripe) + " AND {gone}"
+	switch {
+	case w.MySQL:
+	case w.OneStatement:
 		clock := w.clock("")
 		s.PurgeResults = w.rows("purge_results", 3, clock[:len(clock)-1]+", dropped AS ("+drop+results+" RETURNING r.id, r.result_until), "+
 			"steps AS (DELETE FROM {step} AS s USING dropped WHERE s.id = dropped.id) SELECT result_until FROM dropped")
 		s.PurgeRecords = w.rows("purge_records", 3, records+" RETURNING r.due_at")
-	} else {
+	default:
 		s.PurgeSteps = w.exec("purge_steps", 3, "DELETE FROM {step} WHERE id IN (SELECT r.id FROM {record} AS r WHERE "+results+")")
 		s.PurgeResults = w.exec("purge_results", 3, drop+results)
 		s.PurgeRecords = w.exec("purge_records", 3, records)
@@ -80,11 +76,10 @@ func (w writer) maintenance(s *Statements) {
 			" AND ({8b} IS NULL OR substr(r.id, 9, 8) = {8b}) AND ({9t} = '' OR r.name = {9t})"))
 	}
 	s.ListKey, s.ListName = ofKey("list_key", selected), ofKey("list_name", anywhere)
-	of := w.among("{record} AS r WHERE "+selected+" AND "+deletable+" ORDER BY r.id LIMIT {6i}") + " AND " + deletable
-	if w.MySQL {
-		s.DeleteScope = w.exec("delete_scope", 6, w.at("DELETE r FROM {record} AS r WHERE "+of))
+	if doomed := "{record} AS r WHERE " + selected + " AND " + deletable + " ORDER BY r.id LIMIT {6i}"; w.MySQL {
+		s.DeleteScope = w.exec("delete_scope", 6, w.at("DELETE r FROM "+w.chosen(doomed)+" WHERE "+deletable))
 	} else {
-		s.DeleteScope = w.rows("delete_scope", 6, "DELETE FROM {record} AS r WHERE "+of+" RETURNING id")
+		s.DeleteScope = w.rows("delete_scope", 6, "DELETE FROM {record} AS r WHERE "+w.among(doomed)+" AND "+deletable+" RETURNING id")
 	}
 	s.ScopeLeft = w.rows("scope_left", 5, w.at("SELECT count(*), "+countOf(deletable)+", "+countOf(live)+", "+countOf(newer)+" FROM {record} AS r WHERE "+selected))
 	s.Remove = w.exec("remove", 1, "DELETE FROM {record} WHERE id = {1b}")
@@ -113,10 +108,17 @@ func (w writer) rowText() string {
 	return "CAST(" + w.RowID + " AS TEXT)"
 }
 
-// maintenanceMySQL has the purge leave a record's count of steps at what there is: a row that was locked when its steps were to be
-// removed may have been set free since.
-func (w writer) maintenanceMySQL(s *Statements, drop, results, ripe string) {
-	s.PurgeSteps = w.exec("purge_steps", 3, w.at("DELETE FROM {step} WHERE id IN (SELECT r.id FROM {record} AS r WHERE "+results+")"))
-	s.PurgeResults = w.exec("purge_results", 3, w.at(strings.Replace(drop, "steps = 0", "steps = (SELECT count(*) FROM {step} AS s WHERE s.id = r.id)", 1)+results))
-	s.PurgeRecords = w.exec("purge_records", 3, w.at("DELETE r FROM {record} AS r WHERE "+w.among(ripe)+" AND {gone}"))
+// chosen are the rows r that a sub-select from a table chooses and locks, for MySQL and MariaDB: the sub-select is a table by itself,
+// because no other may have a limit, or be of the table that is changed; and it comes first, because to look for its rows among
+// all would lock all.
+func (w writer) chosen(choice string) string {
+	return "(SELECT id FROM " + choice + " " + w.SkipLocked + ") AS chosen STRAIGHT_JOIN {record} AS r ON r.id = chosen.id"
+}
+
+// maintenanceMySQL changes records one by one: the sub-select of an UPDATE locks nothing in MariaDB, and passes nothing over.
+func (w writer) maintenanceMySQL(s *Statements, drop, ripe string) {
+	s.PurgeChoose = w.rows("purge_choose", 3, w.at("SELECT id, steps FROM (SELECT id, steps, format, state, result_until, purge_at FROM "+ripe+" "+w.SkipLocked+") AS r WHERE "+over))
+	s.PurgeResults = w.exec("purge_results", 1, noWait+w.at(drop+"r.id = {1b} AND "+over))
+	s.PurgeResults.NoWait = true
+	s.PurgeRecords = w.exec("purge_records", 3, w.at("DELETE r FROM "+w.chosen(ripe)+" WHERE {gone}"))
 }

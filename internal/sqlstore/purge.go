@@ -75,7 +75,14 @@ func (s *Store[Tx]) purgeFrom(ctx context.Context, c sqldb.Conn, from *place, li
 		return 0, err
 	}
 	res.Records += int(records.Affected)
-	if left = limit - records.Affected; left > 0 {
+	if left = limit - records.Affected; left > 0 && s.text.PurgeChoose != nil {
+		results, err := s.purgeOneByOne(ctx, c, left, from)
+		if err != nil {
+			return 0, err
+		}
+		res.Results += int(results)
+		left -= results
+	} else if left > 0 {
 		args := append([]any{left, from.due, from.row}, now...)
 		results := (&sqldb.Call{Statement: s.text.PurgeResults, Args: args}).ForEach(due)
 		calls := []*sqldb.Call{results}
@@ -90,6 +97,33 @@ func (s *Store[Tx]) purgeFrom(ctx context.Context, c sqldb.Conn, from *place, li
 	}
 	res.More, *from = left <= 0, reached
 	return left, nil
+}
+
+// purgeOneByOne drops the results that PurgeChoose finds, in one transaction.
+func (s *Store[Tx]) purgeOneByOne(ctx context.Context, c sqldb.Conn, limit int64, from *place) (n int64, err error) {
+	var calls []*sqldb.Call
+	choose := s.call(s.text.PurgeChoose, limit, from.due, from.row).ForEach(func(r sqldb.Row) error {
+		var id []byte
+		var steps int64
+		err := r.Scan(&id, &steps)
+		calls = append(calls, &sqldb.Call{Statement: s.text.PurgeResults, Args: []any{id}})
+		if steps > 0 {
+			calls = append(calls, &sqldb.Call{Statement: s.text.DropOrphans, Args: []any{id}})
+		}
+		return err
+	})
+	if err = c.Send(ctx, choose); err != nil || len(calls) == 0 {
+		return 0, err
+	}
+	if err = c.Send(ctx, calls...); err != nil {
+		return 0, err
+	}
+	for _, call := range calls {
+		if call.Statement == s.text.PurgeResults {
+			n += call.Affected
+		}
+	}
+	return n, nil
 }
 
 // passOver moves from behind the n records there that were looked at and stay, if there are so many: then others may follow.

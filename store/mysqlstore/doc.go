@@ -52,7 +52,7 @@
 //
 //	guarded: claim of a new key, renewal, completion, release                    1 each
 //	guarded: replay                                                              2
-//	guarded: step                                                                5
+//	guarded: beginning of a step, and its end                                    5 and 6
 //	Transact, claim first: new key                                               4 and the work's
 //	Transact, claim first: replay                                                4
 //	Transact, optimistic: new key                                                4 and the work's

@@ -18,8 +18,8 @@ const rollbackTimeout = 5 * time.Second
 // errBroken says that the connection was gone before the commit was sent: all of the transaction was undone.
 var errBroken = errors.New("the connection broke before the commit was sent")
 
-// errRowsOpen says why a commit could not be sent: the transaction is rolled back.
-var errRowsOpen = errors.New("mysqlstore: the work left rows open (read them to the end or close them)")
+// errUnsent says why a commit could not be sent, and that nothing was committed. The client does not tell the two reasons apart.
+var errUnsent = errors.New("mysqlstore: nothing more can be sent in the transaction: the work left rows open (read them to the end or close them), or the connection has ended")
 
 // Begin begins a transaction: see [sqlstore.Driver].
 func (d *database) Begin(ctx context.Context, opts sqlstore.BeginOptions, first ...*sqldb.Call) (sqldb.TxConn[*sql.Tx], error) {
@@ -75,9 +75,9 @@ func (t *ownTx) Commit(ctx context.Context, last ...*sqldb.Call) error {
 		return t.limit.Reason(sql.ErrTxDone)
 	}
 	if err := t.conn.Send(ctx, last...); err != nil {
-		// The client calls a connection bad through which nothing can be sent. One that can be rolled back was only busy.
-		if alive := t.rollback() == nil; alive && errors.Is(err, sqldriver.ErrBadConn) {
-			err = errRowsOpen
+		_ = t.rollback() //nolint:errcheck // what went wrong before is what is told
+		if errors.Is(err, sqldriver.ErrBadConn) {
+			err = errUnsent
 		} else if classify(err).Class == sqldb.ClassUnavailable {
 			err = fmt.Errorf("%w: %w", errBroken, err)
 		}
