@@ -120,10 +120,10 @@ func (s *Store[Tx]) claim(ctx context.Context, c sqldb.Conn, req *driver.ClaimRe
 }
 
 // How often a claim looks again at a record that it could have, if it was not locked: for some 120 ms; and at one that it cannot see: it
-// is another claim's, or has just been removed.
+// is another claim's, or has just been removed, or a purge locks what is beside it.
 const (
 	briefTries  = 16
-	unseenTries = 3
+	unseenTries = 8
 )
 
 // heldBriefly reports whether a record that is locked may be so for a moment only, by a purge or a late write of another attempt.

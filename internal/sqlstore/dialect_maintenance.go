@@ -76,10 +76,9 @@ func (w writer) maintenance(s *Statements) {
 			" AND ({8b} IS NULL OR substr(r.id, 9, 8) = {8b}) AND ({9t} = '' OR r.name = {9t})"))
 	}
 	s.ListKey, s.ListName = ofKey("list_key", selected), ofKey("list_name", anywhere)
-	if doomed := "{record} AS r WHERE " + selected + " AND " + deletable + " ORDER BY r.id LIMIT {6i}"; w.MySQL {
-		s.DeleteScope = w.exec("delete_scope", 6, w.at("DELETE r FROM "+w.chosen(doomed)+" WHERE "+deletable))
-	} else {
-		s.DeleteScope = w.rows("delete_scope", 6, "DELETE FROM {record} AS r WHERE "+w.among(doomed)+" AND "+deletable+" RETURNING id")
+	if !w.MySQL {
+		s.DeleteScope = w.rows("delete_scope", 6, "DELETE FROM {record} AS r WHERE "+
+			w.among("{record} AS r WHERE "+selected+" AND "+deletable+" ORDER BY r.id LIMIT {6i}")+" AND "+deletable+" RETURNING id")
 	}
 	s.ScopeLeft = w.rows("scope_left", 5, w.at("SELECT count(*), "+countOf(deletable)+", "+countOf(live)+", "+countOf(newer)+" FROM {record} AS r WHERE "+selected))
 	s.Remove = w.exec("remove", 1, "DELETE FROM {record} WHERE id = {1b}")
@@ -108,17 +107,18 @@ func (w writer) rowText() string {
 	return "CAST(" + w.RowID + " AS TEXT)"
 }
 
-// chosen are the rows r that a sub-select from a table chooses and locks, for MySQL and MariaDB: the sub-select is a table by itself,
-// because no other may have a limit, or be of the table that is changed; and it comes first, because to look for its rows among
-// all would lock all.
-func (w writer) chosen(choice string) string {
-	return "(SELECT id FROM " + choice + " " + w.SkipLocked + ") AS chosen STRAIGHT_JOIN {record} AS r ON r.id = chosen.id"
-}
-
-// maintenanceMySQL changes records one by one: the sub-select of an UPDATE locks nothing in MariaDB, and passes nothing over.
+// maintenanceMySQL changes records one by one, each by its ID: what chooses them in a sub-select locks, and waits, far beyond them.
 func (w writer) maintenanceMySQL(s *Statements, drop, ripe string) {
-	s.PurgeChoose = w.rows("purge_choose", 3, w.at("SELECT id, steps FROM (SELECT id, steps, format, state, result_until, purge_at FROM "+ripe+" "+w.SkipLocked+") AS r WHERE "+over))
-	s.PurgeResults = w.exec("purge_results", 1, noWait+w.at(drop+"r.id = {1b} AND "+over))
-	s.PurgeResults.NoWait = true
-	s.PurgeRecords = w.exec("purge_records", 3, w.at("DELETE r FROM "+w.chosen(ripe)+" WHERE {gone}"))
+	choose := func(name string, args int, choice, where string) *sqldb.Statement {
+		return w.rows(name, args, w.at("SELECT id, steps FROM (SELECT id, steps, format, state, lease_until, result_until, purge_at FROM "+choice+") AS r WHERE "+where))
+	}
+	one := func(name, text string) *sqldb.Statement {
+		st := w.exec(name, 1, noWait+w.at(text))
+		st.NoWait = true
+		return st
+	}
+	s.ChooseOver, s.PurgeResults = choose("choose_over", 3, ripe, over), one("purge_results", drop+"r.id = {1b} AND "+over)
+	s.ChooseGone, s.PurgeRecords = choose("choose_gone", 3, ripe, "{gone}"), one("purge_records", "DELETE r FROM {record} AS r WHERE r.id = {1b} AND {gone}")
+	s.ChooseScope = choose("choose_scope", 6, "{record} AS r WHERE "+selected+" AND "+deletable+" ORDER BY r.id LIMIT {6i}", "1 = 1")
+	s.DeleteScope = one("delete_scope", "DELETE r FROM {record} AS r WHERE r.id = {1b} AND "+deletable)
 }

@@ -109,12 +109,15 @@ type Statements struct {
 	// their steps, and PurgeRecords removes those that are gone. Both affect the rows that they changed, and repeat their predicate
 	// in the write; they may return a row of each, with the time at which it was due: a purge that left more is then gone
 	// on with from there. (now) If Dialect.OneStatement is not set, PurgeSteps goes before PurgeResults, in the same transaction.
-	// If PurgeChoose is not nil, it returns the IDs of the records that PurgeResults is to change, and how many steps they have;
-	// PurgeResults then has an ID as its only argument, and DropOrphans follows in the same Send.
+	// If ChooseOver, ChooseGone and ChooseScope are not nil, they return the IDs of the records that PurgeResults, PurgeRecords and
+	// DeleteScope are to change, and how many steps each has; those then have an ID as their only argument, and DropOrphans follows
+	// PurgeResults in the same Send.
 	// PurgePassed returns the time and the address of the record behind the first $1 of these, or no row.
 	PurgeResults *sqldb.Statement
 	PurgeSteps   *sqldb.Statement
-	PurgeChoose  *sqldb.Statement
+	ChooseOver   *sqldb.Statement
+	ChooseGone   *sqldb.Statement
+	ChooseScope  *sqldb.Statement
 	PurgeRecords *sqldb.Statement
 	PurgePassed  *sqldb.Statement
 	// List returns rows of a time, locked (1), inserted (0) and a record, in the order of IDs, without result data.
@@ -150,7 +153,7 @@ func (s *Statements) All() []*sqldb.Statement {
 	all := []*sqldb.Statement{
 		s.Claim, s.Read, s.Brief, s.Probe, s.ReadLocked, s.ReadSteps, s.Swap, s.Insert, s.DropSteps,
 		s.Complete, s.Release, s.Renew, s.SaveStep, s.SaveStepOnce, s.PutStep, s.PutStepOnce, s.Finish, s.FinishNew, s.FinishOver, s.Lock, s.DropOrphans, s.ReadLockedAll, s.FinishAll,
-		s.PurgeResults, s.PurgeSteps, s.PurgeChoose, s.PurgeRecords, s.PurgePassed, s.List, s.ListOpen, s.ListKey, s.ListName, s.DeleteScope, s.ScopeLeft, s.Remove, s.Health,
+		s.PurgeResults, s.PurgeSteps, s.ChooseOver, s.ChooseGone, s.ChooseScope, s.PurgeRecords, s.PurgePassed, s.List, s.ListOpen, s.ListKey, s.ListName, s.DeleteScope, s.ScopeLeft, s.Remove, s.Health,
 		s.Meta.Create, s.Meta.Get, s.Meta.Put, s.Meta.Set,
 	}
 	return slices.DeleteFunc(all, func(st *sqldb.Statement) bool { return st == nil })

@@ -49,12 +49,12 @@ func newDatabase(opts *Options) (*database, error) {
 	d.statements = newStatements(&t, d.dialect)
 	s := d.statements
 	d.alone, d.kept = make(map[*sqldb.Statement]bool), make(map[*sqldb.Statement]bool)
-	for _, st := range []*sqldb.Statement{s.Claim, s.Read, s.ReadSteps, s.Swap, s.Insert, s.Complete, s.Release, s.Renew, s.Remove, s.Meta.Get, s.Meta.Put} {
+	for _, st := range []*sqldb.Statement{s.Claim, s.Read, s.ReadSteps, s.Swap, s.Insert, s.Complete, s.Release, s.Renew, s.Remove, s.ChooseOver, s.ChooseGone, s.ChooseScope, s.ScopeLeft, s.Meta.Get, s.Meta.Put} {
 		d.alone[st] = true
 	}
 	for _, st := range []*sqldb.Statement{
 		s.Claim, s.Read, s.ReadLocked, s.Brief, s.ReadSteps, s.Swap, s.Complete, s.Release, s.Renew,
-		s.SaveStep, s.PutStep, s.PutStep.Else, s.PurgeResults, s.DropOrphans, s.PutStepOnce, s.PutStepOnce.Else, s.Lock, s.Finish, s.FinishOver, s.FinishOver.Else,
+		s.SaveStep, s.PutStep, s.PutStep.Else, s.PurgeResults, s.PurgeRecords, s.DropOrphans, s.PutStepOnce, s.PutStepOnce.Else, s.Lock, s.Finish, s.FinishOver, s.FinishOver.Else,
 	} {
 		d.kept[st] = true
 	}
