@@ -21,7 +21,7 @@ var errBroken = errors.New("the connection broke before the commit was sent")
 // errUnsent says why a commit could not be sent, and that nothing was committed. The client does not tell the two reasons apart.
 var errUnsent = errors.New("mysqlstore: nothing more can be sent in the transaction: the work left rows open (read them to the end or close them), or the connection has ended")
 
-// Begin begins a transaction: see [sqlstore.Driver].
+// Begin begins a transaction, for the engine.
 func (d *database) Begin(ctx context.Context, opts sqlstore.BeginOptions, first ...*sqldb.Call) (sqldb.TxConn[*sql.Tx], error) {
 	for st := range d.kept { // later it would take a second connection
 		if _, ok := d.prepared.Load(st); !ok {
