@@ -23,6 +23,7 @@ import (
 	"github.com/everonce/everonce/outbox/webhook"
 	"github.com/everonce/everonce/store/memstore"
 	"github.com/everonce/everonce/store/mongostore"
+	"github.com/everonce/everonce/store/mysqlstore"
 	"github.com/everonce/everonce/store/pgxstore"
 	"github.com/everonce/everonce/store/redisstore"
 	"github.com/everonce/everonce/store/sqlitestore"
@@ -44,6 +45,7 @@ var optionTables = []struct {
 	{"memstore.Options", "store/memstore", memstore.Options{}},
 	{"sqlitestore.Options", "store/sqlitestore", sqlitestore.Options{}},
 	{"pgxstore.Options", "store/pgxstore", pgxstore.Options{}},
+	{"mysqlstore.Options", "store/mysqlstore", mysqlstore.Options{}},
 	{"redisstore.Options", "store/redisstore", redisstore.Options{}},
 	{"mongostore.Options", "store/mongostore", mongostore.Options{}},
 	{"mongostore.Index", "store/mongostore", mongostore.Index{}},
