@@ -1,6 +1,7 @@
 package natsonce
 
 import (
+	"maps"
 	"math"
 	"strings"
 
@@ -11,55 +12,50 @@ import (
 	"github.com/everonce/everonce/consume/internal/copies"
 )
 
-// instructions begin the names of the headers that are meant for the server, or that it has written. A copy has none of them: what the
-// producer expected of the stream is not so any more, and a time to live would let the copy go.
-const instructions = "Nats-"
+// isInstruction reports whether a header is meant for the server, or was written by it. A copy has none of them: what the producer expected
+// of the stream is not so any more, and a time to live would let the copy go.
+func isInstruction(name string) bool {
+	const prefix = "nats-"
+	return len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
+}
 
 // maxHeaders is how many bytes of headers JetStream takes, less what is set when a message is published.
 const maxHeaders = math.MaxUint16 - 1<<10
 
-// copyOf is the message as its producer has sent it, with a note in place of ours that it had. largest is what the server takes.
-func copyOf(h nats.Header, body []byte, note *copies.Note, largest int64, ours map[string]string) *nats.Msg {
+// copyOf is the message as its producer has sent it, with note in place of what an earlier copy has noted, and the subject that it was sent
+// to, if that is to be noted. largest is what the server takes.
+func copyOf(h nats.Header, body []byte, note *copies.Note, subject string, largest int64) *nats.Msg {
 	id := h.Get(jetstream.MsgIDHeader)
 	if isCopy(h) {
 		id = h.Get(copies.MessageID)
 	}
-	kept := nats.Header{}
+	sent := nats.Header{}
 	for name, values := range h {
-		if !copies.Ours(name) && !strings.HasPrefix(name, instructions) {
-			kept[name] = values
+		if !copies.Ours(name) && !isInstruction(name) {
+			sent[name] = values
 		}
 	}
-	head := map[string]string{}
-	note.Write(head)
-	if id != "" {
-		head[copies.MessageID] = id
-	}
-	for name, value := range ours {
-		head[name] = value
-	}
-	all := texts(kept, func(string) bool { return true })
-	for name, value := range head {
-		all[name] = value
-	}
-	const line = len(": \r\n")
-	if dropped := copies.Fit(all, min(maxHeaders, int(largest)-len(body)-1<<10), line); dropped != nil {
-		note.Dropped = append(note.Dropped, dropped...)
-		for _, name := range dropped {
-			delete(kept, name)
-		}
+	noted := func() map[string]string {
+		head := map[string]string{}
 		note.Write(head)
-		for name, value := range ours {
-			head[name] = value
+		for name, value := range map[string]string{copies.MessageID: id, headerSubject: subject} {
+			if value != "" {
+				head[name] = value
+			}
 		}
-		if id != "" {
-			head[copies.MessageID] = id
-		}
+		return head
 	}
-	for name, value := range head {
-		kept.Set(name, oneLine.Replace(value))
+	all := texts(sent, func(string) bool { return true })
+	maps.Copy(all, noted())
+	const line = len(": \r\n")
+	for _, name := range copies.Fit(all, min(maxHeaders, int(largest)-len(body)-1<<10), line) {
+		delete(sent, name)
+		note.Dropped = append(note.Dropped, name)
 	}
-	return &nats.Msg{Header: kept, Data: body}
+	for name, value := range noted() {
+		sent.Set(name, oneLine.Replace(value))
+	}
+	return &nats.Msg{Header: sent, Data: body}
 }
 
 // oneLine keeps a text in its header.
@@ -70,8 +66,7 @@ func deadLetter(d *delivery, l *consume.DeadLetter, largest int64) *nats.Msg {
 	h := d.msg.Headers()
 	note := copies.Read(texts(h, copies.Ours))
 	note.Retries, note.First, note.Queue, note.Letter = 0, d.m.First, d.at.Stream, *l
-	msg := copyOf(h, d.m.Body, &note, largest, map[string]string{headerSubject: d.m.Subject})
-	return msg
+	return copyOf(h, d.m.Body, &note, d.m.Subject, largest)
 }
 
 // replayCopy is the message as it was sent.
@@ -79,7 +74,7 @@ func replayCopy(raw *jetstream.RawStreamMsg, largest int64) *nats.Msg {
 	note := copies.Read(texts(raw.Header, copies.Ours))
 	note.Letter, note.Queue = consume.DeadLetter{}, ""
 	note.Replays = min(note.Replays, math.MaxInt32-1) + 1
-	msg := copyOf(raw.Header, raw.Data, &note, largest, nil)
+	msg := copyOf(raw.Header, raw.Data, &note, "", largest)
 	msg.Subject = raw.Header.Get(headerSubject)
 	return msg
 }

@@ -14,9 +14,9 @@ type count struct {
 	answered int // the number of the last delivery that was answered: those after it ended without a word
 }
 
-// countKey names a message; the time tells it from one of a stream that was made anew.
-func countKey(at *jetstream.MsgMetadata) string {
-	return fmt.Sprintf("%d-%d", at.Sequence.Stream, at.Timestamp.UnixNano())
+// nameOf names a message of a consumer. The time tells it from one of a stream that was made anew.
+func nameOf(at *jetstream.MsgMetadata) string {
+	return fmt.Sprintf("%s.%s.%d-%d", at.Stream, at.Consumer, at.Sequence.Stream, at.Timestamp.UnixNano())
 }
 
 // countOf reads the count of a message. That there is none is no error; what cannot be read is: a count that began anew would never end.
@@ -24,7 +24,7 @@ func countOf(ctx context.Context, bucket jetstream.KeyValue, at *jetstream.MsgMe
 	if at.NumDelivered <= 1 {
 		return c, nil
 	}
-	entry, err := bucket.Get(ctx, countKey(at))
+	entry, err := bucket.Get(ctx, nameOf(at))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return c, nil
 	}
@@ -38,7 +38,7 @@ func countOf(ctx context.Context, bucket jetstream.KeyValue, at *jetstream.MsgMe
 }
 
 func (c count) write(ctx context.Context, bucket jetstream.KeyValue, at *jetstream.MsgMetadata) error {
-	if _, err := bucket.Put(ctx, countKey(at), fmt.Appendf(nil, "%d %d", c.retries, c.answered)); err != nil {
+	if _, err := bucket.Put(ctx, nameOf(at), fmt.Appendf(nil, "%d %d", c.retries, c.answered)); err != nil {
 		return fmt.Errorf("natsonce: counting a retry: %w", err)
 	}
 	return nil

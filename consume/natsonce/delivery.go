@@ -49,11 +49,10 @@ func (d *delivery) Retry(ctx context.Context, after time.Duration, counts bool) 
 // Bury implements [consume.Delivery]. A copy that is stored again, after a crash in between, is the same letter.
 func (d *delivery) Bury(ctx context.Context, letter consume.DeadLetter) error {
 	q := &d.c.queue
-	id := fmt.Sprintf("%s:%s:%s", q.Stream, q.Durable, countKey(d.at))
 	err := d.c.mended(ctx, func() error {
 		msg := deadLetter(d, &letter, d.c.conn.MaxPayload())
 		msg.Subject = q.letters()
-		_, err := d.c.conn.js.PublishMsg(ctx, msg, jetstream.WithMsgID(id), jetstream.WithExpectStream(q.DeadLetters))
+		_, err := d.c.conn.js.PublishMsg(ctx, msg, jetstream.WithMsgID(nameOf(d.at)), jetstream.WithExpectStream(q.DeadLetters))
 		return err
 	})
 	if _, ok := errors.AsType[*jetstream.APIError](err); ok || errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrMaxPayload) {

@@ -32,7 +32,7 @@ type Queue struct {
 	// DeadLetters is the name of the stream of dead letters, which several consumers may share. A letter's subject there
 	// is DeadLetters, a dot, and Durable. Default Stream + "-dead".
 	DeadLetters string
-	// Counts is the name of the key-value bucket in which retries are counted. Default Stream + "-" + Durable +
+	// Counts is the name of the key-value bucket in which retries are counted, which consumers may share. Default Stream + "-" + Durable +
 	// "-retries".
 	Counts string
 	// Topology says which of these are declared. Default [DeclareOwn].
