@@ -64,32 +64,23 @@ func (d *delivery) Bury(ctx context.Context, letter consume.DeadLetter) error {
 	return d.Ack(ctx)
 }
 
-// answer gives the server its answer, and returns when it has it.
+// answeredWithin is how long an answer waits to be confirmed.
+const answeredWithin = 5 * time.Second
+
+// answer gives the server its answer, and returns when it has it. A server says nothing to an answer that it does not understand: after a crash,
+// its consumer may be behind what it has delivered, and a consumer that was made anew knows of no delivery. Then the message comes again: to keep
+// it in hand, and with it a worker, would keep the consumer from getting there.
 func (d *delivery) answer(ctx context.Context, answer string) error {
-	half := ctx
-	if deadline, ok := ctx.Deadline(); ok { // the other half is for finding out why there is no word
-		var cancel context.CancelFunc
-		half, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
-		defer cancel()
-	}
-	_, err := d.c.conn.RequestWithContext(half, d.msg.Reply(), []byte(answer))
-	if err != nil && d.gone(ctx) {
-		err = fmt.Errorf("%w: the durable consumer was deleted: %w", consume.ErrGone, err)
+	ctx, cancel := context.WithTimeout(ctx, answeredWithin)
+	defer cancel()
+	_, err := d.c.conn.RequestWithContext(ctx, d.msg.Reply(), []byte(answer))
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrNoResponders) {
+		err = fmt.Errorf("%w: the server does not confirm the answer: %w", consume.ErrGone, err)
 	}
 	if err == nil || errors.Is(err, consume.ErrGone) {
 		d.c.hand.leave(d)
-		return err
 	}
 	return err
-}
-
-// gone reports whether the consumer of this delivery is no more. To another one of the same name its answer would mean nothing.
-func (d *delivery) gone(ctx context.Context) bool {
-	info, err := d.from.consumer.Info(ctx)
-	if err != nil {
-		return errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound)
-	}
-	return !info.Created.Equal(d.from.created)
 }
 
 // giveBack has the message delivered again at once. Where that is lost, it is after AckWait.

@@ -15,7 +15,8 @@
 // copied to another stream first, and acknowledged once its copy is stored.
 //
 // An acknowledgement that comes late, after the message went to another consumer, acknowledges that delivery. That is
-// harmless, because the message is done by then.
+// harmless, because the message is done by then. One that the server does not confirm within 5 s, as after a crash that
+// set its consumer back, is given up: the message comes again, and is replayed.
 //
 // # What is counted
 //

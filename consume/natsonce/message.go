@@ -21,7 +21,7 @@ func messageOf(msg jetstream.Msg, at *jetstream.MsgMetadata, c count) *consume.M
 	m := readMessage(msg.Headers(), msg.Data())
 	m.BrokerID = fmt.Sprintf("%s:%d", at.Stream, at.Sequence.Stream)
 	m.Source, m.Subject = at.Stream, msg.Subject()
-	m.Deliveries, m.Redelivered = int(min(at.NumDelivered, 1<<30)), at.NumDelivered > 1 //nolint:gosec // it is bounded
+	m.Deliveries, m.Redelivered = int(min(at.NumDelivered, 1<<30)), at.NumDelivered > 1
 	m.Retries = c.retries
 	if m.First.IsZero() {
 		m.First = copies.Writable(at.Timestamp)

@@ -18,7 +18,6 @@ var ErrTopology = errors.New("natsonce: wrong streams")
 type established struct {
 	consumer jetstream.Consumer
 	counts   jetstream.KeyValue
-	created  time.Time // the consumer: another one of the same name knows nothing of its deliveries
 	ackWait  time.Duration
 }
 
@@ -55,13 +54,13 @@ func (q *Queue) establish(ctx context.Context, js jetstream.JetStream) (*establi
 		return nil, refused("the consumer", q.Durable, err)
 	}
 	info := e.consumer.CachedInfo()
-	e.created, e.ackWait = info.Created, info.Config.AckWait
+	e.ackWait = info.Config.AckWait
 	return e, q.usable(&info.Config)
 }
 
 // usable refuses a durable consumer under which messages would be lost, or come back too early.
 func (q *Queue) usable(c *jetstream.ConsumerConfig) error {
-	why := ""
+	var why string
 	filters := c.FilterSubjects
 	if c.FilterSubject != "" {
 		filters = []string{c.FilterSubject}
