@@ -14,18 +14,24 @@ import (
 
 	"github.com/everonce/everonce/cmd/everonce/internal/duration"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/natsonce"
 	"github.com/everonce/everonce/consume/rabbitonce"
 )
 
 // brokerVariable names the environment variable that stands in for --broker.
 const brokerVariable = "EVERONCE_BROKER"
 
-const dlqLong = `dlq shows the dead letters of a RabbitMQ queue, puts them back into their queue, or
-discards them.
+const dlqLong = `dlq shows the dead letters of a queue, puts them back into their queue, or discards them.
 
---broker names the broker: amqp://user:password@host/vhost, or amqps://… Without it, the
-broker is taken from ` + brokerVariable + `, which keeps a password out of the process
-list. --queue is the queue that is consumed. Its dead letters are in the queue of that
+--broker names the broker. Without it, the broker is taken from ` + brokerVariable + `, which keeps
+a password out of the process list:
+
+  amqp://…    RabbitMQ: amqp://user:password@host/vhost, or amqps://…
+  nats://…    NATS JetStream: nats://user:password@host, or tls://…; --queue is the stream
+              that is consumed, whose letters are in the stream of that name with "-dead"
+              appended
+
+For RabbitMQ, --queue is the queue that is consumed. Its dead letters are in the queue of that
 name with ".dead" appended, or in --dead-letters; other queues may share that one, and
 their letters are left alone. Nothing is declared.
 
@@ -38,7 +44,7 @@ is said on standard error, and "consumers" in the JSON is how many there are.`
 func (a *app) dlq() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dlq",
-		Short: "Show, replay and discard the dead letters of a RabbitMQ queue",
+		Short: "Show, replay and discard the dead letters of a queue",
 		Long:  dlqLong,
 		Example: "  everonce dlq list --broker amqp://localhost --queue orders --reason unknown\n" +
 			"  everonce dlq replay --broker amqp://localhost --queue orders --reason exhausted --dry-run",
@@ -49,9 +55,9 @@ func (a *app) dlq() *cobra.Command {
 	}
 	b := &brokerFlags{}
 	f := cmd.PersistentFlags()
-	f.StringVar(&b.url, "broker", "", "amqp://… or amqps://… (default $"+brokerVariable+")")
-	f.StringVar(&b.queue, "queue", "", "the queue that is consumed")
-	f.StringVar(&b.letters, "dead-letters", "", `the queue of its dead letters (default: the name of --queue with ".dead" appended)`)
+	f.StringVar(&b.url, "broker", "", "amqp://…, amqps://…, nats://… or tls://… (default $"+brokerVariable+")")
+	f.StringVar(&b.queue, "queue", "", "the queue, or the stream of NATS, that is consumed")
+	f.StringVar(&b.letters, "dead-letters", "", `the queue of its dead letters (default: the name of --queue with ".dead" appended; for NATS "-dead")`)
 	f.BoolVar(&b.json, "json", false, "write JSON")
 	cmd.AddCommand(a.dlqList(b), a.dlqShow(b), a.dlqReplay(b), a.dlqDiscard(b))
 	return cmd
@@ -70,12 +76,22 @@ func (b *brokerFlags) open(cmd *cobra.Command) (consume.DeadLetters, error) {
 	}
 	switch {
 	case b.url == "":
-		return nil, usagef("which broker? Give --broker amqp://…, or set %s", brokerVariable)
+		return nil, usagef("which broker? Give --broker amqp://… or nats://…, or set %s", brokerVariable)
 	case b.queue == "":
 		return nil, usagef("which queue? Give --queue")
 	}
-	opts := &rabbitonce.Options{Name: "everonce dlq, " + whoAmI()}
+	name := "everonce dlq, " + whoAmI()
+	if isNATS(b.url) {
+		return natsonce.OpenDeadLetters(cmd.Context(), b.url, natsonce.Queue{Stream: b.queue, DeadLetters: b.letters}, &natsonce.Options{Name: name})
+	}
+	opts := &rabbitonce.Options{Name: name}
 	return rabbitonce.OpenDeadLetters(cmd.Context(), b.url, rabbitonce.Queue{Name: b.queue, DeadLetters: b.letters}, opts)
+}
+
+// isNATS reports whether a URL is one of NATS.
+func isNATS(url string) bool {
+	scheme, _, _ := strings.Cut(url, "://")
+	return scheme == "nats" || scheme == "tls"
 }
 
 // look is open, and says who else may have letters in hand: those are not seen, and would be taken for none.

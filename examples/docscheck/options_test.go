@@ -14,6 +14,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/natsonce"
 	"github.com/everonce/everonce/consume/rabbitonce"
 	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/examples/internal/docs"
@@ -59,6 +60,9 @@ var optionTables = []struct {
 	{"consume.Fingerprint", "consume", consume.Fingerprint{}},
 	{"consume.Backoff", "consume", consume.Backoff{}},
 	{"consume.Workers", "consume", consume.Workers{}},
+	{"natsonce.Queue", "consume/natsonce", natsonce.Queue{}},
+	{"natsonce.Options", "consume/natsonce", natsonce.Options{}},
+	{"natsonce.PublisherOptions", "consume/natsonce", natsonce.PublisherOptions{}},
 	{"rabbitonce.Queue", "consume/rabbitonce", rabbitonce.Queue{}},
 	{"rabbitonce.Options", "consume/rabbitonce", rabbitonce.Options{}},
 	{"rabbitonce.PublisherOptions", "consume/rabbitonce", rabbitonce.PublisherOptions{}},
