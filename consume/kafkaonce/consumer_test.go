@@ -90,7 +90,7 @@ func TestAFullPartitionIsPaused(t *testing.T) {
 		return nil
 	}), &kafkaonce.Options{Buffer: 10})
 	b.send(record("slow", "slow"))
-	for i := range 200 {
+	for i := range 40 {
 		b.send(record(fmt.Sprint(i), fmt.Sprint(i)))
 	}
 	r.event(b, kafkaonce.Paused)
@@ -99,7 +99,7 @@ func TestAFullPartitionIsPaused(t *testing.T) {
 	}
 	close(finish)
 	r.event(b, kafkaonce.Resumed)
-	for range 201 {
+	for range 41 {
 		await(t, r.verdicts, "a verdict")
 	}
 	if n := len(r.verdicts); n != 0 {

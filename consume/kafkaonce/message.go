@@ -49,9 +49,6 @@ func messageOf(r *kgo.Record, topic string) *consume.Message {
 		ContentType: text[headerContentType], ContentEncoding: text[headerContentEncoding],
 		Body: r.Value, Retries: note.Retries, First: note.First, Odd: odd,
 	}
-	if note.Queue != "" {
-		m.Source = note.Queue
-	}
 	if m.First.IsZero() {
 		m.First = copies.Writable(r.Timestamp)
 	}

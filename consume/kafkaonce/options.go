@@ -25,7 +25,8 @@ type Options struct {
 	// the same kind. Default: cooperative-sticky, which stops only those that move.
 	Eager bool
 	// Buffer is how many messages of a partition may be in hand, from the first that is not finished on. The partition is
-	// paused while there are more. A poll may bring as many again. Default 4 × Workers.Concurrency × Workers.Batch.
+	// paused while there are more, or while they are more than 8 MiB. A fetch may bring as many again, but at most 1 MiB.
+	// Default 500, or 4 × Workers.Concurrency × Workers.Batch if that is more.
 	Buffer int
 	// CommitEvery is the interval between commits. Default 1 s.
 	CommitEvery time.Duration
@@ -40,6 +41,11 @@ type Options struct {
 	// [kgo.WithLogger]. Those that this package sets come after them.
 	Client []kgo.Opt
 }
+
+const (
+	fetchWait   = 250 * time.Millisecond
+	bufferBytes = 8 << 20
+)
 
 // checked returns o with its defaults.
 func (o *Options) checked(consumer string) (Options, error) {
@@ -57,7 +63,7 @@ func (o *Options) checked(consumer string) (Options, error) {
 	c.RebalanceTimeout = cmp.Or(c.RebalanceTimeout, time.Minute)
 	w.Concurrency = cmp.Or(w.Concurrency, 8)
 	w.Batch = cmp.Or(w.Batch, 1)
-	c.Buffer = cmp.Or(c.Buffer, 4*w.Concurrency*w.Batch)
+	c.Buffer = cmp.Or(c.Buffer, max(500, 4*w.Concurrency*w.Batch))
 	w.DrainWithin = cmp.Or(w.DrainWithin, min(30*time.Second, c.RebalanceTimeout/2))
 	w.SettleWithin = cmp.Or(w.SettleWithin, min(10*time.Second, c.RebalanceTimeout/4))
 	if w.DrainWithin+w.SettleWithin > c.RebalanceTimeout {
@@ -91,5 +97,6 @@ func (o *Options) group() []kgo.Opt {
 		kgo.ConsumerGroup(o.Group), kgo.Balancers(balancer), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
 		kgo.SessionTimeout(o.SessionTimeout), kgo.RebalanceTimeout(o.RebalanceTimeout), kgo.HeartbeatInterval(min(3*time.Second, o.SessionTimeout/4)),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.FetchMaxWait(fetchWait), // a partition that was paused waits for so long, if others of its broker bring nothing
 	}
 }

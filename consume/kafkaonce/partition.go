@@ -30,6 +30,7 @@ type partition struct {
 	mu      sync.Mutex
 	waiting []*delivery // not handed out
 	window  []*delivery // from the first that is not finished on
+	bytes   int         // of their values
 	next    kgo.EpochOffset
 	moved   bool  // next is not committed
 	high    int64 // the end of the partition, as of the last fetch
@@ -58,9 +59,9 @@ func (p *partition) add(fetched kgo.FetchPartition) {
 	p.high = fetched.HighWatermark
 	for _, r := range fetched.Records {
 		d := &delivery{r: r, m: messageOf(r, p.c.topic.Name), p: p}
-		p.waiting, p.window = append(p.waiting, d), append(p.window, d)
+		p.waiting, p.window, p.bytes = append(p.waiting, d), append(p.window, d), p.bytes+len(r.Value)
 	}
-	full := !p.paused && !p.gone && len(p.window) >= p.c.opts.Buffer
+	full := !p.paused && !p.gone && (len(p.window) >= p.c.opts.Buffer || p.bytes >= bufferBytes)
 	if full {
 		p.paused = true
 		p.c.client.PauseFetchPartitions(map[string][]int32{p.topic: {p.number}})
@@ -164,9 +165,9 @@ func (p *partition) finished(d *delivery) (resumed bool, err error) {
 	for len(p.window) > 0 && p.window[0].finished {
 		r := p.window[0].r
 		p.next, p.moved = kgo.EpochOffset{Epoch: r.LeaderEpoch, Offset: r.Offset + 1}, true
-		p.window = p.window[1:]
+		p.window, p.bytes = p.window[1:], p.bytes-len(r.Value)
 	}
-	return len(p.window) <= p.c.opts.Buffer/2 && p.resumeLocked(), nil
+	return len(p.window) <= p.c.opts.Buffer/2 && p.bytes <= bufferBytes/2 && p.resumeLocked(), nil
 }
 
 // letGo makes the partition another's. Its pause would outlive it.
