@@ -28,6 +28,7 @@ type bench struct {
 	t      testing.TB
 	url    string
 	topic  kafkaonce.Topic
+	group  string
 	client *kgo.Client
 	admin  *kadm.Client
 	ctx    context.Context
@@ -41,8 +42,8 @@ func newBench(t testing.TB, partitions int32) *bench {
 
 func newBenchOn(t testing.TB, url string, partitions int32) *bench {
 	t.Helper()
-	name := "test." + strings.ToLower(rand.Text())
-	b := &bench{t: t, url: url, topic: kafkaonce.Topic{Name: name, Delays: []time.Duration{100 * time.Millisecond, 400 * time.Millisecond}}}
+	name := newName()
+	b := &bench{t: t, url: url, group: name, topic: kafkaonce.Topic{Name: name, Delays: []time.Duration{100 * time.Millisecond, 400 * time.Millisecond}}}
 	var err error
 	if b.client, err = kgo.NewClient(kgo.SeedBrokers(strings.TrimPrefix(url, "kafka://")), kgo.RecordPartitioner(kgo.ManualPartitioner())); err != nil {
 		t.Fatal(err)
@@ -61,6 +62,8 @@ func newBenchOn(t testing.TB, url string, partitions int32) *bench {
 	b.create(name, partitions, nil)
 	return b
 }
+
+func newName() string { return "test." + strings.ToLower(rand.Text()) }
 
 func (b *bench) topics() []string {
 	return []string{b.topic.Name, b.letters(), b.retry("100ms"), b.retry("400ms")}
@@ -106,7 +109,7 @@ func (b *bench) send(rs ...*kgo.Record) {
 // committed returns what the group has committed for a partition of the topic; -1 for nothing.
 func (b *bench) committed(partition int32) int64 {
 	b.t.Helper()
-	offsets, err := b.admin.FetchOffsets(b.ctx, b.topic.Name)
+	offsets, err := b.admin.FetchOffsets(b.ctx, b.group)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -165,7 +168,7 @@ func (b *bench) runWith(r *running, h *consume.Consumer, opts *kafkaonce.Options
 	if opts != nil {
 		o = *opts
 	}
-	o.Group = b.topic.Name
+	o.Group = b.group
 	if o.Workers.Log == nil {
 		o.Workers.Log = quiet
 	}

@@ -30,7 +30,7 @@ func brokers(address string) ([]kgo.Opt, error) {
 	if err != nil || u.Host == "" || u.Scheme != "kafka" && u.Scheme != "kafkas" {
 		return nil, errURL
 	}
-	opts := []kgo.Opt{kgo.SeedBrokers(strings.Split(u.Host, ",")...), kgo.ClientID("everonce")}
+	opts := []kgo.Opt{kgo.SeedBrokers(strings.Split(u.Host, ",")...), kgo.ClientID("everonce"), kgo.MetadataMinAge(250 * time.Millisecond) /* a topic to consume waits for it */}
 	if u.Scheme == "kafkas" {
 		opts = append(opts, kgo.DialTLSConfig(&tls.Config{MinVersion: tls.VersionTLS12}))
 	}

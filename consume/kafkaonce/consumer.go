@@ -2,7 +2,7 @@ package kafkaonce
 
 import (
 	"context"
-		"fmt"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"

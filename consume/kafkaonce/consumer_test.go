@@ -174,13 +174,13 @@ func TestALostPartitionEndsItsWork(t *testing.T) {
 // evict removes the members of the group, as a coordinator does that does not hear of them.
 func (b *bench) evict() {
 	b.t.Helper()
-	groups, err := b.admin.DescribeGroups(b.ctx, b.topic.Name)
+	groups, err := b.admin.DescribeGroups(b.ctx, b.group)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	req := kmsg.NewPtrLeaveGroupRequest()
-	req.Group = b.topic.Name
-	for _, m := range groups[b.topic.Name].Members {
+	req.Group = b.group
+	for _, m := range groups[b.group].Members {
 		member := kmsg.NewLeaveGroupRequestMember()
 		member.MemberID = m.MemberID
 		req.Members = append(req.Members, member)

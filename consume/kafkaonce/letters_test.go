@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -75,9 +76,9 @@ func TestARetryIsTheSameMessageLater(t *testing.T) {
 func TestADeadLetterRunsWhenItIsReplayed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
-	broken := true
+	var mended atomic.Bool
 	spec := specOf(func(context.Context, *consume.Message, order) error {
-		if broken {
+		if !mended.Load() {
 			return everonce.NotDone(errors.New("the bank is closed"))
 		}
 		return nil
@@ -96,7 +97,7 @@ func TestADeadLetterRunsWhenItIsReplayed(t *testing.T) {
 		d.KeyHash != exhausted.KeyHash || d.Attempts != 2 || d.Message.Subject != "a" || d.Message.BrokerID != b.topic.Name+":0:0" || string(d.Message.Body) != `{"id":"m-1"}` || len(d.ID) != 16 {
 		t.Errorf("%+v of %+v", d, d.Message)
 	}
-	broken = false
+	mended.Store(true)
 	if n, err := l.Replay(b.ctx, consume.Filter{ID: all[0].ID}); n != 1 || err != nil {
 		t.Fatalf("replayed %d, %v", n, err)
 	}

@@ -43,7 +43,7 @@ func (t *Topic) establish(ctx context.Context, client *kgo.Client) (largest limi
 	admin := kadm.NewClient(client)
 	created := false
 	if t.Topology == Declare {
-		if created, err = t.create(ctx, admin); err != nil {
+		if created, err = t.create(ctx, client, admin); err != nil {
 			return nil, err
 		}
 	}
@@ -67,15 +67,14 @@ func (t *Topic) establish(ctx context.Context, client *kgo.Client) (largest limi
 }
 
 // create creates what does not exist, by what the topic itself is.
-func (t *Topic) create(ctx context.Context, admin *kadm.Client) (created bool, err error) {
+func (t *Topic) create(ctx context.Context, client *kgo.Client, admin *kadm.Client) (created bool, err error) {
 	names := slices.Collect(maps.Keys(t.needs()))
-	topics, err := admin.ListTopics(ctx, names...)
+	topics, err := metadata(ctx, client, names)
 	if err != nil {
-		return false, fmt.Errorf("kafkaonce: asking for topics: %w", err)
+		return false, err
 	}
-	of := topics[t.Name]
-	if of.Err != nil {
-		return false, refused(t.Name, of.Err)
+	if err := topics.error(t.Name); err != nil {
+		return false, err
 	}
 	retries, letters := map[string]*string{"cleanup.policy": kadm.StringPtr("delete")}, map[string]*string{"cleanup.policy": kadm.StringPtr("compact")}
 	if configs, err := admin.DescribeTopicConfigs(ctx, t.Name); err == nil && configs[0].Err == nil { // who may not see them has the broker's defaults
@@ -86,10 +85,10 @@ func (t *Topic) create(ctx context.Context, admin *kadm.Client) (created bool, e
 		}
 	}
 	for _, name := range names {
-		if !errors.Is(topics[name].Err, kerr.UnknownTopicOrPartition) {
+		if !errors.Is(topics.error(name), kerr.UnknownTopicOrPartition) {
 			continue
 		}
-		partitions, configs := len(of.Partitions), retries
+		partitions, configs := len(topics[t.Name].Partitions), retries
 		if name == t.DeadLetters {
 			partitions, configs = 1, letters
 		}
@@ -104,24 +103,16 @@ func (t *Topic) create(ctx context.Context, admin *kadm.Client) (created bool, e
 
 // check asks for the topics, and for what the user may do with them.
 func (n need) check(ctx context.Context, client *kgo.Client) error {
-	req := kmsg.NewPtrMetadataRequest()
-	req.IncludeTopicAuthorizedOperations = true
-	for name := range n {
-		topic := kmsg.NewMetadataRequestTopic()
-		topic.Topic = kmsg.StringPtr(name)
-		req.Topics = append(req.Topics, topic)
-	}
-	resp, err := req.RequestWith(ctx, client)
+	topics, err := metadata(ctx, client, slices.Collect(maps.Keys(n)))
 	if err != nil {
-		return fmt.Errorf("kafkaonce: asking for topics: %w", err)
+		return err
 	}
-	for _, topic := range resp.Topics {
-		name := *topic.Topic
-		if err := kerr.ErrorForCode(topic.ErrorCode); err != nil {
-			return refused(name, err)
+	for name, ops := range n {
+		if err := topics.error(name); err != nil {
+			return err
 		}
-		allowed := kadm.DecodeACLOperations(topic.AuthorizedOperations)
-		for _, op := range n[name] {
+		allowed := kadm.DecodeACLOperations(topics[name].AuthorizedOperations)
+		for _, op := range ops {
 			if len(allowed) > 0 && !slices.Contains(allowed, op) {
 				return fmt.Errorf("%w: the user may not %v topic %q: %w", ErrTopology, op, name, kerr.TopicAuthorizationFailed)
 			}
@@ -130,12 +121,38 @@ func (n need) check(ctx context.Context, client *kgo.Client) error {
 	return nil
 }
 
-// refused says what is wrong with a topic.
-func refused(name string, err error) error {
-	if errors.Is(err, kerr.UnknownTopicOrPartition) {
-		return fmt.Errorf("%w: topic %q does not exist: %w", ErrTopology, name, err)
+// known is what a broker says of topics.
+type known map[string]kmsg.MetadataResponseTopic
+
+func metadata(ctx context.Context, client *kgo.Client, names []string) (known, error) {
+	req := kmsg.NewPtrMetadataRequest()
+	req.IncludeTopicAuthorizedOperations = true
+	for _, name := range names {
+		topic := kmsg.NewMetadataRequestTopic()
+		topic.Topic = kmsg.StringPtr(name)
+		req.Topics = append(req.Topics, topic)
 	}
-	return fmt.Errorf("%w: topic %q: %w", ErrTopology, name, err)
+	resp, err := req.RequestWith(ctx, client)
+	if err != nil {
+		return nil, fmt.Errorf("kafkaonce: asking for topics: %w", err)
+	}
+	topics := known{}
+	for _, topic := range resp.Topics {
+		topics[*topic.Topic] = topic
+	}
+	return topics, nil
+}
+
+// error says what is wrong with a topic.
+func (k known) error(name string) error {
+	switch err := kerr.ErrorForCode(k[name].ErrorCode); {
+	case err == nil:
+		return nil
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		return fmt.Errorf("%w: topic %q does not exist: %w", ErrTopology, name, err)
+	default:
+		return fmt.Errorf("%w: topic %q: %w", ErrTopology, name, err)
+	}
 }
 
 // setting returns a number of a topic's configuration.

@@ -21,7 +21,8 @@ libraries() {
 		cp "$here/services.d/kafka/pom.xml" "$dir/lib.done"
 }
 
-# configure writes down where it listens, and makes its folder the first time. Rebalances need not wait for members that may come.
+# configure writes down where it listens, and makes its folder the first time. Rebalances need not wait for members that may come, nor a
+# broker that was killed for the end of its own session.
 configure() {
 	printf '%s\n' \
 		process.roles=broker,controller node.id=1 "controller.quorum.voters=1@127.0.0.1:$2" \
@@ -31,6 +32,7 @@ configure() {
 		offsets.topic.replication.factor=1 offsets.topic.num.partitions=4 \
 		transaction.state.log.replication.factor=1 transaction.state.log.min.isr=1 transaction.state.log.num.partitions=4 \
 		share.coordinator.state.topic.replication.factor=1 share.coordinator.state.topic.min.isr=1 \
+		broker.heartbeat.interval.ms=500 broker.session.timeout.ms=2000 \
 		group.initial.rebalance.delay.ms=0 group.min.session.timeout.ms=1000 log.cleaner.dedupe.buffer.size=16777216 \
 		authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer allow.everyone.if.no.acl.found=true \
 		super.users=User:admin >"$dir/server.properties"
