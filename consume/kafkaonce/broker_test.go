@@ -45,7 +45,7 @@ func newBenchOn(t testing.TB, url string, partitions int32) *bench {
 	name := newName()
 	b := &bench{t: t, url: url, group: name, topic: kafkaonce.Topic{Name: name, Delays: []time.Duration{100 * time.Millisecond, 400 * time.Millisecond}}}
 	var err error
-	if b.client, err = kgo.NewClient(kgo.SeedBrokers(strings.TrimPrefix(url, "kafka://")), kgo.RecordPartitioner(kgo.ManualPartitioner())); err != nil {
+	if b.client, err = kgo.NewClient(kgo.SeedBrokers(strings.TrimPrefix(url, "kafka://")), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMinAge(50*time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
 	b.admin = kadm.NewClient(b.client)

@@ -152,6 +152,9 @@ func TestWhileTheStoreIsDown(t *testing.T) {
 
 // A consumer goes on when its broker was killed and is there again, and so do its retries.
 func TestABrokerThatIsKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts a broker of its own, twice")
+	}
 	t.Parallel()
 	server := testserver.Start(t, "kafka")
 	b := newBenchOn(t, server.URL, 1)
