@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everonce/everonce/cmd/everonce/internal/duration"
+	"github.com/everonce/everonce/consume/kafkaonce"
 	"github.com/everonce/everonce/consume/rabbitonce"
 	"github.com/everonce/everonce/outbox"
 	"github.com/everonce/everonce/outbox/webhook"
@@ -35,6 +36,7 @@ password out of the process list:
               that are not public are refused, unless --allow-private is given
   amqp://…    RabbitMQ: to the queue that has the topic's name, or to --exchange with the
               topic as routing key
+  kafka://…   Kafka: to the topic, with the order key as record key; kafkas://… for TLS
   stdout      a line of JSON for each: it counts as published when it is written
 
 --health is an address with /healthz (it runs), /readyz (it reaches the table) and /metrics
@@ -54,7 +56,7 @@ func (a *app) relay(b *backlogFlags) *cobra.Command {
 	r := &relayFlags{retention: 24 * time.Hour, opts: outbox.RelayOptions{Lease: 30 * time.Second, Poll: time.Second}}
 	cmd := &cobra.Command{
 		Use:   "relay",
-		Short: "Publish the events of an outbox: to a webhook, to RabbitMQ, or to standard output",
+		Short: "Publish the events of an outbox: to a webhook, RabbitMQ, Kafka, or standard output",
 		Long:  relayLong,
 		Example: "  everonce outbox relay --store sqlite:shop.db --to stdout\n" +
 			"  everonce outbox relay --store postgres://localhost/shop --to https://example.com/hooks --secret-file hooks.secret --health 127.0.0.1:9090\n" +
@@ -77,7 +79,7 @@ func (a *app) relay(b *backlogFlags) *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&r.to, "to", "", "https://…, amqp://…, amqps://… or stdout (default $"+toVariable+")")
+	f.StringVar(&r.to, "to", "", "https://…, amqp://…, amqps://…, kafka://…, kafkas://… or stdout (default $"+toVariable+")")
 	f.StringVar(&r.secretFile, "secret-file", "", "of a webhook: file with the secrets that sign it, one on each line")
 	f.BoolVar(&r.allowPrivate, "allow-private", false, "of a webhook: allow addresses that are not public, and http://")
 	f.StringVar(&r.exchange, "exchange", "", "of RabbitMQ: the exchange that gets the events, with the topic as routing key (default: the queue of the topic's name)")
@@ -100,7 +102,7 @@ func (r *relayFlags) publisher(a *app, log *slog.Logger) (p outbox.Publisher, en
 	hook, rabbit := scheme == "https" || scheme == "http", scheme == "amqp" || scheme == "amqps"
 	switch {
 	case r.to == "":
-		return nil, nil, usagef("to where? Give --to https://…, amqp://… or stdout, or set %s", toVariable)
+		return nil, nil, usagef("to where? Give --to https://…, amqp://…, kafka://… or stdout, or set %s", toVariable)
 	case !hook && (r.secretFile != "" || r.allowPrivate):
 		return nil, nil, usagef("--secret-file and --allow-private are for a webhook")
 	case !rabbit && r.exchange != "":
@@ -123,6 +125,12 @@ func (r *relayFlags) publisher(a *app, log *slog.Logger) (p outbox.Publisher, en
 		}
 		p, err := webhook.New(to, &webhook.Options{AllowPrivate: r.allowPrivate})
 		return p, func() error { return nil }, err
+	case isKafka(r.to):
+		p, err := kafkaonce.NewPublisher(r.to, nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		return p, p.Close, nil
 	case rabbit:
 		opts := &rabbitonce.PublisherOptions{Name: "everonce outbox relay, " + whoAmI()}
 		if r.exchange != "" {
@@ -136,7 +144,7 @@ func (r *relayFlags) publisher(a *app, log *slog.Logger) (p outbox.Publisher, en
 		}
 		return p, p.Close, nil
 	}
-	return nil, nil, usagef("--to must begin with https://, amqp:// or amqps://, or be stdout")
+	return nil, nil, usagef("--to must begin with https://, amqp://, amqps://, kafka:// or kafkas://, or be stdout")
 }
 
 // run relays until ctx ends.
