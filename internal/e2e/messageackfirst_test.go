@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"net"
 	"sync"
 	"time"
 
@@ -42,7 +41,7 @@ func (w *messageWorker) ackFirstSession(ctx context.Context) error {
 	if err := ch.Qos(2*ackFirstWorkers, 0, false); err != nil {
 		return err
 	}
-	deliveries, err := ch.Consume(w.spec.queue(wayAckFirst).Name, "", false, false, false, false, nil)
+	deliveries, err := ch.Consume(rabbitQueue(&w.spec, wayAckFirst).Name, "", false, false, false, false, nil)
 	if err != nil {
 		return err
 	}
@@ -94,36 +93,4 @@ func (w *messageWorker) ended(op int, outcome string, err error) error {
 		return told
 	}
 	return err
-}
-
-// brokerConn is a connection that can be ended although the broker does not answer: the client asks without a bound.
-type brokerConn struct {
-	*amqp.Connection
-	raw net.Conn
-}
-
-const brokerWithin = 10 * time.Second
-
-func dialBroker(broker string) (*brokerConn, error) {
-	c := &brokerConn{}
-	dial := amqp.DefaultDial(brokerWithin)
-	var err error
-	c.Connection, err = amqp.DialConfig(broker, amqp.Config{Heartbeat: 2 * time.Second, Dial: func(network, addr string) (net.Conn, error) {
-		var err error
-		c.raw, err = dial(network, addr)
-		return c.raw, err
-	}})
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
-}
-
-// cut ends it without a word, and what waits for an answer fails.
-func (c *brokerConn) cut() { _ = c.raw.Close() } //nolint:errcheck // it may be closed already
-
-// bound ends it when what is asked takes too long; answered says that it did not.
-func (c *brokerConn) bound() (answered func()) {
-	t := time.AfterFunc(brokerWithin, c.cut)
-	return func() { t.Stop() }
 }

@@ -55,16 +55,16 @@ func newCutStream(t *testing.T, way string) *cutStream {
 	t.Cleanup(cancel)
 	name := "e2e_" + strconv.FormatUint(rand.Uint64(), 36)
 	s := &cutStream{
-		t: t, ctx: ctx, way: way, spec: messageSpec{Broker: testserver.URL(t, "rabbitmq"), Queues: name, Schema: name},
+		t: t, ctx: ctx, way: way, spec: messageSpec{Kind: "rabbitmq", Broker: testserver.URL(t, "rabbitmq"), Queues: name, Schema: name},
 		rng: rand.New(rand.NewPCG(seedOf(t), 4)), changed: make(chan struct{}), settled: map[int]bool{}, outcomes: map[everonce.Outcome]int{},
 		charges: map[int]map[string]int{}, at: -1,
 	}
-	s.out = &publisher{spec: s.spec, sent: map[string]map[int]int{s.queue().Name: {}}}
-	s.spec.declare(t, way)
+	s.out = &publisher{broker: s.spec.broker(), sent: map[string]map[int]int{way: {}}}
+	s.spec.declare(t, []string{way})
 	return s
 }
 
-func (s *cutStream) queue() rabbitonce.Queue { return s.spec.queue(s.way) }
+func (s *cutStream) queue() rabbitonce.Queue { return rabbitQueue(&s.spec, s.way) }
 
 func (s *cutStream) notify() {
 	close(s.changed)
@@ -186,7 +186,7 @@ func (s *cutStream) run(h *consume.Consumer, proxy *toxiproxy.Proxy) {
 		s.through(i*cutBlock, broken, proxy)
 	}
 	sent := -s.out.unconfirmed
-	for _, times := range s.out.sent[s.queue().Name] {
+	for _, times := range s.out.sent[s.way] {
 		sent += times
 	}
 	s.until("the last duplicate", func() bool { return s.done >= sent })
@@ -212,7 +212,7 @@ func (s *cutStream) through(begin int, broken cut, proxy *toxiproxy.Proxy) {
 			ops = append(ops, op)
 		}
 	}
-	if err := s.out.publish(s.ctx, s.queue().Name, ops); err != nil {
+	if err := s.out.publish(s.ctx, s.way, ops); err != nil {
 		s.t.Fatal(err)
 	}
 	select {

@@ -29,54 +29,79 @@ type trouble struct {
 // effect once, and none is lost.
 func TestMessagesKilledWorkers(t *testing.T) {
 	t.Parallel()
-	s := newStream(t, testserver.URL(t, "rabbitmq"), testserver.URL(t, "postgres"))
-	got := s.run(trouble{
-		victim: func() *messageProcess { return s.workers[s.rng.IntN(len(s.workers))] },
-		strike: func(victim *messageProcess) { victim.kill(t) },
-		mend: func(victim *messageProcess) {
-			s.workers[slices.Index(s.workers, victim)] = s.startWorker()
-		},
-		felt: s.referee.redelivered,
+	eachBroker(t, func(t *testing.T, name string, kind brokerKind) {
+		s := newStream(t, name, testserver.URL(t, kind.server), testserver.URL(t, "postgres"))
+		got := s.run(trouble{
+			victim: func() *messageProcess { return s.workers[s.rng.IntN(len(s.workers))] },
+			strike: func(victim *messageProcess) { victim.kill(t) },
+			mend: func(victim *messageProcess) {
+				s.workers[slices.Index(s.workers, victim)] = s.startWorker()
+			},
+			felt: s.cameAgain(),
+		})
+		got.wantOnce(t)
+		// The audit sees what the usual mistakes cost under the very same kills, or it would see nothing.
+		got.wantDoubled(t, wayBare)
+		got.wantLost(t, wayAckFirst)
+		if got.chargedAgain == 0 {
+			t.Error("blind: no charge was sent twice to the gateway that takes each once")
+		}
+		if got.unknown == 0 {
+			t.Error("blind: nothing was unknown")
+		}
 	})
-	got.wantOnce(t)
-	// The audit sees what the usual mistakes cost under the very same kills, or it would see nothing.
-	got.wantDoubled(t, wayBare)
-	got.wantLost(t, wayAckFirst)
-	if got.chargedAgain == 0 {
-		t.Error("blind: no charge was sent twice to the gateway that takes each once")
-	}
-	if got.unknown == 0 {
-		t.Error("blind: nothing was unknown")
-	}
 }
 
 // The broker is killed with SIGKILL and started again, once in each hundred messages.
 func TestMessagesRestartedBroker(t *testing.T) {
 	t.Parallel()
-	broker := startServer(t, "rabbitmq")
-	s := newStream(t, broker.URL, testserver.URL(t, "postgres"))
-	broker.writeDown()
-	got := s.run(trouble{
-		strike: func(*messageProcess) { broker.kill() },
-		mend:   func(*messageProcess) { broker.revive() },
-		felt:   s.referee.redelivered, feltAfter: true,
+	eachBroker(t, func(t *testing.T, name string, kind brokerKind) {
+		broker := startServer(t, kind.server)
+		s := newStream(t, name, broker.URL, testserver.URL(t, "postgres"))
+		kind.written(broker)
+		got := s.run(trouble{
+			strike: func(*messageProcess) { broker.kill() },
+			mend:   func(*messageProcess) { kind.revive(broker) },
+			felt:   s.cameAgain(), feltAfter: true,
+		})
+		got.wantOnce(t)
+		got.wantDoubled(t, wayBare)
 	})
-	got.wantOnce(t)
-	got.wantDoubled(t, wayBare)
 }
 
 // The store is killed with SIGKILL and started again, once in each hundred messages.
 func TestMessagesKilledStore(t *testing.T) {
 	t.Parallel()
-	store := startServer(t, "postgres")
-	s := newStream(t, testserver.URL(t, "rabbitmq"), store.URL)
-	got := s.run(trouble{
-		strike: func(*messageProcess) { store.kill() },
-		mend:   func(*messageProcess) { store.Up() },
-		felt:   s.referee.failed,
+	eachBroker(t, func(t *testing.T, name string, kind brokerKind) {
+		store := startServer(t, "postgres")
+		s := newStream(t, name, testserver.URL(t, kind.server), store.URL)
+		got := s.run(trouble{
+			strike: func(*messageProcess) { store.kill() },
+			mend:   func(*messageProcess) { store.Up() },
+			felt:   s.referee.failed,
+		})
+		got.wantOnce(t)
+		got.wantLost(t, wayAckFirst)
 	})
-	got.wantOnce(t)
-	got.wantLost(t, wayAckFirst)
+}
+
+// eachBroker runs a test for each kind of broker.
+func eachBroker(t *testing.T, test func(t *testing.T, name string, kind brokerKind)) {
+	t.Helper()
+	for name, kind := range brokerKinds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, name, kind)
+		})
+	}
+}
+
+// cameAgain is how often messages came again: as the broker flags it, or as they were seen before.
+func (s *stream) cameAgain() func(way string) int {
+	if s.kind.flags {
+		return s.referee.redelivered
+	}
+	return s.referee.repeated
 }
 
 // run sends the stream through all of the trouble to its end, and audits what took effect.
@@ -101,7 +126,7 @@ func (s *stream) run(tr trouble) *messageAudit {
 		}
 		s.until(s.referee.stopped(name), "message %d does not come to its kill", at[i])
 		n := s.referee.inFlight(name)
-		if n < len(messageWays) {
+		if n < len(s.ways) {
 			s.t.Errorf("%d messages in flight at message %d", n, at[i])
 		}
 		began := time.Now()
@@ -157,7 +182,7 @@ func (s *stream) finish() {
 			w.end(s.ctx, s.t)
 		}
 		s.workers = nil
-		left, err := s.spec.waiting(messageWays...)
+		left, err := s.spec.waiting(s.ways...)
 		s.must(err, "the queues cannot be counted")
 		if len(left) == 0 {
 			return
@@ -183,9 +208,9 @@ var errDeadLetters = errors.New("there are dead letters, and nothing was to be o
 // untilEmpty waits until nothing is in a queue, but for what is unknown.
 func (s *stream) untilEmpty() {
 	s.t.Helper()
-	letters := s.spec.queue(wayRefused).Name + ".dead"
+	letters := wayRefused + ".dead"
 	for {
-		left, err := s.spec.waiting(messageWays...)
+		left, err := s.spec.waiting(s.ways...)
 		if err == nil && (len(left) == 0 || len(left) == 1 && left[letters] > 0) {
 			return
 		}

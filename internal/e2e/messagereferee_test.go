@@ -299,6 +299,9 @@ func (r *referee) release(dead string) {
 // redelivered is how many deliveries to a way the broker has flagged. The caller holds r.mu.
 func (r *referee) redelivered(way string) int { return r.ways[way].again }
 
+// repeated is how many deliveries to a way were of messages that it had received before. The caller holds r.mu.
+func (r *referee) repeated(way string) int { return r.ways[way].received - len(r.ways[way].seen) }
+
 // charged is how often the gateway was charged for a message.
 func (r *referee) charged(way string, op int) (keys, calls int) {
 	r.mu.Lock()

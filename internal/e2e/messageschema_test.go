@@ -35,7 +35,7 @@ func TestMessagesForAStoreWithoutTables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.out.publish(s.ctx, s.queue().Name, []int{0}); err != nil {
+	if err := s.out.publish(s.ctx, s.way, []int{0}); err != nil {
 		t.Fatal(err)
 	}
 	c, err := rabbitonce.Dial(t.Context(), s.spec.Broker, s.queue(), h, quickly())
@@ -45,7 +45,7 @@ func TestMessagesForAStoreWithoutTables(t *testing.T) {
 	if err := c.Run(s.ctx); !errors.Is(err, everonce.ErrSchema) || !strings.Contains(err.Error(), "Migrate") {
 		t.Errorf("it ended with %v", err)
 	}
-	for left := map[string]int{}; left[s.queue().Name] != 1; { // a count follows what the broker has been given back
+	for left := map[string]int{}; left[s.way] != 1; { // a count follows what the broker has been given back
 		if left, err = s.spec.waiting(s.way); err != nil {
 			t.Fatal(err)
 		}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
-	"github.com/everonce/everonce/consume/rabbitonce"
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
@@ -14,15 +13,18 @@ import (
 // all of them are replayed. It reports whether there were any.
 func (s *stream) settleUnknown() bool {
 	s.t.Helper()
-	letters, err := rabbitonce.OpenDeadLetters(s.ctx, s.spec.Broker, s.spec.queue(wayRefused), nil)
+	letters, err := s.spec.broker().letters(s.ctx, wayRefused)
 	s.must(err, "the dead letters cannot be opened")
 	defer func() {
 		if err := letters.Close(); err != nil {
 			s.t.Error(err)
 		}
 	}()
-	all, err := letters.List(s.ctx, consume.Filter{})
-	s.must(err, "the dead letters cannot be listed")
+	var all []consume.Letter
+	for letter, err := range letters.All(s.ctx, consume.Filter{}) {
+		s.must(err, "the dead letters cannot be listed")
+		all = append(all, letter)
+	}
 	store, err := pgxstore.New(s.pool, &pgxstore.Options{Schema: s.spec.Schema})
 	s.must(err, "the store cannot be opened")
 	now := map[int]bool{}

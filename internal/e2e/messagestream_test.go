@@ -28,6 +28,8 @@ type stream struct {
 	ctx      context.Context //nolint:containedctx // the run's own end
 	rng      *rand.Rand
 	messages int
+	kind     brokerKind
+	ways     []string
 	spec     messageSpec
 	referee  *referee
 	out      *publisher
@@ -56,20 +58,23 @@ func streamLength(t *testing.T) int {
 }
 
 // newStream makes queues on a broker and a schema in a database, both of the test's own.
-func newStream(t *testing.T, broker, postgres string) *stream {
+func newStream(t *testing.T, kind, broker, postgres string) *stream {
 	t.Helper()
 	messages := streamLength(t)
 	seed := seedOf(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(max(messages/1000, 1))*10*time.Minute)
 	t.Cleanup(cancel)
-	s := &stream{t: t, ctx: ctx, rng: rand.New(rand.NewPCG(seed, 3)), messages: messages, referee: newReferee(messageWays), verdicts: map[int]everonce.SettleVerdict{}}
+	s := &stream{t: t, ctx: ctx, rng: rand.New(rand.NewPCG(seed, 3)), messages: messages, verdicts: map[int]everonce.SettleVerdict{}}
+	s.kind = brokerKinds[kind]
+	s.ways = s.kind.ways()
+	s.referee = newReferee(s.ways)
 	name := "e2e_" + strconv.FormatUint(rand.Uint64(), 36) // of its own, whatever the seed
 	server := httptest.NewServer(s.referee)
 	t.Cleanup(server.Close)
-	s.spec = messageSpec{Broker: broker, Queues: name, Postgres: postgres, Schema: name, Referee: server.URL}
+	s.spec = messageSpec{Kind: kind, Broker: broker, Queues: name, Postgres: postgres, Schema: name, Referee: server.URL}
 	s.pool = s.spec.openSchema(t)
-	s.spec.declare(t, messageWays...)
-	s.out = newPublisher(s.spec, s.rng, s.messages)
+	s.spec.declare(t, s.ways)
+	s.out = newPublisher(&s.spec, s.ways, s.rng, s.messages)
 	return s
 }
 

@@ -21,7 +21,6 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
-	"github.com/everonce/everonce/consume/rabbitonce"
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
@@ -36,26 +35,19 @@ const (
 	wayAckFirst = "ack-first"     // acknowledged before it is saved: loses
 )
 
-var (
-	messageWays = append([]string{wayBare, wayAckFirst}, rightWays...)
-	rightWays   = []string{wayTx, wayGuarded, wayRefused}
-)
+var rightWays = []string{wayTx, wayGuarded, wayRefused}
 
 // messageSpec is what a test tells a worker.
 type messageSpec struct {
-	Worker           string
-	Broker, Queues   string // the broker's URL, and what the names of the queues begin with
-	Postgres, Schema string
-	Referee          string
+	Worker               string
+	Kind, Broker, Queues string // the kind of the broker, its URL, and what the names of the queues begin with
+	Postgres, Schema     string
+	Referee              string
 }
 
 // operation is a message's payload.
 type operation struct {
 	Op int `json:"op"`
-}
-
-func (s *messageSpec) queue(way string) rabbitonce.Queue {
-	return rabbitonce.Queue{Name: s.Queues + "." + way, Delays: []time.Duration{200 * time.Millisecond, time.Second}}
 }
 
 func (s *messageSpec) poolConfig() (*pgxpool.Config, error) {
@@ -125,30 +117,28 @@ func (w *messageWorker) run(ctx context.Context) error {
 		wayRefused: func() (*consume.Consumer, error) { return w.guarded(refusing, wayRefused) },
 		wayBare:    w.bare,
 	}
+	broker := w.spec.broker()
 	g, ctx := errgroup.WithContext(ctx)
 	for way, newConsumer := range consumers {
 		h, err := newConsumer()
 		if err != nil {
 			return err
 		}
-		c, err := rabbitonce.Dial(ctx, w.spec.Broker, w.spec.queue(way), h, quickly())
+		c, err := broker.consumer(ctx, way, h)
 		if err != nil {
 			return err
 		}
 		g.Go(func() error { return c.Run(ctx) })
 	}
-	g.Go(func() error { return w.ackFirst(ctx) })
+	if kind := brokerKinds[w.spec.Kind]; kind.ackFirst {
+		g.Go(func() error { return w.ackFirst(ctx) })
+	}
 	g.Go(func() error { return w.call("/up", url.Values{}) })
 	return g.Wait()
 }
 
-// quickly makes pauses short.
-func quickly() *rabbitonce.Options {
-	return &rabbitonce.Options{
-		Workers:      consume.Workers{PauseMin: 20 * time.Millisecond, PauseMax: 500 * time.Millisecond},
-		ReconnectMin: 50 * time.Millisecond, ReconnectMax: time.Second,
-	}
-}
+// quickWorkers make pauses short.
+var quickWorkers = consume.Workers{PauseMin: 20 * time.Millisecond, PauseMax: 500 * time.Millisecond}
 
 const insertEffect = `INSERT INTO effect (way, op) VALUES ($1, $2)`
 
