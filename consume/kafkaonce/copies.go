@@ -37,11 +37,20 @@ func copyOf(r *kgo.Record, topic string, note *copies.Note, at string) *kgo.Reco
 	return c
 }
 
-// retryCopy is what comes again later.
-func retryCopy(r *kgo.Record, m *consume.Message, topic string, retries int) *kgo.Record {
+// retryCopy is what comes again later, to one consumer of those that the topic may have: all of them read its retry topics.
+func retryCopy(r *kgo.Record, m *consume.Message, topic, consumer string, retries int) *kgo.Record {
 	text, _ := texts(r)
 	note := copies.Read(text)
-	return copyOf(r, topic, &copies.Note{Retries: retries, Replays: note.Replays, First: m.First, Queue: m.Source}, m.BrokerID)
+	c := copyOf(r, topic, &copies.Note{Retries: retries, Replays: note.Replays, First: m.First, Queue: m.Source}, m.BrokerID)
+	c.Headers = append(c.Headers, kgo.RecordHeader{Key: copies.Consumer, Value: []byte(consumer)})
+	return c
+}
+
+// another reports whether a retry is of another consumer of the topic.
+func another(r *kgo.Record, consumer string) bool {
+	text, _ := texts(r)
+	of := text[copies.Consumer]
+	return of != "" && of != consumer
 }
 
 // deadLetter is the copy among the dead letters.

@@ -38,7 +38,7 @@ func (d *delivery) Retry(ctx context.Context, after time.Duration, counts bool) 
 		retries++
 	}
 	topic := &d.p.c.topic
-	err := d.move(ctx, retryCopy(d.r, d.m, topic.retryTopic(copies.DelayFor(topic.Delays, after)), retries))
+	err := d.move(ctx, retryCopy(d.r, d.m, topic.retryTopic(copies.DelayFor(topic.Delays, after)), d.p.c.handler.Name(), retries))
 	if errors.Is(err, kerr.MessageTooLarge) {
 		return fmt.Errorf("%w: %w", consume.ErrNoCopy, err)
 	}

@@ -25,6 +25,9 @@
 // produces a copy, and finishes the original once all in-sync replicas have the copy. A failure in between leaves two
 // copies, which have one key and take effect once. [Topic] says what is created.
 //
+// Several consumers of one topic share its retry topics, and handle their own retries only. A replayed dead letter comes to
+// all of them; to those that handled the message it is a duplicate.
+//
 // # Order
 //
 // Messages of a partition with the same record key are handled one after the other, others at a time:

@@ -72,6 +72,35 @@ func TestARetryIsTheSameMessageLater(t *testing.T) {
 	}
 }
 
+// Two consumers of one topic, which both fail: each retries its own as often as it may, and not those of the other.
+func TestConsumersOfOneTopicRetryTheirOwn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	var runs []*running
+	for _, name := range []string{"billing", "mail"} {
+		spec := specOf(func(context.Context, *consume.Message, order) error { return everonce.NotDone(errors.New("not yet")) })
+		spec.Consumer, b.group = name, newName()
+		runs = append(runs, b.run(spec, nil))
+	}
+	b.send(record("m-1", "a"))
+	for _, r := range runs {
+		for try := range 4 {
+			if v := await(t, r.verdicts, "a verdict"); (v.Disposition == consume.Bury) != (try == 3) {
+				t.Errorf("try %d: %v", try, v.Disposition)
+			}
+		}
+	}
+	for _, r := range runs {
+		r.stop()
+		if n := len(r.verdicts); n != 0 {
+			t.Errorf("%d more verdicts", n)
+		}
+	}
+	if all := b.all(b.open(), consume.Filter{}); len(all) != 2 || all[0].Consumer == all[1].Consumer {
+		t.Errorf("%+v", all)
+	}
+}
+
 // A message that fails too often becomes a dead letter with its reason and its origin. A replay runs it again, and removes the letter.
 func TestADeadLetterRunsWhenItIsReplayed(t *testing.T) {
 	t.Parallel()

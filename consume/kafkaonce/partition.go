@@ -59,8 +59,12 @@ func (p *partition) add(fetched kgo.FetchPartition) {
 	p.high = fetched.HighWatermark
 	for _, r := range fetched.Records {
 		d := &delivery{r: r, m: messageOf(r, p.c.topic.Name), p: p}
-		p.waiting, p.window, p.bytes = append(p.waiting, d), append(p.window, d), p.bytes+len(r.Value)
+		p.window, p.bytes = append(p.window, d), p.bytes+len(r.Value)
+		if d.finished = p.delay > 0 && another(r, p.c.handler.Name()); !d.finished {
+			p.waiting = append(p.waiting, d)
+		}
 	}
+	p.advanceLocked()
 	full := !p.paused && !p.gone && (len(p.window) >= p.c.opts.Buffer || p.bytes >= bufferBytes)
 	if full {
 		p.paused = true
@@ -162,12 +166,17 @@ func (p *partition) finished(d *delivery) (resumed bool, err error) {
 		return false, errGone
 	}
 	d.finished = true
+	p.advanceLocked()
+	return len(p.window) <= p.c.opts.Buffer/2 && p.bytes <= bufferBytes/2 && p.resumeLocked(), nil
+}
+
+// advanceLocked moves what can be committed up to the first message that is not finished.
+func (p *partition) advanceLocked() {
 	for len(p.window) > 0 && p.window[0].finished {
 		r := p.window[0].r
 		p.next, p.moved = kgo.EpochOffset{Epoch: r.LeaderEpoch, Offset: r.Offset + 1}, true
 		p.window, p.bytes = p.window[1:], p.bytes-len(r.Value)
 	}
-	return len(p.window) <= p.c.opts.Buffer/2 && p.bytes <= bufferBytes/2 && p.resumeLocked(), nil
 }
 
 // letGo makes the partition another's. Its pause would outlive it.

@@ -53,7 +53,10 @@ func (c *Consumer) revoked(ctx context.Context, _ *kgo.Client, named map[string]
 
 // release lets handlers finish, commits, and lets go of partitions. What still runs when the time is up can finish nothing.
 func (c *Consumer) release(ctx context.Context, ps []*partition) {
-	drained, cancel := context.WithTimeout(ctx, c.opts.Workers.DrainWithin+c.opts.Workers.SettleWithin/2)
+	w := &c.opts.Workers
+	ctx, cancel := context.WithTimeout(ctx, w.DrainWithin+w.SettleWithin)
+	defer cancel()
+	drained, cancel := context.WithTimeout(ctx, w.DrainWithin+w.SettleWithin/2) // which leaves time to commit
 	defer cancel()
 	for _, p := range ps {
 		p.end(nil)

@@ -93,7 +93,7 @@ func (t *Topic) create(ctx context.Context, client *kgo.Client, admin *kadm.Clie
 			partitions, configs = 1, letters
 		}
 		created = true
-		_, err := admin.CreateTopic(ctx, int32(partitions), -1, configs, name) //nolint:gosec // a few
+		_, err := admin.CreateTopic(ctx, int32(partitions), -1, configs, name)
 		if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
 			return false, fmt.Errorf("%w: topic %q cannot be created (create it, or allow the user to): %w", ErrTopology, name, err)
 		}
