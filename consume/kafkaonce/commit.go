@@ -18,7 +18,7 @@ func (c *Consumer) commitAtIntervals(ctx context.Context) {
 		select {
 		case <-ticker.C:
 			c.committing.Lock()
-			c.commit(ctx, c.all())
+			c.commit(context.WithoutCancel(ctx), c.all())
 			c.committing.Unlock()
 		case <-ctx.Done():
 			return

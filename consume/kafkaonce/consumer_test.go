@@ -66,15 +66,17 @@ func TestAnOffsetWaitsForTheMessagesBeforeIt(t *testing.T) {
 		}
 		return nil
 	}), &kafkaonce.Options{CommitEvery: 10 * time.Millisecond})
-	b.send(record("first", "a"), record("slow", "b"), record("third", "c"), record("fourth", "d"))
+	b.send(record("first", "a"), record("slow", "b"))
+	for i := range 30 { // some of them are in another lane than the slow one
+		b.send(record(fmt.Sprint(i), fmt.Sprint(i)))
+	}
 	await(t, begun, "the slow one")
-	r.wants(everonce.Executed, everonce.Executed, everonce.Executed)
-	if e := r.event(b, kafkaonce.Committed); e.Offset != 1 || e.Lag != 3 {
-		t.Errorf("%d is committed, %d behind; want 1, and 3", e.Offset, e.Lag)
+	r.wants(everonce.Executed, everonce.Executed)
+	if e := r.event(b, kafkaonce.Committed); e.Offset != 1 || e.Lag < 1 {
+		t.Errorf("%d is committed, %d behind; want 1, and some", e.Offset, e.Lag)
 	}
 	close(finish)
-	if e := r.event(b, kafkaonce.Committed); e.Offset != 4 || e.Lag != 0 {
-		t.Errorf("%d is committed, %d behind; want 4, and 0", e.Offset, e.Lag)
+	for e := r.event(b, kafkaonce.Committed); e.Offset != 32; e = r.event(b, kafkaonce.Committed) {
 	}
 }
 

@@ -189,6 +189,8 @@ func (l *DeadLetters) each(ctx context.Context, filter consume.Filter, fn func(*
 
 var errLimit = errors.New("kafkaonce: as many as were asked for")
 
+var errUnanswered = errors.New("kafkaonce: the broker did not answer (the partition may have no leader)")
+
 // scan reads the topic from its first offsets up to those at the end.
 func (l *DeadLetters) scan(ctx context.Context, first, end kadm.ListedOffsets, fn func(*kgo.Record) error) error {
 	from, left := map[int32]kgo.Offset{}, map[int32]int64{}
@@ -209,8 +211,13 @@ func (l *DeadLetters) scan(ctx context.Context, first, end kadm.ListedOffsets, f
 	}
 	defer client.CloseAllowingRebalance()
 	for len(left) > 0 {
-		fetches := client.PollRecords(ctx, 100)
+		polling, cancel := context.WithTimeout(ctx, connectWithin)
+		fetches := client.PollRecords(polling, 100)
+		cancel()
 		if err := fetches.Err(); err != nil {
+			if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+				err = errUnanswered
+			}
 			return fmt.Errorf("kafkaonce: reading topic %q: %w", l.topic.DeadLetters, err)
 		}
 		for r := range fetches.RecordsAll() {

@@ -182,10 +182,13 @@ func (p *partition) advanceLocked() {
 // letGo makes the partition another's. Its pause would outlive it.
 func (p *partition) letGo(kind EventKind) {
 	p.mu.Lock()
+	was := p.gone
 	p.gone = true
 	p.resumeLocked()
 	p.mu.Unlock()
-	p.tell(Event{Kind: kind})
+	if !was { // the end of Run may meet a rebalance
+		p.tell(Event{Kind: kind})
+	}
 }
 
 func (p *partition) tell(e Event) {

@@ -2,6 +2,7 @@ package kafkaonce
 
 import (
 	"context"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -12,10 +13,17 @@ type produced struct {
 	err  error // once done is closed
 }
 
-// produce sends a record. What was sent cannot be called back: its fate is that of the client, not of a context.
+// deliverWithin is how long a record waits for a broker: what waited for longer would come beside the copies that were made since. The
+// client's own limit begins with the record's timestamp, which may be the event's.
+const deliverWithin = 10 * time.Second
+
+// produce sends a record. What was sent cannot be called back: its fate is that of the client, not of the caller's context.
 func produce(client *kgo.Client, r *kgo.Record) *produced {
 	p := &produced{done: make(chan struct{})}
-	client.Produce(context.Background(), r, func(_ *kgo.Record, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), deliverWithin)
+	r.Context = ctx // that of an earlier try has ended
+	client.TryProduce(ctx, r, func(_ *kgo.Record, err error) {
+		cancel()
 		p.err = err
 		close(p.done)
 	})
