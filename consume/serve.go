@@ -86,7 +86,8 @@ func (w *Workers) checked() (Workers, error) {
 
 // Serve handles the deliveries from in until ctx ends or in is closed. Then it drains: it takes no more deliveries, and
 // returns when those that it started are handled and answered. When ctx ends, Serve leaves the messages that wait for
-// the store unanswered; the adapter closes its channel, and the broker redelivers them.
+// the store unanswered; the adapter closes its channel, and the broker redelivers them. If ctx ends with a cause that
+// wraps [ErrGone], the deliveries are somebody else's already: the contexts of the handlers end at once, with that cause.
 //
 // Serve waits for a store that cannot be reached. If the store needs an operator, it returns an error that wraps
 // [everonce.ErrSchema] or [everonce.ErrIdentity] before it takes a delivery. Any other error wraps
@@ -104,6 +105,10 @@ func (c *Consumer) Serve(ctx context.Context, in <-chan Delivery, workers *Worke
 	defer stop(nil)
 	s.work = work
 	forget := context.AfterFunc(ctx, func() {
+		if gone := context.Cause(ctx); errors.Is(gone, ErrGone) {
+			stop(gone)
+			return
+		}
 		t := time.AfterFunc(w.DrainWithin, func() { stop(errDrained) })
 		context.AfterFunc(work, func() { t.Stop() })
 	})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/everonce/everonce/cmd/everonce/internal/duration"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/kafkaonce"
 	"github.com/everonce/everonce/consume/natsonce"
 	"github.com/everonce/everonce/consume/rabbitonce"
 )
@@ -27,13 +28,17 @@ const dlqLong = `dlq shows the dead letters of a queue, puts them back into thei
 a password out of the process list:
 
   amqp://…    RabbitMQ: amqp://user:password@host/vhost, or amqps://…
-  nats://…    NATS JetStream: nats://user:password@host, or tls://…; --queue is the stream
-              that is consumed, whose letters are in the stream of that name with "-dead"
-              appended
+  kafka://…   Kafka: kafka://user:password@host:9092,host:9092?mechanism=scram-sha-512, or
+              kafkas://… for TLS; --queue is the topic
+  nats://…    NATS JetStream: nats://user:password@host, or tls://…; --queue is the stream,
+              whose letters are in the stream of that name with "-dead" appended
+  sqs://…     SQS: sqs://region, or sqs:// for the region of AWS_REGION or the profile.
+              Credentials and endpoint are where the AWS SDK finds them: AWS_PROFILE,
+              AWS_ENDPOINT_URL_SQS, …
 
-For RabbitMQ, --queue is the queue that is consumed. Its dead letters are in the queue of that
-name with ".dead" appended, or in --dead-letters; other queues may share that one, and
-their letters are left alone. Nothing is declared.
+--queue is the queue that is consumed. Its dead letters are in --dead-letters, or else in
+the queue of its name with ".dead" appended; of SQS, in the queue of its RedrivePolicy.
+Other queues may share that one, and their letters are left alone. Nothing is declared.
 
 AMQP cannot show a message without taking it: while a command runs, nobody else sees the
 letters that it looks at, and afterwards they are flagged as redelivered. Nor does a
@@ -55,9 +60,9 @@ func (a *app) dlq() *cobra.Command {
 	}
 	b := &brokerFlags{}
 	f := cmd.PersistentFlags()
-	f.StringVar(&b.url, "broker", "", "amqp://…, amqps://…, nats://… or tls://… (default $"+brokerVariable+")")
-	f.StringVar(&b.queue, "queue", "", "the queue, or the stream of NATS, that is consumed")
-	f.StringVar(&b.letters, "dead-letters", "", `the queue of its dead letters (default: the name of --queue with ".dead" appended; for NATS "-dead")`)
+	f.StringVar(&b.url, "broker", "", "amqp://…, amqps://…, kafka://…, kafkas://…, nats://…, tls://… or sqs://… (default $"+brokerVariable+")")
+	f.StringVar(&b.queue, "queue", "", "the queue, the topic of Kafka, or the stream of NATS, that is consumed")
+	f.StringVar(&b.letters, "dead-letters", "", `the queue of its dead letters (default: the name of --queue with ".dead" appended, for NATS "-dead"; of SQS, that of its RedrivePolicy)`)
 	f.BoolVar(&b.json, "json", false, "write JSON")
 	cmd.AddCommand(a.dlqList(b), a.dlqShow(b), a.dlqReplay(b), a.dlqDiscard(b))
 	return cmd
@@ -76,22 +81,29 @@ func (b *brokerFlags) open(cmd *cobra.Command) (consume.DeadLetters, error) {
 	}
 	switch {
 	case b.url == "":
-		return nil, usagef("which broker? Give --broker amqp://… or nats://…, or set %s", brokerVariable)
+		return nil, usagef("which broker? Give --broker amqp://…, kafka://…, nats://… or sqs://…, or set %s", brokerVariable)
 	case b.queue == "":
 		return nil, usagef("which queue? Give --queue")
 	}
 	name := "everonce dlq, " + whoAmI()
-	if isNATS(b.url) {
+	switch {
+	case isKafka(b.url):
+		return kafkaonce.OpenDeadLetters(cmd.Context(), b.url, kafkaonce.Topic{Name: b.queue, DeadLetters: b.letters}, nil)
+	case isNATS(b.url):
 		return natsonce.OpenDeadLetters(cmd.Context(), b.url, natsonce.Queue{Stream: b.queue, DeadLetters: b.letters}, &natsonce.Options{Name: name})
 	}
-	opts := &rabbitonce.Options{Name: name}
-	return rabbitonce.OpenDeadLetters(cmd.Context(), b.url, rabbitonce.Queue{Name: b.queue, DeadLetters: b.letters}, opts)
+	return rabbitonce.OpenDeadLetters(cmd.Context(), b.url, rabbitonce.Queue{Name: b.queue, DeadLetters: b.letters}, &rabbitonce.Options{Name: name})
 }
 
 // isNATS reports whether a URL is one of NATS.
 func isNATS(url string) bool {
 	scheme, _, _ := strings.Cut(url, "://")
 	return scheme == "nats" || scheme == "tls"
+}
+
+// isKafka reports whether a URL is one of Kafka.
+func isKafka(url string) bool {
+	return strings.HasPrefix(url, "kafka://") || strings.HasPrefix(url, "kafkas://")
 }
 
 // look is open, and says who else may have letters in hand: those are not seen, and would be taken for none.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume/kafkaonce"
 	"github.com/everonce/everonce/consume/rabbitonce"
 	"github.com/everonce/everonce/driver"
 )
@@ -48,9 +49,9 @@ func exitCode(ctx context.Context, err error) int {
 		return exitInterrupted
 	case errors.Is(err, errUsage):
 		return exitUsage
-	case errors.Is(err, everonce.ErrNotFound), errors.Is(err, errNoLetter), errors.Is(err, errNoEntry), errors.Is(err, rabbitonce.ErrTopology):
+	case errors.Is(err, everonce.ErrNotFound), errors.Is(err, errNoLetter), errors.Is(err, errNoEntry), errors.Is(err, rabbitonce.ErrTopology), errors.Is(err, kafkaonce.ErrTopology):
 		return exitNotFound
-	case errors.Is(err, rabbitonce.ErrUnreachable):
+	case errors.Is(err, rabbitonce.ErrUnreachable), errors.Is(err, kafkaonce.ErrUnreachable):
 		return exitUnreachable
 	case errors.Is(err, everonce.ErrInProgress), errors.Is(err, everonce.ErrLeaseLost):
 		return exitConflict

@@ -43,6 +43,7 @@ type brokerKind struct {
 
 // brokerKinds are all of them.
 var brokerKinds = map[string]brokerKind{
+	"kafka":    {server: "kafka", connect: newKafka, written: func(*server) {}, revive: func(s *server) { s.Up() }},
 	"rabbitmq": {server: "rabbitmq", connect: newRabbit, ackFirst: true, flags: true, written: (*server).writeDown, revive: (*server).revive},
 	"nats":     {server: "nats", connect: newNATS, written: func(*server) {}, revive: func(s *server) { s.Up() }},
 }

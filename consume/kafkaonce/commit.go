@@ -1,0 +1,77 @@
+package kafkaonce
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// commitAtIntervals commits until ctx ends.
+func (c *Consumer) commitAtIntervals(ctx context.Context) {
+	ticker := time.NewTicker(c.opts.CommitEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			c.committing.Lock()
+			c.commit(context.WithoutCancel(ctx), c.all())
+			c.committing.Unlock()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// commit commits what is finished in partitions. Who calls it holds committing, and so does who takes a partition away: an offset that is on
+// its way would else be committed by a generation in which the partition is another's.
+func (c *Consumer) commit(ctx context.Context, ps []*partition) {
+	ctx, cancel := context.WithTimeout(ctx, c.opts.Workers.SettleWithin)
+	defer cancel()
+	offsets := map[string]map[int32]kgo.EpochOffset{}
+	var moved []*partition
+	for _, p := range ps {
+		p.mu.Lock()
+		if p.moved {
+			if offsets[p.topic] == nil {
+				offsets[p.topic] = map[int32]kgo.EpochOffset{}
+			}
+			offsets[p.topic][p.number] = p.next
+			moved = append(moved, p)
+		}
+		p.mu.Unlock()
+	}
+	if len(moved) == 0 {
+		return
+	}
+	c.client.CommitOffsetsSync(ctx, offsets, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, err error) {
+		failed := map[place]error{}
+		if resp != nil {
+			for _, t := range resp.Topics {
+				for _, p := range t.Partitions {
+					failed[place{t.Topic, p.Partition}] = kerr.ErrorForCode(p.ErrorCode)
+				}
+			}
+		}
+		for _, p := range moved {
+			p.committed(ctx, offsets[p.topic][p.number], cmp.Or(err, failed[p.place]))
+		}
+	})
+}
+
+// committed notes what became of a commit.
+func (p *partition) committed(ctx context.Context, next kgo.EpochOffset, err error) {
+	if err != nil {
+		p.c.opts.Workers.Log.WarnContext(ctx, "kafkaonce: an offset was not committed", "consumer", p.c.handler.Name(), "topic", p.topic, "partition", p.number, "error", err)
+		p.tell(Event{Kind: CommitFailed, Err: err})
+		return
+	}
+	p.mu.Lock()
+	p.moved = p.next != next
+	lag := max(p.high-next.Offset, 0)
+	p.mu.Unlock()
+	p.tell(Event{Kind: Committed, Offset: next.Offset, Lag: lag})
+}

@@ -1,0 +1,138 @@
+package kafkaonce
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+)
+
+// Consumer delivers the messages of a topic to a [consume.Consumer].
+type Consumer struct {
+	topic   Topic
+	delays  map[string]time.Duration // of the retry topics
+	handler *consume.Consumer
+	opts    Options
+	client  *kgo.Client // a member of the group from Run on
+	limits  limits
+
+	stop       context.CancelFunc
+	serving    sync.WaitGroup // of partitions
+	committing sync.Mutex     // held while offsets are committed, and while partitions are taken away
+
+	mu         sync.Mutex
+	partitions map[place]*partition
+	ran        bool
+	failed     error
+}
+
+// Dial connects to a broker, and creates or checks the topics. ctx bounds Dial only. It does not join the group:
+// [Consumer.Run] does. url is kafka://[user:password@]host:port[,host:port…], or kafkas://… for TLS; a user is
+// authenticated by SASL PLAIN, or by what ?mechanism= says: scram-sha-256 or scram-sha-512. opts may be nil. No error
+// contains the URL. The error wraps [everonce.ErrInvalidArgument] if an argument is invalid, [ErrUnreachable] if no
+// broker answers or it refuses the user, and [ErrTopology] if a topic does not exist or the user may not use it.
+func Dial(ctx context.Context, url string, topic Topic, handler *consume.Consumer, opts *Options) (*Consumer, error) {
+	if handler == nil {
+		return nil, fmt.Errorf("%w: kafkaonce: the handler is nil", everonce.ErrInvalidArgument)
+	}
+	t, err := topic.checked()
+	if err != nil {
+		return nil, err
+	}
+	o, err := opts.checked(handler.Name())
+	if err != nil {
+		return nil, err
+	}
+	if err := handler.CheckWorkers(&o.Workers); err != nil {
+		return nil, err
+	}
+	c := &Consumer{topic: t, delays: t.retries(), handler: handler, opts: o, partitions: map[place]*partition{}}
+	ours := append(o.group(), kgo.OnPartitionsAssigned(c.assigned), kgo.OnPartitionsRevoked(c.revoked), kgo.OnPartitionsLost(c.lost),
+		kgo.ProducerBatchMaxBytesFn(func(topic string) int32 { return c.limits.of(topic) }))
+	if c.client, err = newClient(url, o.Client, ours); err != nil {
+		return nil, err
+	}
+	if err = reach(ctx, c.client); err == nil {
+		c.limits, err = t.establish(ctx, c.client)
+	}
+	if err == nil {
+		err = mayJoin(ctx, c.client, o.Group)
+	}
+	if err != nil {
+		c.client.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+var errRan = fmt.Errorf("%w: kafkaonce: the consumer already ran or was closed (make a new one with Dial)", everonce.ErrInvalidArgument)
+
+// Run joins the group and handles messages until ctx ends. Then it drains: it takes no more messages, lets handlers finish
+// within [consume.Workers.DrainWithin], commits, and leaves the group. Run waits for brokers that cannot be reached, and
+// for topics that are away. It may be called once. The error is that of [consume.Consumer.Serve].
+func (c *Consumer) Run(ctx context.Context) error {
+	c.mu.Lock()
+	ran := c.ran
+	c.ran = true
+	c.mu.Unlock()
+	if ran {
+		return errRan
+	}
+	ctx, c.stop = context.WithCancel(ctx)
+	defer c.stop()
+	c.client.AddConsumeTopics(append(slices.Collect(maps.Keys(c.delays)), c.topic.Name)...) // it joins the group
+	var committing sync.WaitGroup
+	committing.Go(func() { c.commitAtIntervals(ctx) })
+	c.poll(ctx)
+	committing.Wait()
+	c.release(context.WithoutCancel(ctx), c.all())
+	c.client.CloseAllowingRebalance()
+	c.serving.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failed
+}
+
+// Close closes the connection of a consumer that did not run. After [Consumer.Run] it does nothing.
+func (c *Consumer) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.ran {
+		c.ran = true
+		c.client.Close()
+	}
+}
+
+// fail ends Run with an error.
+func (c *Consumer) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failed == nil {
+		c.failed = err
+	}
+	c.stop()
+}
+
+// poll gives what is fetched to its partitions, until ctx ends. A rebalance waits for that alone: a poll returns nothing of partitions that
+// were taken away.
+func (c *Consumer) poll(ctx context.Context) {
+	for ctx.Err() == nil {
+		fetches := c.client.PollRecords(ctx, c.opts.Buffer)
+		fetches.EachPartition(func(f kgo.FetchTopicPartition) {
+			if f.Err != nil && ctx.Err() == nil {
+				c.opts.Workers.Log.WarnContext(ctx, "kafkaonce: a partition cannot be read", "consumer", c.handler.Name(), "topic", f.Topic, "partition", f.Partition, "error", f.Err)
+			}
+			if p := c.at(place{f.Topic, f.Partition}); p != nil && len(f.Records) > 0 {
+				p.add(f.FetchPartition)
+			}
+		})
+		c.client.AllowRebalance()
+	}
+}

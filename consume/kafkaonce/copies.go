@@ -1,0 +1,123 @@
+package kafkaonce
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/internal/copies"
+)
+
+// The headers of dead letters that only Kafka has need of. The record key of a letter is its ID, and a letter without a value would be
+// the tombstone that removes it.
+const (
+	headerKey     = copies.Prefix + "key"     // the record key
+	headerNull    = copies.Prefix + "null"    // the value is null, not empty
+	headerOmitted = copies.Prefix + "omitted" // the value was too large for a letter
+)
+
+// copyOf is a record with the producer's key, headers and value, and what note says, for another topic. Its time is when it is produced.
+func copyOf(r *kgo.Record, topic string, note *copies.Note, at string) *kgo.Record {
+	c := &kgo.Record{Topic: topic, Key: r.Key, Value: r.Value}
+	for _, h := range r.Headers {
+		if !copies.Ours(h.Key) {
+			c.Headers = append(c.Headers, h)
+		}
+	}
+	ours := map[string]string{headerOrigin: at}
+	note.Write(ours)
+	ours[headerOrigin] = at
+	for _, name := range slices.Sorted(maps.Keys(ours)) {
+		c.Headers = append(c.Headers, kgo.RecordHeader{Key: name, Value: []byte(ours[name])})
+	}
+	return c
+}
+
+// retryCopy is what comes again later, to one consumer of those that the topic may have: all of them read its retry topics.
+func retryCopy(r *kgo.Record, m *consume.Message, topic, consumer string, retries int) *kgo.Record {
+	text, _ := texts(r)
+	note := copies.Read(text)
+	c := copyOf(r, topic, &copies.Note{Retries: retries, Replays: note.Replays, First: m.First, Queue: m.Source}, m.BrokerID)
+	c.Headers = append(c.Headers, kgo.RecordHeader{Key: copies.Consumer, Value: []byte(consumer)})
+	return c
+}
+
+// another reports whether a retry is of another consumer of the topic.
+func another(r *kgo.Record, consumer string) bool {
+	text, _ := texts(r)
+	of := text[copies.Consumer]
+	return of != "" && of != consumer
+}
+
+// deadLetter is the copy among the dead letters.
+func deadLetter(r *kgo.Record, m *consume.Message, topic, queue string, l *consume.DeadLetter) *kgo.Record {
+	text, _ := texts(r)
+	note := copies.Note{Replays: copies.Read(text).Replays, First: m.First, Queue: queue, Letter: *l}
+	c := copyOf(r, topic, &note, m.BrokerID)
+	letter := consume.Letter{DeadLetter: *l, Queue: queue}
+	c.Headers = append(c.Headers, kgo.RecordHeader{Key: headerKey, Value: r.Key})
+	if r.Value == nil {
+		c.Value = []byte{}
+		c.Headers = append(c.Headers, kgo.RecordHeader{Key: headerNull, Value: []byte("1")})
+	}
+	c.Key = []byte(copies.LetterID(&letter, text, r.Key, r.Value))
+	return c
+}
+
+// withoutValue is a letter that says where its value is.
+func withoutValue(letter *kgo.Record) *kgo.Record {
+	letter.Value = []byte{}
+	letter.Headers = append(letter.Headers, kgo.RecordHeader{Key: headerOmitted, Value: []byte("1")})
+	return letter
+}
+
+// letterOf reads a dead letter; false if it is none.
+func letterOf(r *kgo.Record) (l consume.Letter, ok bool) {
+	text, _ := texts(r)
+	note := copies.Read(text)
+	if note.Letter.Reason == "" {
+		return l, false
+	}
+	sent := original(r)
+	l = consume.Letter{DeadLetter: note.Letter, Message: messageOf(sent, note.Queue), Queue: note.Queue, Replays: note.Replays, ID: string(r.Key)}
+	if has(r, headerOmitted) {
+		l.Detail += fmt.Sprintf(" (the body was too large for a dead letter: it is at %s, topic:partition:offset)", text[headerOrigin])
+	}
+	return l, true
+}
+
+// original is the record of a dead letter as it was consumed.
+func original(r *kgo.Record) *kgo.Record {
+	c := *r
+	c.Key = nil
+	for _, h := range r.Headers {
+		if h.Key == headerKey {
+			c.Key = h.Value
+		}
+	}
+	if has(r, headerNull) {
+		c.Value = nil
+	}
+	return &c
+}
+
+// replayCopy is the message as it was sent, for its topic.
+func replayCopy(r *kgo.Record) *kgo.Record {
+	text, _ := texts(r)
+	note := copies.Read(text)
+	return copyOf(original(r), note.Queue, &copies.Note{Replays: note.Replays + 1, First: note.First, Queue: note.Queue}, text[headerOrigin])
+}
+
+func has(r *kgo.Record, header string) bool {
+	return slices.ContainsFunc(r.Headers, func(h kgo.RecordHeader) bool { return h.Key == header })
+}
+
+// due is when a message of a retry topic is to be handled. Whatever the clock of its producer says, it waits for no longer than the
+// delay.
+func due(r *kgo.Record, delay time.Duration, now time.Time) time.Duration {
+	return min(r.Timestamp.Add(delay).Sub(now), delay)
+}

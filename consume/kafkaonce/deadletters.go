@@ -1,0 +1,237 @@
+package kafkaonce
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/everonce/everonce/consume"
+)
+
+// DeadLetters shows, replays and discards the dead letters of a topic. Its methods must not be called concurrently.
+//
+// Each of them reads the whole dead-letter topic, twice: a letter is there until a tombstone with its ID follows. A call
+// does not see letters that arrive after its start. Others see the letters meanwhile, and could replay them too; the copies
+// have one key.
+type DeadLetters struct {
+	topic  Topic
+	url    string
+	opts   []kgo.Opt
+	client *kgo.Client // produces
+}
+
+var _ consume.DeadLetters = (*DeadLetters)(nil)
+
+// OpenDeadLetters connects to a broker and checks that the dead-letter topic exists; it creates nothing. It uses
+// topic.Name, topic.DeadLetters and opts.Client. url is as for [Dial], and opts may be nil. The error wraps
+// [everonce.ErrInvalidArgument], [ErrUnreachable] or [ErrTopology].
+func OpenDeadLetters(ctx context.Context, url string, topic Topic, opts *Options) (*DeadLetters, error) {
+	t, err := topic.checked()
+	if err != nil {
+		return nil, err
+	}
+	l := &DeadLetters{topic: t, url: url}
+	if opts != nil {
+		l.opts = opts.Client
+	}
+	// A tombstone goes where its letter is, and only its record says where.
+	keyed := kgo.StickyKeyPartitioner(nil)
+	partitioner := kgo.BasicConsistentPartitioner(func(topic string) func(*kgo.Record, int) int {
+		byKey := keyed.ForTopic(topic)
+		return func(r *kgo.Record, n int) int {
+			if topic == t.DeadLetters {
+				return int(r.Partition)
+			}
+			return byKey.Partition(r, n)
+		}
+	})
+	if l.client, err = newClient(url, l.opts, []kgo.Opt{kgo.RecordPartitioner(partitioner), kgo.ProducerBatchMaxBytes(largestCopy)}); err != nil {
+		return nil, err
+	}
+	if err = reach(ctx, l.client); err == nil {
+		err = need{t.DeadLetters: {kmsg.ACLOperationRead}}.check(ctx, l.client)
+	}
+	if err != nil {
+		l.client.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// largestCopy is the largest letter that can be replayed; the broker says what its topic takes. One is sent at a time.
+const largestCopy = 100 << 20
+
+// Close closes the connection.
+func (l *DeadLetters) Close() error {
+	l.client.Close()
+	return nil
+}
+
+// Consumers returns 0: Kafka hides no letters.
+func (l *DeadLetters) Consumers(context.Context) (int, error) { return 0, nil }
+
+// All returns an iterator over the selected letters, which stay in the topic. It ends with the first error.
+func (l *DeadLetters) All(ctx context.Context, filter consume.Filter) iter.Seq2[consume.Letter, error] {
+	return func(yield func(consume.Letter, error) bool) {
+		err := l.each(ctx, filter, func(letter *consume.Letter, _ *kgo.Record) error {
+			if !yield(*letter, nil) {
+				return errEnough
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, errEnough) {
+			yield(consume.Letter{}, err)
+		}
+	}
+}
+
+var errEnough = errors.New("kafkaonce: enough")
+
+// Replay produces copies of the selected letters to their topics, with the original record key and headers, zero retries,
+// and the number of replays ([consume.Letter.Replays]). It removes each letter once its copy is in the topic. If the message
+// was already handled, the copy is a duplicate. Replay returns the number of replayed letters. The error also names letters
+// that stay because their topic does not exist, or refuses them, or because they have no body. An interrupted replay may
+// leave a letter beside its copy.
+func (l *DeadLetters) Replay(ctx context.Context, filter consume.Filter) (replayed int, err error) {
+	var stayed error
+	err = l.each(ctx, filter, func(letter *consume.Letter, r *kgo.Record) error {
+		err := errOmitted
+		if !has(r, headerOmitted) {
+			err = produce(l.client, replayCopy(r)).wait(ctx)
+		}
+		if errors.Is(err, errOmitted) || errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.TopicAuthorizationFailed) {
+			stayed = errors.Join(stayed, fmt.Errorf("kafkaonce: letter %s was not replayed to topic %q: %w", letter.ID, letter.Queue, err))
+			return nil
+		}
+		if err == nil {
+			err = l.remove(ctx, r)
+		}
+		if err == nil {
+			replayed++
+		}
+		return err
+	})
+	return replayed, errors.Join(err, stayed)
+}
+
+var errOmitted = errors.New("kafkaonce: the letter has no body, which was too large (read it where the letter says, and produce it again)")
+
+// Discard deletes the selected letters, and returns their number.
+func (l *DeadLetters) Discard(ctx context.Context, filter consume.Filter) (discarded int, err error) {
+	err = l.each(ctx, filter, func(_ *consume.Letter, r *kgo.Record) error {
+		err := l.remove(ctx, r)
+		if err == nil {
+			discarded++
+		}
+		return err
+	})
+	return discarded, err
+}
+
+func (l *DeadLetters) remove(ctx context.Context, r *kgo.Record) error {
+	return produce(l.client, &kgo.Record{Topic: r.Topic, Partition: r.Partition, Key: r.Key}).wait(ctx)
+}
+
+// each calls fn for the letters that are meant. Which are there, a first reading of the topic tells; the second has one of them in memory
+// at a time.
+func (l *DeadLetters) each(ctx context.Context, filter consume.Filter, fn func(*consume.Letter, *kgo.Record) error) error {
+	if err := filter.Validate(); err != nil {
+		return err
+	}
+	admin := kadm.NewClient(l.client)
+	first, err := admin.ListStartOffsets(ctx, l.topic.DeadLetters)
+	if err = cmp.Or(err, first.Error()); err != nil {
+		return fmt.Errorf("kafkaonce: topic %q: %w", l.topic.DeadLetters, err)
+	}
+	end, err := admin.ListEndOffsets(ctx, l.topic.DeadLetters)
+	if err = cmp.Or(err, end.Error()); err != nil {
+		return fmt.Errorf("kafkaonce: topic %q: %w", l.topic.DeadLetters, err)
+	}
+	there := map[string]int64{} // the newest record of each letter
+	if err := l.scan(ctx, first, end, func(r *kgo.Record) error {
+		if there[string(r.Key)] = r.Offset; r.Value == nil {
+			delete(there, string(r.Key))
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	meant := 0
+	err = l.scan(ctx, first, end, func(r *kgo.Record) error {
+		at, ok := there[string(r.Key)]
+		if !ok || at != r.Offset {
+			return nil
+		}
+		letter, ok := letterOf(r)
+		if !ok || !filter.Matches(&letter) {
+			return nil
+		}
+		if err := fn(&letter, r); err != nil {
+			return err
+		}
+		if meant++; meant == filter.Limit {
+			return errLimit
+		}
+		return nil
+	})
+	if errors.Is(err, errLimit) {
+		return nil
+	}
+	return err
+}
+
+var errLimit = errors.New("kafkaonce: as many as were asked for")
+
+var errUnanswered = errors.New("kafkaonce: the broker did not answer (the partition may have no leader)")
+
+// scan reads the topic from its first offsets up to those at the end.
+func (l *DeadLetters) scan(ctx context.Context, first, end kadm.ListedOffsets, fn func(*kgo.Record) error) error {
+	from, left := map[int32]kgo.Offset{}, map[int32]int64{}
+	first.Each(func(o kadm.ListedOffset) {
+		if last, ok := end.Lookup(o.Topic, o.Partition); ok && last.Offset > o.Offset {
+			from[o.Partition] = kgo.NewOffset().At(o.Offset)
+			left[o.Partition] = last.Offset
+		}
+	})
+	if len(from) == 0 {
+		return nil
+	}
+	client, err := newClient(l.url, l.opts, []kgo.Opt{
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{l.topic.DeadLetters: from}), kgo.FetchMaxWait(fetchWait),
+	})
+	if err != nil {
+		return err
+	}
+	defer client.CloseAllowingRebalance()
+	for len(left) > 0 {
+		polling, cancel := context.WithTimeout(ctx, connectWithin)
+		fetches := client.PollRecords(polling, 100)
+		cancel()
+		if err := fetches.Err(); err != nil {
+			if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+				err = errUnanswered
+			}
+			return fmt.Errorf("kafkaonce: reading topic %q: %w", l.topic.DeadLetters, err)
+		}
+		for r := range fetches.RecordsAll() {
+			end, ok := left[r.Partition]
+			if !ok || r.Offset >= end {
+				continue
+			}
+			if err := fn(r); err != nil {
+				return err
+			}
+			if r.Offset == end-1 {
+				delete(left, r.Partition)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+package kafkaonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/internal/copies"
+)
+
+// delivery is one message in hand. Its answers are local: what they finish, the partition commits.
+type delivery struct {
+	r *kgo.Record
+	m *consume.Message
+	p *partition
+
+	finished bool      // under the partition's lock
+	copied   *produced // the copy that an earlier call has sent, and whose fate it did not learn
+}
+
+var _ consume.Delivery = (*delivery)(nil)
+
+// Message implements [consume.Delivery].
+func (d *delivery) Message() *consume.Message { return d.m }
+
+// Ack implements [consume.Delivery].
+func (d *delivery) Ack(context.Context) error { return d.p.finish(d) }
+
+// Retry implements [consume.Delivery].
+func (d *delivery) Retry(ctx context.Context, after time.Duration, counts bool) error {
+	retries := d.m.Retries
+	if counts {
+		retries++
+	}
+	topic := &d.p.c.topic
+	err := d.move(ctx, retryCopy(d.r, d.m, topic.retryTopic(copies.DelayFor(topic.Delays, after)), d.p.c.handler.Name(), retries))
+	if errors.Is(err, kerr.MessageTooLarge) {
+		return fmt.Errorf("%w: %w", consume.ErrNoCopy, err)
+	}
+	return err
+}
+
+// Bury implements [consume.Delivery]. What is too large for a dead letter leaves one without a body.
+func (d *delivery) Bury(ctx context.Context, letter consume.DeadLetter) error {
+	topic := &d.p.c.topic
+	r := deadLetter(d.r, d.m, topic.DeadLetters, topic.Name, &letter)
+	err := d.move(ctx, r)
+	if errors.Is(err, kerr.MessageTooLarge) {
+		err = d.move(ctx, withoutValue(r))
+	}
+	if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.TopicAuthorizationFailed) {
+		return fmt.Errorf("%w: %w", consume.ErrRefused, err)
+	}
+	return err
+}
+
+// move puts a copy into another topic, and finishes the message once the copy is there. A call that did not learn what became of its copy
+// is called again: that one waits for the same copy.
+func (d *delivery) move(ctx context.Context, r *kgo.Record) error {
+	if err := d.p.here(); err != nil {
+		return err
+	}
+	c := d.p.c
+	if d.copied == nil {
+		d.copied = produce(c.client, r)
+	}
+	err := d.copied.wait(ctx)
+	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		return err
+	}
+	d.copied = nil
+	if errors.Is(err, kerr.UnknownTopicOrPartition) && c.topic.Topology == Declare { // somebody has deleted it
+		if _, undeclared := c.topic.establish(ctx, c.client); undeclared != nil {
+			return errors.Join(err, undeclared)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return d.Ack(ctx)
+}

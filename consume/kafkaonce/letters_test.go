@@ -1,0 +1,240 @@
+package kafkaonce_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/kafkaonce"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+// open opens the dead letters.
+func (b *bench) open() *kafkaonce.DeadLetters {
+	b.t.Helper()
+	l, err := kafkaonce.OpenDeadLetters(b.ctx, b.url, b.topic, nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { l.Close() }) //nolint:errcheck // it has none
+	return l
+}
+
+func (b *bench) all(l *kafkaonce.DeadLetters, filter consume.Filter) (all []consume.Letter) {
+	b.t.Helper()
+	for letter, err := range l.All(b.ctx, filter) {
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		all = append(all, letter)
+	}
+	return all
+}
+
+// A retry comes when its delay is over, says which one it is, and is otherwise the message that was sent.
+func TestARetryIsTheSameMessageLater(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	var tries []consume.Message
+	var last time.Time
+	r := b.run(specOf(func(_ context.Context, m *consume.Message, _ order) error {
+		if n := len(tries); n > 0 && time.Since(last) < 100*time.Millisecond {
+			t.Errorf("try %d came after %v", n, time.Since(last))
+		}
+		last = time.Now()
+		if tries = append(tries, *m); len(tries) < 3 {
+			return everonce.NotDone(errors.New("not yet"))
+		}
+		return nil
+	}), nil)
+	sent := record("m-1", "\xffkey")
+	sent.Headers = append(sent.Headers, kgo.RecordHeader{Key: "null"}, kgo.RecordHeader{Key: "binary", Value: []byte{0xff}}, kgo.RecordHeader{Key: "twice", Value: []byte("1")}, kgo.RecordHeader{Key: "twice", Value: []byte("2")})
+	sent.Timestamp = time.UnixMilli(1_700_000_000_000)
+	b.send(sent)
+	r.wants(everonce.Failed, everonce.Failed, everonce.Executed)
+	for i, m := range tries {
+		if m.Retries != i || m.ID != "m-1" || m.BrokerID != b.topic.Name+":0:0" || m.Source != b.topic.Name || m.Subject != "\xffkey" || !m.First.Equal(sent.Timestamp) ||
+			!slices.Equal(m.Odd, []string{"binary"}) || len(m.Headers) != 3 || m.Headers["twice"] != "2" || m.Deliveries != 0 || string(m.Body) != `{"id":"m-1"}` {
+			t.Errorf("try %d: %+v", i, m)
+		}
+		if v, ok := m.Headers["null"]; v != "" || !ok {
+			t.Error("a header without a value is not an empty one")
+		}
+	}
+}
+
+// Two consumers of one topic, which both fail: each retries its own as often as it may, and not those of the other.
+func TestConsumersOfOneTopicRetryTheirOwn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	var runs []*running
+	for _, name := range []string{"billing", "mail"} {
+		spec := specOf(func(context.Context, *consume.Message, order) error { return everonce.NotDone(errors.New("not yet")) })
+		spec.Consumer, b.group = name, newName()
+		runs = append(runs, b.run(spec, nil))
+	}
+	b.send(record("m-1", "a"))
+	for _, r := range runs {
+		for try := range 4 {
+			if v := await(t, r.verdicts, "a verdict"); (v.Disposition == consume.Bury) != (try == 3) {
+				t.Errorf("try %d: %v", try, v.Disposition)
+			}
+		}
+	}
+	for _, r := range runs {
+		r.stop()
+		if n := len(r.verdicts); n != 0 {
+			t.Errorf("%d more verdicts", n)
+		}
+	}
+	if all := b.all(b.open(), consume.Filter{}); len(all) != 2 || all[0].Consumer == all[1].Consumer {
+		t.Errorf("%+v", all)
+	}
+}
+
+// A message that fails too often becomes a dead letter with its reason and its origin. A replay runs it again, and removes the letter.
+func TestADeadLetterRunsWhenItIsReplayed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	var mended atomic.Bool
+	spec := specOf(func(context.Context, *consume.Message, order) error {
+		if !mended.Load() {
+			return everonce.NotDone(errors.New("the bank is closed"))
+		}
+		return nil
+	})
+	spec.Retry.Limit = 1
+	r := b.run(spec, nil)
+	b.send(record("m-1", "a"))
+	r.wants(everonce.Failed)
+	exhausted := await(t, r.verdicts, "a verdict")
+	l := b.open()
+	var all []consume.Letter
+	for len(all) == 0 {
+		all = b.all(l, consume.Filter{})
+	}
+	if d := all[0]; d.Reason != consume.Exhausted || !strings.Contains(d.Detail, "the bank is closed") || d.Consumer != "billing" || d.Source != b.topic.Name || d.Queue != b.topic.Name ||
+		d.KeyHash != exhausted.KeyHash || d.Attempts != 2 || d.Message.Subject != "a" || d.Message.BrokerID != b.topic.Name+":0:0" || string(d.Message.Body) != `{"id":"m-1"}` || len(d.ID) != 16 {
+		t.Errorf("%+v of %+v", d, d.Message)
+	}
+	mended.Store(true)
+	if n, err := l.Replay(b.ctx, consume.Filter{ID: all[0].ID}); n != 1 || err != nil {
+		t.Fatalf("replayed %d, %v", n, err)
+	}
+	r.wants(everonce.Executed)
+	if left := b.all(l, consume.Filter{}); len(left) != 0 {
+		t.Errorf("%d letters are left", len(left))
+	}
+}
+
+// The work of a message whose outcome is unknown was done, as somebody found out and said. Its replay is a duplicate.
+func TestAReplayedDeadLetterIsADuplicateIfTheWorkWasDone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	store := memstore.New(nil)
+	works := 0
+	r := b.runOn(store, specOf(func(context.Context, *consume.Message, order) error {
+		works++
+		return errors.New("no answer")
+	}), nil)
+	b.send(record("m-1", "a"))
+	r.wants(everonce.Unknown)
+	l := b.open()
+	for len(b.all(l, consume.Filter{Reasons: []consume.Reason{consume.Unknown}})) == 0 {
+	}
+	recv, err := everonce.NewReceiver(store, everonce.Refuse, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := recv.Settle(b.ctx, everonce.Key{Scope: everonce.ScopeOf("billing"), ID: "m-1"}, everonce.Settlement{Verdict: everonce.SettleDone}); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := l.Replay(b.ctx, consume.Filter{}); n != 1 || err != nil {
+		t.Fatalf("replayed %d, %v", n, err)
+	}
+	r.wants(everonce.Elided)
+	if works != 1 {
+		t.Errorf("the work ran %d times", works)
+	}
+}
+
+// What is no message of this consumer becomes a dead letter with the reason, and those behind it run. That has no body is not lost either: a
+// letter that is null would be the tombstone of one.
+func TestBadInputIsADeadLetter(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	spec := specOf(nothing)
+	spec.MaxBody = 1000
+	r := b.run(spec, nil)
+	noID, empty, null, text, large, long := record("", "a"), record("m-1", "b"), record("m-2", "c"), record("m-3", "d"), record("m-4", "e"), record(strings.Repeat("x", 100_000), "f")
+	noID.Headers = nil
+	empty.Value, null.Value, text.Value, large.Value = []byte{}, nil, []byte("no JSON"), make([]byte, 2000)
+	long.Value = []byte(`{}`)
+	b.send(noID, empty, null, text, large, long, record("good", "g"))
+	for range 7 {
+		await(t, r.verdicts, "a verdict")
+	}
+	r.stop()
+	found := map[string]consume.Reason{}
+	l := b.open()
+	for _, d := range b.all(l, consume.Filter{}) {
+		found[d.Message.Subject] = d.Reason
+		if isNull := d.Message.Body == nil; isNull != (d.Message.Subject == "c") {
+			t.Errorf("%s is null: %v", d.Message.Subject, isNull)
+		}
+	}
+	for key, want := range map[string]consume.Reason{"a": consume.NoKey, "b": consume.Undecodable, "c": consume.Undecodable, "d": consume.Undecodable, "e": consume.TooLarge, "f": consume.NoKey} {
+		if found[key] != want {
+			t.Errorf("%s: %q, want %q", key, found[key], want)
+		}
+	}
+	if n, err := l.Discard(b.ctx, consume.Filter{Limit: 4}); n != 4 || err != nil {
+		t.Errorf("discarded %d, %v", n, err)
+	}
+	if left := b.all(l, consume.Filter{}); len(left) != 2 {
+		t.Errorf("%d letters are left, want 2", len(left))
+	}
+	if at := b.committed(0); at != 7 {
+		t.Errorf("%d is committed, want 7", at)
+	}
+}
+
+// A message that the retry topics do not take becomes a dead letter, and one that this does not take leaves one without a body, which says
+// where it is. It blocks nothing.
+func TestAMessageThatIsTooLargeForACopy(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	b.topic.Topology = kafkaonce.Check
+	small := map[string]*string{"max.message.bytes": kadm.StringPtr("5000")}
+	b.create(b.letters(), 1, small)
+	b.create(b.retry("100ms"), 1, small)
+	b.create(b.retry("400ms"), 1, small)
+	r := b.run(specOf(func(_ context.Context, m *consume.Message, _ order) error {
+		if len(m.Body) > 1000 {
+			return everonce.NotDone(errors.New("not yet"))
+		}
+		return nil
+	}), nil)
+	large := record("large", "a")
+	large.Value = []byte(`{"id":"` + strings.Repeat("x", 10_000) + `"}`)
+	b.send(large, record("good", "a"))
+	r.wants(everonce.Failed, everonce.Executed)
+	r.stop()
+	l := b.open()
+	all := b.all(l, consume.Filter{})
+	if len(all) != 1 || all[0].Reason != consume.TooLarge || len(all[0].Message.Body) != 0 || !strings.Contains(all[0].Detail, b.topic.Name+":0:0") {
+		t.Fatalf("%+v", all)
+	}
+	if n, err := l.Replay(b.ctx, consume.Filter{}); n != 0 || err == nil {
+		t.Errorf("replayed %d, %v", n, err)
+	}
+}

@@ -1,0 +1,140 @@
+package kafkaonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume/internal/copies"
+	"github.com/everonce/everonce/outbox"
+)
+
+// Publisher publishes the events of an outbox to topics. An event is published when all in-sync replicas have it. It
+// connects when it has something to publish.
+//
+// A message has the event's key as record key, so that events with the same key stand in one partition in their order. It
+// has the event's ID in the header ce_id, by which [consume.ProducerID] recognises it when it is published again, the type
+// in ce_type, the content type in content-type, and the event's headers and payload; its timestamp is when the event was
+// inserted.
+//
+// The producer is idempotent, but Kafka forgets it when the relay ends: what a relay published and did not note, the next
+// one publishes again, and Kafka keeps both.
+type Publisher struct {
+	client *kgo.Client
+	topic  func(*outbox.Event) string
+}
+
+// PublisherOptions say how a publisher connects, and where events go. The zero value of each field is its default.
+type PublisherOptions struct {
+	// Topic says where an event goes. Default: to the topic that the event names.
+	Topic func(*outbox.Event) string
+	// Client are further options of the client, as in [Options]. [kgo.ProducerBatchMaxBytes] must not be less than the
+	// largest message; default 1 MiB, as in the broker.
+	Client []kgo.Opt
+}
+
+// NewPublisher returns a publisher to the broker at url, which is as for [Dial]. opts may be nil. It sends nothing. The
+// error wraps [everonce.ErrInvalidArgument].
+func NewPublisher(url string, opts *PublisherOptions) (*Publisher, error) {
+	var o PublisherOptions
+	if opts != nil {
+		o = *opts
+	}
+	if o.Topic == nil {
+		o.Topic = func(e *outbox.Event) string { return e.Topic }
+	}
+	defaults := []kgo.Opt{kgo.ProducerBatchMaxBytes(defaultLargest)}
+	client, err := newClient(url, append(defaults, o.Client...), []kgo.Opt{kgo.RequiredAcks(kgo.AllISRAcks())})
+	if err != nil {
+		return nil, err
+	}
+	return &Publisher{client: client, topic: o.Topic}, nil
+}
+
+// Publish implements [outbox.Publisher]. [outbox.ErrUnavailable]: no broker answers, or it refuses the user. A topic that
+// does not exist counts. An event that the broker would refuse whenever it came, as one that is too large for the topic, is
+// set aside.
+func (p *Publisher) Publish(ctx context.Context, events []outbox.Event) []error {
+	return outbox.InOrder(ctx, events, func(ctx context.Context, events []outbox.Event) []error {
+		errs := p.send(ctx, events)
+		for i, err := range errs {
+			if len(events) > 1 && errors.Is(err, kerr.MessageTooLarge) { // the batch was: one alone may not be
+				err = p.send(ctx, events[i:i+1])[0]
+			}
+			errs[i] = verdict(err)
+		}
+		return errs
+	})
+}
+
+func (p *Publisher) send(ctx context.Context, events []outbox.Event) []error {
+	errs, sent := make([]error, len(events)), make([]*produced, len(events))
+	for i := range events {
+		if r, err := p.record(&events[i]); err != nil {
+			errs[i] = err
+		} else {
+			sent[i] = produce(p.client, r)
+		}
+	}
+	for i, s := range sent {
+		if s != nil {
+			errs[i] = s.wait(ctx)
+		}
+	}
+	return errs
+}
+
+// Close closes the connection. What is published after that fails.
+func (p *Publisher) Close() error {
+	p.client.Close()
+	return nil
+}
+
+// record is the event as a record.
+func (p *Publisher) record(e *outbox.Event) (*kgo.Record, error) {
+	r := &kgo.Record{Topic: p.topic(e), Value: e.Payload, Timestamp: e.CreatedAt}
+	if e.Key != "" {
+		r.Key = []byte(e.Key)
+	}
+	if r.Value == nil {
+		r.Value = []byte{} // null would be a tombstone
+	}
+	put := func(name, value string) {
+		if value != "" {
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
+		}
+	}
+	for name, value := range e.Headers {
+		if copies.Ours(name) {
+			return nil, fmt.Errorf("%w: a header's name begins with %s, which is not for producers", errRefused, copies.Prefix)
+		}
+		if name != headerID {
+			put(name, value)
+		}
+	}
+	put(headerID, e.ID)
+	put(headerType, e.Type)
+	put(headerContentType, e.ContentType)
+	return r, nil
+}
+
+var errRefused = errors.New("kafkaonce: the event cannot be a message")
+
+// verdict says what the broker's answer means to a relay.
+func verdict(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, kerr.MessageTooLarge):
+		return everonce.Permanent("too_large", err, nil)
+	case errors.Is(err, errRefused), errors.Is(err, kerr.InvalidTopicException), errors.Is(err, kerr.InvalidRecord):
+		return everonce.Permanent("refused", err, nil)
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		return fmt.Errorf("kafkaonce: the topic does not exist: %w", err)
+	}
+	return fmt.Errorf("%w: %w", outbox.ErrUnavailable, err)
+}

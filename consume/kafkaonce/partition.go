@@ -1,0 +1,197 @@
+package kafkaonce
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/everonce/everonce/consume"
+)
+
+// place is a partition of a topic.
+type place struct {
+	topic  string
+	number int32
+}
+
+// partition is one that this consumer has: from its assignment until it is revoked or lost.
+type partition struct {
+	place
+	c      *Consumer
+	delay  time.Duration // of a retry topic
+	ctx    context.Context
+	end    context.CancelCauseFunc
+	served chan struct{} // closed when no handler runs any more
+	more   chan struct{} // something was added to waiting
+
+	mu      sync.Mutex
+	waiting []*delivery // not handed out
+	window  []*delivery // from the first that is not finished on
+	bytes   int         // of their values
+	next    kgo.EpochOffset
+	moved   bool  // next is not committed
+	high    int64 // the end of the partition, as of the last fetch
+	paused  bool
+	gone    bool
+}
+
+// begin serves a partition.
+func (c *Consumer) begin(at place) *partition {
+	p := &partition{place: at, c: c, delay: c.delays[at.topic], served: make(chan struct{}), more: make(chan struct{}, 1)}
+	p.ctx, p.end = context.WithCancelCause(context.Background())
+	in := make(chan consume.Delivery)
+	c.serving.Go(func() { p.feed(in) })
+	c.serving.Go(func() {
+		defer close(p.served)
+		if err := c.handler.Serve(p.ctx, in, &c.opts.Workers); err != nil {
+			c.fail(err)
+		}
+	})
+	return p
+}
+
+// add takes in what was fetched, and pauses the partition while there is enough.
+func (p *partition) add(fetched kgo.FetchPartition) {
+	p.mu.Lock()
+	p.high = fetched.HighWatermark
+	for _, r := range fetched.Records {
+		d := &delivery{r: r, m: messageOf(r, p.c.topic.Name), p: p}
+		p.window, p.bytes = append(p.window, d), p.bytes+len(r.Value)
+		if d.finished = p.delay > 0 && another(r, p.c.handler.Name()); !d.finished {
+			p.waiting = append(p.waiting, d)
+		}
+	}
+	p.advanceLocked()
+	full := !p.paused && !p.gone && (len(p.window) >= p.c.opts.Buffer || p.bytes >= bufferBytes)
+	if full {
+		p.paused = true
+		p.c.client.PauseFetchPartitions(map[string][]int32{p.topic: {p.number}})
+	}
+	p.mu.Unlock()
+	select {
+	case p.more <- struct{}{}:
+	default:
+	}
+	if full {
+		p.tell(Event{Kind: Paused})
+	}
+}
+
+// resumeLocked reports whether the partition was paused.
+func (p *partition) resumeLocked() bool {
+	was := p.paused
+	if p.paused = false; was {
+		p.c.client.ResumeFetchPartitions(map[string][]int32{p.topic: {p.number}})
+	}
+	return was
+}
+
+// feed hands out messages in their order, those of a retry topic when they are due.
+func (p *partition) feed(in chan<- consume.Delivery) {
+	for {
+		d := p.first()
+		if d == nil {
+			select {
+			case <-p.more:
+				continue
+			case <-p.ctx.Done():
+				return
+			}
+		}
+		if p.delay > 0 && !p.sleep(due(d.r, p.delay, time.Now())) {
+			return
+		}
+		select {
+		case in <- d:
+		case <-p.ctx.Done():
+			return
+		}
+	}
+}
+
+func (p *partition) first() *delivery {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.waiting) == 0 {
+		return nil
+	}
+	d := p.waiting[0]
+	p.waiting = p.waiting[1:]
+	return d
+}
+
+// sleep returns false if the partition ends before.
+func (p *partition) sleep(d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-p.ctx.Done():
+		return false
+	}
+}
+
+var errGone = fmt.Errorf("%w: kafkaonce: the partition was given to another consumer", consume.ErrGone)
+
+// here returns an error if the partition is not ours any more.
+func (p *partition) here() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gone {
+		return errGone
+	}
+	return nil
+}
+
+// finish marks a message as finished. What is behind one that is not finished waits.
+func (p *partition) finish(d *delivery) error {
+	resumed, err := p.finished(d)
+	if resumed {
+		p.tell(Event{Kind: Resumed})
+	}
+	return err
+}
+
+func (p *partition) finished(d *delivery) (resumed bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gone {
+		return false, errGone
+	}
+	d.finished = true
+	p.advanceLocked()
+	return len(p.window) <= p.c.opts.Buffer/2 && p.bytes <= bufferBytes/2 && p.resumeLocked(), nil
+}
+
+// advanceLocked moves what can be committed up to the first message that is not finished.
+func (p *partition) advanceLocked() {
+	for len(p.window) > 0 && p.window[0].finished {
+		r := p.window[0].r
+		p.next, p.moved = kgo.EpochOffset{Epoch: r.LeaderEpoch, Offset: r.Offset + 1}, true
+		p.window, p.bytes = p.window[1:], p.bytes-len(r.Value)
+	}
+}
+
+// letGo makes the partition another's. Its pause would outlive it.
+func (p *partition) letGo(kind EventKind) {
+	p.mu.Lock()
+	was := p.gone
+	p.gone = true
+	p.resumeLocked()
+	p.mu.Unlock()
+	if !was { // the end of Run may meet a rebalance
+		p.tell(Event{Kind: kind})
+	}
+}
+
+func (p *partition) tell(e Event) {
+	e.Topic, e.Partition = p.topic, p.number
+	p.c.tell(e)
+}

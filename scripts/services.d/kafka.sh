@@ -1,0 +1,74 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2034,SC2154 # read by, and set by, scripts/services
+# Kafka: one node that is broker and controller. No Debian package has it: it is fetched through Maven.
+
+variable=EVERONCE_TEST_KAFKA_URL
+port=21092
+# Private ones, of tests that start at the same time, would all find the same port free.
+[ -z "${EVERONCE_SERVICES_DIR:-}" ] || port=$((port + 100 + RANDOM % 1000))
+native_packages='maven default-jdk-headless'
+
+native_find() { command -v java >/dev/null && command -v mvn >/dev/null; }
+
+server_pid() { running "$dir/pid" "$dir/server.properties"; }
+
+# libraries fetches what pom.xml names, once.
+libraries() {
+	[ -f "$dir/lib.done" ] && cmp -s "$here/services.d/kafka/pom.xml" "$dir/lib.done" && return 0
+	say "fetching Kafka through Maven"
+	rm -rf "${dir:?}/lib"
+	mvn -q -B -f "$here/services.d/kafka/pom.xml" dependency:copy-dependencies -DoutputDirectory="$dir/lib" >>"$dir/log" 2>&1 </dev/null &&
+		cp "$here/services.d/kafka/pom.xml" "$dir/lib.done"
+}
+
+# configure writes down where it listens, and makes its folder the first time. Rebalances need not wait for members that may come, nor a
+# broker that was killed for the end of its own session.
+configure() {
+	printf '%s\n' \
+		process.roles=broker,controller node.id=1 "controller.quorum.voters=1@127.0.0.1:$2" \
+		"listeners=PLAINTEXT://127.0.0.1:$1,CONTROLLER://127.0.0.1:$2" "advertised.listeners=PLAINTEXT://127.0.0.1:$1" \
+		controller.listener.names=CONTROLLER listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT \
+		"log.dirs=$dir/data" auto.create.topics.enable=false num.partitions=1 \
+		offsets.topic.replication.factor=1 offsets.topic.num.partitions=4 \
+		transaction.state.log.replication.factor=1 transaction.state.log.min.isr=1 transaction.state.log.num.partitions=4 \
+		share.coordinator.state.topic.replication.factor=1 share.coordinator.state.topic.min.isr=1 \
+		broker.heartbeat.interval.ms=500 broker.session.timeout.ms=2000 \
+		group.initial.rebalance.delay.ms=0 group.min.session.timeout.ms=1000 log.cleaner.dedupe.buffer.size=16777216 \
+		authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer allow.everyone.if.no.acl.found=true \
+		super.users=User:admin >"$dir/server.properties"
+	[ -f "$dir/data/meta.properties" ] ||
+		java -cp "$dir/lib/*" kafka.tools.StorageTool format -t ZXZlcm9uY2UtdGVzdHMtMQ -c "$dir/server.properties" >>"$dir/log" 2>&1 </dev/null
+}
+
+native_start() {
+	local p
+	if ! { server_pid >/dev/null && answers "$(url)"; }; then
+		native_stop || return 1
+		libraries || return 1
+		mkdir -p "$dir/data"
+		p=$(free_port "$(recalled port | grep . || echo "$port")")
+		printf '%s\n' "$p" >"$dir/port"
+		configure "$p" "$(free_port "$((p + 2000))")" || return 1
+		(
+			cd "$dir" || exit 1
+			nohup java -Xmx512m -cp "$dir/lib/*" kafka.Kafka "$dir/server.properties" >>"$dir/log" 2>&1 </dev/null &
+			echo $! >"$dir/pid"
+		)
+		wait_until 300 answers "$(url)" || return 1
+	fi
+	url
+}
+
+url() { printf 'kafka://127.0.0.1:%s\n' "$(cat "$dir/port")"; }
+
+native_stop() { end_server; }
+
+compose_inner() { echo 9092; }
+
+compose_url() {
+	local address
+	read -r address && [ -n "$address" ] && printf 'kafka://%s\n' "$address"
+}
+
+# answers knocks.
+answers() { listens "$(address "$1" 9092)"; }
