@@ -63,8 +63,8 @@ const fewReceives = 20
 var errRan = fmt.Errorf("%w: sqsonce: the consumer already ran (make a new one with Dial)", everonce.ErrInvalidArgument)
 
 // Run handles messages until ctx ends. Then it drains: it receives no more, gives back what no handler has begun, and lets
-// handlers finish within [consume.Workers.DrainWithin]. Messages of an answer that was on its way come again after
-// Visibility. Run goes on when SQS does not answer. It may be called once. The error is that of [consume.Consumer.Serve].
+// handlers finish within [consume.Workers.DrainWithin]. Messages of an answer that takes longer than a second come again
+// after Visibility. Run goes on when SQS does not answer. It may be called once. The error is that of [consume.Consumer.Serve].
 func (c *Consumer) Run(ctx context.Context) error {
 	c.mu.Lock()
 	ran := c.ran
@@ -151,11 +151,15 @@ func (c *Consumer) receive(ctx context.Context, most int) []*delivery {
 	return nil
 }
 
+// lastAnswer is how long an answer is waited for when ctx has ended: its messages would be hidden, and in nobody's hand.
+const lastAnswer = time.Second
+
 // ask asks for messages once. A connection may be half open: the answer is not waited for much longer than SQS waits.
 func (c *Consumer) ask(ctx context.Context, most int) (*sqs.ReceiveMessageOutput, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.opts.Wait+c.opts.Workers.SettleWithin)
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.Wait+c.opts.Workers.SettleWithin)
 	defer cancel()
-	return c.client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastAnswer, cancel) })()
+	return c.client.ReceiveMessage(asking, &sqs.ReceiveMessageInput{
 		QueueUrl: &c.queue.url, MaxNumberOfMessages: int32(most), //nolint:gosec // at most 10
 		VisibilityTimeout: int32(c.opts.Visibility.Seconds()), WaitTimeSeconds: int32(c.opts.Wait.Seconds()),
 		MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll}, MessageAttributeNames: []string{"All"},

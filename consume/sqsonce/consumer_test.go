@@ -14,6 +14,7 @@ import (
 
 // A producer sends each message twice, and each takes effect once.
 func TestConsumesOnce(t *testing.T) {
+	t.Parallel()
 	for _, fifo := range []bool{false, true} {
 		b := newBench(t, fifo, 100)
 		for id := range 25 {
@@ -39,6 +40,7 @@ func TestConsumesOnce(t *testing.T) {
 
 // A failed message comes again after its delay, as often as it may, is a dead letter then, and blocks nobody.
 func TestRetriesThenBuries(t *testing.T) {
+	t.Parallel()
 	for _, fifo := range []bool{false, true} {
 		b := newBench(t, fifo, 100)
 		b.send(`{"id":1}`, "a", sqsonce.AttributeID, "poison", "trace", "t-1")
@@ -67,6 +69,7 @@ func TestRetriesThenBuries(t *testing.T) {
 
 // A handler that takes longer than the visibility timeout keeps its message: nobody else sees it meanwhile.
 func TestHeartbeatKeepsAMessageHidden(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, false, 100)
 	b.sendOrder(1, "")
 	var runs atomic.Int32

@@ -31,7 +31,7 @@ type delivery struct {
 	handle   string    // of the latest receipt: an older one may delete nothing, and says that it did
 	received time.Time // before it was asked for then
 
-	beating func()   // stops the heartbeat
+	beating func() // stops the heartbeat
 	done    sync.Once
 	answer  chan bool // whether it was acknowledged or buried; one value
 	over    bool      // the same, to be read when all has ended
