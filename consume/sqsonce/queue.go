@@ -165,7 +165,8 @@ func noQueue(err error) bool {
 // code is the code of the service's answer; empty if it gave none.
 func code(err error) string {
 	if e, ok := errors.AsType[smithy.APIError](err); ok {
-		return e.ErrorCode()
+		c := e.ErrorCode()
+		return c[strings.LastIndex(c, "#")+1:] // com.amazonaws.sqs#QueueDoesNotExist
 	}
 	return ""
 }
