@@ -1,8 +1,6 @@
 package sqsonce
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"strings"
 
@@ -85,14 +83,4 @@ func replayOf(raw *types.Message, to *place, n note) (*sqs.SendMessageInput, err
 		group = "replay-" + *raw.MessageId
 	}
 	return copyFor(raw, to, &again, group, "replay-"+*raw.MessageId)
-}
-
-// valid is a text where SQS allows up to 128 letters, digits and signs: itself, or a hash of it.
-func valid(text string) string {
-	plain := len(text) > 0 && len(text) <= 128 && strings.IndexFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
-	if plain {
-		return text
-	}
-	h := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(h[:])
 }
