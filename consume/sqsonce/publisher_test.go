@@ -31,7 +31,7 @@ func TestPublishes(t *testing.T) {
 				Headers: map[string]string{"trace": "t"}, Payload: fmt.Appendf(nil, `{"id":%d}`, i),
 			})
 		}
-		events[20].Payload = []byte(strings.Repeat("x", 300<<10))
+		events[20].Payload = []byte(strings.Repeat("x", 1<<20+1))
 		events[21].Payload = []byte("{\"id\":\x00}") // SQS takes no such character
 		for range 2 {
 			for i, err := range p.Publish(t.Context(), events) {
