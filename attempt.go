@@ -50,6 +50,7 @@ func newAttempt(ctx context.Context, op *operation, claim *driver.ClaimResult) *
 	}
 	if op.ev != nil {
 		op.ev.Attempt = a.number
+		op.met(rec.Previous.Owner, time.Time{}, claim.Now)
 	}
 	return a
 }

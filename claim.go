@@ -16,16 +16,16 @@ import (
 )
 
 // claimAs is the operation's claim by a nonce, as a transaction makes it: without a lease.
-func (op *operation) claimAs(n driver.Nonce) driver.ClaimRequest {
+func (op *operation) claimAs(ctx context.Context, n driver.Nonce) driver.ClaimRequest {
 	return driver.ClaimRequest{
-		ID: op.id, Scope: op.key.Scope, Name: op.key.ID, Nonce: n, Owner: op.set.Owner,
+		ID: op.id, Scope: op.key.Scope, Name: op.key.ID, Nonce: n, Owner: op.owner(ctx),
 		Fingerprint: op.fingerprint, Lifetime: op.call.lifetime,
 	}
 }
 
 // claimRequest is what a guarded call asks of the store.
-func (op *operation) claimRequest() driver.ClaimRequest {
-	req := op.claimAs(driver.NewNonce())
+func (op *operation) claimRequest(ctx context.Context) driver.ClaimRequest {
+	req := op.claimAs(ctx, driver.NewNonce())
 	req.Lease, req.ExpireUnsettled = op.call.lease, op.call.policy == Reexecute
 	if op.takesOver() {
 		req.Take = driver.TakeAbandoned
@@ -47,7 +47,7 @@ func (op *operation) takesOver() bool {
 // acquire claims, waiting for a running attempt where the call asks for it. started is the local time
 // before the claim was first sent.
 func (op *operation) acquire(ctx context.Context, claim *driver.ClaimResult) (started time.Time, err error) {
-	req := op.claimRequest()
+	req := op.claimRequest(ctx)
 	w := op.waiter(req.Nonce)
 	defer w.Leave()
 	for {

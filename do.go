@@ -69,6 +69,7 @@ func Do[T any](ctx context.Context, r *Receiver, key Key, work func(context.Cont
 	if id == (RecordID{}) && op.recaller != nil && ctx.Err() == nil {
 		rec, err := op.recaller.Recall(ctx, driver.RecallRequest{ID: op.id})
 		if err == nil && rec.Found && !op.fingerprint.Conflicts(rec.Fingerprint) {
+			op.met(rec.Owner, rec.CompletedAt, rec.Now)
 			return replayed[T](&op, rec.Fingerprint, &rec.Result)
 		}
 	}

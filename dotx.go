@@ -98,7 +98,7 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 	if err := j.h.Savepoint(own, j.savepoint); err != nil {
 		return brokenAs[T](j, err)
 	}
-	req := j.claimAs(driver.NewNonce())
+	req := j.claimAs(ctx, driver.NewNonce())
 	claim, err := j.h.Claim(own, req)
 	if err != nil {
 		return dissolve[T](own, j, StoreFailed, ErrStore, err)

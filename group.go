@@ -115,7 +115,7 @@ func (g *group[T, Tx]) claim(ctx context.Context) (tx *lent[Tx], claims []driver
 	order := g.order()
 	reqs := make([]driver.ClaimRequest, len(order))
 	for n, k := range order {
-		reqs[n] = g.ops[g.part[k]].claimAs(g.nonce)
+		reqs[n] = g.ops[g.part[k]].claimAs(ctx, g.nonce)
 	}
 	if tx, _, err = g.begin(ctx, driver.BeginRequest{Timeout: g.set.TxTimeout}); err != nil {
 		return nil, nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/everonce/everonce/internal/panics"
@@ -19,6 +20,14 @@ type Observer interface {
 	Start(ctx context.Context, op Op) context.Context
 	// End is called once for every Start, with the context that Start returned.
 	End(ctx context.Context, ev Event)
+}
+
+// Tracer is an optional interface of an [Observer] that traces.
+type Tracer interface {
+	// Trace returns the place in a trace of the context that Start returned, as text of at most 64 bytes without blanks, or
+	// nothing. A claim writes it into [driver.Record.Owner], behind Options.Owner and a blank, if there is room. Whoever
+	// meets the record later finds it in Event.Met. An operation in a batch has the context of the batch.
+	Trace(ctx context.Context) string
 }
 
 // The kinds of calls.
@@ -70,6 +79,12 @@ type Event struct {
 	Retries int
 	// RenewFailures counts renewals of the lease that failed.
 	RenewFailures int
+	// Met is what [Tracer] wrote for the attempt whose record this call met, or took over: the last word of the record's
+	// owner. Empty if there was none.
+	Met string
+	// Since is how long ago the operation had been done when this call met its record, by the store's clock: what a
+	// retention must exceed. 0 if it had not been done, or if that is not known.
+	Since time.Duration
 }
 
 // observation is that of one operation, step or settlement, from Start to End.
@@ -95,6 +110,37 @@ func (op *operation) newObservation(ctx context.Context, kind string, step strin
 	}
 	o.ctx = tellStart(ctx, o.observer, o.ev.Op)
 	return o
+}
+
+// owner is how a claim names who makes it.
+func (op *operation) owner(ctx context.Context) string {
+	t, ok := op.set.Observer.(Tracer)
+	if !ok || op.ev == nil {
+		return op.set.Owner
+	}
+	trace := tellTrace(ctx, t, op.ev.KeyHash)
+	if trace == "" || strings.ContainsAny(trace, " \n") || len(op.set.Owner)+1+len(trace) > maxOwnerLen {
+		return op.set.Owner
+	}
+	return op.set.Owner + " " + trace
+}
+
+func tellTrace(ctx context.Context, t Tracer, hash string) (trace string) {
+	defer panics.Log(ctx, "observer", slog.String("key", hash))
+	return t.Trace(ctx)
+}
+
+// met tells the observer of a record that was there before: whose it is, and when it was completed, if it was.
+func (op *operation) met(owner string, completed, now time.Time) {
+	if op.ev == nil {
+		return
+	}
+	if i := strings.LastIndexByte(owner, ' '); i >= 0 {
+		op.ev.Met = owner[i+1:]
+	}
+	if !completed.IsZero() {
+		op.ev.Since = max(now.Sub(completed), 0)
+	}
 }
 
 // end ends it. An outcome of 0 is that of work that did not return: the event has it already.
@@ -136,6 +182,16 @@ func JoinObservers(observers ...Observer) Observer {
 }
 
 type joinedObservers struct{ each []Observer }
+
+// Trace is that of the first that traces.
+func (j *joinedObservers) Trace(ctx context.Context) (trace string) {
+	for _, o := range j.each {
+		if t, ok := o.(Tracer); ok && trace == "" {
+			trace = t.Trace(ctx)
+		}
+	}
+	return trace
+}
 
 func (j *joinedObservers) Start(ctx context.Context, op Op) context.Context {
 	started := &startedContext{Context: ctx, by: j, each: make([]context.Context, len(j.each))}

@@ -125,6 +125,7 @@ func recalled[T any](ctx context.Context, r *Receiver, id RecordID) (v T, ok boo
 
 // settled returns what a record says that could not be claimed.
 func settled[T any](op *operation, claim *driver.ClaimResult) (Result[T], error) {
+	op.met(claim.Record.Owner, claim.Record.CompletedAt, claim.Now)
 	if claim.Decision != driver.DecideReplay {
 		op.compareAlg(claim.Record.Fingerprint)
 		e := op.refusal(claim)

@@ -93,7 +93,7 @@ func (r *transaction[T, Tx]) loop(ctx context.Context) (Result[T], error) {
 
 // once runs one transaction.
 func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error) {
-	claimed := r.claimAs(r.nonce)
+	claimed := r.claimAs(ctx, r.nonce)
 	req := driver.BeginRequest{Timeout: r.set.TxTimeout, Claim: &claimed}
 	late := r.optimistic && r.lost == nil
 	if late {
@@ -190,7 +190,7 @@ func (r *transaction[T, Tx]) look(ctx context.Context) (found bool, res Result[T
 	case !got.Found:
 		return false, res, nil
 	}
-	claim := driver.ClaimResult{Record: got.Record, Now: got.Now, Decision: driver.Decide(&got.Record, r.claimAs(r.nonce), got.Now)}
+	claim := driver.ClaimResult{Record: got.Record, Now: got.Now, Decision: driver.Decide(&got.Record, r.claimAs(ctx, r.nonce), got.Now)}
 	if claim.Decision == driver.DecideClaimed {
 		r.optimistic = false // there is a released record: claim it
 		return false, res, nil

@@ -24,18 +24,19 @@ type Received[T any] struct {
 //
 // HandleBatch recovers a panic of the handler: the policy decides the verdict on its message.
 func (c *Consumer) HandleBatch(ctx context.Context, ms []*Message) []Verdict {
-	verdicts := c.handleBatch(ctx, ms)
+	each := c.withinEach(ctx, slog.Default(), ms)
+	verdicts := c.handleBatch(ctx, each, ms)
 	for i, m := range ms {
-		c.tell(ctx, slog.Default(), m, verdicts[i])
+		c.tell(each[i], slog.Default(), m, verdicts[i])
 	}
 	return verdicts
 }
 
-func (c *Consumer) handleBatch(ctx context.Context, ms []*Message) []Verdict {
+func (c *Consumer) handleBatch(ctx context.Context, each []context.Context, ms []*Message) []Verdict {
 	verdicts := make([]Verdict, len(ms))
 	for from := 0; from < len(ms); from += driver.MaxBatch {
 		to := min(from+driver.MaxBatch, len(ms))
-		c.handleTogether(ctx, ms[from:to], verdicts[from:to])
+		c.handleTogether(ctx, each[from:to], ms[from:to], verdicts[from:to])
 	}
 	return verdicts
 }
@@ -53,10 +54,10 @@ type ended struct {
 	err     error
 }
 
-func (c *Consumer) handleTogether(ctx context.Context, ms []*Message, verdicts []Verdict) {
+func (c *Consumer) handleTogether(ctx context.Context, each []context.Context, ms []*Message, verdicts []Verdict) {
 	if c.gather == nil {
 		for i, m := range ms {
-			verdicts[i] = c.handleSafely(ctx, m)
+			verdicts[i] = c.handleSafely(each[i], m)
 		}
 		return
 	}

@@ -95,16 +95,17 @@ func (s *server) settleAll(ds []Delivery) (kept []Delivery, why Verdict, late bo
 func (s *server) verdicts(ms []*Message) (verdicts []Verdict, late bool) {
 	ctx, cancel := s.handling()
 	defer cancel()
-	verdicts = s.handledTogether(ctx, ms)
+	each := s.c.withinEach(ctx, s.Log, ms)
+	verdicts = s.handledTogether(ctx, each, ms)
 	late = context.Cause(ctx) == errTooLong //nolint:errorlint // the cause itself
 	for i, m := range ms {
-		s.tell(ctx, m, verdicts[i])
+		s.tell(each[i], m, verdicts[i])
 	}
 	return verdicts, late
 }
 
 // handledTogether handles messages. What panics here is not a handler: that was caught.
-func (s *server) handledTogether(ctx context.Context, ms []*Message) (verdicts []Verdict) {
+func (s *server) handledTogether(ctx context.Context, each []context.Context, ms []*Message) (verdicts []Verdict) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.Log.ErrorContext(s.work, "consume: a batch panicked", "consumer", s.c.name, "panic", p, "stack", string(debug.Stack()))
@@ -114,7 +115,7 @@ func (s *server) handledTogether(ctx context.Context, ms []*Message) (verdicts [
 			}
 		}
 	}()
-	verdicts = s.c.handleBatch(ctx, ms)
+	verdicts = s.c.handleBatch(ctx, each, ms)
 	for _, v := range verdicts {
 		s.logPanic(v)
 	}

@@ -24,6 +24,7 @@ type Consumer struct {
 	compare fingerprinter
 	retry   Backoff
 	drop    bool
+	context func(context.Context, *Message) context.Context
 	observe func(context.Context, *Message, Verdict)
 
 	id      func(everonce.Key) everonce.RecordID
@@ -141,7 +142,7 @@ func newConsumer[T any](c common[T]) (*Consumer, error) {
 	compare, err := c.Fingerprint.checked()
 	return &Consumer{
 		scope: everonce.ScopeOf(c.Consumer), name: c.Consumer, key: c.Key, maxBody: c.MaxBody, compare: compare,
-		retry: c.Retry, drop: c.DropRejected, observe: c.Observe,
+		retry: c.Retry, drop: c.DropRejected, context: c.Context, observe: c.Observe,
 	}, err
 }
 
@@ -183,9 +184,36 @@ var (
 // panic of the handler; the attempt then ends as described at [everonce.Do]. If ctx ends before the handler is called,
 // the verdict is Keep.
 func (c *Consumer) Handle(ctx context.Context, m *Message) Verdict {
+	ctx = c.within(ctx, slog.Default(), m)
 	v := c.handle(ctx, m)
 	c.tell(ctx, slog.Default(), m, v)
 	return v
+}
+
+// within returns the context in which a message is handled.
+func (c *Consumer) within(ctx context.Context, log *slog.Logger, m *Message) (in context.Context) {
+	in = ctx
+	if c.context == nil {
+		return in
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			log.ErrorContext(ctx, "consume: Context panicked", "consumer", c.name, "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	if its := c.context(ctx, m); its != nil {
+		in = its
+	}
+	return in
+}
+
+// withinEach is within for the messages of a batch.
+func (c *Consumer) withinEach(ctx context.Context, log *slog.Logger, ms []*Message) []context.Context {
+	each := make([]context.Context, len(ms))
+	for i, m := range ms {
+		each[i] = c.within(ctx, log, m)
+	}
+	return each
 }
 
 // tell tells Observe of a verdict. That it panics says nothing of the message, which may be handled by then.

@@ -30,6 +30,9 @@ type NaturalSpec[T any] struct {
 	Retry Backoff
 	// DropRejected acknowledges rejected messages. Default: they become dead letters, at every delivery.
 	DropRejected bool
+	// Context, if set, returns the context in which a delivery is handled and told to Observe: the trace that the message
+	// carries on, say. It is called first. A panic is logged and has no other effect.
+	Context func(context.Context, *Message) context.Context
 	// Observe, if set, is called with every verdict. It must not block. A panic is logged and has no other effect.
 	// [Consumer.Serve] calls it in a goroutine of its own, so it may call [runtime.Goexit].
 	Observe func(context.Context, *Message, Verdict)
@@ -42,7 +45,7 @@ type NaturalSpec[T any] struct {
 func NewNatural[T any](spec NaturalSpec[T]) (*Consumer, error) {
 	common, err := common[T]{
 		Consumer: spec.Consumer, Key: spec.Key, Decode: spec.Decode, MaxBody: spec.MaxBody,
-		Retry: spec.Retry, DropRejected: spec.DropRejected, Observe: spec.Observe,
+		Retry: spec.Retry, DropRejected: spec.DropRejected, Context: spec.Context, Observe: spec.Observe,
 	}.checked()
 	switch {
 	case err != nil:

@@ -206,6 +206,7 @@ func (s *server) reached(v Verdict) {
 func (s *server) verdict(m *Message) Verdict {
 	ctx, cancel := s.handling()
 	defer cancel()
+	ctx = s.c.within(ctx, s.Log, m)
 	v := s.c.handleSafely(ctx, m)
 	s.logPanic(v)
 	s.tell(ctx, m, v)

@@ -43,6 +43,9 @@ type Spec[T any] struct {
 	Retry Backoff
 	// DropRejected acknowledges rejected messages. Default: they become dead letters, at every delivery.
 	DropRejected bool
+	// Context, if set, returns the context in which a delivery is handled and told to Observe: the trace that the message
+	// carries on, say. It is called first. A panic is logged and has no other effect.
+	Context func(context.Context, *Message) context.Context
 	// Observe, if set, is called with every verdict. It must not block. A panic is logged and has no other effect.
 	// [Consumer.Serve] calls it in a goroutine of its own, so it may call [runtime.Goexit].
 	Observe func(context.Context, *Message, Verdict)
@@ -84,6 +87,9 @@ type TxSpec[T, Tx any] struct {
 	Retry Backoff
 	// DropRejected acknowledges rejected messages. Default: they become dead letters, at every delivery.
 	DropRejected bool
+	// Context, if set, returns the context in which a delivery is handled and told to Observe: the trace that the message
+	// carries on, say. It is called first. A panic is logged and has no other effect.
+	Context func(context.Context, *Message) context.Context
 	// Observe, if set, is called with every verdict. It must not block. A panic is logged and has no other effect.
 	// [Consumer.Serve] calls it in a goroutine of its own, so it may call [runtime.Goexit].
 	Observe func(context.Context, *Message, Verdict)
@@ -100,6 +106,7 @@ type common[T any] struct {
 	Window       time.Duration
 	Retry        Backoff
 	DropRejected bool
+	Context      func(context.Context, *Message) context.Context
 	Observe      func(context.Context, *Message, Verdict)
 }
 
@@ -110,11 +117,11 @@ const (
 )
 
 func (s *Spec[T]) common() common[T] {
-	return common[T]{s.Consumer, s.Key, s.Decode, s.MaxBody, s.Fingerprint, s.Lifetime, s.Window, s.Retry, s.DropRejected, s.Observe}
+	return common[T]{s.Consumer, s.Key, s.Decode, s.MaxBody, s.Fingerprint, s.Lifetime, s.Window, s.Retry, s.DropRejected, s.Context, s.Observe}
 }
 
 func (s *TxSpec[T, Tx]) common() common[T] {
-	return common[T]{s.Consumer, s.Key, s.Decode, s.MaxBody, s.Fingerprint, s.Lifetime, s.Window, s.Retry, s.DropRejected, s.Observe}
+	return common[T]{s.Consumer, s.Key, s.Decode, s.MaxBody, s.Fingerprint, s.Lifetime, s.Window, s.Retry, s.DropRejected, s.Context, s.Observe}
 }
 
 func (c common[T]) checked() (common[T], error) {

@@ -40,6 +40,9 @@ type RecallResult struct {
 	Found       bool
 	Fingerprint Fingerprint
 	Result      SavedResult
+	// Owner and CompletedAt are the record's, and Now is the store's time, for observers. They may be zero.
+	Owner            string
+	CompletedAt, Now time.Time
 }
 
 // Prompter is an optional power of a [Store] whose calls never block, such as one in memory. The engine makes them without

@@ -32,3 +32,17 @@ type Served struct {
 	// spent waiting for another attempt.
 	Duration, Waited time.Duration
 }
+
+// How names what became of the request, for labels and logs: the outcome's name; or, without one, "failed_open", "aborted"
+// (it panicked) or "refused".
+func (s *Served) How() string {
+	switch {
+	case s.FailedOpen:
+		return "failed_open"
+	case s.Panicked:
+		return "aborted"
+	case s.Outcome == 0:
+		return "refused"
+	}
+	return s.Outcome.String()
+}

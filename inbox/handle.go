@@ -93,6 +93,9 @@ func (w *Worker[Tx]) work(ctx context.Context, token int64, rows []row) {
 		w.end(ctx, token, r, handled{ran: true, permanent: true, err: err})
 		return
 	}
+	if w.set.Context != nil {
+		ctx = cmp.Or(w.set.Context(ctx, m), ctx)
+	}
 	if r.expiresAt != 0 && r.common.Now >= r.expiresAt {
 		w.finish(ctx, token, r, sqlqueue.End{Seq: r.common.Seq, How: sqlqueue.GiveUp, Error: "expired"}, Verdict{How: Expired})
 		return

@@ -66,6 +66,9 @@ type WorkerOptions struct {
 	Grace time.Duration
 	// Log gets what needs attention. Default [slog.Default].
 	Log *slog.Logger
+	// Context, if set, returns the context in which a message is handled and told to Observe: the trace that it carries on,
+	// say.
+	Context func(ctx context.Context, m *consume.Message) context.Context
 	// Observe, if set, is called with what became of each message. It must not block.
 	Observe func(ctx context.Context, m *consume.Message, v Verdict)
 }

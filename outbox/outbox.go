@@ -23,10 +23,13 @@ type Options struct {
 // Outbox is a table of events beside the store of a receiver. Tx is the handle of the application's transactions. It is
 // safe for concurrent use.
 type Outbox[Tx any] struct {
-	table  *sqlqueue.Table[Tx]
-	opts   Options
-	insert map[int]*sqldb.Statement // by the number of events
-	read   *sqldb.Statement
+	receiver  *everonce.TxReceiver[Tx]
+	table     *sqlqueue.Table[Tx]
+	opts      Options
+	insert    map[int]*sqldb.Statement // by the number of events
+	read      *sqldb.Statement
+	published *sqldb.Statement // longer ago than
+	remove    *sqldb.Statement
 }
 
 // spec is the queue of the events.
@@ -45,7 +48,7 @@ func New[Tx any](receiver *everonce.TxReceiver[Tx], opts *Options) (*Outbox[Tx],
 	if err != nil {
 		return nil, err
 	}
-	o := &Outbox[Tx]{table: table, insert: make(map[int]*sqldb.Statement)}
+	o := &Outbox[Tx]{receiver: receiver, table: table, insert: make(map[int]*sqldb.Statement)}
 	if opts != nil {
 		o.opts = *opts
 	}
@@ -59,6 +62,10 @@ func New[Tx any](receiver *everonce.TxReceiver[Tx], opts *Options) (*Outbox[Tx],
 	}
 	o.read = d.Statement("outbox_read", 1,
 		"SELECT id, topic, order_key, type, content_type, headers, payload FROM {outbox} WHERE "+inIDs(d), "outbox")
+	o.published = d.Statement("outbox_published", 2,
+		"SELECT q.seq, q.id, q.topic, q.order_key, q.type, q.content_type, q.headers, q.payload, q.attempts, q.created_at FROM {outbox} AS q"+
+			" WHERE q.state IN (4, 5) AND q.state = 4 AND q.done_at <= {now} - {1i} ORDER BY q.done_at LIMIT {2i} {skip locked}", "outbox")
+	o.remove = d.Statement("outbox_remove", 1, "DELETE FROM {outbox} WHERE "+d.InInts("seq", "{1t}"), "outbox")
 	return o, nil
 }
 

@@ -39,7 +39,8 @@ type RelayOptions struct {
 	// GoOn says of which topics events with the key of one that was set aside go on. By default they wait until somebody
 	// retries or discards it.
 	GoOn func(topic string) bool
-	// Retention is how long a published event is kept. Default 24 h; negative removes it when it is published.
+	// Retention is how long a published event is kept. Default 24 h; negative removes it when it is published. See
+	// [Outbox.Archive].
 	Retention time.Duration
 	// Grace is how long Run lets publishers end after its context has ended. Default 15 s. What does not heed its
 	// context, and a database that does not answer, may hold Run for longer.

@@ -141,12 +141,15 @@ func (r *relayFlags) publisher(a *app, log *slog.Logger) (p outbox.Publisher, en
 
 // run relays until ctx ends.
 func (r *relayFlags) run(ctx context.Context, log *slog.Logger, table *beside, to outbox.Publisher) error {
-	figures := newRelayFigures(table.backlog)
+	figures, err := newRelayFigures(ctx, table.backlog)
+	if err != nil {
+		return err
+	}
 	opts := r.opts
 	if opts.Retention = r.retention; r.retention == 0 {
 		opts.Retention = -1
 	}
-	opts.Log, opts.Observe = log, figures.observe
+	opts.Log, opts.Observe = log, figures.Relayed
 	opts.GoOn = func(topic string) bool { return slices.Contains(r.goOn, topic) }
 	relay, err := table.relay(to, &opts)
 	if err != nil {

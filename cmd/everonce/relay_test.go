@@ -95,7 +95,7 @@ func TestRelay(t *testing.T) {
 	for _, id := range []string{"blocked", "behind"} {
 		out(`"id":"` + id + `","topic":"orders","key":"alice"`)
 	}
-	for path, want := range map[string]string{"/healthz": "ok", "/readyz": "ok", "/metrics": `everonce_outbox_entries{state="delayed"} 1`} {
+	for path, want := range map[string]string{"/healthz": "ok", "/readyz": "ok", "/metrics": `everonce_backlog_entries{state="delayed",table="outbox"} 1`} {
 		resp, err := http.Get("http://" + starts.Health + path)
 		if err != nil {
 			t.Fatal(err)

@@ -92,7 +92,7 @@ func documents(ctx context.Context, events *mongo.Collection) (map[string][]Even
 	return found, nil
 }
 
-// deadLetters returns the IDs of the events that are dead letters.
+// deadLetters returns the IDs of the events that are dead letters, or that an inbox has set aside.
 func (r *run) deadLetters(ctx context.Context) (ids map[string]bool, err error) {
 	letters, err := rabbitonce.OpenDeadLetters(ctx, r.servers.rabbitURL, queueOf(r.fleet.orders.Queue), nil)
 	if err != nil {
@@ -107,5 +107,12 @@ func (r *run) deadLetters(ctx context.Context) (ids map[string]bool, err error) 
 	for _, l := range list {
 		ids[l.Message.ID] = true
 	}
-	return ids, nil
+	if r.backlog == nil {
+		return ids, nil
+	}
+	entries, err := r.backlog.List(ctx, setAside)
+	for _, e := range entries {
+		ids[e.ID] = true
+	}
+	return ids, err
 }

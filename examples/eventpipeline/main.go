@@ -2,10 +2,13 @@
 // producer sends duplicates, its workers are killed between the insert and the acknowledgement, the broker is
 // killed and started again, the database goes away. Then it counts: each valid event has one document, and each other is a dead letter.
 //
+// With -with inbox the workers take messages into an inbox in PostgreSQL, and handle them afterwards; with -with outbox they
+// publish to an outbox there, whose relay sends on to MongoDB. The counts are the same.
+//
 // With -broken it is built with one of the usual mistakes, and counts what that costs.
 //
 // It starts a broker and a database of its own, by the project's scripts/services. EVENTPIPELINE_RABBITMQ_URL and
-// EVENTPIPELINE_MONGODB_URL name others; then -restart-broker is the command that restarts the broker.
+// EVENTPIPELINE_MONGODB_URL, and for -with EVENTPIPELINE_POSTGRES_URL, name others; then -restart-broker is the command that restarts the broker.
 package main
 
 import (
@@ -48,6 +51,7 @@ func program(ctx context.Context, args []string, getenv func(string) string, out
 	flags.IntVar(&s.Kills, "kills", 20, "how often a worker is killed")
 	flags.DurationVar(&s.Away, "away", 3*time.Second, "how long MongoDB is away")
 	flags.BoolVar(&s.RestartBroker, "restart", true, "kill the broker in mid-stream, and start it again")
+	flags.Var(&s.With, "with", "the `table` in PostgreSQL that stands between the broker and MongoDB: inbox, outbox")
 	flags.Var(&s.Broken, "broken", "the `mistake` that it is built with: "+s.Broken.all())
 	within := flags.Duration("within", 5*time.Minute, "give up after so long")
 	restart := flags.String("restart-broker", "", "the `command` that restarts a broker that was not started here")
@@ -59,6 +63,9 @@ func program(ctx context.Context, args []string, getenv func(string) string, out
 	if flags.NArg() > 0 || s.Events < 1 || s.Workers < 1 || s.Kills < 0 || s.Away < 0 {
 		return 2, errors.New("-n and -workers must be positive, -kills and -away not negative, and there are no arguments")
 	}
+	if s.With != "" && s.Broken != none {
+		return 2, errors.New("-with and -broken do not go together")
+	}
 	if *verbose {
 		s.Said = said
 	}
@@ -67,7 +74,7 @@ func program(ctx context.Context, args []string, getenv func(string) string, out
 	}
 	ctx, cancel := context.WithTimeout(ctx, *within)
 	defer cancel()
-	servers, err := openServers(ctx, getenv, *restart)
+	servers, err := openServers(ctx, getenv, *restart, s.With != "")
 	if err != nil {
 		return 1, err
 	}

@@ -76,6 +76,23 @@ func TestPipeline(t *testing.T) {
 	}
 }
 
+// The same counts hold with an inbox and with an outbox in between, also when workers die and MongoDB goes away.
+func TestPipelineWith(t *testing.T) {
+	t.Parallel()
+	shared := map[string]string{
+		rabbitVariable: testserver.URL(t, "rabbitmq"), mongoVariable: testserver.URL(t, "mongodb"), postgresVariable: testserver.URL(t, "postgres"),
+	}
+	for _, w := range []with{withInbox, withOutbox} {
+		t.Run(string(w), func(t *testing.T) {
+			t.Parallel()
+			rep, code, said := ran(t, 150, func(name string) string { return shared[name] }, "-kills", "4", "-away", "1s", "-restart=false", "-with", string(w))
+			if code != 0 || !rep.clean() || rep.Kills != 4 || rep.DuplicatesAbsorbed < 75 || rep.DeadLettered != 7 || rep.Documents != 143 {
+				t.Errorf("exit code %d: %+v\n%s", code, rep, said)
+			}
+		})
+	}
+}
+
 // Each mistake costs something: else TestPipeline would be blind.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
@@ -112,7 +129,7 @@ func TestMistakes(t *testing.T) {
 // Bad arguments are told, and nothing is started.
 func TestArguments(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"-broken", "luck"}, {"-n", "0"}, {"-kills", "-1"}, {"more"}, {"-away", "-1s"}, {"-restart"}} {
+	for _, args := range [][]string{{"-broken", "luck"}, {"-n", "0"}, {"-kills", "-1"}, {"more"}, {"-away", "-1s"}, {"-restart"}, {"-with", "luck"}, {"-with", "inbox", "-broken", "no-index"}} {
 		var said bytes.Buffer
 		code, err := program(t.Context(), args, func(string) string { return "somewhere" }, &said, &said)
 		if code != 2 || err == nil && said.Len() == 0 {
@@ -141,8 +158,8 @@ func TestServersThatAreNotThere(t *testing.T) {
 // One server that is named, and one that is not, would be a run on a mixture.
 func TestBothServersAreNamed(t *testing.T) {
 	t.Parallel()
-	for _, named := range []string{rabbitVariable, mongoVariable} {
-		_, err := openServers(context.Background(), func(name string) string { return strings.Repeat("somewhere", strings.Count(name, named)) }, "")
+	for _, named := range []string{rabbitVariable, mongoVariable, postgresVariable} {
+		_, err := openServers(context.Background(), func(name string) string { return strings.Repeat("somewhere", strings.Count(name, named)) }, "", true)
 		if err == nil {
 			t.Errorf("%s alone is taken", named)
 		}

@@ -16,6 +16,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
+	"github.com/everonce/everonce/backlog"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
 	"github.com/everonce/everonce/store/mongostore"
@@ -26,6 +27,7 @@ type settings struct {
 	Events, Workers, Kills int
 	Away                   time.Duration // of MongoDB
 	RestartBroker          bool
+	With                   with
 	Broken                 mistake
 	Log                    *log.Logger
 	Said                   io.Writer // by the workers
@@ -43,6 +45,7 @@ type run struct {
 	declared time.Time // since when the queues are there
 
 	events, customers *mongo.Collection // not over the line
+	backlog           *backlog.Table    // of the inbox or the outbox; nil without
 }
 
 // pipeline sends events through the workers while these are killed, the broker is restarted, and the database goes away;
@@ -127,7 +130,16 @@ func (r *run) prepare(ctx context.Context) (down func() error, err error) {
 	}
 	r.fleet = &fleet{
 		program: program, size: r.Workers, toKill: r.Kills, said: r.Said, counts: map[string]int{}, running: map[*exec.Cmd]bool{},
-		orders: orders{RabbitURL: r.servers.rabbitURL, MongoURL: way, Queue: name, Database: name, Broken: r.Broken},
+		orders: orders{RabbitURL: r.servers.rabbitURL, MongoURL: way, Queue: name, Database: name, With: r.With, Broken: r.Broken},
+	}
+	if r.With != "" {
+		told := &r.fleet.orders
+		told.PostgresURL, told.Schema = r.servers.postgresURL, strings.ReplaceAll(name, "-", "_")
+		var dropped func() error
+		if r.backlog, dropped, err = makeTables(ctx, r.With, told.PostgresURL, told.Schema); err != nil {
+			return down, err
+		}
+		undo = append(undo, dropped)
 	}
 	r.producer = &producer{url: r.servers.rabbitURL, queue: name}
 	undo = append(undo, func() error { r.producer.hangUp(); return r.removeQueues(context.WithoutCancel(ctx)) })
@@ -244,7 +256,7 @@ func (r *run) whileAway(ctx context.Context, stream []sent) error {
 		}
 	}
 	r.Log.Printf("MongoDB is back; %d messages were acknowledged meanwhile whose event it does not have", unsaved)
-	if unsaved > 0 && r.Broken == none {
+	if unsaved > 0 && r.Broken == none && r.With == "" { // otherwise PostgreSQL has them
 		err = errors.Join(err, fmt.Errorf("%d messages were acknowledged unsaved", unsaved))
 	}
 	return err
@@ -257,10 +269,18 @@ func (r *run) replay(ctx context.Context) error {
 		return err
 	}
 	n, err := letters.Replay(ctx, consume.Filter{})
+	if err == nil && r.backlog != nil {
+		var more int
+		more, err = r.backlog.Retry(ctx, setAside)
+		n += more
+	}
 	r.Log.Printf("%d dead letters are replayed", n)
 	r.fleet.start(ctx)
 	return errors.Join(err, letters.Close())
 }
+
+// setAside are the dead letters of an inbox.
+var setAside = backlog.Filter{States: []backlog.State{backlog.Blocked, backlog.Dead}}
 
 // settle returns when nothing is left in the queues but dead letters. The workers have ended then.
 func (r *run) settle(ctx context.Context) error {
@@ -305,7 +325,7 @@ func (r *run) queues() []string {
 	return []string{name, name + ".retry.100ms", name + ".retry.300ms"}
 }
 
-// waiting is how many messages are in the queues, and in nobody's hand.
+// waiting is how many messages are in the queues, and in nobody's hand, or in the table of an inbox or an outbox.
 func (r *run) waiting(ctx context.Context) (n int, err error) {
 	err = r.onChannel(ctx, func(ch *amqp.Channel) error {
 		for _, name := range r.queues() {
@@ -317,7 +337,11 @@ func (r *run) waiting(ctx context.Context) (n int, err error) {
 		}
 		return nil
 	})
-	return n, err
+	if err != nil || r.backlog == nil {
+		return n, err
+	}
+	s, err := r.backlog.Stats(ctx)
+	return n + s.Waiting + s.InHand, err
 }
 
 func (r *run) removeQueues(ctx context.Context) error {

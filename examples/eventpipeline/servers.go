@@ -13,15 +13,16 @@ import (
 	"syscall"
 )
 
-// The variables that name servers that run already. Without both of them the program starts its own.
+// The variables that name servers that run already. Without any of them the program starts its own.
 const (
-	rabbitVariable = "EVENTPIPELINE_RABBITMQ_URL"
-	mongoVariable  = "EVENTPIPELINE_MONGODB_URL"
+	rabbitVariable   = "EVENTPIPELINE_RABBITMQ_URL"
+	mongoVariable    = "EVENTPIPELINE_MONGODB_URL"
+	postgresVariable = "EVENTPIPELINE_POSTGRES_URL"
 )
 
-// servers are the broker and the database of a run.
+// servers are the broker and the databases of a run.
 type servers struct {
-	rabbitURL, mongoURL string
+	rabbitURL, mongoURL, postgresURL string
 	// restart kills the broker and starts it again; nil where that cannot be done.
 	restart func(context.Context) error
 	// down stops what was started here.
@@ -29,15 +30,15 @@ type servers struct {
 }
 
 // openServers takes the servers that are named, or starts private ones. restartCommand is for the former.
-func openServers(ctx context.Context, getenv func(string) string, restartCommand string) (*servers, error) {
-	rabbitURL, mongoURL := getenv(rabbitVariable), getenv(mongoVariable)
-	if (rabbitURL == "") != (mongoURL == "") {
-		return nil, fmt.Errorf("set both %s and %s, or none of them", rabbitVariable, mongoVariable)
+func openServers(ctx context.Context, getenv func(string) string, restartCommand string, withPostgres bool) (*servers, error) {
+	rabbitURL, mongoURL, postgresURL := getenv(rabbitVariable), getenv(mongoVariable), getenv(postgresVariable)
+	if (rabbitURL == "") != (mongoURL == "") || withPostgres && (rabbitURL == "") != (postgresURL == "") {
+		return nil, fmt.Errorf("set both %s and %s, and for -with %s, or none of them", rabbitVariable, mongoVariable, postgresVariable)
 	}
 	if rabbitURL == "" {
-		return startServers(ctx)
+		return startServers(ctx, withPostgres)
 	}
-	s := &servers{rabbitURL: rabbitURL, mongoURL: mongoURL, down: func() error { return nil }}
+	s := &servers{rabbitURL: rabbitURL, mongoURL: mongoURL, postgresURL: postgresURL, down: func() error { return nil }}
 	if restartCommand != "" {
 		s.restart = func(ctx context.Context) error {
 			_, err := output(exec.CommandContext(ctx, "bash", "-c", restartCommand)) //nolint:gosec // the user's own
@@ -47,9 +48,9 @@ func openServers(ctx context.Context, getenv func(string) string, restartCommand
 	return s, nil
 }
 
-// startServers starts a broker and a database by the project's script, each in a folder of its own: so they start at the
+// startServers starts a broker and the databases by the project's script, each in a folder of its own: so they start at the
 // same time, and nobody else's are restarted.
-func startServers(ctx context.Context) (*servers, error) {
+func startServers(ctx context.Context, withPostgres bool) (*servers, error) {
 	script, err := findScript()
 	if err != nil {
 		return nil, err
@@ -71,29 +72,35 @@ func startServers(ctx context.Context) (*servers, error) {
 		cmd.Env = append(cmd.Env, "EVERONCE_SERVICES_DIR="+filepath.Join(dir, server), "EVERONCE_NO_DOCKER=1")
 		return output(cmd)
 	}
-	both := func(command string) (rabbit, mongo string, err error) {
-		var rabbitErr, mongoErr error
+	names := []string{"rabbitmq", "mongodb"}
+	if withPostgres {
+		names = append(names, "postgres")
+	}
+	all := func(command string) (said string, err error) {
+		outs, errs := make([]string, len(names)), make([]error, len(names))
 		var calls sync.WaitGroup
-		calls.Go(func() { rabbit, rabbitErr = call(command, "rabbitmq") })
-		calls.Go(func() { mongo, mongoErr = call(command, "mongodb") })
+		for i, name := range names {
+			calls.Go(func() { outs[i], errs[i] = call(command, name) })
+		}
 		calls.Wait()
-		return rabbit, mongo, errors.Join(rabbitErr, mongoErr)
+		return strings.Join(outs, "\n"), errors.Join(errs...)
 	}
 	s := &servers{
 		restart: func(context.Context) error { _, err := call("restart", "rabbitmq"); return err },
 		down: func() error {
-			_, _, err := both("down")
+			_, err := all("down")
 			return errors.Join(err, os.RemoveAll(dir))
 		},
 	}
-	if _, _, err := both("up"); err != nil {
+	if _, err := all("up"); err != nil {
 		return nil, errors.Join(err, s.down())
 	}
-	rabbit, mongo, err := both("env")
+	env, err := all("env")
 	if err = errors.Join(err, context.Cause(ctx)); err != nil {
 		return nil, errors.Join(err, s.down())
 	}
-	s.rabbitURL, s.mongoURL = exported(rabbit, "EVERONCE_TEST_RABBITMQ_URL"), exported(mongo, "EVERONCE_TEST_MONGODB_URL")
+	s.rabbitURL, s.mongoURL = exported(env, "EVERONCE_TEST_RABBITMQ_URL"), exported(env, "EVERONCE_TEST_MONGODB_URL")
+	s.postgresURL = exported(env, "EVERONCE_TEST_POSTGRES_URL")
 	return s, nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
 	"github.com/everonce/everonce/store/mongostore"
@@ -32,7 +33,9 @@ const workerFlag = "-worker"
 // orders is what a worker is told, as the first line of its input.
 type orders struct {
 	RabbitURL, MongoURL, Queue, Database string
+	PostgresURL, Schema                  string // for what it is with
 
+	With   with
 	Broken mistake
 	// KillAfter: the worker kills itself between an insert and its acknowledgement, the so many-th. 0 is never.
 	KillAfter int
@@ -82,7 +85,8 @@ func runWorker(in io.Reader, out io.Writer) error {
 	if w.save, err = newSaver(ctx, w.Broken, db.Collection("events")); err != nil {
 		return err
 	}
-	handler, err := w.handler()
+	handler, beside, down, err := w.opened(ctx)
+	defer down()
 	if err != nil {
 		return err
 	}
@@ -96,7 +100,32 @@ func runWorker(in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return c.Run(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		defer cancel() // neither goes on without the other
+		ended <- beside(ctx)
+	}()
+	err = c.Run(ctx)
+	cancel()
+	return errors.Join(err, <-ended)
+}
+
+// opened returns what handles messages, and what runs beside it.
+func (w *worker) opened(ctx context.Context) (handler *consume.Consumer, beside func(context.Context) error, down func(), err error) {
+	if w.With == "" {
+		handler, err = w.handler()
+		return handler, func(ctx context.Context) error { <-ctx.Done(); return nil }, func() {}, err
+	}
+	receiver, pool, err := openTables(ctx, w.PostgresURL, w.Schema)
+	if err != nil {
+		return nil, nil, func() {}, err
+	}
+	if w.With == withInbox {
+		handler, beside, err = w.inboxed(receiver)
+	} else {
+		handler, beside, err = w.outboxed(receiver)
+	}
+	return handler, beside, pool.Close, err
 }
 
 // connect makes a client that soon says that the server is away.
@@ -116,12 +145,15 @@ func newSaver(ctx context.Context, broken mistake, events *mongo.Collection) (sa
 	return func(ctx context.Context, e Event) (bool, error) { return inserter.InsertOnce(ctx, e) }, nil
 }
 
+// retries are few and short here.
+var retries = consume.Backoff{Limit: 2, Min: 100 * time.Millisecond, Max: 300 * time.Millisecond}
+
 func (w *worker) handler() (*consume.Consumer, error) {
 	return consume.NewNatural(consume.NaturalSpec[Order]{
 		Consumer: "eventpipeline",
 		Key:      w.key,
 		Handle:   w.handle,
-		Retry:    consume.Backoff{Limit: 2, Min: 100 * time.Millisecond, Max: 300 * time.Millisecond},
+		Retry:    retries,
 		Observe:  w.observe,
 	})
 }
@@ -143,12 +175,14 @@ func (w *worker) handle(ctx context.Context, m *consume.Message, o Order) (bool,
 	if w.Broken == ackFirst {
 		w.dieInBetween()
 	}
-	inserted, err := w.save(ctx, e)
-	switch {
-	case inserted && w.Broken != ackFirst:
+	return w.saveOnce(ctx, e)
+}
+
+// saveOnce saves an event, after which the process may die.
+func (w *worker) saveOnce(ctx context.Context, e Event) (inserted bool, err error) {
+	inserted, err = w.save(ctx, e)
+	if inserted && w.Broken != ackFirst {
 		w.dieInBetween()
-	case !inserted && err == nil:
-		w.tell(absorbed, "")
 	}
 	return inserted, err
 }
@@ -165,6 +199,9 @@ func (w *worker) dieInBetween() {
 func (w *worker) observe(_ context.Context, m *consume.Message, v consume.Verdict) {
 	if v.Disposition != consume.Keep {
 		w.begun.Delete(m)
+	}
+	if v.Outcome == everonce.Replayed {
+		w.tell(absorbed, "")
 	}
 	if v.Disposition == consume.Ack && w.Broken != ackFirst {
 		w.tell(acknowledged, m.ID)

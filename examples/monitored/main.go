@@ -1,9 +1,9 @@
-// Command monitored is an HTTP API that counts what became of its requests, and what waits for somebody to settle it.
+// Command monitored is an HTTP API that shows Prometheus what became of its requests, and what waits for somebody to settle
+// it.
 package main
 
 import (
 	"context"
-	"expvar"
 	"fmt"
 	"io"
 	"log"
@@ -11,40 +11,42 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/otelonce"
+	"github.com/everonce/everonce/otelonce/scrape"
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// count returns an Observe that counts requests by what became of them.
-func count(figures *expvar.Map) func(context.Context, httponce.Served) {
-	return func(_ context.Context, s httponce.Served) {
-		switch {
-		case s.FailedOpen:
-			figures.Add("failed_open", 1)
-		case s.Panicked:
-			figures.Add("panicked", 1)
-		case s.Outcome == 0:
-			figures.Add("refused_"+s.Problem, 1)
-		default:
-			figures.Add(s.Outcome.String(), 1)
-		}
-	}
-}
-
-// watch tells how much waits for somebody to settle it, and for how long the oldest has. Call it once a minute.
-func watch(ctx context.Context, store *memstore.Store, abandoned, oldestSeconds *expvar.Int) error {
-	h, err := store.Health(ctx, everonce.HealthRequest{})
+// api returns an API, and the page with its figures.
+func api(store *memstore.Store) (*otelonce.Observer, http.Handler, error) {
+	provider, page, err := scrape.New()
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	abandoned.Set(h.Abandoned)
-	oldestSeconds.Set(0)
-	if !h.OldestAbandoned.IsZero() {
-		oldestSeconds.Set(int64(h.Now.Sub(h.OldestAbandoned).Seconds()))
+	observer, err := otelonce.NewObserver(provider, nil, nil)
+	if err != nil {
+		return nil, nil, err
 	}
-	return nil
+	receiver, err := everonce.NewReceiver(store, everonce.Refuse, &everonce.Options{Observer: observer})
+	if err != nil {
+		return nil, nil, err
+	}
+	protect, err := httponce.Middleware(receiver, httponce.Unscoped(), &httponce.Options{
+		Route: httponce.Route{Required: true}, Observe: observer.HTTP("POST /charges", "POST /broken"),
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("POST /charges", protect(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	mux.Handle("POST /broken", protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+	})))
+	mux.Handle("GET /metrics", page) // on an address of its own, if clients must not see it
+	return observer, mux, nil
 }
 
 func main() {
@@ -53,36 +55,42 @@ func main() {
 	}
 }
 
+// run sends some requests, and prints a part of what a scraper then finds.
 func run(ctx context.Context, out io.Writer) error {
 	store := memstore.New(nil)
-	receiver, err := everonce.NewReceiver(store, everonce.Refuse, nil)
+	observer, handler, err := api(store)
 	if err != nil {
 		return err
 	}
-	figures := new(expvar.Map) // a service publishes it: expvar.NewMap
-	protect, err := httponce.Middleware(receiver, httponce.Unscoped(), &httponce.Options{
-		Route: httponce.Route{Required: true}, Observe: count(figures),
-	})
-	if err != nil {
-		return err
-	}
-	handler := protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/broken" {
-			w.WriteHeader(http.StatusInternalServerError)
-		}
-	}))
-	for _, path := range []string{"/charges", "/charges", "/broken", "/broken", "/without-a-key"} {
+	for _, path := range []string{"/charges", "/charges", "/broken", "/broken", "/charges?without-a-key"} {
 		r := httptest.NewRequestWithContext(ctx, http.MethodPost, path, strings.NewReader("{}"))
-		if path != "/without-a-key" {
+		if !strings.HasSuffix(path, "without-a-key") {
 			r.Header.Set("Idempotency-Key", "order-1")
 		}
 		handler.ServeHTTP(httptest.NewRecorder(), r)
 	}
-	var abandoned, oldest expvar.Int
-	if err := watch(ctx, store, &abandoned, &oldest); err != nil {
-		return err
+	counting, stop := context.WithCancel(ctx)
+	defer stop()
+	go observer.CountRecords(counting, store, time.Minute)
+	for {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/metrics", http.NoBody))
+		if page := w.Body.String(); ctx.Err() != nil || strings.Contains(page, "\neveronce_records") {
+			return show(out, page)
+		}
 	}
-	figures.Do(func(kv expvar.KeyValue) { fmt.Fprintln(out, kv.Key, kv.Value) })
-	fmt.Fprintln(out, "abandoned", &abandoned)
+}
+
+// show prints what has happened.
+func show(out io.Writer, page string) error {
+	for line := range strings.Lines(page) {
+		for _, name := range []string{"everonce_http_requests_total", "everonce_duplicates_total", "everonce_records"} {
+			if strings.HasPrefix(line, name) && !strings.HasSuffix(line, " 0\n") {
+				if _, err := fmt.Fprint(out, line); err != nil {
+					return err
+				}
+			}
+		}
+	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -111,4 +112,35 @@ func Example_setAside() {
 	// 1 is tried again
 	// e-1 is published
 	// e-2 is published
+}
+
+// Events that were published move into a table of the application's own, in the transaction that removes them.
+func Example_archive() {
+	inOutbox(func(ctx context.Context, receiver *everonce.TxReceiver[*sql.Tx], box *outbox.Outbox[*sql.Tx]) error {
+		err := receiver.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			if _, err := tx.ExecContext(ctx, `CREATE TABLE archive (id TEXT PRIMARY KEY, topic TEXT NOT NULL, payload BLOB NOT NULL)`); err != nil {
+				return err
+			}
+			return box.Publish(ctx, tx, outbox.Event{ID: "e-1", Topic: "orders", Payload: []byte(`{}`)})
+		})
+		if err != nil {
+			return err
+		}
+		if err := relay(ctx, box, outbox.WriteTo(io.Discard), 1); err != nil {
+			return err
+		}
+		const age = 0 // in production an hour or a day
+		n, err := box.Archive(ctx, age, func(ctx context.Context, tx *sql.Tx, events []outbox.Event) error {
+			for _, e := range events {
+				if _, err := tx.ExecContext(ctx, `INSERT INTO archive (id, topic, payload) VALUES (?, ?, ?)`, e.ID, e.Topic, e.Payload); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		fmt.Println(n, "is archived")
+		return err
+	})
+	// Output:
+	// 1 is archived
 }

@@ -137,7 +137,7 @@ func open(ctx context.Context, name, dir string) (all []measured, done func() er
 	case "mongodb":
 		contests, done, err = mongodb(ctx)
 	case "rabbitmq":
-		contests, done, err = rabbitmq(ctx)
+		contests, done, err = consumers(name)(ctx)
 	case "http":
 		contests = inProcess()
 	case "proxy":

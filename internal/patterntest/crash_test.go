@@ -106,6 +106,7 @@ func onEachDatabase(t *testing.T, pgxTest func(*testing.T, *handle[pgx.Tx]), sql
 		onAll(t, pgxTest, sqlTest)
 		return
 	}
+	t.Parallel()
 	t.Run("pgx", func(t *testing.T) { t.Parallel(); pgxTest(t, onPgx(t)) })
 	t.Run("sqlite", func(t *testing.T) { t.Parallel(); sqlTest(t, onSQLite(t)) })
 }

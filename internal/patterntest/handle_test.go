@@ -34,6 +34,7 @@ type handle[Tx any] struct {
 
 // onAll runs a test on each database: through pgx, and through database/sql.
 func onAll(t *testing.T, pgxTest func(*testing.T, *handle[pgx.Tx]), sqlTest func(*testing.T, *handle[*sql.Tx])) {
+	t.Parallel()
 	t.Run("pgx", func(t *testing.T) { t.Parallel(); pgxTest(t, onPgx(t)) })
 	t.Run("postgres", func(t *testing.T) { t.Parallel(); sqlTest(t, onPostgres(t)) })
 	t.Run("sqlite", func(t *testing.T) { t.Parallel(); sqlTest(t, onSQLite(t)) })
@@ -67,6 +68,14 @@ func schema(t testing.TB) (url, name string) {
 func onPgx(t testing.TB) *handle[pgx.Tx] {
 	t.Helper()
 	url, name := schema(t)
+	h := pgxHandle(t, url, name)
+	h.ready(t)
+	return h
+}
+
+// pgxHandle is a handle with a pool of its own on a schema that may be ready.
+func pgxHandle(t testing.TB, url, name string) *handle[pgx.Tx] {
+	t.Helper()
 	pool, err := pgxpool.New(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +98,9 @@ func onPgx(t testing.TB) *handle[pgx.Tx] {
 		}
 		return tx, func() error { return tx.Commit(ctx) }, func() error { return tx.Rollback(ctx) }, nil
 	}
-	h.ready(t)
+	if h.receiver, err = everonce.NewTxReceiver(store, nil); err != nil {
+		t.Fatal(err)
+	}
 	return h
 }
 

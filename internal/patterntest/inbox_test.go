@@ -229,7 +229,7 @@ func TestInboxKeepsOrder(t *testing.T) {
 // Messages with one order key are handled one after the other, while others go on at the same time.
 func testInboxKeepsOrder[Tx any](t *testing.T, h *handle[Tx]) {
 	in := newInbox(t, h, &inbox.Options{OrderKey: func(m *consume.Message) string { return m.Headers["key"] }})
-	const n = 30
+	const n = 15
 	for i := range n {
 		receive(t, in, &consume.Message{ID: fmt.Sprint("m-", i), Headers: map[string]string{"key": fmt.Sprint("k", i%3)}, Body: fmt.Append(nil, i)})
 	}

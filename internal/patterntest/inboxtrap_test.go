@@ -155,6 +155,7 @@ func testTrapExpired[Tx any](t *testing.T, h *handle[Tx]) {
 }
 
 func TestTrapALongHandler(t *testing.T) {
+	t.Parallel()
 	t.Run("pgx", func(t *testing.T) { t.Parallel(); testTrapALongHandler(t, onPgx(t)) })
 	t.Run("postgres", func(t *testing.T) { t.Parallel(); testTrapALongHandler(t, onPostgres(t)) })
 }
@@ -196,6 +197,7 @@ func testTrapALongHandler[Tx any](t *testing.T, h *handle[Tx]) {
 }
 
 func TestTrapAPausedWorker(t *testing.T) {
+	t.Parallel()
 	t.Run("pgx", func(t *testing.T) { t.Parallel(); testTrapAPausedWorker(t, onPgx(t)) })
 	t.Run("postgres", func(t *testing.T) { t.Parallel(); testTrapAPausedWorker(t, onPostgres(t)) })
 }
@@ -240,6 +242,7 @@ func testTrapAPausedWorker[Tx any](t *testing.T, h *handle[Tx]) {
 // A message whose handler takes its process along each time is set aside after its budget, without being handled once more:
 // otherwise it would be the first to be claimed after each start.
 func TestTrapAMessageThatKills(t *testing.T) {
+	t.Parallel()
 	h := onSQLite(t)
 	in := newInbox(t, h, nil)
 	receive(t, in, message("killer"))
@@ -260,6 +263,7 @@ func TestTrapAMessageThatKills(t *testing.T) {
 }
 
 func TestTrapADoomedTransaction(t *testing.T) {
+	t.Parallel()
 	t.Run("pgx", func(t *testing.T) { t.Parallel(); testTrapADoomedTransaction(t, onPgx(t)) })
 	t.Run("postgres", func(t *testing.T) { t.Parallel(); testTrapADoomedTransaction(t, onPostgres(t)) })
 }

@@ -15,6 +15,7 @@ import (
 )
 
 func TestTrapAListenerIsLost(t *testing.T) {
+	t.Parallel()
 	t.Run("pgx", func(t *testing.T) { t.Parallel(); testTrapAListenerIsLost(t, onPgx(t)) })
 	t.Run("postgres", func(t *testing.T) { t.Parallel(); testTrapAListenerIsLost(t, onPostgres(t)) })
 }
@@ -55,6 +56,7 @@ func testTrapAListenerIsLost[Tx any](t *testing.T, h *handle[Tx]) {
 
 // A worker hears of what is taken in.
 func TestTrapAWorkerIsWoken(t *testing.T) {
+	t.Parallel()
 	h, ctx := onPgx(t), limited(t)
 	newInbox(t, h, nil)
 	var heard atomic.Int64

@@ -176,7 +176,7 @@ func TestOutboxManyInOrder(t *testing.T) {
 // Two relays share the work, and each key keeps its order.
 func testOutboxManyInOrder[Tx any](t *testing.T, h *handle[Tx]) {
 	box := newOutbox(t, h)
-	const calls, each, keys = 6, 100, 7
+	const calls, each, keys = 3, 100, 7
 	n := 0
 	for range calls {
 		var events []outbox.Event
@@ -222,6 +222,7 @@ func testOutboxManyInOrder[Tx any](t *testing.T, h *handle[Tx]) {
 
 // What a destination asks for is more than the relay's own backoff would be.
 func TestOutboxRetryAfter(t *testing.T) {
+	t.Parallel()
 	h := onSQLite(t)
 	box := newOutbox(t, h)
 	h.inTx(t, func(ctx context.Context, tx *sql.Tx) error {

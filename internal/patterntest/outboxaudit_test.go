@@ -19,7 +19,7 @@ import (
 // must find nothing, and with a bug planted, where it must find something: [TestPlantedBugs].
 
 // patience is how long an audit waits for what must come about. Planted bugs wait for it in vain.
-const patience = 10 * time.Second
+const patience = 5 * time.Second
 
 var errDidNotCome = errors.New("it did not come about")
 

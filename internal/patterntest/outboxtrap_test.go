@@ -21,7 +21,7 @@ import (
 // limited is a context for waiting.
 func limited(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -35,6 +35,7 @@ func must(t testing.TB, err error) {
 
 // A topic whose destination does not answer leaves room for the others, also where all that is in hand is one batch.
 func TestTrapASlowTopicLeavesOthersFlowing(t *testing.T) {
+	t.Parallel()
 	h, ctx := onSQLite(t), limited(t)
 	box, to := newOutbox(t, h), newArrivals()
 	var slow, fast []outbox.Event
@@ -55,6 +56,7 @@ func TestTrapASlowTopicLeavesOthersFlowing(t *testing.T) {
 // A destination that is unavailable pauses its topic: few calls find out, they do not count, and others flow. So does one that
 // refuses events for good: it answers.
 func TestTrapAnUnavailableTopicIsPaused(t *testing.T) {
+	t.Parallel()
 	h, ctx := onSQLite(t), limited(t)
 	box, to := newOutbox(t, h), newArrivals()
 	var calls atomic.Int64
@@ -89,6 +91,7 @@ func TestTrapAnUnavailableTopicIsPaused(t *testing.T) {
 
 // Events that are refused for good say that the destination answers: nothing is paused.
 func TestTrapRefusedEventsPauseNothing(t *testing.T) {
+	t.Parallel()
 	h, ctx := onSQLite(t), limited(t)
 	box, to := newOutbox(t, h), newArrivals()
 	to.answer = func(e *outbox.Event) error {
@@ -147,6 +150,7 @@ func testTrapPoisonedEvent[Tx any](t *testing.T, h *handle[Tx]) {
 
 // A row that nobody can read is set aside as a poisoned event is, and what stands behind it waits.
 func TestTrapARowThatCannotBeRead(t *testing.T) {
+	t.Parallel()
 	h, ctx := onSQLite(t), limited(t)
 	box, to := newOutbox(t, h), newArrivals()
 	h.publish(t, box, append(line("orders", "a", 3), line("orders", "b", 3)...)...)
@@ -162,6 +166,7 @@ func TestTrapARowThatCannotBeRead(t *testing.T) {
 // A publisher that panics, ends its goroutine, answers with a wrong number of errors, or does not return, has published nothing:
 // its events come again.
 func TestTrapPublishersThatMisbehave(t *testing.T) {
+	t.Parallel()
 	for name, misbehave := range map[string]func(context.Context, []outbox.Event) []error{
 		"panics":       func(context.Context, []outbox.Event) []error { panic("in the publisher") },
 		"wrong number": func(context.Context, []outbox.Event) []error { return make([]error, 1) },
@@ -197,6 +202,7 @@ func TestTrapPublishersThatMisbehave(t *testing.T) {
 }
 
 func TestTrapAPurgeLeavesWhatIsNotDone(t *testing.T) {
+	t.Parallel()
 	t.Run("pgx", func(t *testing.T) { t.Parallel(); testTrapPurge(t, onPgx(t)) })
 	t.Run("postgres", func(t *testing.T) { t.Parallel(); testTrapPurge(t, onPostgres(t)) })
 }

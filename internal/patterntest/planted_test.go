@@ -56,6 +56,7 @@ func planted[Tx any](t *testing.T, name string, b bug, found string, open func(t
 
 // Audits without a bug find nothing.
 func TestAudits(t *testing.T) {
+	t.Parallel()
 	t.Run("a transaction that stays open", func(t *testing.T) {
 		audited(t, "pgx", onPgx, auditOpenTransaction[pgx.Tx])
 		audited(t, "postgres", onPostgres, auditOpenTransaction[*sql.Tx])
@@ -82,7 +83,7 @@ func TestAudits(t *testing.T) {
 func audited[Tx any](t *testing.T, name string, open func(testing.TB) *handle[Tx], audit func(ctx context.Context, t *testing.T, h *handle[Tx]) error) {
 	t.Run(name, func(t *testing.T) {
 		t.Parallel()
-		ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 		defer cancel()
 		if err := audit(ctx, t, open(t)); err != nil {
 			t.Error(err)
@@ -98,6 +99,7 @@ func pausedRelay[Tx any](b bug) func(ctx context.Context, t *testing.T, h *handl
 
 // Each planted bug is found by an audit.
 func TestPlantedBugs(t *testing.T) {
+	t.Parallel()
 	planted(t, "a cursor of sequence numbers", sequenceCursor, errDidNotCome.Error(), onPgx, auditOpenTransaction[pgx.Tx])
 	planted(t, "mark before publish", markFirst, "came after|"+errDidNotCome.Error(), onPgx, auditHeads[pgx.Tx])
 	planted(t, "claims without heads", noHeads, "came after", onSQLite, auditHeads[*sql.Tx])

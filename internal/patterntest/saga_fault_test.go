@@ -354,6 +354,7 @@ func testSagaOutputTooLarge[Tx any](t *testing.T, h *handle[Tx]) {
 
 // What Define refuses.
 func TestSagaDefine(t *testing.T) {
+	t.Parallel()
 	act, back := noting(&world{}, "a")
 	type step = saga.Step[sagaOrder, *sql.Tx]
 	good := step{Name: "a", Action: act, Compensation: back}

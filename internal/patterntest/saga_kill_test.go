@@ -277,6 +277,7 @@ func byKill(err error) bool {
 }
 
 func TestSagaKills(t *testing.T) {
+	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
 		file := filepath.Join(t.TempDir(), "once.db")

@@ -15,6 +15,7 @@ import (
 
 // A relay waits as long as a service asks for. Where each event has its endpoint, one that is away is asked less and less often.
 func TestOutboxToWebhooks(t *testing.T) {
+	t.Parallel()
 	h := onSQLite(t)
 	box := newOutbox(t, h)
 	busy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

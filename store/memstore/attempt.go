@@ -65,9 +65,11 @@ func (s *Store) Get(ctx context.Context, req driver.GetRequest) (res driver.GetR
 
 // Recall implements [driver.Recaller].
 func (s *Store) Recall(_ context.Context, req driver.RecallRequest) (res driver.RecallResult, err error) {
-	rec := s.read(req.ID)
-	if rec == nil || rec.StateAt(s.now()) != driver.StateCompleted {
+	rec, now := s.read(req.ID), s.now()
+	if rec == nil || rec.StateAt(now) != driver.StateCompleted {
 		return res, nil
 	}
-	return driver.RecallResult{Found: true, Fingerprint: rec.Fingerprint, Result: rec.Result}, nil
+	return driver.RecallResult{
+		Found: true, Fingerprint: rec.Fingerprint, Result: rec.Result, Owner: rec.Owner, CompletedAt: rec.CompletedAt, Now: now,
+	}, nil
 }

@@ -52,3 +52,34 @@ func testDoTxOverGone[Tx any](t *testing.T, h *handle[Tx]) {
 		}
 	}
 }
+
+// A savepoint of the work's own around a DoTx on the outer handle can be rolled back or released, and the work goes on: what
+// DoTx keeps back for the next statement is sent before the savepoint ends.
+func TestDoTxInsideASavepoint(t *testing.T) {
+	t.Parallel()
+	h := newPgx(t, setup{})
+	ctx := t.Context()
+	receiver, err := everonce.NewTxReceiver(h.store, nil)
+	noErr(t, err)
+	for name, end := range map[string]func(pgx.Tx) error{
+		"Commit":   func(inner pgx.Tx) error { return inner.Commit(ctx) },
+		"Rollback": func(inner pgx.Tx) error { return inner.Rollback(ctx) },
+	} {
+		err := receiver.InTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+			inner, err := tx.Begin(ctx)
+			if err != nil {
+				return err
+			}
+			_, err = everonce.DoTx(ctx, tx, receiver, everonce.Key{Scope: "savepoint", ID: name}, func(ctx context.Context) (string, error) {
+				return "", h.effect(ctx, tx, name+" inside")
+			})
+			return errors.Join(err, end(inner), h.effect(ctx, tx, name+" after"))
+		})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if inside, after := h.effects(t, name+" inside"), h.effects(t, name+" after"); (inside == 1) != (name == "Commit") || after != 1 {
+			t.Errorf("%s: %d effects inside of the savepoint, and %d after it", name, inside, after)
+		}
+	}
+}

@@ -3,7 +3,6 @@ package pgxstore
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -88,7 +87,7 @@ func (l *lentTx) Begin(ctx context.Context) (pgx.Tx, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nested(ctx, tx, &l.of.over)
+	return nested(ctx, tx, l.of)
 }
 
 func (l *lentTx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error) {
@@ -198,95 +197,96 @@ func (r oneRow) Scan(dest ...any) error {
 	return r.rows.Err()
 }
 
-// nestedTx is a savepoint of a transaction that is lent: the application ends it, unless the whole has ended.
+// nestedTx is a savepoint of a transaction that is lent: the application ends it, unless the whole has ended. What waits, such
+// as the release of a savepoint of ours within it, goes ahead of all that it sends.
 type nestedTx struct {
 	pgx.Tx
-	over *atomic.Bool
+	of *pgxTx
 }
 
-func nested(ctx context.Context, tx pgx.Tx, over *atomic.Bool) (pgx.Tx, error) {
+func nested(ctx context.Context, tx pgx.Tx, of *pgxTx) (pgx.Tx, error) {
 	inner, err := tx.Begin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &nestedTx{Tx: inner, over: over}, nil
+	return &nestedTx{Tx: inner, of: of}, nil
+}
+
+// ready sends what waits.
+func (t *nestedTx) ready(ctx context.Context) error {
+	_, err := t.of.begin(ctx)
+	return err
 }
 
 func (t *nestedTx) Begin(ctx context.Context) (pgx.Tx, error) {
-	if t.over.Load() {
-		return nil, pgx.ErrTxClosed
+	if err := t.ready(ctx); err != nil {
+		return nil, err
 	}
-	return nested(ctx, t.Tx, t.over)
+	return nested(ctx, t.Tx, t.of)
 }
 
 func (t *nestedTx) Commit(ctx context.Context) error {
-	if t.over.Load() {
-		return pgx.ErrTxClosed
+	if err := t.ready(ctx); err != nil {
+		return err
 	}
 	return t.Tx.Commit(ctx)
 }
 
 func (t *nestedTx) Rollback(ctx context.Context) error {
-	if t.over.Load() {
-		return pgx.ErrTxClosed
+	if err := t.ready(ctx); errors.Is(err, pgx.ErrTxClosed) { // what waited may fail otherwise, and is undone
+		return err
 	}
 	return t.Tx.Rollback(ctx)
 }
 
 func (t *nestedTx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error) {
-	if t.over.Load() {
-		return 0, pgx.ErrTxClosed
+	if err := t.ready(ctx); err != nil {
+		return 0, err
 	}
 	return t.Tx.CopyFrom(ctx, table, columns, src)
 }
 
 func (t *nestedTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
-	if t.over.Load() {
-		return pgx.FailedBatchResults(b, pgx.ErrTxClosed)
+	if err := t.ready(ctx); err != nil {
+		return pgx.FailedBatchResults(b, err)
 	}
 	return t.Tx.SendBatch(ctx, b)
 }
 
 // LargeObjects is that of the whole transaction.
 func (t *nestedTx) LargeObjects() pgx.LargeObjects {
-	if t.over.Load() {
-		return pgx.LargeObjects{}
-	}
-	return t.Tx.LargeObjects()
+	return t.of.lent.LargeObjects()
 }
 
 // Conn is that of the whole transaction, and nil after the end.
 func (t *nestedTx) Conn() *pgx.Conn {
-	if t.over.Load() {
-		return nil
-	}
-	return t.Tx.Conn()
+	return t.of.lent.Conn()
 }
 
 func (t *nestedTx) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
-	if t.over.Load() {
-		return nil, pgx.ErrTxClosed
+	if err := t.ready(ctx); err != nil {
+		return nil, err
 	}
 	return t.Tx.Prepare(ctx, name, sql)
 }
 
 func (t *nestedTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	if t.over.Load() {
-		return pgconn.CommandTag{}, pgx.ErrTxClosed
+	if err := t.ready(ctx); err != nil {
+		return pgconn.CommandTag{}, err
 	}
 	return t.Tx.Exec(ctx, sql, args...)
 }
 
 func (t *nestedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	if t.over.Load() {
-		return failedRows(pgx.ErrTxClosed)
+	if err := t.ready(ctx); err != nil {
+		return failedRows(err)
 	}
 	return t.Tx.Query(ctx, sql, args...)
 }
 
 func (t *nestedTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	if t.over.Load() {
-		return oneRow{err: pgx.ErrTxClosed}
+	if err := t.ready(ctx); err != nil {
+		return oneRow{err: err}
 	}
 	return t.Tx.QueryRow(ctx, sql, args...)
 }

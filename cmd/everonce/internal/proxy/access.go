@@ -20,7 +20,7 @@ type accessKey struct{}
 
 // observe is for [httponce.Options.Observe].
 func (s *Server) observe(ctx context.Context, served httponce.Served) {
-	s.metrics.served(served)
+	s.metrics.served(ctx, served)
 	if a, ok := ctx.Value(accessKey{}).(*access); ok {
 		a.served = &served
 	}
@@ -59,7 +59,7 @@ func (s *Server) front(next http.Handler) http.Handler {
 
 func (s *Server) logAccess(r *http.Request, p *pacedWriter, a *access, begun time.Time, aborted bool) {
 	if a.served == nil {
-		s.metrics.unkeyed.WithLabelValues(codeClass(p.status)).Inc()
+		s.metrics.withoutKey(r.Context(), p.status)
 	}
 	if !s.conf.AccessLog {
 		return
@@ -75,7 +75,7 @@ func (s *Server) logAccess(r *http.Request, p *pacedWriter, a *access, begun tim
 		attrs = append(attrs, slog.Bool("aborted", true))
 	}
 	if served := a.served; served != nil {
-		attrs = append(attrs, slog.String("route", s.metrics.route(served.Route)), slog.String("outcome", outcomeName(*served)))
+		attrs = append(attrs, slog.String("route", s.metrics.route(served.Route)), slog.String("outcome", served.How()))
 		if served.KeyHash != "" { // what was refused before its key counted has no record to look for
 			attrs = append(attrs, slog.String("key", served.KeyHash))
 		}

@@ -60,7 +60,7 @@ func TestAccessOfAnUpstreamThatIsDown(t *testing.T) {
 	if requests[0].Problem != "upstream-unreachable" || requests[0].Outcome != "failed" {
 		t.Errorf("the request is %+v", requests[0])
 	}
-	const counted = `everonce_proxy_problems_total{problem="upstream-unreachable",route="other"} 1`
+	const counted = `everonce_http_problems_total{http_route="other",problem="upstream-unreachable"} 1`
 	if _, text := send(t, "GET", p.admin+"/metrics", ""); !strings.Contains(text, "\n"+counted+"\n") {
 		t.Errorf("/metrics has no line %s", counted)
 	}
@@ -134,7 +134,7 @@ func TestAccessOfRefusedRequests(t *testing.T) {
 		}
 	}
 	_, text := send(t, "GET", p.admin+"/metrics", "")
-	if !strings.Contains(text, "\n"+`everonce_proxy_requests_total{code="4xx",outcome="refused",route="other"} 3`+"\n") || strings.Contains(text, "\neveronce_proxy_unkeyed_requests_total") {
+	if !strings.Contains(text, "\n"+`everonce_http_requests_total{http_response_status_code="400",http_route="other",outcome="refused"} 2`+"\n") || strings.Contains(text, "\neveronce_proxy_unkeyed_requests_total") {
 		t.Errorf("they are not counted as requests with a key: %s", text)
 	}
 }

@@ -36,6 +36,6 @@ func (s *Server) admin() http.Handler {
 		}
 		fmt.Fprintln(w, "ok")
 	})
-	mux.Handle("GET /metrics", s.metrics.handler())
+	mux.Handle("GET /metrics", s.metrics.page)
 	return mux
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,12 +40,13 @@ func TestProxyAdmin(t *testing.T) {
 	}
 	_, text := send(t, "GET", p.admin+"/metrics", "")
 	for _, line := range []string{
-		`everonce_proxy_requests_total{code="2xx",outcome="executed",route="other"} 1`,
-		`everonce_proxy_requests_total{code="2xx",outcome="replayed",route="other"} 1`,
-		`everonce_proxy_requests_total{code="4xx",outcome="mismatch",route="other"} 1`,
-		`everonce_proxy_unkeyed_requests_total{code="2xx"} 1`,
-		`everonce_proxy_problems_total{problem="key-reused",route="other"} 1`,
-		`everonce_proxy_request_seconds_count{outcome="executed",route="other"} 1`,
+		`everonce_http_requests_total{http_response_status_code="201",http_route="other",outcome="executed"} 1`,
+		`everonce_http_requests_total{http_response_status_code="201",http_route="other",outcome="replayed"} 1`,
+		`everonce_http_requests_total{http_response_status_code="422",http_route="other",outcome="mismatch"} 1`,
+		`everonce_proxy_unkeyed_requests_total{http_response_status_code="201"} 1`,
+		`everonce_http_problems_total{http_route="other",problem="key-reused"} 1`,
+		`everonce_http_request_duration_seconds_count{http_route="other",outcome="executed"} 1`,
+		`everonce_duplicates_total{kind="do"} 1`,
 		`everonce_operations_running 0`,
 		`everonce_store_errors_total 0`,
 	} {
@@ -103,6 +105,21 @@ func TestMetricsRoutes(t *testing.T) {
 	}
 }
 
+// rare tells a proxy's figures of all that can happen.
+func rare(t *testing.T) *metrics {
+	t.Helper()
+	m := newMetrics([]string{"/a"})
+	m.withoutKey(t.Context(), http.StatusOK)
+	m.served(t.Context(), httponce.Served{Route: "/a", FailedOpen: true, Waited: 1, Problem: "p"})
+	for _, o := range []everonce.Outcome{everonce.Replayed, everonce.NotRecorded} {
+		m.End(m.Start(t.Context(), everonce.Op{Kind: "do"}), everonce.Event{Op: everonce.Op{Kind: "do"}, Outcome: o, Since: time.Second})
+	}
+	s := &Server{metrics: m, log: slog.New(slog.DiscardHandler), store: abandonedStore{}}
+	s.swept(driver.PurgeResult{Records: 4}, everonce.ErrStore)
+	s.count(t.Context(), abandonedStore{})
+	return m
+}
+
 // abandonedStore has records that wait for somebody to settle them.
 type abandonedStore struct{ storeurl.Store }
 
@@ -110,37 +127,13 @@ func (abandonedStore) Health(context.Context, driver.HealthRequest) (driver.Heal
 	return driver.HealthResult{Claimed: 1, Abandoned: 5}, nil
 }
 
-// What an alert waits for is counted: what passed unprotected, what could not be kept, and a store that begins to fail.
+// What the proxy does itself is shown: rounds of its janitor, and counts of its records.
 func TestMetricsOfWhatIsRare(t *testing.T) {
-	m := newMetrics([]string{"/a"})
-	m.served(httponce.Served{Route: "/a", FailedOpen: true})
-	m.served(httponce.Served{Route: "/a", Panicked: true})
-	m.served(httponce.Served{Route: "/a", Status: http.StatusCreated, Outcome: everonce.NotRecorded})
-	m.served(httponce.Served{Route: "/a", Status: http.StatusCreated, Outcome: everonce.Replayed, Duration: 3 * time.Second, Waited: 2 * time.Second})
-	m.End(t.Context(), everonce.Event{Outcome: everonce.StoreFailed})
-	m.End(t.Context(), everonce.Event{Outcome: everonce.NotRecorded, LeaseLost: true, RenewFailures: 2, Retries: 3})
-	s := &Server{metrics: m, log: slog.New(slog.DiscardHandler), store: abandonedStore{}}
-	s.swept(driver.PurgeResult{Records: 4}, everonce.ErrStore)
-	s.count(t.Context(), abandonedStore{})
-	w := httptest.NewRecorder()
-	m.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
+	m := rare(t)
 	for _, line := range []string{
-		`everonce_proxy_failed_open_total{route="/a"} 1`,
-		`everonce_proxy_not_recorded_total{route="/a"} 1`,
-		`everonce_proxy_requests_total{code="none",outcome="failed_open",route="/a"} 1`,
-		`everonce_proxy_requests_total{code="none",outcome="aborted",route="/a"} 1`,
-		`everonce_proxy_request_seconds_sum{outcome="replayed",route="/a"} 3`,
-		`everonce_proxy_wait_seconds_sum{route="/a"} 2`,
-		`everonce_proxy_wait_seconds_count{route="/a"} 1`,
-		`everonce_store_errors_total 2`,
-		`everonce_leases_lost_total 1`,
-		`everonce_lease_renew_failures_total 2`,
-		`everonce_store_retries_total 3`,
-		`everonce_purged_records_total 4`,
-		`everonce_janitor_errors_total 1`,
-		`everonce_records{state="abandoned"} 5`,
+		`everonce_http_failed_open_total{http_route="/a"} 1`, `everonce_purged_records_total 4`, `everonce_janitor_errors_total 1`, `everonce_records{state="abandoned"} 5`,
 	} {
-		if !strings.Contains(w.Body.String(), "\n"+line+"\n") {
+		if !shows(m, line) {
 			t.Errorf("/metrics has no line %s", line)
 		}
 	}
@@ -152,52 +145,20 @@ func TestMetricsReference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := map[string]bool{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `(everonce_[a-z_]+)`").FindAllStringSubmatch(string(text), -1) {
-		told[m[1]] = true
-	}
-	names := newMetrics(nil).names
-	for _, name := range names {
-		if !told[name] {
-			t.Errorf("docs/reference/proxy.md has no row of %s", name)
+	names := func(pattern, in string) []string {
+		var found []string
+		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(in, -1) {
+			found = append(found, m[1])
 		}
+		slices.Sort(found)
+		return found
 	}
-	if len(told) != len(names) {
-		t.Errorf("docs/reference/proxy.md has %d figures, there are %d", len(told), len(names))
-	}
-}
-
-// The how-to's alerts are about figures that there are, and those that count what is rare are there before it happens.
-func TestMonitorHowTo(t *testing.T) {
-	rules := block(t, "monitor-an-http-api.md", "yaml")
-	m := newMetrics([]string{"POST /payments"})
-	m.counted(driver.HealthResult{})
 	w := httptest.NewRecorder()
-	m.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
-	shown := regexp.MustCompile(`everonce_[a-z_]+`).FindAllString(rules, -1)
-	for _, name := range shown {
-		if !regexp.MustCompile(`(?m)^` + name + `(\{.+\})? 0$`).MatchString(w.Body.String()) {
-			t.Errorf("an alert is about %s, which is not shown from the beginning on", name)
-		}
+	rare(t).page.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
+	told, shown := names("(?m)^\\| `(everonce_[a-z_]+)`", string(text)), names("(?m)^# TYPE (everonce_[a-z_]+) ", w.Body.String())
+	if !slices.Equal(told, shown) {
+		t.Errorf("docs/reference/proxy.md has\n%q\nthe page has\n%q", told, shown)
 	}
-	if len(shown) < 5 {
-		t.Errorf("found %d figures only in %q", len(shown), rules)
-	}
-	if !strings.Contains(w.Body.String(), `everonce_proxy_failed_open_total{route="/payments"} 0`) {
-		t.Error("a configured route is not shown from the beginning on")
-	}
-}
-
-// block returns the first block of a how-to in that language.
-func block(t *testing.T, page, language string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "how-to", page))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, found, _ := strings.Cut(string(text), "\n```"+language+"\n")
-	found, _, _ = strings.Cut(found, "\n```\n")
-	return found
 }
 
 func TestCheckAdmin(t *testing.T) {

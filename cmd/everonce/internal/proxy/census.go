@@ -43,10 +43,10 @@ func (s *Server) count(ctx context.Context, checker driver.HealthChecker) {
 	h, err := checker.Health(one, driver.HealthRequest{})
 	switch {
 	case err == nil:
-		s.metrics.counted(h)
+		s.metrics.Counted(h, nil)
 		s.tellNotes(h.Notes)
 	case ctx.Err() == nil:
-		s.metrics.uncounted()
+		s.metrics.Counted(h, err)
 		s.log.Warn("the records could not be counted; trying again", "error", err)
 	}
 }

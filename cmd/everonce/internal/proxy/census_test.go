@@ -38,7 +38,7 @@ func (s *largeStore) Health(ctx context.Context, _ driver.HealthRequest) (driver
 // shows reports whether /metrics has this line.
 func shows(m *metrics, line string) bool {
 	w := httptest.NewRecorder()
-	m.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
+	m.page.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
 	return strings.Contains(w.Body.String(), "\n"+line+"\n")
 }
 

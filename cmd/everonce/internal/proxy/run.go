@@ -95,9 +95,8 @@ func (s *Server) drain(now <-chan struct{}) error {
 
 // swept is told of every round of the janitor.
 func (s *Server) swept(res driver.PurgeResult, err error) {
-	s.metrics.purged.Add(float64(res.Records))
+	s.metrics.Purged(res, err)
 	if err != nil {
-		s.metrics.janitorErrors.Inc()
 		s.log.Warn("the janitor failed; it tries again", "error", err)
 	}
 }

@@ -1,0 +1,75 @@
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+// tracer is a recorder whose calls stand in traces: trace is that of the next.
+type tracer struct {
+	recorder
+	trace string
+}
+
+type traceKey struct{}
+
+func (r *tracer) Start(ctx context.Context, op everonce.Op) context.Context {
+	return context.WithValue(r.recorder.Start(ctx, op), traceKey{}, r.trace)
+}
+
+func (r *tracer) Trace(ctx context.Context) string {
+	trace, _ := ctx.Value(traceKey{}).(string)
+	return trace
+}
+
+// A duplicate is told of the trace of the attempt that left the record, and of how long ago that was; one that takes over of the trace that broke
+// off. Neither changes whose the record is.
+func TestObserverIsToldOfTheAttemptThatItMet(t *testing.T) {
+	for name, s := range map[string]everonce.Store{"by a claim": newFaultStore(), "recalled": memstore.New(nil)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rec := &tracer{trace: "t-1"}
+				r := newReceiver(t, s, everonce.Reexecute, &everonce.Options{Observer: everonce.JoinObservers(&recorder{}, rec), Owner: "me, here"})
+				do(t, r, keyOf("x"), returns("", errWork), everonce.Failed, errWork)
+				rec.trace = "t-2"
+				do(t, r, keyOf("x"), returns("v", nil), everonce.Executed, nil)
+				checkEqual(t, "Owner", recordIn(t, s, keyOf("x")).Owner, "me, here t-2")
+				time.Sleep(3 * time.Hour)
+				rec.trace = "t-3"
+				do(t, r, keyOf("x"), never(t), everonce.Replayed, nil)
+				events := rec.take(t)
+				checkEqual(t, "Met of the first", events[0].Met, "")
+				checkEqual(t, "Met of the second", events[1].Met, "t-1")
+				checkEqual(t, "Since of the second", events[1].Since, time.Duration(0))
+				checkEqual(t, "Met of the third", events[2].Met, "t-2")
+				checkEqual(t, "Since of the third", events[2].Since, 3*time.Hour)
+			})
+		})
+	}
+}
+
+// In transactional mode it is the same, in a batch by the caller's context, and what has no room is left out.
+func TestObserverIsToldOfTheTransactionThatItMet(t *testing.T) {
+	rec, s := &tracer{trace: "t-1"}, newMapStore()
+	x := newTxReceiver(t, s, &everonce.Options{Observer: rec, Owner: "me"})
+	transact(t, x, s, keyOf("x"), func(context.Context, *mapTx) (int, error) { return 1, nil }, everonce.Executed, nil)
+	for _, way := range [][]everonce.CallOption{nil, {everonce.Optimistic()}} {
+		transact(t, x, s, keyOf("x"), func(context.Context, *mapTx) (int, error) { return 0, errors.New("it ran again") }, everonce.Replayed, nil, way...)
+	}
+	for _, ev := range rec.take(t)[1:] {
+		checkEqual(t, "Met", ev.Met, "t-1")
+	}
+	for _, trace := range []string{strings.Repeat("t", 126), "two words"} {
+		rec.trace = trace
+		r := newReceiver(t, s, everonce.Refuse, &everonce.Options{Observer: rec, Owner: "me"})
+		do(t, r, keyOf(trace), returns("", nil), everonce.Executed, nil)
+		checkEqual(t, "Owner", recordIn(t, s, keyOf(trace)).Owner, "me")
+	}
+}

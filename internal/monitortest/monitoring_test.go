@@ -1,0 +1,160 @@
+package monitortest
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+	"go.yaml.in/yaml/v3"
+)
+
+var folder = filepath.Join("..", "..", "docs", "monitoring")
+
+// series are what a service shows: the labels of each, its name among them.
+type series []map[string]string
+
+// seriesOf reads a page in Prometheus' text format.
+func seriesOf(t *testing.T, page string) (all series) {
+	t.Helper()
+	label := regexp.MustCompile(`([a-z_]+)="((?:[^"\\]|\\.)*)"`)
+	for line := range strings.Lines(page) {
+		if strings.HasPrefix(line, "#") || !strings.HasPrefix(line, "everonce_") {
+			continue
+		}
+		one := map[string]string{"__name__": line[:strings.IndexAny(line, "{ ")], "job": "shop", "instance": "shop:8080"}
+		for _, m := range label.FindAllStringSubmatch(line, -1) {
+			one[m[1]] = m[2]
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// shown reports whether there is a series that all matchers match.
+func (all series) shown(matchers []*labels.Matcher) bool {
+	for _, one := range all {
+		fits := true
+		for _, m := range matchers {
+			fits = fits && m.Matches(one[m.Name])
+		}
+		if fits {
+			return true
+		}
+	}
+	return false
+}
+
+// lacks returns what an expression asks for and nobody shows: a series, or a label that it adds up by.
+func (all series) lacks(t *testing.T, expr string) (missing []string) {
+	t.Helper()
+	parsed, err := parser.NewParser(parser.Options{}).ParseExpr(strings.NewReplacer("$__rate_interval", "5m", "$job", ".*").Replace(expr))
+	if err != nil {
+		return []string{err.Error()}
+	}
+	parser.Inspect(parsed, func(n parser.Node, _ []parser.Node) error {
+		switch n := n.(type) {
+		case *parser.VectorSelector:
+			if !all.shown(n.LabelMatchers) {
+				missing = append(missing, n.String())
+			}
+		case *parser.AggregateExpr:
+			for _, by := range n.Grouping {
+				parser.Inspect(n.Expr, func(inner parser.Node, _ []parser.Node) error {
+					if v, ok := inner.(*parser.VectorSelector); ok && !n.Without {
+						has := append([]*labels.Matcher{labels.MustNewMatcher(labels.MatchNotEqual, by, "")}, v.LabelMatchers...)
+						if !all.shown(has) {
+							missing = append(missing, v.String()+" by "+by)
+						}
+					}
+					return nil
+				})
+			}
+		}
+		return nil
+	})
+	return missing
+}
+
+// expressions returns those of the dashboard and of the alerts, by where they stand.
+func expressions(t *testing.T) map[string]string {
+	t.Helper()
+	exprs := map[string]string{}
+	var board struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr, RefID string }
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(folder, "dashboard.json"))
+	check(t, err)
+	check(t, json.Unmarshal(text, &board))
+	for _, p := range board.Panels {
+		for _, target := range p.Targets {
+			exprs["panel "+p.Title+" "+target.RefID] = target.Expr
+		}
+	}
+	var rules struct {
+		Groups []struct {
+			Rules []struct{ Alert, Expr string }
+		}
+	}
+	text, err = os.ReadFile(filepath.Join(folder, "alerts.yaml"))
+	check(t, err)
+	check(t, yaml.Unmarshal(text, &rules))
+	for _, g := range rules.Groups {
+		for _, r := range g.Rules {
+			exprs["alert "+r.Alert] = r.Expr
+		}
+	}
+	return exprs
+}
+
+// Each expression of the dashboard and of the alerts is about series that a service shows, with the labels that it asks for.
+func TestMonitoringIsAboutWhatThereIs(t *testing.T) {
+	all, exprs := seriesOf(t, service(t)), expressions(t)
+	for at, expr := range exprs {
+		for _, missing := range all.lacks(t, expr) {
+			t.Errorf("%s: nobody shows %s", at, missing)
+		}
+	}
+	if len(exprs) < 40 {
+		t.Errorf("found %d expressions only", len(exprs))
+	}
+	for _, wrong := range []string{ // or the test is blind
+		`everonce_operation_total`, `sum by (outcom) (everonce_operations_total)`, `everonce_records{state="lost"} > 0`, `rate(everonce_operations_total[`,
+	} {
+		if len(all.lacks(t, wrong)) == 0 {
+			t.Errorf("nothing is missing in %s", wrong)
+		}
+	}
+}
+
+// The how-to and the proxy's reference have every figure, and none that nobody shows, but for the proxy's own.
+func TestFiguresAreDocumented(t *testing.T) {
+	told, shown := map[string]bool{}, map[string]bool{"everonce_proxy_unkeyed_requests_total": true}
+	for _, page := range []string{"how-to/monitor.md", "reference/proxy.md"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "docs", filepath.FromSlash(page)))
+		check(t, err)
+		for _, m := range regexp.MustCompile("(?m)^\\| `(everonce_[a-z_]+)`").FindAllStringSubmatch(string(text), -1) {
+			told[m[1]] = true
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (everonce_[a-z_]+) `).FindAllStringSubmatch(service(t), -1) {
+		shown[m[1]] = true
+	}
+	for name := range shown {
+		if !told[name] {
+			t.Errorf("no page has %s", name)
+		}
+	}
+	for name := range told {
+		if !shown[name] {
+			t.Errorf("nobody shows %s", name)
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package otelonce
+
+import (
+	"context"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/everonce/everonce/httponce"
+)
+
+// served is what the labels of a request are made of.
+type served struct {
+	route, outcome string
+	status         int
+}
+
+// HTTP returns an Observe for [httponce.Options]. The label http.route has the patterns of routes that are given here, as
+// http.ServeMux or [httponce.Options].Routes have them, without their methods. All others are "other": where no pattern
+// matches, a route is a path, and clients choose these.
+func (o *Observer) HTTP(patterns ...string) func(context.Context, httponce.Served) {
+	routes := map[string]bool{}
+	requests := &labels[served]{of: func(s served) []attribute.KeyValue {
+		all := []attribute.KeyValue{keyRoute.String(s.route)}
+		if s.outcome != "" {
+			all = append(all, keyOutcome.String(s.outcome))
+		}
+		if s.status != 0 {
+			all = append(all, keyStatus.Int(s.status))
+		}
+		return all
+	}}
+	problems := &labels[[2]string]{of: func(s [2]string) []attribute.KeyValue {
+		return []attribute.KeyValue{keyRoute.String(s[0]), keyProblem.String(s[1])}
+	}}
+	for _, p := range append(patterns, other) {
+		if i := strings.IndexAny(p, " \t"); i >= 0 {
+			p = strings.TrimLeft(p[i:], " \t")
+		}
+		routes[p] = true
+		o.failedOpen.Add(context.Background(), 0, requests.get(served{route: p}).add...)
+	}
+	return func(ctx context.Context, s httponce.Served) {
+		route := s.Route
+		if !routes[route] {
+			route = other
+		}
+		of := served{route, s.How(), s.Status}
+		o.requests.Add(ctx, 1, requests.get(of).add...)
+		of.status = 0
+		o.requestDuration.Record(ctx, s.Duration.Seconds(), requests.get(of).record...)
+		of.outcome = ""
+		if s.Waited > 0 {
+			o.requestWait.Record(ctx, s.Waited.Seconds(), requests.get(of).record...)
+		}
+		if s.Problem != "" {
+			o.problems.Add(ctx, 1, problems.get([2]string{route, s.Problem}).add...)
+		}
+		if s.FailedOpen {
+			o.failedOpen.Add(ctx, 1, requests.get(of).add...)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package otelonce
+
+import (
+	"context"
+	"encoding/hex"
+	"net/http"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/everonce/everonce"
+)
+
+// spanNames are the names of spans by the kinds of calls.
+var spanNames = map[string]string{
+	"do": "everonce.do", "transact": "everonce.transact", "do_tx": "everonce.do_tx",
+	"step": "everonce.step", "step_tx": "everonce.step_tx", "settle": "everonce.settle",
+}
+
+// startOperation begins the span of a call.
+func (o *Observer) startOperation(ctx context.Context, op *everonce.Op) context.Context {
+	ctx, _ = o.tracer.Start(ctx, spanNames[op.Kind]) //nolint:spancheck // endOperation ends it
+	return ctx
+}
+
+// endOperation ends it. An error's text may have what is the application's own, so it is not told.
+func endOperation(ctx context.Context, ev *everonce.Event) {
+	span := trace.SpanFromContext(ctx)
+	if !span.IsRecording() {
+		return
+	}
+	outcome := ev.Outcome.String()
+	about := append(make([]attribute.KeyValue, 0, 8),
+		attribute.String("everonce.key_hash", ev.KeyHash), attribute.String("everonce.outcome", outcome), attribute.Int("everonce.attempt", ev.Attempt))
+	if ev.Step != "" {
+		about = append(about, attribute.String("everonce.step", ev.Step))
+	}
+	if ev.Provisional {
+		about = append(about, attribute.Bool("everonce.provisional", true))
+	}
+	if ev.Reconciled {
+		about = append(about, attribute.Bool("everonce.reconciled", true))
+	}
+	if ev.LeaseLost {
+		about = append(about, attribute.Bool("everonce.lease_lost", true))
+	}
+	if needsPerson(ev.Outcome) || ev.Outcome == everonce.Failed {
+		span.SetStatus(codes.Error, outcome)
+		about = append(about, attribute.String("error.type", outcome))
+	}
+	span.SetAttributes(about...)
+	if met := spanOf(ev.Met); met.IsValid() {
+		span.AddLink(trace.Link{SpanContext: met})
+	}
+	span.End()
+}
+
+// traceLen is the length of a span's context as text, as in W3C's header traceparent.
+const traceLen = len("00-00000000000000000000000000000000-0000000000000000-00")
+
+// Trace implements [everonce.Tracer]: it returns the span's context as in W3C's header traceparent, if the span is sampled.
+func (o *Observer) Trace(ctx context.Context) string {
+	if o.tracer == nil {
+		return ""
+	}
+	span := trace.SpanContextFromContext(ctx)
+	if !span.IsValid() || !span.IsSampled() {
+		return ""
+	}
+	var b [traceLen]byte
+	id, sub := span.TraceID(), span.SpanID()
+	copy(b[:], "00-")
+	hex.Encode(b[3:], id[:])
+	b[35] = '-'
+	hex.Encode(b[36:], sub[:])
+	copy(b[52:], "-01")
+	return string(b[:])
+}
+
+// spanOf reads what Trace returned, or returns no span.
+func spanOf(text string) trace.SpanContext {
+	if len(text) != traceLen || text[:3] != "00-" {
+		return trace.SpanContext{}
+	}
+	id, err1 := trace.TraceIDFromHex(text[3:35])
+	sub, err2 := trace.SpanIDFromHex(text[36:52])
+	if err1 != nil || err2 != nil {
+		return trace.SpanContext{}
+	}
+	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: id, SpanID: sub, TraceFlags: trace.FlagsSampled, Remote: true})
+}
+
+// Continue has requests go on in the trace that their headers name, unless a middleware around it has begun a span. It begins
+// none itself: otelhttp does that.
+func (o *Observer) Continue(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !trace.SpanContextFromContext(r.Context()).IsValid() {
+			r = r.WithContext(o.carry.Extract(r.Context(), propagation.HeaderCarrier(r.Header)))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Headers returns the headers of an outbox's event that carry the trace of ctx on, or nil without one.
+func (o *Observer) Headers(ctx context.Context) map[string]string {
+	to := propagation.MapCarrier{}
+	o.carry.Inject(ctx, to)
+	if len(to) == 0 {
+		return nil
+	}
+	return to
+}
