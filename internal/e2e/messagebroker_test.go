@@ -44,6 +44,7 @@ type brokerKind struct {
 // brokerKinds are all of them.
 var brokerKinds = map[string]brokerKind{
 	"rabbitmq": {server: "rabbitmq", connect: newRabbit, ackFirst: true, flags: true, written: (*server).writeDown, revive: (*server).revive},
+	"sqs":      {server: "sqs", connect: newSQS, written: func(*server) {}, revive: func(s *server) { s.Up() }},
 }
 
 // broker connects to the spec's.

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154 # read by, and set by, scripts/services
 # SQS: ElasticMQ, which speaks its protocol. No Debian package has it: it is fetched through Maven. It keeps queues and
-# messages in a database of its own, so that they outlive it.
+# messages in a database of its own, which writes each down at once: they outlive it.
 
 variable=EVERONCE_TEST_SQS_URL
 port=22324
@@ -29,7 +29,7 @@ configure() { # port
 		rest-sqs { enabled = true, bind-hostname = "127.0.0.1", bind-port = $1, sqs-limits = strict }
 		rest-stats { enabled = false }
 		queues-storage { enabled = true, path = "$dir/data/queues.conf" }
-		messages-storage { enabled = true, uri = "jdbc:h2:$dir/data/messages" }
+		messages-storage { enabled = true, uri = "jdbc:h2:$dir/data/messages;WRITE_DELAY=0" }
 	TEXT
 }
 
