@@ -20,16 +20,21 @@ import (
 // brokerVariable names the environment variable that stands in for --broker.
 const brokerVariable = "EVERONCE_BROKER"
 
-const dlqLong = `dlq shows the dead letters of a RabbitMQ queue, puts them back into their queue, or
-discards them.
+const dlqLong = `dlq shows the dead letters of a queue, puts them back into their queue, or discards them.
 
---broker names the broker: amqp://user:password@host/vhost, or amqps://… Without it, the
-broker is taken from ` + brokerVariable + `, which keeps a password out of the process
-list. --queue is the queue that is consumed. Its dead letters are in the queue of that
-name with ".dead" appended, or in --dead-letters; other queues may share that one, and
-their letters are left alone. Nothing is declared.
+--broker names the broker. Without it, the broker is taken from ` + brokerVariable + `, which keeps
+a password out of the process list:
 
-AMQP cannot show a message without taking it: while a command runs, nobody else sees the
+  amqp://…    RabbitMQ: amqp://user:password@host/vhost, or amqps://…
+  sqs://…     SQS: sqs://region, or sqs:// for the region of AWS_REGION or the profile.
+              Credentials and endpoint are where the AWS SDK finds them: AWS_PROFILE,
+              AWS_ENDPOINT_URL_SQS, …
+
+--queue is the queue that is consumed. Its dead letters are in --dead-letters, or else in
+the queue of its name with ".dead" appended; of SQS, in the queue of its RedrivePolicy.
+Other queues may share that one, and their letters are left alone. Nothing is declared.
+
+Neither can show a message without taking it: while a command runs, nobody else sees the
 letters that it looks at, and afterwards they are flagged as redelivered. Nor does a
 command see those that a consumer, or another command, has in hand: if there is one, that
 is said on standard error, and "consumers" in the JSON is how many there are.`
@@ -38,7 +43,7 @@ is said on standard error, and "consumers" in the JSON is how many there are.`
 func (a *app) dlq() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dlq",
-		Short: "Show, replay and discard the dead letters of a RabbitMQ queue",
+		Short: "Show, replay and discard the dead letters of a queue",
 		Long:  dlqLong,
 		Example: "  everonce dlq list --broker amqp://localhost --queue orders --reason unknown\n" +
 			"  everonce dlq replay --broker amqp://localhost --queue orders --reason exhausted --dry-run",
@@ -49,9 +54,9 @@ func (a *app) dlq() *cobra.Command {
 	}
 	b := &brokerFlags{}
 	f := cmd.PersistentFlags()
-	f.StringVar(&b.url, "broker", "", "amqp://… or amqps://… (default $"+brokerVariable+")")
+	f.StringVar(&b.url, "broker", "", "amqp://…, amqps://… or sqs://… (default $"+brokerVariable+")")
 	f.StringVar(&b.queue, "queue", "", "the queue that is consumed")
-	f.StringVar(&b.letters, "dead-letters", "", `the queue of its dead letters (default: the name of --queue with ".dead" appended)`)
+	f.StringVar(&b.letters, "dead-letters", "", `the queue of its dead letters (default: the name of --queue with ".dead" appended; of SQS, that of its RedrivePolicy)`)
 	f.BoolVar(&b.json, "json", false, "write JSON")
 	cmd.AddCommand(a.dlqList(b), a.dlqShow(b), a.dlqReplay(b), a.dlqDiscard(b))
 	return cmd
@@ -70,9 +75,12 @@ func (b *brokerFlags) open(cmd *cobra.Command) (consume.DeadLetters, error) {
 	}
 	switch {
 	case b.url == "":
-		return nil, usagef("which broker? Give --broker amqp://…, or set %s", brokerVariable)
+		return nil, usagef("which broker? Give --broker amqp://… or sqs://…, or set %s", brokerVariable)
 	case b.queue == "":
 		return nil, usagef("which queue? Give --queue")
+	}
+	if isSQS(b.url) {
+		return openSQS(cmd.Context(), b)
 	}
 	opts := &rabbitonce.Options{Name: "everonce dlq, " + whoAmI()}
 	return rabbitonce.OpenDeadLetters(cmd.Context(), b.url, rabbitonce.Queue{Name: b.queue, DeadLetters: b.letters}, opts)
@@ -129,7 +137,7 @@ func (w *which) flags(cmd *cobra.Command) {
 
 // reasonNames are the reasons that are known: those of consumers, and of the broker.
 func reasonNames() []string {
-	names := []string{"broker_delivery_limit", "broker_expired", "broker_maxlen", "broker_rejected"}
+	names := []string{"broker_delivery_limit", "broker_expired", "broker_max_receive_count", "broker_maxlen", "broker_rejected"}
 	for _, r := range []consume.Reason{
 		consume.Rejected, consume.Exhausted, consume.Mismatch, consume.Unknown, consume.NoKey, consume.Undecodable, consume.TooLarge, consume.BadRecord,
 	} {

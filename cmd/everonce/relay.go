@@ -35,6 +35,8 @@ password out of the process list:
               that are not public are refused, unless --allow-private is given
   amqp://…    RabbitMQ: to the queue that has the topic's name, or to --exchange with the
               topic as routing key
+  sqs://…     SQS: sqs://region, or sqs:// for the region of AWS_REGION or the profile: to the
+              queue that has the topic's name, FIFO if it ends with .fifo
   stdout      a line of JSON for each: it counts as published when it is written
 
 --health is an address with /healthz (it runs), /readyz (it reaches the table) and /metrics
@@ -54,7 +56,7 @@ func (a *app) relay(b *backlogFlags) *cobra.Command {
 	r := &relayFlags{retention: 24 * time.Hour, opts: outbox.RelayOptions{Lease: 30 * time.Second, Poll: time.Second}}
 	cmd := &cobra.Command{
 		Use:   "relay",
-		Short: "Publish the events of an outbox: to a webhook, to RabbitMQ, or to standard output",
+		Short: "Publish the events of an outbox: to a webhook, to RabbitMQ or SQS, or to standard output",
 		Long:  relayLong,
 		Example: "  everonce outbox relay --store sqlite:shop.db --to stdout\n" +
 			"  everonce outbox relay --store postgres://localhost/shop --to https://example.com/hooks --secret-file hooks.secret --health 127.0.0.1:9090\n" +
@@ -77,7 +79,7 @@ func (a *app) relay(b *backlogFlags) *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&r.to, "to", "", "https://…, amqp://…, amqps://… or stdout (default $"+toVariable+")")
+	f.StringVar(&r.to, "to", "", "https://…, amqp://…, amqps://…, sqs://… or stdout (default $"+toVariable+")")
 	f.StringVar(&r.secretFile, "secret-file", "", "of a webhook: file with the secrets that sign it, one on each line")
 	f.BoolVar(&r.allowPrivate, "allow-private", false, "of a webhook: allow addresses that are not public, and http://")
 	f.StringVar(&r.exchange, "exchange", "", "of RabbitMQ: the exchange that gets the events, with the topic as routing key (default: the queue of the topic's name)")
@@ -100,7 +102,7 @@ func (r *relayFlags) publisher(a *app, log *slog.Logger) (p outbox.Publisher, en
 	hook, rabbit := scheme == "https" || scheme == "http", scheme == "amqp" || scheme == "amqps"
 	switch {
 	case r.to == "":
-		return nil, nil, usagef("to where? Give --to https://…, amqp://… or stdout, or set %s", toVariable)
+		return nil, nil, usagef("to where? Give --to https://…, amqp://…, sqs://… or stdout, or set %s", toVariable)
 	case !hook && (r.secretFile != "" || r.allowPrivate):
 		return nil, nil, usagef("--secret-file and --allow-private are for a webhook")
 	case !rabbit && r.exchange != "":
@@ -135,8 +137,11 @@ func (r *relayFlags) publisher(a *app, log *slog.Logger) (p outbox.Publisher, en
 			return nil, nil, err
 		}
 		return p, p.Close, nil
+	case isSQS(r.to):
+		p, err := publisherSQS(r.to)
+		return p, func() error { return nil }, err
 	}
-	return nil, nil, usagef("--to must begin with https://, amqp:// or amqps://, or be stdout")
+	return nil, nil, usagef("--to must begin with https://, amqp://, amqps:// or sqs://, or be stdout")
 }
 
 // run relays until ctx ends.

@@ -32,10 +32,8 @@ type Publisher struct {
 
 // PublisherOptions say where events go. The zero value of each field is its default.
 type PublisherOptions struct {
-	// Queue returns the name or URL of an event's queue. Default: its topic, with ".fifo" appended if FIFO is set.
+	// Queue returns the name or URL of an event's queue; that of a FIFO queue ends with ".fifo". Default: the event's topic.
 	Queue func(*outbox.Event) string
-	// FIFO is whether topics are those of FIFO queues.
-	FIFO bool
 }
 
 // NewPublisher returns a publisher. opts may be nil. It sends nothing. The error wraps [everonce.ErrInvalidArgument].
@@ -48,12 +46,7 @@ func NewPublisher(client Client, opts *PublisherOptions) (*Publisher, error) {
 		o = *opts
 	}
 	if o.Queue == nil {
-		o.Queue = func(e *outbox.Event) string {
-			if o.FIFO {
-				return e.Topic + fifoSuffix
-			}
-			return e.Topic
-		}
+		o.Queue = func(e *outbox.Event) string { return e.Topic }
 	}
 	return &Publisher{client: client, queue: o.Queue, urls: map[string]string{}}, nil
 }

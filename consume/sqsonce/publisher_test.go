@@ -19,15 +19,14 @@ func TestPublishes(t *testing.T) {
 	t.Parallel()
 	for _, fifo := range []bool{false, true} {
 		b := newBench(t, fifo, 100)
-		p, err := sqsonce.NewPublisher(b.client, &sqsonce.PublisherOptions{FIFO: fifo})
+		p, err := sqsonce.NewPublisher(b.client, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var events []outbox.Event
-		topic := strings.TrimSuffix(b.queue.Name, ".fifo")
 		for i := range 23 {
 			events = append(events, outbox.Event{
-				ID: fmt.Sprint("event-", i), Topic: topic, Key: fmt.Sprint("key ", i%3), Type: "order.placed", ContentType: "application/json",
+				ID: fmt.Sprint("event-", i), Topic: b.queue.Name, Key: fmt.Sprint("key ", i%3), Type: "order.placed", ContentType: "application/json",
 				Headers: map[string]string{"trace": "t"}, Payload: fmt.Appendf(nil, `{"id":%d}`, i),
 			})
 		}
