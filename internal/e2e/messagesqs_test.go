@@ -113,9 +113,9 @@ func (q *sqsServer) publish(way string, ops []int) (left []int, err error) {
 	for len(ops) > 0 && err == nil {
 		part := ops[:min(len(ops), 10)]
 		in := &sqs.SendMessageBatchInput{QueueUrl: url.QueueUrl}
-		for _, op := range part {
+		for i, op := range part {
 			id, body := message(op)
-			in.Entries = append(in.Entries, types.SendMessageBatchRequestEntry{Id: &id, MessageBody: aws.String(string(body)), MessageAttributes: map[string]types.MessageAttributeValue{
+			in.Entries = append(in.Entries, types.SendMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), MessageBody: aws.String(string(body)), MessageAttributes: map[string]types.MessageAttributeValue{
 				sqsonce.AttributeID: {DataType: aws.String("String"), StringValue: &id},
 			}})
 		}
