@@ -16,7 +16,7 @@ type Options struct {
 	// lets nobody hold a message for longer than 12 hours: a HandleWithin by which a message could wait that long, with
 	// those received before it, is an error.
 	Workers consume.Workers
-	// Prefetch is how many messages are in hand at most. Default 2 × Workers.Concurrency × Workers.Batch; at least
+	// Prefetch is how many messages are in hand at most. It must be at least Workers.Batch. Default 2 × Workers.Concurrency ×
 	// Workers.Batch.
 	Prefetch int
 	// Visibility is how long a message stays hidden from others without a word of this consumer, in whole seconds. It is
