@@ -40,7 +40,7 @@ a password out of the process list:
 the queue of its name with ".dead" appended; of SQS, in the queue of its RedrivePolicy.
 Other queues may share that one, and their letters are left alone. Nothing is declared.
 
-AMQP cannot show a message without taking it: while a command runs, nobody else sees the
+RabbitMQ and SQS cannot show a message without taking it: while a command runs, nobody else sees the
 letters that it looks at, and afterwards they are flagged as redelivered. Nor does a
 command see those that a consumer, or another command, has in hand: if there is one, that
 is said on standard error, and "consumers" in the JSON is how many there are.`
@@ -87,6 +87,8 @@ func (b *brokerFlags) open(cmd *cobra.Command) (consume.DeadLetters, error) {
 	}
 	name := "everonce dlq, " + whoAmI()
 	switch {
+	case isSQS(b.url):
+		return openSQS(cmd.Context(), b)
 	case isKafka(b.url):
 		return kafkaonce.OpenDeadLetters(cmd.Context(), b.url, kafkaonce.Topic{Name: b.queue, DeadLetters: b.letters}, nil)
 	case isNATS(b.url):
@@ -157,7 +159,7 @@ func (w *which) flags(cmd *cobra.Command) {
 
 // reasonNames are the reasons that are known: those of consumers, and of the broker.
 func reasonNames() []string {
-	names := []string{"broker_delivery_limit", "broker_expired", "broker_maxlen", "broker_rejected"}
+	names := []string{"broker_delivery_limit", "broker_expired", "broker_max_receive_count", "broker_maxlen", "broker_rejected"}
 	for _, r := range []consume.Reason{
 		consume.Rejected, consume.Exhausted, consume.Mismatch, consume.Unknown, consume.NoKey, consume.Undecodable, consume.TooLarge, consume.BadRecord,
 	} {

@@ -7,7 +7,9 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume/kafkaonce"
+	"github.com/everonce/everonce/consume/natsonce"
 	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/consume/sqsonce"
 	"github.com/everonce/everonce/driver"
 )
 
@@ -49,9 +51,10 @@ func exitCode(ctx context.Context, err error) int {
 		return exitInterrupted
 	case errors.Is(err, errUsage):
 		return exitUsage
-	case errors.Is(err, everonce.ErrNotFound), errors.Is(err, errNoLetter), errors.Is(err, errNoEntry), errors.Is(err, rabbitonce.ErrTopology), errors.Is(err, kafkaonce.ErrTopology):
+	case errors.Is(err, everonce.ErrNotFound), errors.Is(err, errNoLetter), errors.Is(err, errNoEntry),
+		errors.Is(err, rabbitonce.ErrTopology), errors.Is(err, kafkaonce.ErrTopology), errors.Is(err, natsonce.ErrTopology), errors.Is(err, sqsonce.ErrTopology):
 		return exitNotFound
-	case errors.Is(err, rabbitonce.ErrUnreachable), errors.Is(err, kafkaonce.ErrUnreachable):
+	case errors.Is(err, rabbitonce.ErrUnreachable), errors.Is(err, kafkaonce.ErrUnreachable), errors.Is(err, natsonce.ErrUnreachable), errors.Is(err, sqsonce.ErrUnreachable):
 		return exitUnreachable
 	case errors.Is(err, everonce.ErrInProgress), errors.Is(err, everonce.ErrLeaseLost):
 		return exitConflict

@@ -153,6 +153,9 @@ func (r *relayFlags) publisher(a *app, log *slog.Logger) (p outbox.Publisher, en
 			return nil, nil, err
 		}
 		return p, p.Close, nil
+	case isSQS(r.to):
+		p, err := publisherSQS(r.to)
+		return p, func() error { return nil }, err
 	}
 	return nil, nil, usagef("--to must begin with https://, amqp://, amqps://, kafka://, kafkas://, nats://, tls:// or sqs://, or be stdout")
 }

@@ -11,10 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/natsonce"
 	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/consume/sqsonce"
 	"github.com/everonce/everonce/examples/internal/docs"
 	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/httponce/client"
@@ -129,6 +132,13 @@ func TestNegativeValues(t *testing.T) {
 			_, err := rabbitonce.NewPublisher("amqp://localhost:1/", &o)
 			return err
 		}),
+		"sqsonce.Options": taking(func(o sqsonce.Options) error {
+			if err := natural(&consume.NaturalSpec[T]{}); err != nil {
+				return err
+			}
+			_, err := sqsonce.Dial(t.Context(), queuesOfNobody{}, sqsonce.Queue{Name: "https://sqs/1/orders", DeadLetters: "https://sqs/1/dead"}, consumer, &o)
+			return err
+		}),
 		"webhook.Options": taking(func(o webhook.Options) error {
 			_, err := webhook.New(webhook.Endpoint{URL: "https://example.com/"}, &o)
 			return err
@@ -158,4 +168,11 @@ func TestNegativeValues(t *testing.T) {
 	if numbers < 40 {
 		t.Errorf("only %d numbers were found", numbers)
 	}
+}
+
+// queuesOfNobody has every queue.
+type queuesOfNobody struct{ sqsonce.Client }
+
+func (queuesOfNobody) GetQueueAttributes(context.Context, *sqs.GetQueueAttributesInput, ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error) {
+	return &sqs.GetQueueAttributesOutput{}, nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/natsonce"
 	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/consume/sqsonce"
 	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/examples/internal/docs"
 	"github.com/everonce/everonce/httponce"
@@ -66,6 +67,9 @@ var optionTables = []struct {
 	{"rabbitonce.Queue", "consume/rabbitonce", rabbitonce.Queue{}},
 	{"rabbitonce.Options", "consume/rabbitonce", rabbitonce.Options{}},
 	{"rabbitonce.PublisherOptions", "consume/rabbitonce", rabbitonce.PublisherOptions{}},
+	{"sqsonce.Queue", "consume/sqsonce", sqsonce.Queue{}},
+	{"sqsonce.Options", "consume/sqsonce", sqsonce.Options{}},
+	{"sqsonce.PublisherOptions", "consume/sqsonce", sqsonce.PublisherOptions{}},
 	{"webhook.Options", "outbox/webhook", webhook.Options{}},
 }
 

@@ -56,6 +56,9 @@ func TestMessagesKilledWorkers(t *testing.T) {
 func TestMessagesRestartedBroker(t *testing.T) {
 	t.Parallel()
 	eachBroker(t, func(t *testing.T, name string, kind brokerKind) {
+		if kind.slow && testing.Short() {
+			t.Skip("without -short only: it takes minutes")
+		}
 		broker := startServer(t, kind.server)
 		s := newStream(t, name, broker.URL, testserver.URL(t, "postgres"))
 		kind.written(broker)

@@ -1,0 +1,208 @@
+package sqsonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/everonce/everonce/consume"
+)
+
+// DeadLetters shows, replays and discards the dead letters of a queue. Its methods must not be called concurrently.
+//
+// SQS cannot show a message without giving it out: each method receives letters, and gives back those that stay when it is
+// done. Meanwhile others do not see them, and if its process is killed, for up to 5 minutes. SQS gives out at most ten letters
+// of a FIFO queue's group at a time: of those that SQS itself has moved, a look sees the first ten of each group.
+type DeadLetters struct {
+	client      Client
+	queue, dead *place
+	envelope    Envelope
+	places      map[string]*place // of replays, by name
+}
+
+var _ consume.DeadLetters = (*DeadLetters)(nil)
+
+// OpenDeadLetters looks up the queue and that of its dead letters. The error is as for [Dial].
+func OpenDeadLetters(ctx context.Context, client Client, queue Queue) (*DeadLetters, error) {
+	source, dead, err := findBoth(ctx, client, queue)
+	if err != nil {
+		return nil, err
+	}
+	return &DeadLetters{client: client, queue: source, dead: dead, envelope: queue.Envelope, places: map[string]*place{source.name: source}}, nil
+}
+
+// Close does nothing: the client is its maker's.
+func (l *DeadLetters) Close() error { return nil }
+
+// Consumers returns 1 if somebody has letters in hand, about: SQS does not say who.
+func (l *DeadLetters) Consumers(ctx context.Context) (int, error) {
+	p, err := find(ctx, l.client, l.dead.url)
+	if err != nil {
+		return 0, err
+	}
+	return min(p.hidden, 1), nil
+}
+
+// All returns an iterator over the selected letters, which stay in the queue. It ends with the first error.
+func (l *DeadLetters) All(ctx context.Context, filter consume.Filter) iter.Seq2[consume.Letter, error] {
+	return func(yield func(consume.Letter, error) bool) {
+		err := l.each(ctx, filter, func(f *found) (bool, error) {
+			if !yield(f.letter, nil) {
+				return false, errEnough
+			}
+			return false, nil
+		})
+		if err != nil && !errors.Is(err, errEnough) {
+			yield(consume.Letter{}, err)
+		}
+	}
+}
+
+var errEnough = errors.New("sqsonce: enough")
+
+// Replay sends copies of the selected letters to their queues, with the original body and attributes, and the number of
+// replays ([consume.Letter].Replays). It deletes each letter once SQS has confirmed its copy. If the message was already handled,
+// the copy is a duplicate. The error also names letters that stay because their queue does not exist, or because they are
+// too large for it. An interrupted replay may leave a letter beside its copy.
+func (l *DeadLetters) Replay(ctx context.Context, filter consume.Filter) (replayed int, err error) {
+	var stay error
+	err = l.each(ctx, filter, func(f *found) (bool, error) {
+		err := l.replay(ctx, f)
+		if errors.Is(err, ErrTopology) || errors.Is(err, errTooLarge) || refusesMessage(err) {
+			stay = errors.Join(stay, fmt.Errorf("sqsonce: letter %s was not replayed: %w", f.letter.ID, err))
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if err := l.remove(ctx, f); err != nil {
+			return false, err
+		}
+		replayed++
+		return true, nil
+	})
+	return replayed, errors.Join(err, stay)
+}
+
+func (l *DeadLetters) replay(ctx context.Context, f *found) error {
+	to, err := l.placeOf(ctx, f.letter.Queue)
+	if err != nil {
+		return err
+	}
+	in, err := replayOf(f.raw, to, f.note)
+	if err != nil {
+		return err
+	}
+	_, err = l.client.SendMessage(ctx, in)
+	if noQueue(err) {
+		err = fmt.Errorf("%w: %w", ErrTopology, err)
+	}
+	return err
+}
+
+func (l *DeadLetters) placeOf(ctx context.Context, name string) (*place, error) {
+	if p := l.places[name]; p != nil {
+		return p, nil
+	}
+	p, err := find(ctx, l.client, name)
+	if err == nil {
+		l.places[name] = p
+	}
+	return p, err
+}
+
+// Discard deletes the selected letters, and returns their number.
+func (l *DeadLetters) Discard(ctx context.Context, filter consume.Filter) (discarded int, err error) {
+	err = l.each(ctx, filter, func(f *found) (bool, error) {
+		if err := l.remove(ctx, f); err != nil {
+			return false, err
+		}
+		discarded++
+		return true, nil
+	})
+	return discarded, err
+}
+
+func (l *DeadLetters) remove(ctx context.Context, f *found) error {
+	_, err := l.client.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: &l.dead.url, ReceiptHandle: f.raw.ReceiptHandle})
+	return err
+}
+
+// found is a letter in hand.
+type found struct {
+	raw    *types.Message
+	letter consume.Letter
+	note   note
+}
+
+const (
+	lookVisibility = 5 * time.Minute
+	lookWait       = 1 // seconds: an answer at once may leave out letters that are there
+)
+
+// each takes letters in hand, calls fn for those that are meant, which reports whether it has removed one, and gives back the rest.
+func (l *DeadLetters) each(ctx context.Context, filter consume.Filter, fn func(*found) (removed bool, err error)) error {
+	if err := filter.Validate(); err != nil {
+		return err
+	}
+	start := time.Now()
+	held := map[string]*string{} // receipts, by MessageId
+	defer func() { l.giveBack(context.WithoutCancel(ctx), held) }()
+	for meant := 0; ; {
+		out, err := l.client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
+			QueueUrl: &l.dead.url, MaxNumberOfMessages: maxReceive, VisibilityTimeout: int32(lookVisibility.Seconds()), WaitTimeSeconds: lookWait,
+			MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll}, MessageAttributeNames: []string{"All"},
+		})
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			return missing(ctx, l.dead.name, err)
+		}
+		fresh := false
+		var these []*found
+		for i := range out.Messages {
+			raw := &out.Messages[i]
+			if _, known := held[*raw.MessageId]; !known && !sent(raw).After(start) { // later ones may be letters that were replayed, and have failed again
+				fresh = true
+				f := &found{raw: raw}
+				f.letter, f.note = letterOf(raw, l.queue.name, l.envelope)
+				these = append(these, f)
+			}
+			held[*raw.MessageId] = raw.ReceiptHandle
+		}
+		if !fresh {
+			return nil
+		}
+		for _, f := range these {
+			if !filter.Matches(&f.letter) {
+				continue
+			}
+			removed, err := fn(f)
+			if removed {
+				delete(held, *f.raw.MessageId)
+			}
+			if err != nil {
+				return err
+			}
+			if meant++; meant == filter.Limit {
+				return nil
+			}
+		}
+	}
+}
+
+// giveBack lets others see letters at once. Where that fails they are seen after lookVisibility.
+func (l *DeadLetters) giveBack(ctx context.Context, held map[string]*string) {
+	ctx, cancel := context.WithTimeout(ctx, lookVisibility)
+	defer cancel()
+	for _, handle := range held {
+		//nolint:errcheck // it may have come to others meanwhile
+		_, _ = l.client.ChangeMessageVisibility(ctx, &sqs.ChangeMessageVisibilityInput{QueueUrl: &l.dead.url, ReceiptHandle: handle, VisibilityTimeout: 0})
+	}
+}

@@ -1,0 +1,157 @@
+package sqsonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/internal/heartbeat"
+)
+
+// delivery is one message in hand.
+type delivery struct {
+	c     *Consumer
+	raw   types.Message
+	m     *consume.Message
+	note  note
+	group string // those with the same one are handled in their order; empty without an order
+	// kept is set where somebody else has received the message, and deletes it and holds it.
+	kept bool
+
+	mu       sync.Mutex
+	handle   string    // of the latest receipt: an older one may delete nothing, and says that it did
+	received time.Time // before it was asked for then
+
+	beating func() // stops the heartbeat
+	done    sync.Once
+	answer  chan bool // whether it was acknowledged or buried; one value
+	over    bool      // the same, to be read when all has ended
+}
+
+var _ consume.Delivery = (*delivery)(nil)
+
+// Message implements [consume.Delivery].
+func (d *delivery) Message() *consume.Message { return d.m }
+
+// receipt returns the latest handle, and how long the message may still be hidden.
+func (d *delivery) receipt() (handle *string, left time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return aws.String(d.handle), maxInHand - margin/2 - time.Since(d.received)
+}
+
+// again takes note of a later receipt of the message: it was hidden for too short a time.
+func (d *delivery) again(handle string, received time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.handle, d.received = handle, received
+}
+
+// beat keeps the message hidden. What goes wrong is no reason to stop: it may come again, with another handle.
+func (d *delivery) beat(every time.Duration) {
+	d.beating = heartbeat.Start(every, func(ctx context.Context) bool {
+		ctx, cancel := context.WithTimeout(ctx, every)
+		defer cancel()
+		if err := d.hide(ctx, d.c.opts.Visibility); err != nil && ctx.Err() == nil {
+			d.c.opts.Workers.Log.WarnContext(ctx, "sqsonce: the visibility of a message was not extended", "consumer", d.c.handler.Name(), "queue", d.c.queue.name, "error", err)
+		}
+		return true
+	})
+}
+
+// hide has the message come again after a time, or when SQS would take it back.
+func (d *delivery) hide(ctx context.Context, after time.Duration) error {
+	handle, left := d.receipt()
+	seconds := int32(math.Ceil(max(min(after, left), 0).Seconds()))
+	_, err := d.c.client.ChangeMessageVisibility(ctx, &sqs.ChangeMessageVisibilityInput{QueueUrl: &d.c.queue.url, ReceiptHandle: handle, VisibilityTimeout: seconds})
+	return gone(err)
+}
+
+// Ack implements [consume.Delivery].
+func (d *delivery) Ack(ctx context.Context) error {
+	if !d.kept {
+		handle, _ := d.receipt()
+		_, err := d.c.client.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: &d.c.queue.url, ReceiptHandle: handle})
+		if err = gone(err); err != nil {
+			return d.lost(err)
+		}
+	}
+	d.end(true)
+	return nil
+}
+
+// Retry implements [consume.Delivery]. SQS counts every receipt, so counts is of no use.
+func (d *delivery) Retry(ctx context.Context, after time.Duration, _ bool) error {
+	d.beating() // it would hide the message for another time
+	if err := d.hide(ctx, after); err != nil {
+		return d.lost(err)
+	}
+	d.end(false)
+	return nil
+}
+
+// Bury implements [consume.Delivery].
+func (d *delivery) Bury(ctx context.Context, letter consume.DeadLetter) error {
+	in, err := letterFor(d, &letter)
+	if err == nil {
+		_, err = d.c.client.SendMessage(ctx, in)
+	}
+	switch {
+	case err == nil:
+		return d.Ack(ctx)
+	case noQueue(err), errors.Is(err, errTooLarge), refusesMessage(err):
+		return fmt.Errorf("%w: %w", consume.ErrRefused, err)
+	}
+	return fmt.Errorf("sqsonce: sending a dead letter: %w", err)
+}
+
+// lost ends what is not ours any more.
+func (d *delivery) lost(err error) error {
+	if errors.Is(err, consume.ErrGone) {
+		d.end(false)
+	}
+	return err
+}
+
+// end is called when the message is answered, or left to others.
+func (d *delivery) end(finished bool) {
+	d.done.Do(func() {
+		d.beating()
+		d.c.hand.drop(d)
+		d.over = finished
+		d.answer <- finished
+	})
+}
+
+// gone says of an error whether the message can be answered no more: its receipt has expired, or it was deleted.
+func gone(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case noQueue(err):
+		return fmt.Errorf("%w: %w", consume.ErrGone, err)
+	}
+	switch c := code(err); {
+	case strings.Contains(c, "ReceiptHandleIsInvalid"), strings.Contains(c, "MessageNotInflight"), c == "InvalidParameterValue":
+		return fmt.Errorf("%w: %w", consume.ErrGone, err)
+	}
+	return err
+}
+
+// refusesMessage reports whether SQS would refuse a message whenever it came.
+func refusesMessage(err error) bool {
+	switch code(err) {
+	case "InvalidMessageContents", "InvalidParameterValue", "InvalidAttributeValue":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,83 @@
+package sqsonce
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/everonce/everonce/consume"
+)
+
+// Envelope says what a service put around the message that its producer sent. A message that is not in the envelope
+// becomes a dead letter, [consume.Undecodable].
+type Envelope uint8
+
+const (
+	// Bare messages are as their producer sent them: to SQS itself, or through SNS with raw message delivery.
+	Bare Envelope = iota
+	// SNS is the envelope of a subscription without raw message delivery. The body is its Message, the headers are its
+	// attributes, and Subject is the topic's ARN. BrokerID is SNS' MessageId: it survives a redrive, but not the
+	// producer's sending again.
+	SNS
+	// EventBridge is the envelope of a rule's target. The body is its detail, and Subject its detail-type; the headers
+	// "eventbridge:source" and "eventbridge:time" say more. BrokerID is its id: it survives EventBridge's retries and a
+	// redrive, but not the producer's sending again, so take the key from the detail ([consume.JSONPointer]). ID is the one
+	// that package eventbridgeonce gave it, if any.
+	EventBridge
+)
+
+var errEnvelope = errors.New("sqsonce: the message is not in the envelope that Queue.Envelope names")
+
+// EventResource is what the resource of an event begins with that names the ID of an outbox's event: EventBridge has no
+// other place for it.
+const EventResource = "everonce:event:"
+
+// unwrap takes a message out of its envelope.
+func (e Envelope) unwrap(m *consume.Message) error {
+	switch e {
+	case SNS:
+		return unwrapSNS(m)
+	case EventBridge:
+		return unwrapEvent(m)
+	case Bare:
+	}
+	return nil
+}
+
+func unwrapSNS(m *consume.Message) error {
+	var n struct {
+		Type, MessageID, TopicArn string
+		Message                   *string
+		MessageAttributes         map[string]struct{ Type, Value string }
+	}
+	if json.Unmarshal(m.Body, &n) != nil || n.Type != "Notification" || n.Message == nil {
+		return errEnvelope
+	}
+	m.BrokerID, m.Subject, m.Body = n.MessageID, n.TopicArn, []byte(*n.Message)
+	for name, a := range n.MessageAttributes {
+		put(m, name, a.Type, a.Value)
+	}
+	return nil
+}
+
+func unwrapEvent(m *consume.Message) error {
+	var e struct {
+		ID         string          `json:"id"`
+		DetailType *string         `json:"detail-type"`
+		Source     string          `json:"source"`
+		Time       string          `json:"time"`
+		Resources  []string        `json:"resources"`
+		Detail     json.RawMessage `json:"detail"`
+	}
+	if json.Unmarshal(m.Body, &e) != nil || e.DetailType == nil || len(e.Detail) == 0 {
+		return errEnvelope
+	}
+	m.BrokerID, m.Subject, m.Body, m.ContentType = e.ID, *e.DetailType, e.Detail, "application/json"
+	m.Headers["eventbridge:source"], m.Headers["eventbridge:time"] = e.Source, e.Time
+	for _, r := range e.Resources {
+		if id, ok := strings.CutPrefix(r, EventResource); ok {
+			m.ID = id
+		}
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+// Package entries sends the events of an outbox by calls that take a few entries each and answer for each of them.
+package entries
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/aws/smithy-go"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/outbox"
+)
+
+// Entry is an event as a service takes it.
+type Entry[T any] struct {
+	Is   T
+	Size int // in bytes, as the service counts
+}
+
+// Limits are those of a call. A larger entry, up to Largest, is sent by itself.
+type Limits struct{ Entries, Bytes, Largest int }
+
+// Call sends entries of one call, and returns an error for each. The second is one of the whole call.
+type Call[T any] func(ctx context.Context, entries []T) ([]error, error)
+
+// Publish sends events in order. entry makes an event an entry; one for which there is an error is set aside, and so is one that is too large.
+func Publish[T any](ctx context.Context, events []outbox.Event, most Limits, entry func(*outbox.Event) (Entry[T], error), call Call[T]) []error {
+	return outbox.InOrder(ctx, events, func(ctx context.Context, events []outbox.Event) []error {
+		errs := make([]error, len(events))
+		var part []T
+		var at []int
+		bytes := 0
+		flush := func() {
+			if len(part) == 0 {
+				return
+			}
+			answers, err := call(ctx, part)
+			for n, i := range at {
+				switch {
+				case err != nil:
+					errs[i] = ofCall(err, len(at) == 1)
+				case n < len(answers):
+					errs[i] = answers[n]
+				}
+			}
+			part, at, bytes = nil, nil, 0
+		}
+		for i := range events {
+			e, err := entry(&events[i])
+			if err == nil && e.Size > most.Largest {
+				err = fmt.Errorf("sqsonce: the event has %d bytes, and the service takes %d", e.Size, most.Largest)
+			}
+			if err != nil {
+				errs[i] = everonce.Permanent("refused", err, nil)
+				continue
+			}
+			if len(part) == most.Entries || bytes+e.Size > most.Largest {
+				flush()
+			}
+			part, at, bytes = append(part, e.Is), append(at, i), bytes+e.Size
+		}
+		flush()
+		return errs
+	})
+}
+
+// Failed is the error of an entry that the service did not take: refused says that it never will.
+func Failed(code, message string, refused bool) error {
+	err := fmt.Errorf("sqsonce: the service did not take the event: %s: %s", code, message)
+	if refused {
+		return everonce.Permanent("refused", err, nil)
+	}
+	return err
+}
+
+// ErrMissing is the error of events whose destination does not exist: it counts, and they are tried again.
+var ErrMissing = errors.New("sqsonce: the destination does not exist (create it, or check region and account)")
+
+// ofCall says what the failure of a whole call means for its events; alone is whether there is only one.
+func ofCall(err error, alone bool) error {
+	e, _ := errors.AsType[smithy.APIError](err)
+	if e == nil {
+		return fmt.Errorf("%w: %w", outbox.ErrUnavailable, err)
+	}
+	code := e.ErrorCode()
+	switch code = code[strings.LastIndex(code, "#")+1:]; code {
+	case "QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue", "NotFound", "NotFoundException", "ResourceNotFoundException":
+		return fmt.Errorf("%w: %w", ErrMissing, err)
+	case "InvalidMessageContents", "InvalidParameterValue", "InvalidAttributeValue", "InvalidParameter", "BatchRequestTooLong", "BatchRequestTooLongException":
+		if alone {
+			return everonce.Permanent("refused", err, nil)
+		}
+		return fmt.Errorf("sqsonce: the service did not take the call: %w", err) // for one of its events perhaps: it counts for each
+	}
+	return fmt.Errorf("%w: %w", outbox.ErrUnavailable, err)
+}
+
+// Attributes are the texts that say what an event is, by the name of a message attribute; an error where it does not fit.
+func Attributes(e *outbox.Event) (map[string]string, error) {
+	all := map[string]string{"message-id": e.ID}
+	if e.Type != "" {
+		all["event-type"] = e.Type
+	}
+	if e.ContentType != "" {
+		all["content-type"] = e.ContentType
+	}
+	for name, value := range e.Headers {
+		if _, taken := all[name]; taken || name == "everonce-note" || value == "" {
+			return nil, fmt.Errorf("sqsonce: the header %q is empty, or has a name that has a meaning", name)
+		}
+		all[name] = value
+	}
+	if len(all) > 10 {
+		return nil, fmt.Errorf("sqsonce: the event has %d headers, and SQS allows 10 attributes, of which its ID, type and content type are three", len(e.Headers))
+	}
+	return all, nil
+}
+
+// Size is what a payload and its attributes count.
+func Size(payload []byte, attributes map[string]string) int {
+	n := len(payload)
+	for name, value := range attributes {
+		n += len(name) + len(value) + len("String")
+	}
+	return n
+}
+
+// Those of SQS, and of SNS and EventBridge.
+var (
+	SQS    = Limits{Entries: 10, Bytes: 256 << 10, Largest: 1 << 20}
+	Others = Limits{Entries: 10, Bytes: 256 << 10, Largest: 256 << 10}
+)
+
+// Valid is a text where SQS allows up to 128 letters, digits and signs: itself, or a hash of it.
+func Valid(text string) string {
+	plain := len(text) > 0 && len(text) <= 128 && strings.IndexFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
+	if plain {
+		return text
+	}
+	h := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(h[:])
+}

@@ -1,0 +1,86 @@
+package sqsonce
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/internal/copies"
+)
+
+// MaxReceives is the reason of a letter that SQS itself has moved, by the queue's RedrivePolicy.
+const MaxReceives consume.Reason = "broker_max_receive_count"
+
+// letterFor is the dead letter of a message: a copy of it with a note.
+func letterFor(d *delivery, letter *consume.DeadLetter) (*sqs.SendMessageInput, error) {
+	n := d.note
+	n.Retries, n.Queue, n.First, n.Letter = 0, d.c.queue.name, letter.First, *letter
+	if n.Group == "" {
+		n.Group = d.raw.Attributes["MessageGroupId"]
+	}
+	if n.Deduplication == "" {
+		n.Deduplication = d.raw.Attributes["MessageDeduplicationId"]
+	}
+	return copyFor(&d.raw, d.c.dead, &n, "dead-"+*d.raw.MessageId, "dead-"+*d.raw.MessageId)
+}
+
+// copyFor is a copy of a message for a queue. In a FIFO queue it has a group and a deduplication ID: SQS would drop a copy that has
+// its original's within five minutes.
+func copyFor(raw *types.Message, to *place, n *note, group, deduplication string) (*sqs.SendMessageInput, error) {
+	_, theirs := readNote(raw.MessageAttributes)
+	attributes, err := n.attributes(theirs, to.maxSize-len(aws.ToString(raw.Body)))
+	if err != nil {
+		return nil, err
+	}
+	in := &sqs.SendMessageInput{QueueUrl: &to.url, MessageBody: raw.Body, MessageAttributes: attributes}
+	if to.fifo() {
+		in.MessageGroupId, in.MessageDeduplicationId = &group, &deduplication
+	}
+	return in, nil
+}
+
+// letterOf reads a dead letter: one of ours, or one that SQS has moved. queue is what it came from if it does not say.
+func letterOf(raw *types.Message, queue string, envelope Envelope) (consume.Letter, note) {
+	m, n := messageOf(raw, queue)
+	headers := m.Headers
+	_ = envelope.unwrap(m) //nolint:errcheck // it is shown as it is
+	if n.Group == "" {
+		n.Group = raw.Attributes["MessageGroupId"]
+	}
+	m.Retries, m.Deliveries, m.Redelivered = 0, 0, false // those of the letter
+	l := consume.Letter{DeadLetter: n.Letter, Message: m, Queue: queue, Replays: n.Replays}
+	if n.Queue != "" {
+		l.Queue = n.Queue
+	}
+	if l.Reason == "" {
+		if arn := raw.Attributes["DeadLetterQueueSourceArn"]; arn != "" {
+			l.Queue = arn[strings.LastIndex(arn, ":")+1:]
+		}
+		l.Reason, l.Last = MaxReceives, sent(raw)
+		l.Detail = fmt.Sprintf("SQS has moved it out of the queue %q: it was received too often", l.Queue) // part of the ID: never change it
+	}
+	m.Source, l.Source, l.First = l.Queue, l.Queue, m.First
+	l.ID = copies.LetterID(&l, headers, []byte(*raw.MessageId), []byte(aws.ToString(raw.Body)))
+	return l, n
+}
+
+// replayOf is a copy of a letter for its queue. The deduplication ID is the same when it is sent again because its answer was lost.
+func replayOf(raw *types.Message, to *place, n note) (*sqs.SendMessageInput, error) {
+	first := n.First
+	if first.IsZero() {
+		first = sent(raw)
+	}
+	again := note{copies.Note{Replays: n.Replays + 1, First: first}, n.Group, n.Deduplication}
+	if n.Deduplication == "" {
+		again.Deduplication = raw.Attributes["MessageDeduplicationId"]
+	}
+	group := n.Group
+	if group == "" {
+		group = "replay-" + *raw.MessageId
+	}
+	return copyFor(raw, to, &again, group, "replay-"+*raw.MessageId)
+}

@@ -1,0 +1,78 @@
+package sqsonce
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+)
+
+// Options configure a consumer. The zero value of each field is its default; negative values are errors.
+type Options struct {
+	// Workers configure the handling of messages. Default: as for [consume.Workers], with 10 minutes of HandleWithin. SQS
+	// lets nobody hold a message for longer than 12 hours: a HandleWithin by which a message could wait that long, with
+	// those received before it, is an error.
+	Workers consume.Workers
+	// Prefetch is how many messages are in hand at most. It must be at least Workers.Batch. Default 2 × Workers.Concurrency ×
+	// Workers.Batch.
+	Prefetch int
+	// Visibility is how long a message stays hidden from others without a word of this consumer, in whole seconds. It is
+	// extended at a third of that for as long as the message is in hand, and is how long a message of a killed process
+	// waits. The queue's own does not count. 3 s to 12 h. Default 30 s.
+	Visibility time.Duration
+	// Wait is how long SQS waits for messages before it answers that there are none (long polling), in whole seconds. At
+	// most 20 s. Default 20 s.
+	Wait time.Duration
+	// ReconnectMax bounds the pause after SQS did not answer, which grows with each failure. Default 30 s.
+	ReconnectMax time.Duration
+}
+
+const (
+	maxInHand           = 12 * time.Hour // of SQS: a message may be hidden for that long after it was received
+	maxReceive          = 10             // messages in an answer
+	defaultHandleWithin = 10 * time.Minute
+	margin              = time.Minute // before maxInHand, in which a message is answered
+)
+
+// checked returns o with its defaults, for a queue.
+func (o *Options) checked(fifo bool) (Options, error) {
+	var c Options
+	if o != nil {
+		c = *o
+	}
+	w := &c.Workers
+	if w.Concurrency < 0 || w.Batch < 0 || w.HandleWithin < 0 || c.Prefetch < 0 || c.Visibility < 0 || c.Wait < 0 || c.ReconnectMax < 0 {
+		return c, fmt.Errorf("%w: sqsonce: no field of Options may be negative", everonce.ErrInvalidArgument)
+	}
+	w.Concurrency, w.Batch = cmp.Or(w.Concurrency, 8), cmp.Or(w.Batch, 1)
+	w.SettleWithin = cmp.Or(w.SettleWithin, 10*time.Second)
+	if w.Log == nil {
+		w.Log = slog.Default()
+	}
+	c.Prefetch = cmp.Or(c.Prefetch, 2*w.Concurrency*w.Batch)
+	c.Visibility = cmp.Or(c.Visibility, 30*time.Second)
+	c.Wait = cmp.Or(c.Wait, 20*time.Second)
+	c.ReconnectMax = cmp.Or(c.ReconnectMax, 30*time.Second)
+	switch {
+	case c.Prefetch < w.Batch:
+		return c, fmt.Errorf("%w: sqsonce: Prefetch must be at least Workers.Batch, %d, but is %d (no batch would ever be full)", everonce.ErrInvalidArgument, w.Batch, c.Prefetch)
+	case c.Visibility < 3*time.Second || c.Visibility > maxInHand || c.Visibility%time.Second != 0:
+		return c, fmt.Errorf("%w: sqsonce: Visibility is %v, and must be whole seconds from 3s to 12h", everonce.ErrInvalidArgument, c.Visibility)
+	case c.Wait > 20*time.Second || c.Wait%time.Second != 0:
+		return c, fmt.Errorf("%w: sqsonce: Wait is %v, and must be whole seconds, at most 20s", everonce.ErrInvalidArgument, c.Wait)
+	}
+	turns := (c.Prefetch + w.Concurrency*w.Batch - 1) / (w.Concurrency * w.Batch)
+	if fifo || w.Order != nil { // all of them may be handled one after the other
+		turns = c.Prefetch
+	}
+	most := (maxInHand - margin - w.SettleWithin) / time.Duration(turns)
+	w.HandleWithin = cmp.Or(w.HandleWithin, min(defaultHandleWithin, most))
+	if w.HandleWithin > most {
+		return c, fmt.Errorf("%w: sqsonce: Workers.HandleWithin is %v, and may be at most %v: SQS takes a message back after 12h, and it may wait for %d others (lower Prefetch)",
+			everonce.ErrInvalidArgument, w.HandleWithin, most, turns-1)
+	}
+	return c, nil
+}

@@ -1,0 +1,151 @@
+package sqsonce
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume/sqsonce/internal/entries"
+	"github.com/everonce/everonce/outbox"
+)
+
+// Publisher publishes the events of an outbox to queues, up to ten in a call. An event is published when SQS has confirmed it.
+//
+// A message's body is the event's payload, which must be text. Its attributes are the event's headers, its ID ([AttributeID], by which
+// [consume.ProducerID] recognises it), type and content type; there can be ten in all. In a FIFO queue its group is the event's key,
+// or its ID if it has none, and its deduplication ID is the event's ID.
+type Publisher struct {
+	client Client
+	queue  func(*outbox.Event) string
+
+	mu   sync.Mutex
+	urls map[string]string // by name
+}
+
+// PublisherOptions say where events go. The zero value of each field is its default.
+type PublisherOptions struct {
+	// Queue returns the name or URL of an event's queue; that of a FIFO queue ends with ".fifo". Default: the event's topic.
+	Queue func(*outbox.Event) string
+}
+
+// NewPublisher returns a publisher. opts may be nil. It sends nothing. The error wraps [everonce.ErrInvalidArgument].
+func NewPublisher(client Client, opts *PublisherOptions) (*Publisher, error) {
+	if client == nil {
+		return nil, fmt.Errorf("%w: sqsonce: the client is nil", everonce.ErrInvalidArgument)
+	}
+	var o PublisherOptions
+	if opts != nil {
+		o = *opts
+	}
+	if o.Queue == nil {
+		o.Queue = func(e *outbox.Event) string { return e.Topic }
+	}
+	return &Publisher{client: client, queue: o.Queue, urls: map[string]string{}}, nil
+}
+
+// Publish implements [outbox.Publisher]. [outbox.ErrUnavailable]: SQS does not answer, or refuses the credentials. A queue that does
+// not exist counts. An event that SQS would refuse whenever it came, as one that is too large, is set aside.
+func (p *Publisher) Publish(ctx context.Context, events []outbox.Event) []error {
+	errs := make([]error, len(events))
+	for queue, at := range p.queues(events) {
+		part := make([]outbox.Event, len(at))
+		for n, i := range at {
+			part[n] = events[i]
+		}
+		fifo := strings.HasSuffix(queue, fifoSuffix)
+		call := func(ctx context.Context, list []types.SendMessageBatchRequestEntry) ([]error, error) {
+			return p.send(ctx, queue, list)
+		}
+		for n, err := range entries.Publish(ctx, part, entries.SQS, func(e *outbox.Event) (entries.Entry[types.SendMessageBatchRequestEntry], error) {
+			return entry(e, fifo)
+		}, call) {
+			errs[at[n]] = err
+		}
+	}
+	return errs
+}
+
+// queues are the places of events, by their queue: those of a topic have one, if their publisher was not told otherwise.
+func (p *Publisher) queues(events []outbox.Event) map[string][]int {
+	all := map[string][]int{}
+	for i := range events {
+		queue := p.queue(&events[i])
+		all[queue] = append(all[queue], i)
+	}
+	return all
+}
+
+// entry is an event as a message.
+func entry(e *outbox.Event, fifo bool) (made entries.Entry[types.SendMessageBatchRequestEntry], err error) {
+	texts, err := entries.Attributes(e)
+	if err != nil {
+		return made, err
+	}
+	made.Is = types.SendMessageBatchRequestEntry{MessageBody: aws.String(string(e.Payload)), MessageAttributes: map[string]types.MessageAttributeValue{}}
+	for name, text := range texts {
+		made.Is.MessageAttributes[name] = types.MessageAttributeValue{DataType: aws.String("String"), StringValue: aws.String(text)}
+	}
+	if fifo {
+		made.Is.MessageGroupId, made.Is.MessageDeduplicationId = aws.String(entries.Valid(cmp.Or(e.Key, e.ID))), aws.String(entries.Valid(e.ID))
+	}
+	made.Size = entries.Size(e.Payload, texts)
+	return made, nil
+}
+
+func (p *Publisher) send(ctx context.Context, queue string, list []types.SendMessageBatchRequestEntry) ([]error, error) {
+	url, err := p.urlOf(ctx, queue)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		list[i].Id = aws.String(strconv.Itoa(i))
+	}
+	out, err := p.client.SendMessageBatch(ctx, &sqs.SendMessageBatchInput{QueueUrl: &url, Entries: list})
+	if err != nil {
+		if noQueue(err) { // it may come back elsewhere
+			p.forget(queue)
+		}
+		return nil, err
+	}
+	errs := make([]error, len(list))
+	for _, f := range out.Failed {
+		if i := number(aws.ToString(f.Id)); i < len(errs) {
+			errs[i] = entries.Failed(aws.ToString(f.Code), aws.ToString(f.Message), f.SenderFault)
+		}
+	}
+	return errs, nil
+}
+
+func (p *Publisher) urlOf(ctx context.Context, queue string) (string, error) {
+	if strings.Contains(queue, "://") {
+		return queue, nil
+	}
+	p.mu.Lock()
+	url := p.urls[queue]
+	p.mu.Unlock()
+	if url != "" {
+		return url, nil
+	}
+	out, err := p.client.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: &queue})
+	if err != nil {
+		return "", err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.urls[queue] = *out.QueueUrl
+	return *out.QueueUrl, nil
+}
+
+func (p *Publisher) forget(queue string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.urls, queue)
+}
