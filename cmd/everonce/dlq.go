@@ -15,21 +15,28 @@ import (
 	"github.com/everonce/everonce/cmd/everonce/internal/duration"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/kafkaonce"
+	"github.com/everonce/everonce/consume/natsonce"
 	"github.com/everonce/everonce/consume/rabbitonce"
 )
 
 // brokerVariable names the environment variable that stands in for --broker.
 const brokerVariable = "EVERONCE_BROKER"
 
-const dlqLong = `dlq shows the dead letters of a RabbitMQ queue or a Kafka topic, puts them back into
-their queue, or discards them.
+const dlqLong = `dlq shows the dead letters of a queue, puts them back into their queue, or discards them.
 
---broker names the broker: amqp://user:password@host/vhost or amqps://… for RabbitMQ,
-kafka://user:password@host:9092,host:9092?mechanism=scram-sha-512 or kafkas://… (TLS) for
-Kafka. Without it, the broker is taken from ` + brokerVariable + `, which keeps a
-password out of the process list. --queue is the queue or topic that is consumed. Its dead
-letters are in the one of that name with ".dead" appended, or in --dead-letters; others may
-share that one, and their letters are left alone. Nothing is declared.
+--broker names the broker. Without it, the broker is taken from ` + brokerVariable + `, which keeps
+a password out of the process list:
+
+  amqp://…    RabbitMQ: amqp://user:password@host/vhost, or amqps://…
+  kafka://…   Kafka: kafka://user:password@host:9092,host:9092?mechanism=scram-sha-512, or
+              kafkas://… for TLS; --queue is the topic that is consumed
+  nats://…    NATS JetStream: nats://user:password@host, or tls://…; --queue is the stream
+              that is consumed, whose letters are in the stream of that name with "-dead"
+              appended
+
+For RabbitMQ and Kafka, the dead letters are in the queue or topic of that name with ".dead"
+appended, or in --dead-letters; others may share that one, and their letters are left alone.
+Nothing is declared.
 
 AMQP cannot show a message without taking it: while a command runs, nobody else sees the
 letters that it looks at, and afterwards they are flagged as redelivered. Nor does a
@@ -40,7 +47,7 @@ is said on standard error, and "consumers" in the JSON is how many there are.`
 func (a *app) dlq() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dlq",
-		Short: "Show, replay and discard dead letters of RabbitMQ and Kafka",
+		Short: "Show, replay and discard the dead letters of a queue",
 		Long:  dlqLong,
 		Example: "  everonce dlq list --broker amqp://localhost --queue orders --reason unknown\n" +
 			"  everonce dlq replay --broker amqp://localhost --queue orders --reason exhausted --dry-run",
@@ -51,9 +58,9 @@ func (a *app) dlq() *cobra.Command {
 	}
 	b := &brokerFlags{}
 	f := cmd.PersistentFlags()
-	f.StringVar(&b.url, "broker", "", "amqp://…, amqps://…, kafka://… or kafkas://… (default $"+brokerVariable+")")
-	f.StringVar(&b.queue, "queue", "", "the queue or topic that is consumed")
-	f.StringVar(&b.letters, "dead-letters", "", `the queue or topic of its dead letters (default: the name of --queue with ".dead" appended)`)
+	f.StringVar(&b.url, "broker", "", "amqp://…, amqps://…, kafka://…, kafkas://…, nats://… or tls://… (default $"+brokerVariable+")")
+	f.StringVar(&b.queue, "queue", "", "the queue, topic, or stream of NATS, that is consumed")
+	f.StringVar(&b.letters, "dead-letters", "", `the queue of its dead letters (default: the name of --queue with ".dead" appended; for NATS "-dead")`)
 	f.BoolVar(&b.json, "json", false, "write JSON")
 	cmd.AddCommand(a.dlqList(b), a.dlqShow(b), a.dlqReplay(b), a.dlqDiscard(b))
 	return cmd
@@ -72,19 +79,29 @@ func (b *brokerFlags) open(cmd *cobra.Command) (consume.DeadLetters, error) {
 	}
 	switch {
 	case b.url == "":
-		return nil, usagef("which broker? Give --broker amqp://… or kafka://…, or set %s", brokerVariable)
+		return nil, usagef("which broker? Give --broker amqp://…, kafka://… or nats://…, or set %s", brokerVariable)
 	case b.queue == "":
 		return nil, usagef("which queue? Give --queue")
+	}
+	name := "everonce dlq, " + whoAmI()
+	if isNATS(b.url) {
+		return natsonce.OpenDeadLetters(cmd.Context(), b.url, natsonce.Queue{Stream: b.queue, DeadLetters: b.letters}, &natsonce.Options{Name: name})
 	}
 	if isKafka(b.url) {
 		return kafkaonce.OpenDeadLetters(cmd.Context(), b.url, kafkaonce.Topic{Name: b.queue, DeadLetters: b.letters}, nil)
 	}
-	opts := &rabbitonce.Options{Name: "everonce dlq, " + whoAmI()}
+	opts := &rabbitonce.Options{Name: name}
 	return rabbitonce.OpenDeadLetters(cmd.Context(), b.url, rabbitonce.Queue{Name: b.queue, DeadLetters: b.letters}, opts)
 }
 
 func isKafka(url string) bool {
 	return strings.HasPrefix(url, "kafka://") || strings.HasPrefix(url, "kafkas://")
+}
+
+// isNATS reports whether a URL is one of NATS.
+func isNATS(url string) bool {
+	scheme, _, _ := strings.Cut(url, "://")
+	return scheme == "nats" || scheme == "tls"
 }
 
 // look is open, and says who else may have letters in hand: those are not seen, and would be taken for none.

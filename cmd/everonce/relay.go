@@ -16,6 +16,7 @@ import (
 
 	"github.com/everonce/everonce/cmd/everonce/internal/duration"
 	"github.com/everonce/everonce/consume/kafkaonce"
+	"github.com/everonce/everonce/consume/natsonce"
 	"github.com/everonce/everonce/consume/rabbitonce"
 	"github.com/everonce/everonce/outbox"
 	"github.com/everonce/everonce/outbox/webhook"
@@ -36,7 +37,8 @@ password out of the process list:
               that are not public are refused, unless --allow-private is given
   amqp://…    RabbitMQ: to the queue that has the topic's name, or to --exchange with the
               topic as routing key
-  kafka://…   Kafka: to the topic, with the order key as record key; kafkas://… for TLS
+  kafka://…   Kafka, or kafkas://…: to the topic, with the order key as record key
+  nats://…    NATS JetStream, or tls://…: to the subject that is the topic
   stdout      a line of JSON for each: it counts as published when it is written
 
 --health is an address with /healthz (it runs), /readyz (it reaches the table) and /metrics
@@ -56,7 +58,7 @@ func (a *app) relay(b *backlogFlags) *cobra.Command {
 	r := &relayFlags{retention: 24 * time.Hour, opts: outbox.RelayOptions{Lease: 30 * time.Second, Poll: time.Second}}
 	cmd := &cobra.Command{
 		Use:   "relay",
-		Short: "Publish the events of an outbox: to a webhook, RabbitMQ, Kafka, or standard output",
+		Short: "Publish the events of an outbox: to a webhook, to RabbitMQ, Kafka or NATS, or to standard output",
 		Long:  relayLong,
 		Example: "  everonce outbox relay --store sqlite:shop.db --to stdout\n" +
 			"  everonce outbox relay --store postgres://localhost/shop --to https://example.com/hooks --secret-file hooks.secret --health 127.0.0.1:9090\n" +
@@ -79,7 +81,7 @@ func (a *app) relay(b *backlogFlags) *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&r.to, "to", "", "https://…, amqp://…, amqps://…, kafka://…, kafkas://… or stdout (default $"+toVariable+")")
+	f.StringVar(&r.to, "to", "", "https://…, amqp://…, amqps://…, kafka://…, kafkas://…, nats://…, tls://… or stdout (default $"+toVariable+")")
 	f.StringVar(&r.secretFile, "secret-file", "", "of a webhook: file with the secrets that sign it, one on each line")
 	f.BoolVar(&r.allowPrivate, "allow-private", false, "of a webhook: allow addresses that are not public, and http://")
 	f.StringVar(&r.exchange, "exchange", "", "of RabbitMQ: the exchange that gets the events, with the topic as routing key (default: the queue of the topic's name)")
@@ -102,7 +104,7 @@ func (r *relayFlags) publisher(a *app, log *slog.Logger) (p outbox.Publisher, en
 	hook, rabbit := scheme == "https" || scheme == "http", scheme == "amqp" || scheme == "amqps"
 	switch {
 	case r.to == "":
-		return nil, nil, usagef("to where? Give --to https://…, amqp://…, kafka://… or stdout, or set %s", toVariable)
+		return nil, nil, usagef("to where? Give --to https://…, amqp://…, kafka://…, nats://… or stdout, or set %s", toVariable)
 	case !hook && (r.secretFile != "" || r.allowPrivate):
 		return nil, nil, usagef("--secret-file and --allow-private are for a webhook")
 	case !rabbit && r.exchange != "":
@@ -143,8 +145,14 @@ func (r *relayFlags) publisher(a *app, log *slog.Logger) (p outbox.Publisher, en
 			return nil, nil, err
 		}
 		return p, p.Close, nil
+	case isNATS(r.to):
+		p, err := natsonce.NewPublisher(r.to, &natsonce.PublisherOptions{Name: "everonce outbox relay, " + whoAmI(), Log: log})
+		if err != nil {
+			return nil, nil, err
+		}
+		return p, p.Close, nil
 	}
-	return nil, nil, usagef("--to must begin with https://, amqp://, amqps://, kafka:// or kafkas://, or be stdout")
+	return nil, nil, usagef("--to must begin with https://, amqp://, amqps://, kafka://, kafkas://, nats:// or tls://, or be stdout")
 }
 
 // run relays until ctx ends.

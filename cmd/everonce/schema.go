@@ -15,6 +15,7 @@ const recordTables = "records"
 func (a *app) schema() *cobra.Command {
 	var opts storeurl.Options
 	var of string
+	var mysql bool
 	names := append([]string{recordTables}, patternNames()...)
 	cmd := &cobra.Command{
 		Use:   "schema",
@@ -23,10 +24,10 @@ func (a *app) schema() *cobra.Command {
 of an outbox, an inbox or sagas beside it, for a database administrator, where the application's
 own role may not create any. It connects to nothing. Run it once, on a schema that is there
 and has no such tables.`,
-		Example: "  everonce schema --schema payments | psql -v ON_ERROR_STOP=1 -1 postgres://admin@db/shop\n  everonce schema --for outbox --schema payments",
+		Example: "  everonce schema --schema payments | psql -v ON_ERROR_STOP=1 -1 postgres://admin@db/shop\n  everonce schema --for outbox --schema payments\n  everonce schema --mysql | mariadb shop",
 		Args:    noArgs,
 		RunE: a.run(func(*cobra.Command, []string) error {
-			text, err := schemaText(of, opts)
+			text, err := schemaText(of, mysql, opts)
 			if err == nil {
 				_, err = a.out.Write([]byte(text))
 			}
@@ -35,12 +36,19 @@ and has no such tables.`,
 	}
 	cmd.Flags().StringVar(&of, "for", recordTables, "whose tables: "+strings.Join(names, ", "))
 	complete(cmd, "for", names...)
-	cmd.Flags().StringVar(&opts.Schema, "schema", "", "PostgreSQL schema of the tables (default: by the search_path)")
+	cmd.Flags().BoolVar(&mysql, "mysql", false, "of a MariaDB or MySQL store")
+	cmd.Flags().StringVar(&opts.Schema, "schema", "", "PostgreSQL schema, or MySQL database, of the tables (default: by the connection)")
 	cmd.Flags().StringVar(&opts.TablePrefix, "table-prefix", "", `prefix of the table names (default "everonce_")`)
 	return cmd
 }
 
-func schemaText(of string, opts storeurl.Options) (string, error) {
+func schemaText(of string, mysql bool, opts storeurl.Options) (string, error) {
+	if mysql {
+		if of != recordTables {
+			return "", usagef("--mysql: the tables of %s are in PostgreSQL or SQLite only", of)
+		}
+		return storeurl.SchemaMySQL(opts)
+	}
 	if of == recordTables {
 		return storeurl.Schema(opts)
 	}

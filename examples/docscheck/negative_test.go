@@ -13,6 +13,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/natsonce"
 	"github.com/everonce/everonce/consume/rabbitonce"
 	"github.com/everonce/everonce/examples/internal/docs"
 	"github.com/everonce/everonce/httponce"
@@ -68,6 +69,14 @@ func TestNegativeValues(t *testing.T) {
 		_, err := rabbitonce.Dial(t.Context(), "amqp://localhost:1/", q, consumer, &o)
 		return err
 	}
+	dialNATS := func(q natsonce.Queue, o natsonce.Options) error {
+		q.Stream = "ORDERS"
+		if err := natural(&consume.NaturalSpec[T]{}); err != nil {
+			return err
+		}
+		_, err := natsonce.Dial(t.Context(), "nats://127.0.0.1:1", q, consumer, &o)
+		return err
+	}
 	middleware := func(o httponce.Options) error {
 		_, err := httponce.Middleware(recv, func(*http.Request) (string, error) { return "a", nil }, &o)
 		return err
@@ -112,6 +121,8 @@ func TestNegativeValues(t *testing.T) {
 			}
 			return served
 		}),
+		"natsonce.Queue":     taking(func(q natsonce.Queue) error { return dialNATS(q, natsonce.Options{}) }),
+		"natsonce.Options":   taking(func(o natsonce.Options) error { return dialNATS(natsonce.Queue{}, o) }),
 		"rabbitonce.Queue":   taking(func(q rabbitonce.Queue) error { return dial(q, rabbitonce.Options{}) }),
 		"rabbitonce.Options": taking(func(o rabbitonce.Options) error { return dial(rabbitonce.Queue{}, o) }),
 		"rabbitonce.PublisherOptions": taking(func(o rabbitonce.PublisherOptions) error {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/natsonce"
 	"github.com/everonce/everonce/consume/rabbitonce"
 	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/examples/internal/docs"
@@ -23,6 +24,7 @@ import (
 	"github.com/everonce/everonce/outbox/webhook"
 	"github.com/everonce/everonce/store/memstore"
 	"github.com/everonce/everonce/store/mongostore"
+	"github.com/everonce/everonce/store/mysqlstore"
 	"github.com/everonce/everonce/store/pgxstore"
 	"github.com/everonce/everonce/store/redisstore"
 	"github.com/everonce/everonce/store/sqlitestore"
@@ -44,6 +46,7 @@ var optionTables = []struct {
 	{"memstore.Options", "store/memstore", memstore.Options{}},
 	{"sqlitestore.Options", "store/sqlitestore", sqlitestore.Options{}},
 	{"pgxstore.Options", "store/pgxstore", pgxstore.Options{}},
+	{"mysqlstore.Options", "store/mysqlstore", mysqlstore.Options{}},
 	{"redisstore.Options", "store/redisstore", redisstore.Options{}},
 	{"mongostore.Options", "store/mongostore", mongostore.Options{}},
 	{"mongostore.Index", "store/mongostore", mongostore.Index{}},
@@ -57,6 +60,9 @@ var optionTables = []struct {
 	{"consume.Fingerprint", "consume", consume.Fingerprint{}},
 	{"consume.Backoff", "consume", consume.Backoff{}},
 	{"consume.Workers", "consume", consume.Workers{}},
+	{"natsonce.Queue", "consume/natsonce", natsonce.Queue{}},
+	{"natsonce.Options", "consume/natsonce", natsonce.Options{}},
+	{"natsonce.PublisherOptions", "consume/natsonce", natsonce.PublisherOptions{}},
 	{"rabbitonce.Queue", "consume/rabbitonce", rabbitonce.Queue{}},
 	{"rabbitonce.Options", "consume/rabbitonce", rabbitonce.Options{}},
 	{"rabbitonce.PublisherOptions", "consume/rabbitonce", rabbitonce.PublisherOptions{}},

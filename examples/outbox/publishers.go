@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume/natsonce"
 	"github.com/everonce/everonce/consume/rabbitonce"
 	"github.com/everonce/everonce/outbox"
 	"github.com/everonce/everonce/outbox/cloudeventsonce"
@@ -16,6 +17,11 @@ import (
 // toRabbitMQ publishes to a queue with the topic's name.
 func toRabbitMQ(url string) (*rabbitonce.Publisher, error) {
 	return rabbitonce.NewPublisher(url, nil)
+}
+
+// toNATS publishes to the subject that is the topic.
+func toNATS(url string) (*natsonce.Publisher, error) {
+	return natsonce.NewPublisher(url, nil)
 }
 
 // toWebhook publishes by signed requests, as CloudEvents.
@@ -48,6 +54,12 @@ func destination(out io.Writer, to string, receiver *everonce.TxReceiver[*sql.Tx
 			return nil, nil, err
 		}
 		return queue, queue.Close, nil
+	case strings.HasPrefix(to, "nats"):
+		subjects, err := toNATS(to)
+		if err != nil {
+			return nil, nil, err
+		}
+		return subjects, subjects.Close, nil
 	case to != "":
 		p, err = toWebhook(to, os.Getenv("WEBHOOK_SECRET"))
 	default:

@@ -37,7 +37,7 @@ var mayImport = []struct {
 	{"consume/rabbitonce", []string{"driver", "consume", "outbox"}}, // it publishes too
 	{"consume/kafkaonce", []string{"driver", "consume", "outbox", "internal/sqldb"}},
 	{"consume/sqsonce", []string{"driver", "consume", "outbox"}},
-	{"consume/natsonce", []string{"driver", "consume", "outbox"}},
+	{"consume/natsonce", []string{"driver", "consume", "outbox", "internal/retry"}},
 	{"consume", []string{"driver", "internal/jsonform", "internal/retry"}},
 	{"otelonce", []string{"driver", "janitor", "backlog", "httponce", "consume", "outbox", "inbox", "saga"}}, // it observes them all
 	{"dashboard", nil},

@@ -108,7 +108,7 @@ func TestModules(t *testing.T) {
 
 // TestReadmeModules: who works in a folder of his own is told by the README which of our packages need a replace.
 func TestReadmeModules(t *testing.T) {
-	const root = "`outbox`, `inbox`, `saga`, `oncetest` and `store/memstore` are in the root module; each other store, `consume/rabbitonce` and `consume/kafkaonce`, is a module of its own."
+	const root = "`outbox`, `inbox`, `saga`, `oncetest` and `store/memstore` are in the root module; each other store, `consume/kafkaonce`, `consume/natsonce` and `consume/rabbitonce` are modules of their own."
 	readme, err := os.ReadFile(path.Join("..", "..", "README.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func TestReadmeModules(t *testing.T) {
 	if !strings.Contains(strings.Join(strings.Fields(string(readme)), " "), root) {
 		t.Errorf("the README does not say: %s", root)
 	}
-	own := []string{"consume/rabbitonce", "consume/kafkaonce"}
+	own := []string{"consume/kafkaonce", "consume/natsonce", "consume/rabbitonce"}
 	for _, m := range regexp.MustCompile(`(?m)^\| .*`+"`(store/[a-z]+)`").FindAllStringSubmatch(string(readme), -1) {
 		own = append(own, m[1])
 	}

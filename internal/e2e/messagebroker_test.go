@@ -45,6 +45,7 @@ type brokerKind struct {
 var brokerKinds = map[string]brokerKind{
 	"kafka":    {server: "kafka", connect: newKafka, written: func(*server) {}, revive: func(s *server) { s.Up() }},
 	"rabbitmq": {server: "rabbitmq", connect: newRabbit, ackFirst: true, flags: true, written: (*server).writeDown, revive: (*server).revive},
+	"nats":     {server: "nats", connect: newNATS, written: func(*server) {}, revive: func(s *server) { s.Up() }},
 }
 
 // broker connects to the spec's.

@@ -22,6 +22,14 @@ type Statement struct {
 	// another, and a plan that is kept knows one of them.
 	Fresh bool
 
+	// Else, if set, follows with the same arguments where this one affects no row: for a database whose insert cannot
+	// write over what is there on a condition. Drivers call [Call.Other].
+	Else *Statement
+	// NoWait says that where it would have to wait for another transaction it affects no row, and the call is Busy.
+	NoWait bool
+	// Tells says that the number with which the database answers an insert, such as MySQL's LAST_INSERT_ID, is [Call.Told].
+	Tells bool
+
 	timed bool // it takes the time as its last argument
 }
 
@@ -41,6 +49,20 @@ type Call struct {
 	// AtLeast is how many rows it must affect, if one is not enough. If a statement writes all of its rows or none,
 	// the driver need not count.
 	AtLeast int64
+	// Told is set by the driver if the statement Tells: not 0 where it has inserted a row.
+	Told int64
+	// Busy is set by the driver: see [Statement.NoWait].
+	Busy bool
+}
+
+// Other returns the call that is to follow, or nil: see [Statement.Else].
+func (c *Call) Other() *Call {
+	if c.Affected > 0 || c.Busy || c.Statement.Else == nil {
+		return nil
+	}
+	other := *c
+	other.Statement, other.Must = c.Statement.Else, false
+	return &other
 }
 
 // Missed reports whether the statement affected fewer rows than it must. Drivers call it.

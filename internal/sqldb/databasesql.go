@@ -36,7 +36,12 @@ func SQLTxDone(tx *sql.Tx) bool {
 func sendSQL(ctx context.Context, q SQLQuerier, call *Call) error {
 	if !call.Statement.Rows {
 		res, err := q.ExecContext(ctx, call.Statement.Text, call.Args...)
-		if err == nil {
+		switch {
+		case err != nil:
+		case call.Statement.Tells:
+			call.Told, err = res.LastInsertId()
+			call.Affected = min(call.Told, 1)
+		default:
 			call.Affected, err = res.RowsAffected()
 		}
 		return err

@@ -36,13 +36,14 @@ type DB[Tx any] interface {
 	Join(ctx context.Context, tx Tx) (TxConn[Tx], error)
 }
 
-// Of returns the database of a store, and whether it has one: the SQL stores do.
+// Of returns the database of a store, and whether it has one in which packages can keep tables of their own: PostgreSQL or SQLite.
 func Of[Tx any](store driver.TxStore[Tx]) (DB[Tx], bool) {
 	of, ok := driver.PowerOf[interface{ SQL() DB[Tx] }](store)
 	if !ok {
 		return nil, false
 	}
-	return of.SQL(), true
+	db := of.SQL()
+	return db, !db.Dialect().MySQL // outbox, inbox and saga do not speak that yet
 }
 
 // Listener is an optional power of a [Database] that can tell when others have announced something.

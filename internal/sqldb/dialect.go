@@ -19,13 +19,15 @@ type Dialect struct {
 	// Clock is the database's clock if that is the process's. Every statement that speaks of {now} then takes the time
 	// as a last argument.
 	Clock func() time.Time
-	// OneStatement says that each statement is atomic by itself and may stand outside of a transaction
-	// ([Database.Write]).
+	// OneStatement says that each Send is atomic by itself and may stand outside of a transaction ([Database.Write]).
 	OneStatement bool
 	// SkipLocked ends a sub-select of what is to be changed or removed: "FOR UPDATE SKIP LOCKED".
 	SkipLocked string
 	// Arrays says that the database has arrays as PostgreSQL has: unnest, generate_series.
 	Arrays bool
+	// MySQL says that the texts are MySQL's and MariaDB's: ON DUPLICATE KEY UPDATE in place of ON CONFLICT, and neither
+	// RETURNING nor UPDATE … FROM.
+	MySQL bool
 	// Table returns the name of a table beside the store's, quoted and qualified. Index returns that of an index.
 	Table, Index func(name string) string
 	// Serial, Int, Text and Bytes are types of columns; Serial is of a primary key that counts by itself.
@@ -87,6 +89,29 @@ func (d *Dialect) Statement(name string, args int, template string, tables ...st
 		Name: name, Text: text,
 		Rows:  strings.HasPrefix(text, "SELECT ") || strings.HasPrefix(text, "WITH RECURSIVE ") || strings.Contains(text, " RETURNING "),
 		timed: d.Clock != nil && strings.Contains(template, "{now}"),
+	}
+}
+
+// Unnumbered turns "?7" into "?", with the order in which the arguments are wanted: for a database that does not know
+// numbered ones, or a client that looks them up by name, each time.
+func Unnumbered(text string) (string, []int) {
+	var b strings.Builder
+	var order []int
+	for {
+		before, rest, found := strings.Cut(text, "?")
+		b.WriteString(before)
+		if !found {
+			return b.String(), order
+		}
+		b.WriteByte('?')
+		n := 0
+		for n < len(rest) && rest[n] >= '0' && rest[n] <= '9' {
+			n++
+		}
+		if i, err := strconv.Atoi(rest[:n]); err == nil {
+			order = append(order, i-1)
+		}
+		text = rest[n:]
 	}
 }
 

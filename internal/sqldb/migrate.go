@@ -16,6 +16,15 @@ type Meta struct {
 
 // NewMeta returns the statements for the table of settings.
 func NewMeta(d *Dialect) Meta {
+	if d.MySQL {
+		const insert = "INSERT INTO {meta} (name, value) VALUES ({1t}, {2t}) ON DUPLICATE KEY UPDATE "
+		return Meta{
+			Create: d.Statement("create_meta", 0, "CREATE TABLE IF NOT EXISTS {meta} (name VARBINARY(64) NOT NULL PRIMARY KEY, value VARBINARY(255) NOT NULL) ENGINE = InnoDB", "meta"),
+			Get:    d.Statement("get_meta", 1, "SELECT value FROM {meta} WHERE name = {1t}", "meta"),
+			Put:    d.Statement("put_meta", 2, insert+"name = name", "meta"),
+			Set:    d.Statement("set_meta", 2, insert+"value = VALUES(value)", "meta"),
+		}
+	}
 	return Meta{
 		Create: d.Statement("create_meta", 0, "CREATE TABLE IF NOT EXISTS {meta} (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL)", "meta"),
 		Get:    d.Statement("get_meta", 1, "SELECT value FROM {meta} WHERE name = {1t}", "meta"),

@@ -118,7 +118,7 @@ func (h *txHandle[Tx]) finishCalls(reqs []driver.CompleteRequest) ([]*sqldb.Call
 		case h.store.text.FinishAll != nil && alike.add(claim, req):
 		default:
 			last = append(last, h.store.finishCall(claim, req))
-			if claim.rev != 0 {
+			if claim.steps {
 				last = append(last, h.store.orphans(req.ID))
 			}
 		}

@@ -74,6 +74,9 @@ func (s *Store[Tx]) claim(ctx context.Context, c sqldb.Conn, req *driver.ClaimRe
 		}
 		if !call.Statement.Rows { // a bare INSERT
 			w.inserted = call.Affected > 0
+			if call.Told != 0 {
+				w.now = at(call.Told)
+			}
 		}
 		if w.inserted {
 			_, res, err = transition.Claim(nil, *req, w.now)
@@ -83,6 +86,7 @@ func (s *Store[Tx]) claim(ctx context.Context, c sqldb.Conn, req *driver.ClaimRe
 			if err = s.load(ctx, c, &req.ID, &w); err != nil {
 				return res, err
 			}
+			w.locked = !call.Busy
 		} else if w.stepped() {
 			if err = c.Send(ctx, s.readSteps(&w.rec)); err != nil {
 				return res, err
@@ -98,6 +102,12 @@ func (s *Store[Tx]) claim(ctx context.Context, c sqldb.Conn, req *driver.ClaimRe
 			}
 			continue
 		}
+		if s.heldBriefly(try, rec, &w, req) {
+			if err := pauseBriefly(ctx, try); err != nil {
+				return res, err
+			}
+			continue
+		}
 		next, err := s.judge(rec, &w, req, &res)
 		if next == nil || err != nil {
 			return res, err
@@ -107,6 +117,21 @@ func (s *Store[Tx]) claim(ctx context.Context, c sqldb.Conn, req *driver.ClaimRe
 		}
 	}
 	return res, errBusyKey
+}
+
+// How often a claim looks again at a record that it could have, if it was not locked: for some 120 ms; and at one that it cannot see: it
+// is another claim's, or has just been removed, or a purge locks what is beside it.
+const (
+	briefTries  = 16
+	unseenTries = 8
+)
+
+// heldBriefly reports whether a record that is locked may be so for a moment only, by a purge or a late write of another attempt.
+func (s *Store[Tx]) heldBriefly(try int, rec *driver.Record, w *row, req *driver.ClaimRequest) bool {
+	if !s.dialect.MySQL || w.locked || rec == nil && try >= unseenTries {
+		return false
+	}
+	return try < briefTries && driver.Decide(rec, *req, w.now) == driver.DecideClaimed
 }
 
 // judge decides on a record that was read. Where the key is locked by a transaction, a claim that could be

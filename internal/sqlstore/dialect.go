@@ -24,9 +24,14 @@ type Dialect struct {
 }
 
 // NewStatements returns the texts for a dialect that has INSERT … ON CONFLICT … RETURNING, as PostgreSQL and SQLite
-// have. A driver of another database starts from them, or has its own.
+// have, or for MySQL and MariaDB.
 func NewStatements(d Dialect) *Statements {
 	w := writer{d}
+	if d.MySQL {
+		s := new(Statements)
+		w.mysql(s)
+		return s
+	}
 	s := &Statements{
 		Read:        w.read("read", ""),
 		ReadSteps:   w.rows("read_steps", 1, "SELECT "+StepColumns+" FROM {step} WHERE id = {1b} ORDER BY seq, name"),
@@ -109,6 +114,9 @@ func (w writer) update(set, where string) string {
 	if w.Now == "" {
 		return "UPDATE {record} AS r SET " + set + " WHERE " + where
 	}
+	if w.MySQL {
+		return "UPDATE {record} AS r SET " + timed(set, w.Now) + " WHERE " + timed(where, w.Now)
+	}
 	return "UPDATE {record} AS r SET " + timed(set, "clock.now") + " FROM " + w.from() + " WHERE " + timed(where, "clock.now")
 }
 
@@ -175,7 +183,7 @@ func (w writer) swap() *sqldb.Statement {
 	if w.TryLock != nil {
 		text += " AND " + w.TryLock(w.arg(1, sqldb.ArgBytes))
 	}
-	if !w.OneStatement {
+	if !w.OneStatement || w.MySQL {
 		return w.exec("swap", len(args)+2, text)
 	}
 	return w.rows("swap", len(args)+2, "WITH swapped AS ("+text+" RETURNING id, steps), "+
@@ -218,8 +226,10 @@ func (w writer) renew() *sqldb.Statement {
 const touched = "updated_at = {now}, lease_until = coalesce({now} + {4i}, r.lease_until), " +
 	"purge_at = CASE WHEN r.purge_at IS NULL OR {4i} IS NULL THEN r.purge_at ELSE {now} + {5i} END, " +
 	"due_at = CASE WHEN r.purge_at IS NULL OR {4i} IS NULL THEN r.due_at ELSE {now} + {6i} END, " +
-	"steps = r.steps + CASE WHEN EXISTS (SELECT 1 FROM {step} AS s WHERE s.id = {1b} AND s.name = {7t}) THEN 0 ELSE 1 END, " +
-	"rev = r.rev + 1"
+	"steps = " + countStep + ", rev = r.rev + 1"
+
+// countStep counts a step that is new.
+const countStep = "r.steps + CASE WHEN EXISTS (SELECT 1 FROM {step} AS s WHERE s.id = {1b} AND s.name = {7t}) THEN 0 ELSE 1 END"
 
 func (w writer) touch() string {
 	// The record's own count of its steps is cheap, and may be too high: a call whose repetition comes while it still runs counts twice.
@@ -272,10 +282,12 @@ const (
 		"{now} + CASE WHEN {12t} IS NULL AND {13b} IS NULL THEN {16i} ELSE {15i} END, 0, 1"
 )
 
-func (w writer) finish() (full, fresh *sqldb.Statement) {
-	where := "r.rev = {2i} OR " + readable + " AND ({gone} AND r.steps = 0 OR r.state = 2 AND r.nonce <> excluded.nonce AND r.format <= {10i} AND " +
+// finishOver is what Finish writes over the record that is there, and the condition. What depends on the old values stands before
+// what changes them.
+func (w writer) finishOver() (set, where string) {
+	where = "r.rev = {2i} OR " + readable + " AND ({gone} AND r.steps = 0 OR r.state = 2 AND r.nonce <> excluded.nonce AND r.format <= {10i} AND " +
 		"CASE WHEN r.fp_alg = excluded.fp_alg AND r.fp_sum <> excluded.fp_sum THEN 1 ELSE 0 END = 0)"
-	assigned := []string{"state = 4, token = {greatest}(excluded.token, r.token + 1), lease_until = NULL, unknown_step = NULL, " +
+	assigned := []string{"token = {greatest}(excluded.token, r.token + 1), unknown_step = NULL, " +
 		"attempt = CASE WHEN {gone} THEN 1 ELSE r.attempt + 1 END, " +
 		"fp_alg = CASE WHEN {gone} THEN excluded.fp_alg ELSE coalesce(excluded.fp_alg, r.fp_alg) END, " +
 		"fp_sum = CASE WHEN {gone} THEN excluded.fp_sum ELSE coalesce(excluded.fp_sum, r.fp_sum) END, " +
@@ -285,11 +297,15 @@ func (w writer) finish() (full, fresh *sqldb.Statement) {
 		"last_error = CASE WHEN {gone} OR r.state = 1 THEN NULL ELSE r.last_error END, " +
 		"created_at = CASE WHEN {gone} THEN excluded.created_at ELSE r.created_at END, " +
 		"due_at = CASE WHEN {gone} THEN excluded.due_at WHEN r.steps > 0 THEN excluded.result_until ELSE excluded.due_at END, " +
-		"steps = CASE WHEN {gone} THEN 0 ELSE r.steps END, rev = r.rev + 1"}
+		"steps = CASE WHEN {gone} THEN 0 ELSE r.steps END, rev = r.rev + 1, state = 4, lease_until = NULL"}
 	for _, same := range strings.Fields("nonce owner format result_kind result_codec result_data result_summary claimed_at updated_at completed_at result_until purge_at") {
 		assigned = append(assigned, same+" = excluded."+same)
 	}
-	set := strings.Join(assigned, ", ")
+	return strings.Join(assigned, ", "), where
+}
+
+func (w writer) finish() (full, fresh *sqldb.Statement) {
+	set, where := w.finishOver()
 	source := "VALUES (" + finishValues + ")"
 	if w.Now != "" {
 		source = "SELECT " + timed(finishValues, "clock.now") + " FROM " + w.from()

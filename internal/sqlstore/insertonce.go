@@ -17,7 +17,7 @@ import (
 )
 
 // Insert is a row of an application's table that a unique constraint allows once. The names are raw SQL: letters,
-// digits and "_", dots in Table, or in double quotes.
+// digits and "_", dots in Table, or in the database's quotes.
 type Insert struct {
 	Table   string
 	Columns []string
@@ -36,6 +36,13 @@ type Insert struct {
 // whole transaction again), or it is repeatedly inserted and deleted.
 var ErrInvisible = errors.New("everonce: the row with this key cannot be read (run the whole transaction again)")
 
+// InsertDialect is what differs between databases for InsertOnce.
+type InsertDialect struct {
+	Classify func(error) sqldb.ErrorInfo
+	// MySQL says that the texts are MySQL's and MariaDB's: names in backquotes, "?" for an argument, and an INSERT that returns nothing.
+	MySQL bool
+}
+
 // insertTries bounds how often a row that was in the way and is gone is inserted again.
 const insertTries = 3
 
@@ -46,8 +53,8 @@ const insertTries = 3
 //
 // inTx reports that c is in a transaction. After an error, including one of scan, that transaction is usable and
 // unchanged. Without a transaction the row may stay if scan fails.
-func InsertOnce[T any](ctx context.Context, c sqldb.Conn, classify func(error) sqldb.ErrorInfo, inTx bool, in Insert, scan func(sqldb.Row) (T, error)) (row T, inserted bool, err error) {
-	insert, read, err := in.calls()
+func InsertOnce[T any](ctx context.Context, c sqldb.Conn, d InsertDialect, inTx bool, in Insert, scan func(sqldb.Row) (T, error)) (row T, inserted bool, err error) {
+	insert, read, err := in.calls(&d)
 	if err != nil {
 		return row, false, err
 	}
@@ -65,10 +72,13 @@ func InsertOnce[T any](ctx context.Context, c sqldb.Conn, classify func(error) s
 		for range insertTries {
 			rows = 0
 			failure := c.Send(ctx, insert)
+			if failure == nil && d.MySQL { // it cannot return the row
+				failure = c.Send(ctx, read)
+			}
 			if failure == nil && rows > 0 {
 				return true, nil
 			}
-			if failure != nil && (classify(failure).Class != sqldb.ClassUnique || undo() != nil) {
+			if failure != nil && (d.Classify(failure).Class != sqldb.ClassUnique || undo() != nil) {
 				return false, failure
 			}
 			rows = 0
@@ -132,14 +142,31 @@ func behindSavepoint(ctx context.Context, c sqldb.Conn, op func(undo func() erro
 var (
 	columnName = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*|"[^"\x00]+")$`)
 	tableName  = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*|"[^"\x00]+")(\.([A-Za-z_][A-Za-z0-9_]*|"[^"\x00]+"))*$`)
+	backquotes = strings.NewReplacer("`", `"`, `"`, "`")
 )
 
+// isName reports whether a name matches one of these patterns.
+func (d *InsertDialect) isName(pattern *regexp.Regexp, name string) bool {
+	if d.MySQL {
+		name = backquotes.Replace(name)
+	}
+	return pattern.MatchString(name)
+}
+
+// place is the n-th argument.
+func (d *InsertDialect) place(n int) string {
+	if d.MySQL {
+		return "?"
+	}
+	return "$" + strconv.Itoa(n)
+}
+
 // calls are the insert, and the read by key.
-func (in *Insert) calls() (insert, read *sqldb.Call, err error) {
+func (in *Insert) calls(d *InsertDialect) (insert, read *sqldb.Call, err error) {
 	bad := func(format string, args ...any) (*sqldb.Call, *sqldb.Call, error) {
 		return nil, nil, fmt.Errorf("%w: Insert: %s", driver.ErrInvalidArgument, fmt.Sprintf(format, args...))
 	}
-	if !tableName.MatchString(in.Table) {
+	if !d.isName(tableName, in.Table) {
 		return bad("%q is no name of a table", in.Table)
 	}
 	if len(in.Columns) == 0 || len(in.Values) != len(in.Columns) || len(in.Key) == 0 || len(in.Returning) == 0 {
@@ -149,14 +176,14 @@ func (in *Insert) calls() (insert, read *sqldb.Call, err error) {
 	at := make(map[string]int, len(in.Columns))
 	places := make([]string, len(in.Columns))
 	for i, name := range in.Columns {
-		if !columnName.MatchString(name) {
+		if !d.isName(columnName, name) {
 			return bad("%q is no name of a column", name)
 		}
 		at[name] = i
-		places[i] = "$" + strconv.Itoa(i+1)
+		places[i] = d.place(i + 1)
 	}
 	for _, name := range in.Returning {
-		if !columnName.MatchString(name) {
+		if !d.isName(columnName, name) {
 			return bad("%q is no name of a column", name)
 		}
 	}
@@ -170,18 +197,23 @@ func (in *Insert) calls() (insert, read *sqldb.Call, err error) {
 		if isNull(in.Values[n]) {
 			return bad("the column %q of the key is NULL, which is the same as no other: every insert of it would be a first one", name)
 		}
-		same[i], key[i] = name+" = $"+strconv.Itoa(i+1), in.Values[n]
+		same[i], key[i] = name+" = "+d.place(i+1), in.Values[n]
 	}
 	where, only := "", ""
 	if in.Where != "" {
 		where, only = " WHERE "+in.Where, " AND ("+in.Where+")"
 	}
 	returning := strings.Join(in.Returning, ", ")
-	insert = &sqldb.Call{Args: in.Values, Statement: &sqldb.Statement{
-		Name: "insert_once", Rows: true,
-		Text: "INSERT INTO " + in.Table + " (" + strings.Join(in.Columns, ", ") + ") VALUES (" + strings.Join(places, ", ") +
-			") ON CONFLICT (" + strings.Join(in.Key, ", ") + ")" + where + " DO NOTHING RETURNING " + returning,
-	}}
+	values := "INSERT INTO " + in.Table + " (" + strings.Join(in.Columns, ", ") + ") VALUES (" + strings.Join(places, ", ") + ")"
+	if d.MySQL {
+		insert = &sqldb.Call{Args: in.Values, Statement: &sqldb.Statement{Name: "insert_once", Text: values}}
+		only += " LOCK IN SHARE MODE" // the latest row: a snapshot that is older does not see what was in the way
+	} else {
+		insert = &sqldb.Call{Args: in.Values, Statement: &sqldb.Statement{
+			Name: "insert_once", Rows: true,
+			Text: values + " ON CONFLICT (" + strings.Join(in.Key, ", ") + ")" + where + " DO NOTHING RETURNING " + returning,
+		}}
+	}
 	read = &sqldb.Call{Args: key, Statement: &sqldb.Statement{
 		Name: "insert_once_read", Rows: true,
 		Text: "SELECT " + returning + " FROM " + in.Table + " WHERE " + strings.Join(same, " AND ") + only,

@@ -140,7 +140,14 @@ func (s *Store[Tx]) DeleteScope(ctx context.Context, req driver.DeleteScopeReque
 			}
 			return err
 		})
-		if err := c.Send(ctx, call); err != nil {
+		var err error
+		if s.text.ChooseScope != nil {
+			call.Statement = s.text.ChooseScope
+			call.Affected, err = s.oneByOne(ctx, c, call, s.text.DeleteScope)
+		} else {
+			err = c.Send(ctx, call)
+		}
+		if err != nil {
 			return err
 		}
 		res = driver.DeleteScopeResult{Records: int(call.Affected), More: call.Affected == limit}
@@ -150,7 +157,7 @@ func (s *Store[Tx]) DeleteScope(ctx context.Context, req driver.DeleteScopeReque
 		// What others had locked was passed over, and is still to be deleted.
 		reached = driver.RecordID{}
 		args, _ = selection(req.Scope, driver.KeyHash{}, reached)
-		err := c.Send(ctx, s.call(s.text.ScopeLeft, args...).ForEach(left.scan))
+		err = c.Send(ctx, s.call(s.text.ScopeLeft, args...).ForEach(left.scan))
 		res.More, res.Live = left.deletable > 0, left.live > 0
 		return err
 	})

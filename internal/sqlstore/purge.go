@@ -60,6 +60,9 @@ func (s *Store[Tx]) Purge(ctx context.Context, req driver.PurgeRequest) (driver.
 // purgeFrom purges what is to be purged of the next records that are due, up to limit, and returns how many of them may be left. It moves from to when the
 // last of what it removed was due, if the database tells.
 func (s *Store[Tx]) purgeFrom(ctx context.Context, c sqldb.Conn, from *place, limit int64, res *driver.PurgeResult) (left int64, err error) {
+	if s.text.ChooseGone != nil {
+		return s.purgeEach(ctx, c, from, limit, res)
+	}
 	reached := *from
 	due := func(r sqldb.Row) error {
 		var at int64
@@ -76,19 +79,65 @@ func (s *Store[Tx]) purgeFrom(ctx context.Context, c sqldb.Conn, from *place, li
 	}
 	res.Records += int(records.Affected)
 	if left = limit - records.Affected; left > 0 {
+		args := append([]any{left, from.due, from.row}, now...)
+		results := (&sqldb.Call{Statement: s.text.PurgeResults, Args: args}).ForEach(due)
+		calls := []*sqldb.Call{results}
 		if s.text.PurgeSteps != nil {
-			if err = c.Send(ctx, &sqldb.Call{Statement: s.text.PurgeSteps, Args: append([]any{left, from.due, from.row}, now...)}); err != nil {
-				return 0, err
-			}
+			calls = []*sqldb.Call{{Statement: s.text.PurgeSteps, Args: args}, results}
 		}
-		results := (&sqldb.Call{Statement: s.text.PurgeResults, Args: append([]any{left, from.due, from.row}, now...)}).ForEach(due)
-		if err = c.Send(ctx, results); err != nil {
+		if err = c.Send(ctx, calls...); err != nil {
 			return 0, err
 		}
 		res.Results += int(results.Affected)
 		left -= results.Affected
 	}
 	res.More, *from = left <= 0, reached
+	return left, nil
+}
+
+// oneByOne has a statement change each of the records that are chosen, in one transaction, and returns how many it has changed.
+func (s *Store[Tx]) oneByOne(ctx context.Context, c sqldb.Conn, choose *sqldb.Call, change *sqldb.Statement) (n int64, err error) {
+	var calls []*sqldb.Call
+	err = c.Send(ctx, choose.ForEach(func(r sqldb.Row) error {
+		var id []byte
+		var steps int64
+		err := r.Scan(&id, &steps)
+		calls = append(calls, &sqldb.Call{Statement: change, Args: []any{id}})
+		if steps > 0 && change == s.text.PurgeResults {
+			calls = append(calls, &sqldb.Call{Statement: s.text.DropOrphans, Args: []any{id}})
+		}
+		return err
+	}))
+	if err != nil || len(calls) == 0 {
+		return 0, err
+	}
+	if err = c.Send(ctx, calls...); err != nil {
+		return 0, err
+	}
+	for _, call := range calls {
+		if call.Statement == change {
+			n += call.Affected
+		}
+	}
+	return n, nil
+}
+
+// purgeEach is purgeFrom where records are changed one by one.
+func (s *Store[Tx]) purgeEach(ctx context.Context, c sqldb.Conn, from *place, limit int64, res *driver.PurgeResult) (left int64, err error) {
+	records, err := s.oneByOne(ctx, c, s.call(s.text.ChooseGone, limit, from.due, from.row), s.text.PurgeRecords)
+	if err != nil {
+		return 0, err
+	}
+	res.Records += int(records)
+	if left = limit - records; left > 0 {
+		results, err := s.oneByOne(ctx, c, s.call(s.text.ChooseOver, left, from.due, from.row), s.text.PurgeResults)
+		if err != nil {
+			return 0, err
+		}
+		res.Results += int(results)
+		left -= results
+	}
+	res.More = left <= 0
 	return left, nil
 }
 

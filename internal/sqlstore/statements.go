@@ -18,7 +18,8 @@ import (
 type Statements struct {
 	// Claim inserts a claimed record unless there is one, and returns one row: the time, whether the key could be
 	// locked, whether it was inserted (0 or 1 each), and the record as it was before. (now) If Dialect.OneStatement is
-	// not set, it is a bare INSERT, of which the number of affected rows counts; Read follows.
+	// not set, or for MySQL, it is a bare INSERT, of which the number of affected rows counts; Read follows. For MySQL it tells the
+	// time if it has inserted.
 	//  $1 id, $2 scope, $3 name, $4 nonce, $5 owner, $6 lease, $7 fp_alg, $8 fp_sum, $9 format,
 	//  $10 total lifetime or NULL, $11 time until due to be purged or NULL
 	Claim *sqldb.Statement
@@ -41,12 +42,12 @@ type Statements struct {
 	// Swap writes a whole record over the revision that was read, if it is still that one and the key could be
 	// locked; if $3… say that there are no steps, it removes them. It affects one row or none.
 	//  $1 id, $2 revision; $3… are [SwapColumns]
-	// If Dialect.OneStatement is not set, DropSteps follows where it is needed.
+	// If DropSteps is not nil, it follows where it is needed.
 	Swap *sqldb.Statement
 	// Insert writes a whole record unless there is one.
 	//  $1 id, $2 scope, $3 name; $4… are [SwapColumns]
 	Insert *sqldb.Statement
-	// DropSteps removes the steps of a record. It is nil if Dialect.OneStatement is set.
+	// DropSteps removes the steps of a record. It is nil if Swap does.
 	//  $1 id
 	DropSteps *sqldb.Statement
 
@@ -60,21 +61,21 @@ type Statements struct {
 	Renew    *sqldb.Statement
 	// SaveStep changes the record if the attempt holds it and has room for the step, as Renew does if there is a
 	// lease. It also writes the step, by name, unless the step that is there stands. It returns one row or none, and
-	// ends in RETURNING 1 or the like. (now) If Dialect.OneStatement is not set, it only changes the record, and
-	// PutStep follows in the same transaction.
+	// ends in RETURNING 1 or the like. (now) If PutStep is not nil, it only changes the record, and PutStep follows in the
+	// same Send.
 	//  $1 id, $2 token, $3 nonce, $4 lease or NULL, $5 total lifetime, $6 time until due to be purged, $7 step's name;
 	//  OneStatement: $8 state, $9 attempt, $10 kind, $11 codec, $12 data, $13 summary
 	SaveStep *sqldb.Statement
 	// SaveStepOnce is SaveStep, but it affects no row unless the step is new, open, or not done by an earlier
-	// attempt, and raises an error in another transaction. It is nil if Dialect.OneStatement is not set.
+	// attempt, and raises an error in another transaction. It is nil if PutStep is not.
 	SaveStepOnce *sqldb.Statement
 	// DropOrphans removes the steps of a record that has none by its own count.
 	//  $1 id
 	DropOrphans *sqldb.Statement
-	// PutStep writes a step unless the step that is there stands. (now) It is nil if Dialect.OneStatement is set.
+	// PutStep writes a step unless the step that is there stands. (now) It is nil if SaveStep does.
 	//  $1 id, $2 name, $3 state, $4 attempt, $5 kind, $6 codec, $7 data, $8 summary
 	PutStep *sqldb.Statement
-	// PutStepOnce is to PutStep what SaveStepOnce is to SaveStep. It is nil if Dialect.OneStatement is set.
+	// PutStepOnce is to PutStep what SaveStepOnce is to SaveStep. It is nil if PutStep is.
 	PutStepOnce *sqldb.Statement
 	// Finish writes a completed record, in a transaction, where there is none, over one that is released or gone, or
 	// over the revision $2. It affects one row or none, raises an error in another transaction, and ends in
@@ -85,6 +86,12 @@ type Statements struct {
 	// FinishNew is Finish after a claim of the same transaction, or a look shortly before it, has found no record: it
 	// may refuse to write over any. It takes the same arguments. It is nil if it would be no cheaper.
 	FinishNew *sqldb.Statement
+	// FinishOver is Finish where the transaction has found a record. It is nil if it would be no cheaper.
+	FinishOver *sqldb.Statement
+	// Lock locks the key for the rest of the transaction by a record that is gone from its beginning, unless there is a record. It
+	// tells the time if it has inserted that, with revision 1; if not, ReadLocked follows. It is nil if ReadLocked alone locks the key. (now)
+	//  $1 id, $2 scope, $3 name, $4 nonce, $5 format
+	Lock *sqldb.Statement
 
 	// ReadLockedAll is ReadLocked for many keys. FinishAll is FinishNew for many that the same transaction has
 	// claimed with ReadLockedAll, which locks them all. They are nil if single statements are to do it. ReadLockedAll
@@ -102,9 +109,15 @@ type Statements struct {
 	// their steps, and PurgeRecords removes those that are gone. Both affect the rows that they changed, and repeat their predicate
 	// in the write; they may return a row of each, with the time at which it was due: a purge that left more is then gone
 	// on with from there. (now) If Dialect.OneStatement is not set, PurgeSteps goes before PurgeResults, in the same transaction.
+	// If ChooseOver, ChooseGone and ChooseScope are not nil, they return the IDs of the records that PurgeResults, PurgeRecords and
+	// DeleteScope are to change, and how many steps each has; those then have an ID as their only argument, and DropOrphans follows
+	// PurgeResults in the same Send.
 	// PurgePassed returns the time and the address of the record behind the first $1 of these, or no row.
 	PurgeResults *sqldb.Statement
 	PurgeSteps   *sqldb.Statement
+	ChooseOver   *sqldb.Statement
+	ChooseGone   *sqldb.Statement
+	ChooseScope  *sqldb.Statement
 	PurgeRecords *sqldb.Statement
 	PurgePassed  *sqldb.Statement
 	// List returns rows of a time, locked (1), inserted (0) and a record, in the order of IDs, without result data.
@@ -139,8 +152,8 @@ type Statements struct {
 func (s *Statements) All() []*sqldb.Statement {
 	all := []*sqldb.Statement{
 		s.Claim, s.Read, s.Brief, s.Probe, s.ReadLocked, s.ReadSteps, s.Swap, s.Insert, s.DropSteps,
-		s.Complete, s.Release, s.Renew, s.SaveStep, s.SaveStepOnce, s.PutStep, s.PutStepOnce, s.Finish, s.FinishNew, s.DropOrphans, s.ReadLockedAll, s.FinishAll,
-		s.PurgeResults, s.PurgeSteps, s.PurgeRecords, s.PurgePassed, s.List, s.ListOpen, s.ListKey, s.ListName, s.DeleteScope, s.ScopeLeft, s.Remove, s.Health,
+		s.Complete, s.Release, s.Renew, s.SaveStep, s.SaveStepOnce, s.PutStep, s.PutStepOnce, s.Finish, s.FinishNew, s.FinishOver, s.Lock, s.DropOrphans, s.ReadLockedAll, s.FinishAll,
+		s.PurgeResults, s.PurgeSteps, s.ChooseOver, s.ChooseGone, s.ChooseScope, s.PurgeRecords, s.PurgePassed, s.List, s.ListOpen, s.ListKey, s.ListName, s.DeleteScope, s.ScopeLeft, s.Remove, s.Health,
 		s.Meta.Create, s.Meta.Get, s.Meta.Put, s.Meta.Set,
 	}
 	return slices.DeleteFunc(all, func(st *sqldb.Statement) bool { return st == nil })

@@ -16,14 +16,9 @@ func (s *Store[Tx]) SaveStep(ctx context.Context, req driver.SaveStepRequest) (d
 	return driver.SaveStepResult{}, s.write(ctx, "save step", func(ctx context.Context, c sqldb.Conn) error {
 		for try := range swapTries {
 			calls := s.saveStepCalls(s.text.SaveStep, s.text.PutStep, &req)
-			if err := c.Send(ctx, calls[0]); err != nil {
+			calls[0].Must = true
+			if err := c.Send(ctx, calls...); !errors.Is(err, sqldb.ErrNothingWritten) {
 				return err
-			}
-			if calls[0].Affected > 0 && len(calls) > 1 {
-				return c.Send(ctx, calls[1:]...)
-			}
-			if calls[0].Affected > 0 {
-				return nil
 			}
 			if err := s.refuseStep(ctx, c, &req); !errors.Is(err, errBusyKey) {
 				return err

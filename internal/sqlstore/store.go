@@ -146,13 +146,15 @@ func (s *Store[Tx]) replace(ctx context.Context, c sqldb.Conn, read *row, next *
 	} else {
 		call = &sqldb.Call{Statement: s.text.Insert, Args: swapArgs([]any{next.ID[:], string(next.Scope), next.Name}, next, 0)}
 	}
-	if err := c.Send(ctx, call); err != nil || call.Affected == 0 {
+	calls := []*sqldb.Call{call}
+	if read.steps > 0 && steps == 0 && s.text.DropSteps != nil {
+		call.Must = true
+		calls = append(calls, &sqldb.Call{Statement: s.text.DropSteps, Args: []any{next.ID[:]}})
+	}
+	if err := c.Send(ctx, calls...); err != nil && !errors.Is(err, sqldb.ErrNothingWritten) {
 		return false, err
 	}
-	if read.steps > 0 && steps == 0 && s.text.DropSteps != nil {
-		return true, c.Send(ctx, &sqldb.Call{Statement: s.text.DropSteps, Args: []any{next.ID[:]}})
-	}
-	return true, nil
+	return call.Affected > 0, nil
 }
 
 // decide reads a record, lets fn decide, and writes what it returns, until no other writer comes between.

@@ -34,8 +34,11 @@ func (s *Store[Tx]) Begin(ctx context.Context, req driver.BeginRequest) (driver.
 		}
 	}
 	var w row
-	first := s.firstRead(s.text.ReadLocked, &req.Claim.ID, &w)
-	c, err := s.driver.Begin(ctx, opts, first)
+	var first []*sqldb.Call
+	if s.text.Lock == nil {
+		first = []*sqldb.Call{s.firstRead(s.text.ReadLocked, &req.Claim.ID, &w)}
+	}
+	c, err := s.driver.Begin(ctx, opts, first...)
 	switch {
 	case errors.Is(err, ErrKeyLocked):
 		return nil, s.inProgress(), nil
@@ -43,7 +46,12 @@ func (s *Store[Tx]) Begin(ctx context.Context, req driver.BeginRequest) (driver.
 		return nil, none, s.failed("begin", err)
 	}
 	h := s.handle(c, true)
-	res, err := h.granted(ctx, req.Claim, first, &w)
+	var res driver.ClaimResult
+	if first == nil {
+		res, err = h.lock(ctx, req.Claim, &w)
+	} else {
+		res, err = h.granted(ctx, req.Claim, first[0], &w)
+	}
 	s.hits.count(err == nil && res.Decision != driver.DecideClaimed)
 	if err != nil || res.Decision != driver.DecideClaimed {
 		_ = c.Rollback(ctx) //nolint:errcheck // nothing was written
@@ -103,7 +111,8 @@ type txHandle[Tx any] struct {
 type txClaim struct {
 	req   driver.ClaimRequest
 	token driver.Token
-	rev   int64 // of the record that the claim found; 0 if there was none
+	rev   int64 // of the record that the claim found, or has put there; 0 if there was none
+	steps bool  // the record had some
 }
 
 func (h *txHandle[Tx]) Tx() Tx { return h.conn.Tx() }
@@ -132,14 +141,66 @@ func (h *txHandle[Tx]) grant(req *driver.ClaimRequest, w *row, claim *txClaim) (
 	if h.claims == nil {
 		h.claims = make(map[driver.RecordID]*txClaim, 1)
 	}
-	*claim = txClaim{req: *req, token: res.Record.Token, rev: w.rev}
+	*claim = txClaim{req: *req, token: res.Record.Token, rev: w.rev, steps: w.steps > 0}
 	h.claims[req.ID] = claim
 	return res, nil
 }
 
-// Claim claims inside the transaction. It writes nothing.
+// errEnded says that the server has rolled the transaction back: what follows would commit by itself.
+var errEnded = errors.New("the transaction has ended (roll back and run it again)")
+
+// lock claims where the key is locked by a row: see [Statements.Lock].
+func (h *txHandle[Tx]) lock(ctx context.Context, req *driver.ClaimRequest, w *row) (res driver.ClaimResult, err error) {
+	for try := 0; ; try++ {
+		var first *sqldb.Call
+		if first, err = h.tryLock(ctx, req, w); err != nil {
+			return res, err
+		}
+		if rec, err := w.record(); err != nil || !h.store.heldBriefly(try, rec, w, req) {
+			if first == nil {
+				return h.grant(req, w, new(txClaim))
+			}
+			return h.granted(ctx, req, first, w)
+		}
+		if err = pauseBriefly(ctx, try); err != nil {
+			return res, err
+		}
+	}
+}
+
+// tryLock locks the key, if it can, and reads the record by the call that it returns, if there is one.
+func (h *txHandle[Tx]) tryLock(ctx context.Context, req *driver.ClaimRequest, w *row) (*sqldb.Call, error) {
+	s := h.store
+	try := s.call(s.text.Lock, req.ID[:], string(req.Scope), req.Name, req.Nonce[:], int64(driver.FormatVersion))
+	if err := h.conn.Send(ctx, try); err != nil {
+		return nil, err
+	}
+	read := s.text.ReadLocked
+	switch {
+	case try.Told != 0:
+		*w = row{now: at(try.Told), locked: true, rev: lockRev}
+		return nil, nil
+	case try.Busy:
+		read = s.text.Read
+	}
+	first := s.readRow(read, &req.ID, w)
+	if err := h.conn.Send(ctx, first); err != nil {
+		return nil, err
+	}
+	if !w.found && !try.Busy {
+		return nil, errEnded
+	}
+	w.locked = w.locked && !try.Busy
+	return first, nil
+}
+
+// Claim claims inside the transaction. It writes nothing, or nothing that others could see.
 func (h *txHandle[Tx]) Claim(ctx context.Context, req driver.ClaimRequest) (driver.ClaimResult, error) {
 	var w row
+	if h.store.text.Lock != nil {
+		res, err := h.lock(ctx, &req, &w)
+		return res, h.failed("claim", err)
+	}
 	first := h.store.firstRead(h.store.text.ReadLocked, &req.ID, &w)
 	if err := h.conn.Send(ctx, first); err != nil {
 		return driver.ClaimResult{}, h.failed("claim", err)
@@ -168,7 +229,7 @@ func (h *txHandle[Tx]) complete(ctx context.Context, req driver.CompleteRequest)
 // dropOrphans removes what is left of an operation that was gone by time when this transaction claimed
 // its key.
 func (h *txHandle[Tx]) dropOrphans(ctx context.Context, id driver.RecordID) error {
-	if claim, ok := h.claims[id]; !ok || claim.rev == 0 {
+	if claim, ok := h.claims[id]; !ok || !claim.steps {
 		return nil
 	}
 	return h.conn.Send(ctx, h.store.orphans(id))
@@ -211,6 +272,9 @@ func (h *txHandle[Tx]) completeCall(req *driver.CompleteRequest) *sqldb.Call {
 func (s *Store[Tx]) finishCall(claim *txClaim, done *driver.CompleteRequest) *sqldb.Call {
 	req := &claim.req
 	st := s.text.Finish
+	if s.text.FinishOver != nil && claim.rev != 0 {
+		st = s.text.FinishOver
+	}
 	if s.text.FinishNew != nil && claim.rev == 0 && (claim.token != 0 || s.absent.take(&req.ID)) {
 		st = s.text.FinishNew
 	}
@@ -271,7 +335,7 @@ func (h *txHandle[Tx]) commit(ctx context.Context, req driver.CommitRequest) err
 		call := h.completeCall(req.Complete)
 		if call.Must {
 			last = append(last, call)
-			if claim, ok := h.claims[req.Complete.ID]; ok && claim.rev != 0 {
+			if claim, ok := h.claims[req.Complete.ID]; ok && claim.steps {
 				last = append(last, h.store.orphans(req.Complete.ID))
 			}
 			break

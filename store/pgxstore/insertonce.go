@@ -63,14 +63,14 @@ var ErrInvisible = sqlstore.ErrInvisible
 // this one can never see its row, and InsertOnce returns a serialization failure: the whole transaction must be run
 // again, as Transact does.
 func InsertOnce[T any](ctx context.Context, q Querier, in Insert, scan func(Row) (T, error)) (row T, inserted bool, err error) {
-	return sqlstore.InsertOnce(ctx, pgxConn{q}, classify, inTransaction(q), sqlstore.Insert(in), func(r sqldb.Row) (T, error) { return scan(r) })
+	return sqlstore.InsertOnce(ctx, pgxConn{q}, sqlstore.InsertDialect{Classify: classify}, inTransaction(q), sqlstore.Insert(in), func(r sqldb.Row) (T, error) { return scan(r) })
 }
 
 // InsertOnceSQL is [InsertOnce] through database/sql. q is a *sql.DB, a *sql.Tx, or a *sql.Conn that has no open
 // transaction.
 func InsertOnceSQL[T any](ctx context.Context, q SQLQuerier, in Insert, scan func(Row) (T, error)) (row T, inserted bool, err error) {
 	_, inTx := q.(*sql.Tx)
-	return sqlstore.InsertOnce(ctx, sqlConn{q}, classify, inTx, sqlstore.Insert(in), func(r sqldb.Row) (T, error) { return scan(r) })
+	return sqlstore.InsertOnce(ctx, sqlConn{q}, sqlstore.InsertDialect{Classify: classify}, inTx, sqlstore.Insert(in), func(r sqldb.Row) (T, error) { return scan(r) })
 }
 
 // inTransaction reports whether a savepoint can be made, and is needed.

@@ -81,7 +81,7 @@ func (d *pgxDriver) Begin(ctx context.Context, opts sqlstore.BeginOptions, first
 	tx := &pgxTx{driver: d, conn: conn}
 	// Nothing else ends a statement that runs: closing the connection does, and the server rolls back.
 	socket := conn.Conn().PgConn().Conn()
-	tx.limit = newLimit(opts.Timeout, func() {
+	tx.limit = sqldb.NewLimit(opts.Timeout, func() {
 		_ = socket.Close() //nolint:errcheck // the statement that it cuts short tells
 	})
 	tx.lent = &lentTx{of: tx}

@@ -20,7 +20,7 @@ type pgxTx struct {
 	inner  pgx.Tx   // nil as long as nothing was sent
 	ahead  []string // savepoints, which ride like BEGIN
 	lent   *lentTx
-	limit  limit
+	limit  sqldb.Limit
 	over   atomic.Bool // it has ended
 }
 
@@ -71,12 +71,12 @@ func (t *pgxTx) begin(ctx context.Context) (pgx.Tx, error) {
 func (t *pgxTx) Send(ctx context.Context, calls ...*sqldb.Call) error {
 	switch {
 	case t.over.Load():
-		return t.limit.reason(pgx.ErrTxClosed)
+		return t.limit.Reason(pgx.ErrTxClosed)
 	case len(calls) == 1 && calls[0].Statement.Rides:
 		t.ahead = append(t.ahead, calls[0].Statement.Text)
 		return nil
 	case !t.waits():
-		return t.limit.reason(pgxConn{t.inner}.Send(ctx, calls...))
+		return t.limit.Reason(pgxConn{t.inner}.Send(ctx, calls...))
 	}
 	results, err := t.first(ctx, func(b *pgx.Batch) {
 		for _, call := range calls {
@@ -86,7 +86,7 @@ func (t *pgxTx) Send(ctx context.Context, calls ...*sqldb.Call) error {
 	if err == nil {
 		err = readCalls(results, calls)
 	}
-	return t.limit.reason(closeBatch(results, err))
+	return t.limit.Reason(closeBatch(results, err))
 }
 
 // Commit sends the last statements and the commit in one round trip. The server skips the commit if one
@@ -123,11 +123,11 @@ func (t *pgxTx) Commit(ctx context.Context, last ...*sqldb.Call) error {
 // ending makes sure that the commit is the next thing to happen to the transaction.
 func (t *pgxTx) ending(ctx context.Context) error {
 	if t.over.Load() {
-		return t.limit.reason(pgx.ErrTxClosed)
+		return t.limit.Reason(pgx.ErrTxClosed)
 	}
 	var err error
 	switch conn := t.conn.Conn(); {
-	case !t.limit.stop():
+	case !t.limit.Stop():
 		err = pgx.ErrTxClosed
 	case conn.IsClosed():
 		err = fmt.Errorf("%w: %w", errBroken, pgconn.ErrConnClosed)
@@ -139,7 +139,7 @@ func (t *pgxTx) ending(ctx context.Context) error {
 	if err != nil {
 		_ = t.Rollback(ctx) //nolint:errcheck // what went wrong before is what is told
 	}
-	return t.limit.reason(err)
+	return t.limit.Reason(err)
 }
 
 // readCommit reads the answers to what was sent with a commit, and that to the commit itself.
@@ -190,7 +190,7 @@ func (t *pgxTx) Rollback(ctx context.Context) error {
 	if t.over.Swap(true) {
 		return nil
 	}
-	if !t.limit.stop() { // it closes the connection, and may not have come to it yet
+	if !t.limit.Stop() { // it closes the connection, and may not have come to it yet
 		closed, cancel := context.WithCancel(ctx)
 		cancel()
 		_ = t.conn.Conn().Close(closed) //nolint:errcheck // there is nobody to take leave of

@@ -76,7 +76,7 @@ func (d *sqlDriver) Begin(ctx context.Context, opts sqlstore.BeginOptions, first
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	release := context.AfterFunc(ctx, end)
 	tx := &sqlTx{life: life, end: end, asks: d.asks}
-	tx.limit = newLimit(opts.Timeout, end)
+	tx.limit = sqldb.NewLimit(opts.Timeout, end)
 	inner, err := d.db.BeginTx(life, &sql.TxOptions{Isolation: d.level})
 	if err == nil {
 		tx.inner = inner
@@ -90,7 +90,7 @@ func (d *sqlDriver) Begin(ctx context.Context, opts sqlstore.BeginOptions, first
 		if ctx.Err() != nil { // what cut it short, not what that looked like
 			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
-		return nil, tx.limit.reason(err)
+		return nil, tx.limit.Reason(err)
 	}
 	return tx, nil
 }
@@ -107,7 +107,7 @@ type sqlTx struct {
 	inner *sql.Tx
 	life  context.Context    //nolint:containedctx // what the transaction lives in
 	end   context.CancelFunc // ends it
-	limit limit
+	limit sqldb.Limit
 	asks  bool
 	over  bool // it has ended
 }
@@ -116,18 +116,18 @@ func (t *sqlTx) Tx() *sql.Tx { return t.inner }
 
 func (t *sqlTx) Send(ctx context.Context, calls ...*sqldb.Call) error {
 	if t.over {
-		return t.limit.reason(sql.ErrTxDone)
+		return t.limit.Reason(sql.ErrTxDone)
 	}
-	return t.limit.reason(sqlConn{t.inner}.Send(ctx, calls...))
+	return t.limit.Reason(sqlConn{t.inner}.Send(ctx, calls...))
 }
 
 func (t *sqlTx) Commit(ctx context.Context, last ...*sqldb.Call) error {
 	if t.over {
-		return t.limit.reason(sql.ErrTxDone)
+		return t.limit.Reason(sql.ErrTxDone)
 	}
 	if err := t.status(); err != nil {
 		_ = t.rollback() //nolint:errcheck // what went wrong before is what is told
-		return t.limit.reason(err)
+		return t.limit.Reason(err)
 	}
 	if err := (sqlConn{t.inner}).Send(ctx, last...); err != nil {
 		if ended := t.status(); ended != nil { // by a goroutine that the work has left behind
@@ -137,15 +137,15 @@ func (t *sqlTx) Commit(ctx context.Context, last ...*sqldb.Call) error {
 		if alive := t.rollback() == nil; alive && errors.Is(err, sqldriver.ErrBadConn) {
 			err = errRowsOpen
 		}
-		return t.limit.reason(beforeCommit(err))
+		return t.limit.Reason(beforeCommit(err))
 	}
 	if err := ctx.Err(); err != nil { // nothing of the commit was sent
 		_ = t.Rollback(ctx) //nolint:errcheck // what went wrong before is what is told
 		return err
 	}
-	if !t.limit.stop() { // from here on it is the commit that decides
+	if !t.limit.Stop() { // from here on it is the commit that decides
 		_ = t.Rollback(ctx) //nolint:errcheck // what went wrong before is what is told
-		return t.limit.reason(sql.ErrTxDone)
+		return t.limit.Reason(sql.ErrTxDone)
 	}
 	// Commit takes no context: the transaction's own is ended where the caller's does.
 	release := context.AfterFunc(ctx, t.end)
@@ -182,7 +182,7 @@ func (t *sqlTx) status() error {
 }
 
 func (t *sqlTx) rollback() error {
-	t.limit.stop()
+	t.limit.Stop()
 	defer t.end()
 	if t.over || t.inner == nil {
 		return nil

@@ -49,7 +49,7 @@ var ErrInvisible = sqlstore.ErrInvisible
 // stays if scan fails.
 func InsertOnce[T any](ctx context.Context, q Querier, in Insert, scan func(Row) (T, error)) (row T, inserted bool, err error) {
 	_, inTx := q.(*sql.Tx)
-	return sqlstore.InsertOnce(ctx, querier{q}, classify, inTx, sqlstore.Insert(in), func(r sqldb.Row) (T, error) { return scan(r) })
+	return sqlstore.InsertOnce(ctx, querier{q}, sqlstore.InsertDialect{Classify: classify}, inTx, sqlstore.Insert(in), func(r sqldb.Row) (T, error) { return scan(r) })
 }
 
 // querier sends statements through database/sql.

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
 
 	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/sqldb"
@@ -44,34 +42,11 @@ func (r *rawConn) Close() error {
 	return errors.Join(append(errs, r.conn.Close())...)
 }
 
-// unnumbered turns "?7" into "?", with the order in which the arguments are wanted: the driver looks up
-// numbered ones by name, each time.
-func unnumbered(text string) (string, []int) {
-	var b strings.Builder
-	var order []int
-	for {
-		before, rest, found := strings.Cut(text, "?")
-		b.WriteString(before)
-		if !found {
-			return b.String(), order
-		}
-		b.WriteByte('?')
-		n := 0
-		for n < len(rest) && rest[n] >= '0' && rest[n] <= '9' {
-			n++
-		}
-		if i, err := strconv.Atoi(rest[:n]); err == nil {
-			order = append(order, i-1)
-		}
-		text = rest[n:]
-	}
-}
-
 func (r *rawConn) prepare(ctx context.Context, st *sqldb.Statement) (*prepared, error) {
 	if p, ok := r.prepared[st]; ok {
 		return p, nil
 	}
-	text, order := unnumbered(st.Text)
+	text, order := sqldb.Unnumbered(st.Text)
 	preparer, ok := r.conn.(sqldriver.ConnPrepareContext)
 	if !ok {
 		return nil, errDriver(r.conn)

@@ -68,6 +68,7 @@ var places = []string{
 	"postgres://user:SECRET@HOST/REST",
 	"postgresql://HOST/REST?password=SECRET",
 	"postgres://HOST/REST?sslmode=disable&sslpassword=SECRET",
+	"mysql://user:SECRET@HOST/REST",
 	"redis://user:SECRET@HOST/REST",
 	"rediss://:SECRET@HOST/REST",
 	"mongodb://user:SECRET@HOST/REST",

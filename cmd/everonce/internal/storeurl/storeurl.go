@@ -21,7 +21,8 @@ type Options struct {
 	// TablePrefix begins the names of the tables. Default "everonce_". Of MongoDB it is the collection's name. Default "everonce". Of Redis
 	// it begins the names of the keys. Default "everonce:".
 	TablePrefix string
-	// Schema is the PostgreSQL schema of the tables. Default: the first of the search_path.
+	// Schema is the PostgreSQL schema of the tables, or the database of MariaDB or MySQL. Default: the first of the search_path, or the
+	// URL's.
 	Schema string
 	// Works says that more than one thing is done at a time: a PostgreSQL store then has as many connections as its URL says.
 	Works bool
@@ -52,6 +53,7 @@ type kind struct {
 var kinds = []kind{
 	{name: "SQLite", begins: []string{sqliteScheme}, read: readSQLite},
 	{name: "PostgreSQL", begins: []string{"postgres://", "postgresql://"}, schemas: true, read: readPostgres},
+	{name: "MariaDB or MySQL", begins: []string{"mysql://", "mariadb://"}, schemas: true, read: readMySQL},
 	{name: "Redis", begins: []string{"redis://", "rediss://"}, read: readRedis},
 	{name: "MongoDB", begins: []string{"mongodb://", "mongodb+srv://"}, read: readMongoDB},
 	{name: "memory", begins: []string{Memory}, forgets: true, read: readMemory},
@@ -60,7 +62,7 @@ var kinds = []kind{
 // Opener opens a store whose URL and options have been read.
 type Opener func(context.Context) (Store, error)
 
-// Open opens the store at url: "sqlite:FILE", a PostgreSQL URL, a Redis URL, or a MongoDB URL that names a database. Errors: [ErrURL],
+// Open opens the store at url: "sqlite:FILE", a PostgreSQL, MySQL or Redis URL, or a MongoDB URL that names a database. Errors: [ErrURL],
 // [everonce.ErrInvalidArgument]; [everonce.ErrStore] where it cannot be reached.
 func Open(ctx context.Context, url string, opts Options) (Store, error) {
 	open, err := read(url, opts, false)

@@ -38,7 +38,7 @@ func TestCreate(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	for url, want := range map[string]error{"mysql://localhost": ErrURL, "sqlite:": ErrURL, "memory:x": ErrURL, "postgres://127.0.0.1:port/": ErrURL, "postgres://u:p@127.0.0.1:1/db": everonce.ErrStore} {
+	for url, want := range map[string]error{"mysql://localhost": ErrURL, "mysql://u:p@127.0.0.1:1/db": everonce.ErrStore, "oracle://localhost": ErrURL, "sqlite:": ErrURL, "memory:x": ErrURL, "postgres://127.0.0.1:port/": ErrURL, "postgres://u:p@127.0.0.1:1/db": everonce.ErrStore} {
 		if _, err := create(t.Context(), url, Options{}); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", url, err, want)
 		}

@@ -1,0 +1,44 @@
+package storeurl
+
+import (
+	"crypto/rand"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/testserver"
+)
+
+// A store of MariaDB is made for a service, and opened for tools.
+func TestMariaDB(t *testing.T) {
+	t.Parallel()
+	server := testserver.URL(t, "mariadb")
+	opts := Options{TablePrefix: "u" + strings.ToLower(rand.Text()) + "_"}
+	s, err := Open(t.Context(), server, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.List(t.Context(), driver.ListRequest{}); !errors.Is(err, everonce.ErrSchema) {
+		t.Errorf("before it is made: %v, want ErrSchema", err)
+	}
+	made, err := create(t.Context(), server, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if page, err := s.List(t.Context(), driver.ListRequest{}); err != nil || len(page.Records) != 0 {
+		t.Errorf("%d records, %v", len(page.Records), err)
+	}
+	db := made.(*mySQL).db
+	for _, table := range []string{"step", "record", "meta"} {
+		if _, err := db.ExecContext(t.Context(), "DROP TABLE `"+opts.TablePrefix+table+"`"); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, s := range []Store{s, made} {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,202 @@
+package natsonce_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/natsonce"
+	"github.com/everonce/everonce/internal/testserver"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+// one handles messages one after the other.
+var one = &natsonce.Options{Workers: consume.Workers{Concurrency: 1}}
+
+// A producer's resend is another message to the server: its key is what tells, and the effect is one.
+func TestAProducersResendTakesEffectOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	handled := 0
+	r := b.run(specOf(func(context.Context, *consume.Message, order) error { handled++; return nil }), one)
+	b.send("m-1", "m-1", "m-1")
+	r.wants(everonce.Executed, everonce.Replayed, everonce.Replayed)
+	b.settled()
+	r.stop()
+	if handled != 1 {
+		t.Errorf("handled %d times", handled)
+	}
+}
+
+// What failed comes again after its delay, and is counted; the handler sees the message as it was sent.
+func TestRetriedAndCounted(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var seen []consume.Message
+	r := b.run(specOf(func(_ context.Context, m *consume.Message, _ order) error {
+		seen = append(seen, *m)
+		if len(seen) < 3 {
+			return everonce.NotDone(errors.New("not yet"))
+		}
+		return nil
+	}), one)
+	ack := b.publish(b.message("m-1"))
+	r.wants(everonce.Failed, everonce.Failed, everonce.Executed)
+	b.settled()
+	r.stop()
+	for i, m := range seen {
+		if m.Retries != i || m.Deliveries != i+1 || m.Redelivered != (i > 0) || m.Source != b.queue.Stream || m.Subject != b.queue.Stream+".placed" ||
+			m.BrokerID != fmt.Sprintf("%s:%d", ack.Stream, ack.Sequence) || m.ContentType != "application/json" || m.Headers["Order-Id"] != "m-1" || m.First.IsZero() {
+			t.Errorf("delivery %d: %+v", i+1, m)
+		}
+	}
+}
+
+// What fails too often becomes a dead letter, which says all that is known of it.
+func TestExhaustedBecomesADeadLetter(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	r := b.run(specOf(func(context.Context, *consume.Message, order) error {
+		return everonce.NotDone(errors.New("the bank is closed"))
+	}), nil)
+	b.send("m-1")
+	r.wants(everonce.Failed, everonce.Failed, everonce.Failed)
+	v := r.verdict()
+	l := b.letter()
+	for name, want := range map[string]string{
+		"x-everonce-reason": "exhausted", "x-everonce-attempts": "4", "x-everonce-queue": b.queue.Stream, "x-everonce-consumer": "billing",
+		"x-everonce-detail": "the bank is closed", "x-everonce-key-hash": v.KeyHash, "x-everonce-subject": b.queue.Stream + ".placed", "Order-Id": "m-1", "Content-Type": "application/json",
+	} {
+		if got := l.Header.Get(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	if l.Header.Get("x-everonce-first") == "" || l.Header.Get("x-everonce-last") == "" || string(l.Data) != `{"id":"m-1"}` || l.Subject != b.dead()+".billing" {
+		t.Errorf("%+v", l)
+	}
+	b.settled()
+}
+
+// A message that always fails holds up no other.
+func TestPoisonBlocksNobody(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	spec := specOf(func(_ context.Context, _ *consume.Message, o order) error {
+		if o.ID == "poison" {
+			panic("poison")
+		}
+		return nil
+	})
+	done := make(chan struct{}, 100)
+	handle := spec.Handle
+	spec.Handle = func(ctx context.Context, m *consume.Message, o order) error {
+		err := handle(ctx, m, o)
+		done <- struct{}{}
+		return err
+	}
+	b.run(spec, one)
+	b.send("poison")
+	for i := range 20 {
+		b.send(fmt.Sprint("m-", i))
+	}
+	for range 20 {
+		wait(t, "those behind it", done)
+	}
+	if reason := b.letter().Header.Get("x-everonce-reason"); reason != "unknown" { // a panic may have had its effect
+		t.Error(reason)
+	}
+	b.settled()
+}
+
+// Deliveries while another process has the key are not counted as retries, however many they are.
+func TestWaitingForAnotherIsNoRetry(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	store, begun, goOn := memstore.New(nil), make(chan struct{}), make(chan struct{})
+	other, err := consume.New(newReceiver(t, store), specOf(func(context.Context, *consume.Message, order) error {
+		close(begun)
+		<-goOn
+		return everonce.NotDone(errors.New("it failed after all"))
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var elsewhere sync.WaitGroup
+	elsewhere.Go(func() {
+		other.Handle(context.Background(), &consume.Message{Headers: map[string]string{"Order-Id": "m-1"}, Body: []byte(`{"id":"m-1"}`), ContentType: "application/json"})
+	})
+	wait(t, "the other", begun)
+	deliveries, retries := 0, 0
+	r := b.runOn(store, specOf(func(_ context.Context, m *consume.Message, _ order) error {
+		if deliveries, retries = m.Deliveries, m.Retries; m.Retries == 0 {
+			return everonce.NotDone(errors.New("not yet"))
+		}
+		return nil
+	}), one)
+	b.send("m-1")
+	r.wants(everonce.InProgress, everonce.InProgress)
+	close(goOn)
+	elsewhere.Wait()
+	for v := r.verdict(); v.Outcome != everonce.Executed; v = r.verdict() {
+	}
+	b.settled()
+	if retries != 1 || deliveries < 4 {
+		t.Errorf("%d retries, %d deliveries", retries, deliveries)
+	}
+}
+
+// The end of a consumer gives back at once what it has not begun, and loses nothing; what it has begun is done.
+func TestDrainLosesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	store, begun, goOn := memstore.New(nil), make(chan struct{}, 1), make(chan struct{})
+	first := b.runOn(store, specOf(func(context.Context, *consume.Message, order) error {
+		begun <- struct{}{}
+		<-goOn
+		return nil
+	}), one)
+	b.send("m-1", "m-2", "m-3", "m-4")
+	wait(t, "the first", begun)
+	b.eventually("others were fetched", func() bool { return b.consumer().NumAckPending > 1 })
+	first.end()
+	close(goOn)
+	first.stop()
+	if v := first.verdict(); v.Outcome != everonce.Executed || len(first.verdicts) > 0 {
+		t.Errorf("%v, and %d more", v.Outcome, len(first.verdicts))
+	}
+	began := time.Now()
+	second := b.runOn(store, specOf(nothing), nil)
+	second.wants(everonce.Executed, everonce.Executed, everonce.Executed)
+	if waited := time.Since(began); waited > b.queue.AckWait/2 {
+		t.Errorf("they were not given back: it took %v", waited)
+	}
+	b.settled()
+}
+
+// A server that is killed and comes back costs redeliveries at most.
+func TestServerIsKilledAndComesBack(t *testing.T) {
+	t.Parallel()
+	server := testserver.Start(t, "nats")
+	b := newBenchOn(t, server.URL)
+	b.queue.AckWait = time.Second
+	r := b.run(specOf(nothing), nil)
+	b.send("m-1")
+	r.wants(everonce.Executed)
+	server.Restart()
+	b.eventually("the test's connection is back", b.conn.IsConnected)
+	b.eventually("the stream is back", func() bool {
+		_, err := b.js.PublishMsg(context.Background(), b.message("m-2"))
+		return err == nil
+	})
+	for v := r.verdict(); ; v = r.verdict() { // the first may come again: its acknowledgement was not synced
+		if v.Outcome == everonce.Executed {
+			break
+		}
+	}
+	b.settled()
+}

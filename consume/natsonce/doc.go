@@ -1,0 +1,32 @@
+// Package natsonce runs a [consume.Consumer] on a durable pull consumer of NATS JetStream: however often the server
+// delivers a message, it takes effect once.
+//
+//	c, err := natsonce.Dial(ctx, url, natsonce.Queue{Stream: "ORDERS"}, handler, nil)
+//	…
+//	err = c.Run(ctx) // until ctx ends; then it drains
+//
+// A [Publisher] publishes the events of an outbox.
+//
+// # What is acknowledged, and when
+//
+// A message is acknowledged after its record, or its transaction, is durable, and the server confirms the
+// acknowledgement. From its receipt until then, the server is told at a third of AckWait that it is in progress. A
+// message that is retried stays in the stream, and is delivered again after its delay (NAK with delay). A dead letter is
+// copied to another stream first, and acknowledged once its copy is stored.
+//
+// An acknowledgement that comes late, after the message went to another consumer, acknowledges that delivery. That is
+// harmless, because the message is done by then. One that the server does not confirm within 5 s, as after a crash that
+// set its consumer back, is given up: the message comes again, and is replayed.
+//
+// # What is counted
+//
+// JetStream counts deliveries of every kind: retries, deliveries while another consumer had the key, and deliveries
+// that ended with their process. [consume.Backoff.Limit] is about retries only, so natsonce counts those itself, in a
+// key-value bucket that all consumers of the durable share. A count is written before the message is given back, and
+// kept for a week.
+//
+// # Streams
+//
+// The stream must exist: natsonce does not know its subjects, limits and replicas. Beside it there are the durable
+// consumer, a stream of dead letters, and the bucket of counts. [Queue] says who declares them.
+package natsonce

@@ -1,0 +1,100 @@
+package natsonce_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/natsonce"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+var exampleStream = fmt.Sprint("EXAMPLE-", os.Getpid())
+
+// publishExample publishes orders to a stream of the examples' own, which remove removes.
+func publishExample(ids ...string) (remove func()) {
+	conn, err := nats.Connect(os.Getenv("EVERONCE_TEST_NATS_URL"))
+	if err != nil {
+		fmt.Println(err)
+		return func() {}
+	}
+	js, err := jetstream.New(conn)
+	if err == nil {
+		_, err = js.CreateStream(context.Background(), jetstream.StreamConfig{Name: exampleStream, Subjects: []string{exampleStream + ".*"}})
+	}
+	for _, id := range ids {
+		_, failed := js.PublishMsg(context.Background(), &nats.Msg{Subject: exampleStream + ".placed", Header: nats.Header{"Order-Id": {id}}, Data: []byte(`{"id":"` + id + `"}`)})
+		err = errors.Join(err, failed)
+	}
+	if err != nil {
+		fmt.Println(err)
+	}
+	return func() {
+		for _, name := range []string{exampleStream, exampleStream + "-dead", "KV_" + exampleStream + "-billing-retries"} {
+			js.DeleteStream(context.Background(), name) //nolint:errcheck // nobody will look for it
+		}
+		conn.Close()
+	}
+}
+
+// An order that was published twice is handled once; one that is refused is a dead letter.
+func Example() {
+	defer publishExample("order-1", "order-1", "order-2")()
+	receiver, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	seen := 0
+	handler, err := consume.New(receiver, consume.Spec[order]{
+		Consumer: "billing",
+		Key:      consume.Header("Order-Id"),
+		Handle: func(_ context.Context, _ *consume.Message, o order) error {
+			fmt.Println("handling", o.ID)
+			if o.ID == "order-2" {
+				return everonce.Permanent("no_such_customer", errors.New("there is no such customer"), nil)
+			}
+			return nil
+		},
+		Observe: func(context.Context, *consume.Message, consume.Verdict) {
+			if seen++; seen == 3 {
+				stop() // it drains: what was decided is done
+			}
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	url, queue := os.Getenv("EVERONCE_TEST_NATS_URL"), natsonce.Queue{Stream: exampleStream}
+	consumer, err := natsonce.Dial(ctx, url, queue, handler, &natsonce.Options{Workers: consume.Workers{Concurrency: 1, Log: quiet}})
+	if err == nil {
+		err = consumer.Run(ctx)
+	}
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	letters, err := natsonce.OpenDeadLetters(context.Background(), url, queue, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer letters.Close() //nolint:errcheck // it only looked
+	for letter, err := range letters.All(context.Background(), consume.Filter{Reasons: []consume.Reason{consume.Rejected}}) {
+		fmt.Println(letter.Reason, letter.Message.Headers["Order-Id"], err)
+	}
+	// Output:
+	// handling order-1
+	// handling order-2
+	// rejected order-2 <nil>
+}

@@ -1,0 +1,68 @@
+package natsonce
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/internal/copies"
+)
+
+// headerSubject is the subject that a dead letter had; the other headers of copies are those of all brokers.
+const headerSubject = copies.Prefix + "subject"
+
+// messageOf is a delivery as a consumer sees it.
+func messageOf(msg jetstream.Msg, at *jetstream.MsgMetadata, c count) *consume.Message {
+	m := readMessage(msg.Headers(), msg.Data())
+	m.BrokerID = fmt.Sprintf("%s:%d", at.Stream, at.Sequence.Stream)
+	m.Source, m.Subject = at.Stream, msg.Subject()
+	m.Deliveries, m.Redelivered = int(min(at.NumDelivered, 1<<30)), at.NumDelivered > 1
+	m.Retries = c.retries
+	if m.First.IsZero() {
+		m.First = copies.Writable(at.Timestamp)
+	}
+	return m
+}
+
+// readMessage reads what a producer has sent, by which way ever it came.
+func readMessage(h nats.Header, body []byte) *consume.Message {
+	note := copies.Read(texts(h, copies.Ours))
+	m := &consume.Message{
+		ID: h.Get("ce-id"), ContentType: h.Get("Content-Type"), ContentEncoding: h.Get("Content-Encoding"), Body: body, First: note.First,
+		Headers: texts(h, func(name string) bool { return !copies.Ours(name) && len(h[name]) == 1 && utf8.ValidString(h[name][0]) }),
+	}
+	for name := range h {
+		if _, ok := m.Headers[name]; !ok && !copies.Ours(name) {
+			m.Odd = append(m.Odd, name)
+		}
+	}
+	if isCopy(h) { // its own ID is that of the copy
+		delete(m.Headers, jetstream.MsgIDHeader)
+		if id := h.Get(copies.MessageID); id != "" {
+			m.Headers[jetstream.MsgIDHeader] = id
+		}
+	}
+	m.Odd = append(m.Odd, note.Dropped...)
+	slices.Sort(m.Odd)
+	m.Odd = slices.Compact(m.Odd)
+	return m
+}
+
+// isCopy reports whether a message is a dead letter or a replay.
+func isCopy(h nats.Header) bool { return h.Get(copies.Reason) != "" || h.Get(copies.Replays) != "" }
+
+// texts are the headers that are meant. Those that occur more than once are written as they are sent, in lines.
+func texts(h nats.Header, meant func(name string) bool) map[string]string {
+	m := make(map[string]string, len(h))
+	for name, values := range h {
+		if meant(name) {
+			m[name] = strings.Join(values, "\r\n"+name+": ")
+		}
+	}
+	return m
+}

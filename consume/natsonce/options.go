@@ -1,0 +1,51 @@
+package natsonce
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+)
+
+// Options configure a consumer. The zero value of each field is its default; negative values are errors.
+type Options struct {
+	// Workers configure the handling of messages. No more than 3 × Workers.Concurrency × Workers.Batch messages are in
+	// hand at a time, and with Workers.Order a buffer for each lane. Default: as for [consume.Workers].
+	Workers consume.Workers
+	// Connect are further options of the connection: credentials, TLS, reconnects. By default, a connection that is lost
+	// is made again for as long as it takes, also if the server refuses the credentials meanwhile.
+	Connect []nats.Option
+	// Name is the name of the connection, which operators see. Default: the names of the consumer and the stream.
+	Name string
+	// PauseMin and PauseMax bound the pause after messages could not be fetched, which grows with each failure. Default
+	// 500 ms and 30 s.
+	PauseMin, PauseMax time.Duration
+}
+
+const defaultConcurrency = 8
+
+// checked returns o with its defaults.
+func (o *Options) checked(consumer, stream string) (Options, error) {
+	var c Options
+	if o != nil {
+		c = *o
+	}
+	if c.Workers.Concurrency < 0 || c.Workers.Batch < 0 || c.PauseMin < 0 || c.PauseMax < 0 {
+		return c, fmt.Errorf("%w: natsonce: no field of Options may be negative", everonce.ErrInvalidArgument)
+	}
+	w := &c.Workers
+	w.Concurrency = cmp.Or(w.Concurrency, defaultConcurrency)
+	w.Batch = cmp.Or(w.Batch, 1)
+	if w.Log == nil {
+		w.Log = slog.Default()
+	}
+	c.Name = cmp.Or(c.Name, consumer+" on "+stream)
+	c.PauseMin = cmp.Or(c.PauseMin, 500*time.Millisecond)
+	c.PauseMax = max(cmp.Or(c.PauseMax, 30*time.Second), c.PauseMin)
+	return c, nil
+}

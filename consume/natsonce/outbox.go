@@ -1,0 +1,211 @@
+package natsonce
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"unicode"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume/internal/copies"
+	"github.com/everonce/everonce/outbox"
+)
+
+// Publisher publishes the events of an outbox to subjects of JetStream. An event is published when a stream has confirmed
+// it. It connects when it has something to publish, and again after a loss.
+//
+// A message has the event's ID in [jetstream.MsgIDHeader]: a stream drops an event that comes again within its duplicate
+// window (2 minutes by default), and consumers recognise one that comes later with [consume.Header] of that name. It has
+// the event's content type and type in Content-Type and Event-Type, and the event's headers and payload.
+//
+// Up to 64 events are on their way at a time, but one only of those with the same key.
+type Publisher struct {
+	servers string
+	opts    PublisherOptions
+
+	mu     sync.Mutex
+	conn   *connection
+	closed bool
+}
+
+// PublisherOptions say how a publisher connects, and where events go. The zero value of each field is its default.
+type PublisherOptions struct {
+	// Subject returns the subject of an event. Default: its topic.
+	Subject func(*outbox.Event) string
+	// Expect returns what is expected of the stream: its name, or its last sequence for the subject
+	// ([jetstream.WithExpectStream], [jetstream.WithExpectLastSequencePerSubject]). An event whose last sequence is not
+	// met is set aside, unless it is the last message itself: no later try would meet it. Default: nothing.
+	Expect func(*outbox.Event) []jetstream.PublishOpt
+	// Connect are further options of the connection, as in [Options].
+	Connect []nats.Option
+	// Name is the name of the connection for operators. Default "outbox".
+	Name string
+	// Log gets losses of the connection as warnings. Default [slog.Default].
+	Log *slog.Logger
+}
+
+// ErrUnroutable says that no stream has the subject of an event. It counts as a failure of the event, which is tried
+// again.
+var ErrUnroutable = errors.New("natsonce: no stream has the subject of the event (create a stream, or add the subject to one)")
+
+// NewPublisher returns a publisher to the servers, given as for [Dial]. opts may be nil. It sends nothing. The error wraps
+// [everonce.ErrInvalidArgument].
+func NewPublisher(servers string, opts *PublisherOptions) (*Publisher, error) {
+	var o PublisherOptions
+	if opts != nil {
+		o = *opts
+	}
+	if o.Subject == nil {
+		o.Subject = func(e *outbox.Event) string { return e.Topic }
+	}
+	if o.Expect == nil {
+		o.Expect = func(*outbox.Event) []jetstream.PublishOpt { return nil }
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	o.Name = cmp.Or(o.Name, "outbox")
+	return &Publisher{servers: servers, opts: o}, checkURL(servers)
+}
+
+const onTheWay = 64
+
+// Publish implements [outbox.Publisher]. [outbox.ErrUnavailable]: there is no connection, the server does not answer or is
+// short of space. [ErrUnroutable], and another stream than the expected one, count. An event that would be refused
+// whenever it came, as one that is too large, is set aside.
+func (p *Publisher) Publish(ctx context.Context, events []outbox.Event) []error {
+	conn, err := p.connection(ctx)
+	if err != nil {
+		errs := make([]error, len(events))
+		for i := range errs {
+			errs[i] = fmt.Errorf("%w: %w", outbox.ErrUnavailable, err)
+		}
+		return errs
+	}
+	return outbox.One(onTheWay, func(ctx context.Context, e *outbox.Event) error {
+		msg, err := p.message(e)
+		if err != nil {
+			return everonce.Permanent("refused", err, nil)
+		}
+		_, err = conn.js.PublishMsg(ctx, msg, append(p.opts.Expect(e), jetstream.WithMsgID(e.ID))...)
+		return verdict(ctx, conn, msg.Subject, e.ID, err)
+	}).Publish(ctx, events)
+}
+
+// connection returns the connection, which is made once: the client library makes it again.
+func (p *Publisher) connection(ctx context.Context) (*connection, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, nats.ErrConnectionClosed
+	}
+	if p.conn == nil || p.conn.IsClosed() {
+		conn, err := connect(ctx, p.servers, p.opts.Name, p.opts.Log, p.opts.Connect...)
+		if err != nil {
+			return nil, err
+		}
+		p.conn = conn
+	}
+	return p.conn, nil
+}
+
+// Close closes the connection. What is published after that fails.
+func (p *Publisher) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	if p.conn == nil {
+		return nil
+	}
+	return p.conn.hangUp()
+}
+
+// message is the event as a message.
+func (p *Publisher) message(e *outbox.Event) (*nats.Msg, error) {
+	msg := &nats.Msg{Subject: p.opts.Subject(e), Data: e.Payload, Header: nats.Header{"Content-Type": {e.ContentType}}}
+	if e.Type != "" {
+		msg.Header.Set("Event-Type", e.Type)
+	}
+	if strings.ContainsFunc(msg.Subject, unicode.IsSpace) || strings.ContainsAny(msg.Subject, "*>") || msg.Subject == "" {
+		return nil, errors.New("natsonce: the subject of an event is empty, or has blanks or wildcards")
+	}
+	for name, value := range e.Headers {
+		if copies.Ours(name) || isInstruction(name) || name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == ':' || r >= 0x7f }) {
+			return nil, fmt.Errorf("natsonce: the name of a header is none in NATS, or begins with %s or Nats-, which is not for producers", copies.Prefix)
+		}
+		msg.Header.Set(name, value)
+	}
+	for _, values := range msg.Header {
+		if strings.ContainsAny(values[0]+e.ID, "\r\n") {
+			return nil, errors.New("natsonce: the ID, the type or a header of an event has more than one line")
+		}
+	}
+	return msg, nil
+}
+
+// Codes of JetStream that mean more than that it has refused a message.
+const (
+	codeHeaders, codeSequence, codeSequenceOfSome                = 10097, 10071, 10164
+	codeStorage, codeResources, codeMemory, codeFull, codeStream = 10047, 10023, 10028, 10077, 10060
+)
+
+// verdict says what the server's answer means to a relay.
+func verdict(ctx context.Context, conn *connection, subject, id string, err error) error {
+	refusal, _ := errors.AsType[*jetstream.APIError](err)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, nats.ErrMaxPayload), refusal != nil && (refusal.ErrorCode == jetstream.JSErrCodeStreamMessageExceedsMaximum || refusal.ErrorCode == codeHeaders):
+		return everonce.Permanent("too_large", err, nil)
+	case refusal != nil && (refusal.ErrorCode == codeSequence || refusal.ErrorCode == codeSequenceOfSome):
+		if last, unread := conn.lastID(ctx, subject); unread != nil || last == id {
+			return unread
+		}
+		return everonce.Permanent("sequence", err, nil)
+	case refusal != nil && refusal.ErrorCode == codeStream:
+		return fmt.Errorf("natsonce: the subject belongs to another stream: %w", err)
+	case errors.Is(err, nats.ErrBadSubject), errors.Is(err, jetstream.ErrInvalidSubject):
+		return everonce.Permanent("refused", err, nil)
+	case errors.Is(err, jetstream.ErrNoStreamResponse): // no stream, or one without a leader
+		if _, unknown := conn.js.StreamNameBySubject(ctx, subject); errors.Is(unknown, jetstream.ErrStreamNotFound) {
+			return fmt.Errorf("%w: subject %q", ErrUnroutable, subject)
+		}
+	case refusal != nil:
+		switch refusal.ErrorCode {
+		case codeStorage, codeResources, codeMemory, codeFull:
+		default:
+			if refusal.Code < 500 {
+				return err
+			}
+		}
+	}
+	return fmt.Errorf("%w: %w", outbox.ErrUnavailable, err)
+}
+
+// lastID returns the ID of the last message of a subject. The server compares sequences before IDs: an event whose answer was lost meets its
+// own message as the last one.
+func (c *connection) lastID(ctx context.Context, subject string) (string, error) {
+	name, err := c.js.StreamNameBySubject(ctx, subject)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", outbox.ErrUnavailable, err)
+	}
+	stream, err := c.js.Stream(ctx, name)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", outbox.ErrUnavailable, err)
+	}
+	switch last, err := stream.GetLastMsgForSubject(ctx, subject); {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("%w: %w", outbox.ErrUnavailable, err)
+	default:
+		return last.Header.Get(jetstream.MsgIDHeader), nil
+	}
+}

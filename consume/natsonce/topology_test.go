@@ -1,0 +1,120 @@
+package natsonce_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/natsonce"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+// What is missing is named, and nothing but what is ours is made.
+func TestWhatIsMissingIsNamed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	stream, declare := b.queue.Stream, b.queue
+	b.queue.Topology = natsonce.Check
+	wants := func(name string) {
+		t.Helper()
+		if err := b.dial(); !errors.Is(err, natsonce.ErrTopology) || !strings.Contains(err.Error(), `"`+name+`"`) {
+			t.Errorf("%v, want %s", err, name)
+		}
+	}
+	wants(stream + "-dead")
+	if _, err := natsonce.OpenDeadLetters(context.Background(), b.url, b.queue, quick(nil)); !errors.Is(err, natsonce.ErrTopology) {
+		t.Error(err)
+	}
+	b.stream(jetstream.StreamConfig{Name: b.dead(), Subjects: []string{b.dead() + ".other"}})
+	wants(stream + "-dead") // which does not take its letters
+	b.stream(jetstream.StreamConfig{Name: b.dead(), Subjects: []string{b.dead() + ".>"}})
+	wants(stream + "-billing-retries")
+	check := b.queue
+	b.queue = declare
+	b.declare()
+	b.queue = check
+	b.declare()
+	if err := b.js.DeleteConsumer(context.Background(), stream, "billing"); err != nil {
+		t.Fatal(err)
+	}
+	wants("billing")
+	for _, q := range []natsonce.Queue{check, declare} {
+		b.queue = q
+		b.queue.Stream = "none-" + stream
+		wants("none-" + stream)
+	}
+	b.queue = declare
+}
+
+// Arguments that cannot work are refused, without a word of a password.
+func TestArguments(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	h, err := consume.New(newReceiver(t, memstore.New(nil)), specOf(nothing))
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("x", 201)
+	for name, dial := range map[string]func() (*natsonce.Consumer, error){
+		"no handler": func() (*natsonce.Consumer, error) {
+			return natsonce.Dial(context.Background(), b.url, b.queue, nil, nil)
+		},
+		"no URL": func() (*natsonce.Consumer, error) { return natsonce.Dial(context.Background(), "", b.queue, h, nil) },
+		"another scheme": func() (*natsonce.Consumer, error) {
+			return natsonce.Dial(context.Background(), "amqp://me:secret@127.0.0.1", b.queue, h, nil)
+		},
+		"no URL at all": func() (*natsonce.Consumer, error) {
+			return natsonce.Dial(context.Background(), "nats://me:secret@%zz", b.queue, h, nil)
+		},
+		"no stream": func() (*natsonce.Consumer, error) {
+			return natsonce.Dial(context.Background(), b.url, natsonce.Queue{}, h, nil)
+		},
+		"a long name": func() (*natsonce.Consumer, error) {
+			return natsonce.Dial(context.Background(), b.url, natsonce.Queue{Stream: long}, h, nil)
+		},
+		"a name with a dot": func() (*natsonce.Consumer, error) {
+			return natsonce.Dial(context.Background(), b.url, natsonce.Queue{Stream: "s", Durable: "a.b"}, h, nil)
+		},
+		"its own dead letters": func() (*natsonce.Consumer, error) {
+			return natsonce.Dial(context.Background(), b.url, natsonce.Queue{Stream: "s", DeadLetters: "s"}, h, nil)
+		},
+		"a short AckWait": func() (*natsonce.Consumer, error) {
+			return natsonce.Dial(context.Background(), b.url, natsonce.Queue{Stream: "s", AckWait: time.Millisecond}, h, nil)
+		},
+		"a negative pause": func() (*natsonce.Consumer, error) {
+			return natsonce.Dial(context.Background(), b.url, b.queue, h, &natsonce.Options{PauseMin: -1})
+		},
+		"a batch in guarded mode": func() (*natsonce.Consumer, error) {
+			return natsonce.Dial(context.Background(), b.url, b.queue, h, &natsonce.Options{Workers: consume.Workers{Batch: 2}})
+		},
+	} {
+		if _, err := dial(); !errors.Is(err, everonce.ErrInvalidArgument) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := natsonce.Dial(context.Background(), "nats://me:secret@127.0.0.1:1", b.queue, h, quick(nil)); !errors.Is(err, natsonce.ErrUnreachable) || strings.Contains(err.Error(), "secret") {
+		t.Error(err)
+	}
+	ended, cancel := context.WithCancelCause(context.Background())
+	why := errors.New("no time")
+	cancel(why)
+	if _, err := natsonce.Dial(ended, b.url, b.queue, h, quick(nil)); !errors.Is(err, why) {
+		t.Error(err)
+	}
+	c, err := natsonce.Dial(context.Background(), b.url, b.queue, h, quick(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(c.Close(), c.Close()); err != nil {
+		t.Error(err)
+	}
+	if err := c.Run(context.Background()); !errors.Is(err, everonce.ErrInvalidArgument) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,315 @@
+package natsonce_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/natsonce"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+// Traps of JetStream. docs/reference/proofs.md lists them.
+
+// Trap: JetStream knows a message ID for as long as the stream's window only. What is published after that is a new message; the consumer
+// recognises it by the ID, which it takes only because the key names it.
+func TestTrapTheWindowForgetsAMessageID(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.stream(jetstream.StreamConfig{Name: b.queue.Stream, Subjects: []string{b.queue.Stream + ".>"}, Duplicates: 100 * time.Millisecond})
+	spec := specOf(nothing)
+	spec.Key = consume.Header(jetstream.MsgIDHeader)
+	r := b.run(spec, one)
+	msg := b.message("any")
+	msg.Header.Set(jetstream.MsgIDHeader, "m-1")
+	first := b.publish(msg)
+	again := b.publish(msg)
+	b.eventually("the server takes it again", func() bool { again = b.publish(msg); return !again.Duplicate })
+	if again.Sequence == first.Sequence {
+		t.Errorf("%+v, %+v", first, again)
+	}
+	r.wants(everonce.Executed, everonce.Replayed)
+	b.settled()
+}
+
+// Trap: two messages with one ID and different bodies are one to JetStream: the second is dropped, and its producer is told that it was
+// stored. Without an ID both come, and the fingerprint tells them apart.
+func TestTrapTheWindowComparesIDsOnly(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	msg, other := b.message("m-1"), b.message("m-1")
+	other.Data = []byte(`{"id":"another order"}`)
+	msg.Header.Set(jetstream.MsgIDHeader, "same")
+	other.Header.Set(jetstream.MsgIDHeader, "same")
+	b.publish(msg)
+	if ack := b.publish(other); !ack.Duplicate {
+		t.Error("the window compares more than the ID now")
+	}
+	other.Header.Del(jetstream.MsgIDHeader)
+	b.publish(other)
+	r := b.run(specOf(nothing), one)
+	r.wants(everonce.Executed, everonce.Mismatch)
+	if reason := b.letter().Header.Get("x-everonce-reason"); reason != "mismatch" {
+		t.Error(reason)
+	}
+}
+
+// Trap: a message in hand for longer than AckWait goes to another consumer. It does not, because the server hears of it meanwhile: from its
+// receipt on, so also of one that waits behind another.
+func TestTrapLongerThanAckWait(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.queue.AckWait = time.Second
+	store, begun, goOn := memstore.New(nil), make(chan struct{}, 2), make(chan struct{})
+	first := b.runOn(store, specOf(func(context.Context, *consume.Message, order) error {
+		begun <- struct{}{}
+		<-goOn
+		return nil
+	}), one)
+	b.send("m-1", "m-2")
+	wait(t, "the first", begun)
+	b.eventually("the second was fetched", func() bool { return b.consumer().NumAckPending == 2 })
+	timer := time.NewTimer(3 * b.queue.AckWait)
+	<-timer.C // it is what the test is about
+	if info := b.consumer(); info.NumRedelivered != 0 || info.NumAckPending != 2 {
+		t.Errorf("%+v", info)
+	}
+	close(goOn)
+	first.wants(everonce.Executed, everonce.Executed)
+	b.settled()
+}
+
+// Trap: an acknowledgement that comes late acknowledges the delivery that another consumer has in hand. It comes after the record, so that
+// nothing is lost by it; and the other's own is harmless.
+func TestTrapALateAckOfAnothersRedelivery(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.queue.AckWait = time.Second
+	b.declare()
+	b.send("m-1")
+	late := b.fetch() // and no word of it for longer than AckWait, like a process that is paused
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	r := b.run(specOf(func(context.Context, *consume.Message, order) error {
+		close(begun)
+		<-goOn
+		return nil
+	}), one)
+	wait(t, "the redelivery", begun)
+	if err := late.DoubleAck(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if n := b.consumer().NumAckPending; n != 0 {
+		t.Fatalf("%d are pending: a late acknowledgement is one of its own delivery only", n)
+	}
+	close(goOn)
+	r.wants(everonce.Executed)
+	r.stop() // its acknowledgement is confirmed: otherwise this would take a minute
+	b.settled()
+}
+
+// Trap: a consumer's backoff overrides AckWait, and is added to the delay of a NAK. Such a consumer is refused, and so is one that gives up after
+// some deliveries: the message would stay in the stream, and nobody would hear of it.
+func TestTrapConsumersThatAreRefused(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for want, c := range map[string]jetstream.ConsumerConfig{
+		"backoff":     {AckPolicy: jetstream.AckExplicitPolicy, BackOff: []time.Duration{time.Second, time.Minute}, MaxDeliver: -1},
+		"max_deliver": {AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: 5},
+		"ack_policy":  {AckPolicy: jetstream.AckNonePolicy},
+		"headers":     {AckPolicy: jetstream.AckExplicitPolicy, HeadersOnly: true},
+		"subjects":    {AckPolicy: jetstream.AckExplicitPolicy, FilterSubject: b.queue.Stream + ".other"},
+	} {
+		b.queue.Subjects = nil
+		if want == "subjects" {
+			b.queue.Subjects = []string{b.queue.Stream + ".placed"}
+		}
+		c.Durable = "billing"
+		if _, err := b.js.CreateConsumer(context.Background(), b.queue.Stream, c); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.dial(); !errors.Is(err, natsonce.ErrTopology) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+		if err := b.js.DeleteConsumer(context.Background(), b.queue.Stream, "billing"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Trap: after max_deliver a message stays in the stream for ever and is delivered to nobody. The consumer has no such limit: a message that
+// kills its process each time is a dead letter of the consumer's own, and retries do not count to that.
+func TestTrapAMessageThatKillsItsProcess(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.queue.AckWait, b.queue.DeliveryLimit = time.Second, 2
+	b.declare()
+	b.send("killer")
+	for range 2 {
+		if err := b.fetch().Nak(); err != nil { // as if it had died, but at once
+			t.Fatal(err)
+		}
+	}
+	r := b.run(specOf(nothing), one)
+	l := b.letter()
+	if l.Header.Get("x-everonce-reason") != "broker_delivery_limit" || string(l.Data) != `{"id":"killer"}` {
+		t.Errorf("%+v", l)
+	}
+	b.settled()
+	if len(r.verdicts) > 0 {
+		t.Error("it was handled again")
+	}
+}
+
+// Trap: JetStream's count of deliveries has the retries in it, and those that ended without a word. A message that is retried more often than
+// the delivery limit allows is no killer.
+func TestTrapRetriesAreNoLostDeliveries(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.queue.DeliveryLimit = 2
+	var tries atomic.Int64
+	spec := specOf(func(context.Context, *consume.Message, order) error {
+		if tries.Add(1) < 6 {
+			return everonce.NotDone(errors.New("not yet"))
+		}
+		return nil
+	})
+	spec.Retry.Limit = 10
+	r := b.run(spec, one)
+	b.send("m-1")
+	for range 5 {
+		r.wants(everonce.Failed)
+	}
+	r.wants(everonce.Executed)
+	b.settled()
+}
+
+// Trap: the count of a message must outlive its process, and be that of all processes.
+func TestTrapRetriesAreCountedOverRestarts(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	store := memstore.New(nil)
+	spec := specOf(func(context.Context, *consume.Message, order) error { return everonce.NotDone(errors.New("no")) })
+	spec.Retry = consume.Backoff{Limit: 2, Min: 300 * time.Millisecond, Max: 300 * time.Millisecond}
+	b.send("m-1")
+	for i := range 3 {
+		r := b.runOn(store, spec, one)
+		if v := r.verdict(); (v.Disposition == consume.Bury) != (i == 2) {
+			t.Fatalf("delivery %d: %v", i+1, v.Disposition)
+		}
+		r.stop()
+	}
+	if attempts := b.letter().Header.Get("x-everonce-attempts"); attempts != "3" {
+		t.Errorf("%s attempts", attempts)
+	}
+}
+
+// Trap: a message of a stream that has sources, or is a mirror, has another sequence there than where it was published, and comes by both: the
+// key must not be made of sequences. The broker's ID names the stream that it came by.
+func TestTrapStreamsThatAreSourcesAndMirrors(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.send("m-0") // so that sequences differ
+	store := memstore.New(nil)
+	spec := specOf(nothing)
+	ids := make(chan string, 10)
+	spec.Handle = func(_ context.Context, m *consume.Message, _ order) error { ids <- m.BrokerID; return nil }
+	b.runOn(store, spec, nil)
+	if id := <-ids; id != b.queue.Stream+":1" {
+		t.Error(id)
+	}
+	for kind, c := range map[string]jetstream.StreamConfig{
+		"sourced": {Sources: []*jetstream.StreamSource{{Name: b.queue.Stream, OptStartSeq: 2}}},
+		"mirror":  {Mirror: &jetstream.StreamSource{Name: b.queue.Stream, OptStartSeq: 2}},
+	} {
+		c.Name = b.queue.Stream + "-" + kind
+		b.stream(c)
+		other := *b
+		other.queue = natsonce.Queue{Stream: c.Name, DeadLetters: b.dead(), Durable: kind, Counts: b.queue.Stream + "-billing-retries"}
+		t.Cleanup(func() { b.js.DeleteStream(context.Background(), c.Name) }) //nolint:errcheck // it may be gone
+		b.send("m-" + kind)
+		<-ids
+		r := other.runOn(store, spec, nil)
+		r.wants(everonce.Replayed)
+	}
+}
+
+// Trap: a message that waits for its retry counts as unacknowledged, up to max_ack_pending. There is room for many.
+func TestTrapWaitingRetriesDoNotBlockTheStream(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	spec := specOf(func(_ context.Context, m *consume.Message, o order) error {
+		if strings.HasPrefix(o.ID, "bad") {
+			return everonce.NotDone(errors.New("no"))
+		}
+		return nil
+	})
+	spec.Retry = consume.Backoff{Min: time.Hour, Max: time.Hour}
+	const more = 1100 // than the server's own default
+	r := b.run(spec, nil)
+	for i := range more {
+		if _, err := b.js.PublishMsgAsync(b.message(fmt.Sprint("bad-", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.send("good")
+	for range more {
+		if v := r.verdict(); v.Outcome == everonce.Executed {
+			return // others may be behind it
+		}
+	}
+	r.wants(everonce.Executed)
+}
+
+// Trap: the answer to a message of a durable consumer that was deleted is never confirmed. It is given up, and the stream is read again.
+func TestTrapTheDurableConsumerIsDeleted(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	begun, goOn := make(chan struct{}, 1), make(chan struct{})
+	r := b.run(specOf(func(context.Context, *consume.Message, order) error {
+		begun <- struct{}{}
+		<-goOn
+		return nil
+	}), &natsonce.Options{Workers: consume.Workers{Concurrency: 1, SettleWithin: time.Second}})
+	b.send("m-1")
+	wait(t, "the first", begun)
+	if err := b.js.DeleteConsumer(context.Background(), b.queue.Stream, "billing"); err != nil {
+		t.Fatal(err)
+	}
+	close(goOn)
+	r.wants(everonce.Executed, everonce.Replayed) // a new one begins at the beginning
+	b.settled()
+}
+
+// Trap: the stream of dead letters is full or gone: the message waits in its own stream.
+func TestTrapDeadLettersAreRefused(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.stream(jetstream.StreamConfig{Name: b.dead(), Subjects: []string{b.dead() + ".>"}, MaxMsgs: 1, Discard: jetstream.DiscardNew})
+	b.publish(&nats.Msg{Subject: b.dead() + ".other"})
+	spec := specOf(func(context.Context, *consume.Message, order) error {
+		return everonce.Permanent("no", errors.New("no"), nil)
+	})
+	r := b.run(spec, one)
+	b.send("m-1")
+	r.wants(everonce.Rejected, everonce.Rejected)
+	s, err := b.js.Stream(context.Background(), b.dead())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Purge(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if reason := b.letter().Header.Get("x-everonce-reason"); reason != "rejected" {
+		t.Error(reason)
+	}
+	b.settled()
+}

@@ -1,0 +1,102 @@
+package sqlstore
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqldb"
+)
+
+// MySQL and MariaDB have neither ON CONFLICT nor RETURNING that both know, and no lock that can be tried for a key. So:
+//
+//   - An insert ends in [untouched]: if there is a row, that is locked and left as it is. LAST_INSERT_ID tells which, and the
+//     time too, in one round trip. What writes over a row on a condition is a second statement, [sqldb.Statement.Else].
+//   - A claim in a transaction inserts a row that is gone from its beginning: nobody else can insert the key until the
+//     transaction ends, and if it commits without a result, the key is new to all others.
+//   - A single-table UPDATE assigns from left to right: what depends on the old values stands before what changes them.
+const (
+	untouched = " ON DUPLICATE KEY UPDATE rev = rev + LAST_INSERT_ID(0)"
+	// noWait is for MariaDB alone, which MySQL takes for a comment and then waits.
+	noWait = "/*M! SET STATEMENT innodb_lock_wait_timeout = 0 FOR */ "
+	// alive is false in what was a transaction until the server rolled it back, for a deadlock, say: what is written then commits by
+	// itself. For MySQL, to which it is a comment, the driver asks before.
+	alive = " /*M! AND @@in_transaction = 1 */"
+)
+
+// lockRev is the revision of a row that a claim in a transaction has inserted.
+const lockRev = 1
+
+func (w writer) mysql(s *Statements) {
+	exec := func(name string, args int, text string) *sqldb.Statement {
+		return w.exec(name, args, timed(text, w.Now))
+	}
+	insert := func(name string, args int, columns, values string) *sqldb.Statement {
+		st := exec(name, args, noWait+"INSERT INTO {record} ("+columns+") SELECT "+values+" FROM DUAL WHERE 1 = 1"+untouched)
+		st.NoWait, st.Tells = true, true
+		return st
+	}
+	s.Read = w.read("read", "")
+	s.ReadLocked = w.rows("read_locked", 1, timed("SELECT {now}, "+oneIf("1 = 1"+alive)+", 0, "+RecordColumns+" FROM {record} WHERE id = {1b} FOR UPDATE", w.Now))
+	s.Brief = w.rows("brief", 1, timed("SELECT {now}, "+BriefColumns+" FROM {record} WHERE id = {1b}", w.Now))
+	s.ReadSteps = w.rows("read_steps", 1, "SELECT "+StepColumns+" FROM {step} WHERE id = {1b} ORDER BY seq, name")
+
+	s.Claim = insert("claim", 11, claimColumns, strings.Replace(claimValues("{now}"), ", 1, {now}, {4b}", ", 1, LAST_INSERT_ID({now}), {4b}", 1))
+	args := w.swapArgs(4)
+	s.Insert = insert("insert", len(args)+3, "id, scope, name, "+SwapColumns+", rev", "{1b}, {2t}, {3t}, "+strings.Join(args, ", ")+", LAST_INSERT_ID(1)")
+	s.Lock = exec("lock", 5, noWait+"INSERT INTO {record} (id, scope, name, nonce, format, state, token, attempt, created_at, updated_at, purge_at, due_at, steps, rev) "+
+		"SELECT {1b}, {2t}, {3t}, {4b}, {5i}, 2, 1, 1, LAST_INSERT_ID({now}), {now}, 1, 1, 0, "+strconv.Itoa(lockRev)+" FROM DUAL WHERE 1 = 1"+alive+untouched)
+	s.Lock.NoWait, s.Lock.Tells = true, true
+	s.Swap = w.swap()
+	s.Swap.Text, s.Swap.NoWait = noWait+s.Swap.Text, true
+	s.DropSteps = exec("drop_steps", 1, "DELETE FROM {step} WHERE id = {1b}")
+	s.DropOrphans = exec("drop_orphans", 1, "DELETE FROM {step} WHERE id = {1b} AND NOT EXISTS (SELECT 1 FROM {record} AS r WHERE r.id = {1b} AND r.steps > 0)")
+	s.Complete, s.Release, s.Renew = w.complete(), w.release(), w.renew()
+
+	limit := " < " + strconv.Itoa(driver.MaxSteps)
+	// To look for a step locks what is beside it. So the record's count of its steps only grows here, and the steps are looked at where that
+	// is at the limit: what does not depend on the row, these servers find out beforehand.
+	s.SaveStep = exec("save_step", 7, "UPDATE {record} AS r SET "+strings.Replace(touched, countStep, "r.steps + 1", 1)+" WHERE "+held+
+		" AND CASE WHEN r.steps"+limit+" THEN 1 WHEN EXISTS (SELECT 1 FROM {step} AS s WHERE s.id = r.id AND s.name = {7t}) THEN 1"+
+		" ELSE (SELECT count(*) FROM {step} AS s WHERE s.id = r.id)"+limit+" END"+alive)
+	s.PutStep, s.PutStepOnce = w.putStepElse("put_step", stepKept), w.putStepElse("put_step_once", stepOnce)
+	s.Finish, s.FinishOver = w.finishElse()
+	w.maintenance(s)
+	s.Meta = sqldb.NewMeta(w.Dialect.Dialect)
+}
+
+// putStepElse inserts a step, or changes the one that is there if over, the end of an insert of others, allows it. Its time is that at
+// which the record was changed for it.
+func (w writer) putStepElse(name, over string) *sqldb.Statement {
+	st := w.exec(name, 8, "INSERT INTO {step} (id, seq, "+StepColumns+") SELECT {1b}, rev * LAST_INSERT_ID(1), {2t}, {3i}, {4i}, {5i}, {6t}, {7b}, {8b}, "+
+		"updated_at, CASE WHEN {3i} = 1 THEN NULL ELSE updated_at END FROM {record} WHERE id = {1b} ON DUPLICATE KEY UPDATE seq = seq + LAST_INSERT_ID(0)")
+	st.Tells = true
+	set, where, _ := strings.Cut(strings.TrimPrefix(over, " ON CONFLICT (id, name) DO UPDATE SET "), " WHERE ")
+	values := strings.NewReplacer("excluded.state", "{3i}", "excluded.attempt", "{4i}", "excluded.result_kind", "{5i}", "excluded.result_codec", "{6t}",
+		"excluded.result_data", "{7b}", "excluded.result_summary", "{8b}", "excluded.ended_at", "CASE WHEN {3i} = 1 THEN NULL ELSE (SELECT updated_at FROM {record} WHERE id = {1b}) END")
+	st.Else = w.exec(name, 8, "UPDATE {step} AS s SET "+values.Replace(set)+" WHERE s.id = {1b} AND s.name = {2t} AND ("+values.Replace(where)+")")
+	return st
+}
+
+// finishElse inserts a completed record, or else writes it over the one that is there; over tries the two in the other order.
+func (w writer) finishElse() (insert, over *sqldb.Statement) {
+	set, where := w.finishOver()
+	columns, values := strings.Split(finishColumns, ", "), strings.Split(finishValues, ", ")
+	pairs := make([]string, 0, 2*len(columns))
+	for i := len(columns) - 1; i >= 0; i-- { // a name may begin with another
+		pairs = append(pairs, "excluded."+columns[i], "("+values[i]+")")
+	}
+	excluded := strings.NewReplacer(pairs...)
+	expand := func(text string) string { return timed(text, w.Now) }
+	inserting := noWait + "INSERT INTO {record} (" + finishColumns + ") SELECT " + strings.TrimSuffix(finishValues, "1") + "LAST_INSERT_ID(1) FROM DUAL WHERE 1 = 1" + alive + untouched
+	updating := noWait + "UPDATE {record} AS r SET " + excluded.Replace(set) + " WHERE r.id = {1b} AND (" + excluded.Replace(where) + ")" + alive
+	statement := func(text, other string) *sqldb.Statement {
+		st, then := w.exec("finish", 16, expand(text)), w.exec("finish", 16, expand(other))
+		for _, s := range []*sqldb.Statement{st, then} {
+			s.NoWait, s.Tells = true, strings.Contains(s.Text, "INSERT")
+		}
+		st.Else = then
+		return st
+	}
+	return statement(inserting, updating), statement(updating, inserting)
+}

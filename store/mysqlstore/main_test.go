@@ -1,0 +1,9 @@
+package mysqlstore_test
+
+import (
+	"testing"
+
+	"github.com/everonce/everonce/internal/leftover"
+)
+
+func TestMain(m *testing.M) { leftover.Main(m) }

@@ -1,0 +1,44 @@
+package mysqlstore
+
+import (
+	"embed"
+	"fmt"
+	"strings"
+
+	"github.com/everonce/everonce/internal/sqlstore"
+)
+
+// schema holds a file for each version: 1.sql brings an empty database to version 1, and so on. In them {record} and
+// {step} are the tables, and {step_of} is the name of a constraint. A statement that is run again does nothing: it commits by itself,
+// so a migration may end in its midst.
+//
+//go:embed schema/*.sql
+var schema embed.FS
+
+// migrations returns the statements of every version.
+func migrations(t tables) [][]string {
+	names := strings.NewReplacer("{record}", t.record, "{step}", t.step, "{step_of}", quoted(t.prefix+"step_of"))
+	var all [][]string
+	for version := 1; ; version++ {
+		file, err := schema.ReadFile(fmt.Sprintf("schema/%d.sql", version))
+		if err != nil {
+			return all
+		}
+		var statements []string
+		for text := range strings.SplitSeq(string(file), ";\n") {
+			if text = strings.TrimSpace(text); text != "" {
+				statements = append(statements, names.Replace(text))
+			}
+		}
+		all = append(all, statements)
+	}
+}
+
+// Schema is [Store.Schema] of a store with these options, without a database.
+func Schema(opts *Options) (string, error) {
+	d, err := newDatabase(opts)
+	if err != nil {
+		return "", err
+	}
+	return sqlstore.SchemaText(d.statements, d.migrations), nil
+}

@@ -1,0 +1,272 @@
+package mysqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/oddrows"
+
+	"github.com/everonce/everonce/internal/wire"
+	"github.com/everonce/everonce/store/mysqlstore"
+)
+
+// The collation of a server that nobody has set up takes keys for one that are not.
+func TestKeysAreComparedByTheirBytes(t *testing.T) {
+	b := newBank(t, func(c *mysql.Config) { c.Collation = "utf8mb4_general_ci" })
+	mustExec(t, b.db, "ALTER DATABASE "+b.name+" COLLATE latin1_swedish_ci")
+	for _, id := range []string{"a", "A", "ä", "a ", " a", "🥨"} {
+		res, err := everonce.Transact(t.Context(), b.tr, order(id), func(context.Context, *sql.Tx) (string, error) { return id, nil })
+		if err != nil || res.Outcome != everonce.Executed {
+			t.Errorf("%q: %v, %v; want executed", id, res.Outcome, err)
+		}
+	}
+	page, err := b.List(t.Context(), driver.ListRequest{Name: "a"})
+	if err != nil || len(page.Records) != 1 {
+		t.Errorf("%d records are named a, %v; want 1", len(page.Records), err)
+	}
+}
+
+// At repeatable read a snapshot that is older than a record does not see it. The claim does.
+func TestAnOldSnapshotFindsTheRecord(t *testing.T) {
+	b := newBank(t, nil)
+	tx, err := b.db.BeginTx(t.Context(), nil)
+	noErr(t, err)
+	defer tx.Rollback() //nolint:errcheck // after the commit it does nothing
+	var n int
+	noErr(t, tx.QueryRowContext(t.Context(), "SELECT count(*) FROM everonce_record").Scan(&n)) // which takes the snapshot
+	work := func(ctx context.Context, tx *sql.Tx) (string, error) { return "charged", charge(ctx, tx) }
+	_, err = everonce.Transact(t.Context(), b.tr, order("7"), work)
+	noErr(t, err)
+	res, err := everonce.DoTx(t.Context(), tx, b.tr, order("7"), func(ctx context.Context) (string, error) { return work(ctx, tx) })
+	if err != nil || res.Outcome != everonce.Replayed || res.Value != "charged" {
+		t.Errorf("%v %q, %v; want it replayed", res.Outcome, res.Value, err)
+	}
+	noErr(t, tx.Commit())
+	b.balance(1, 70)
+}
+
+// No lock reaches beyond its key: operations on keys of their own, with steps, beside purges, undo one another for no deadlock, and
+// wait for none that is open.
+func TestNoLockReachesBeyondItsKey(t *testing.T) {
+	b := newBank(t, nil)
+	ctx := t.Context()
+	open, err := b.db.BeginTx(ctx, nil)
+	noErr(t, err)
+	defer open.Rollback() //nolint:errcheck // after the commit it does nothing
+	for i := range 5 {
+		_, err = everonce.DoTx(ctx, open, b.tr, order(fmt.Sprint("open ", i)), func(context.Context) (int, error) { return i, nil })
+		noErr(t, err)
+	}
+	receiver, err := everonce.NewReceiver(b.Store, everonce.Reexecute, nil)
+	noErr(t, err)
+	short := everonce.WithLifetime(everonce.Lifetime{Retention: 1000})
+	var runs atomic.Int32
+	var wg sync.WaitGroup
+	for worker := range 8 {
+		wg.Go(func() {
+			for i := range 15 {
+				id := fmt.Sprint(worker, "-", i)
+				_, err := everonce.Transact(ctx, b.tr, order(id), func(context.Context, *sql.Tx) (int, error) {
+					runs.Add(1)
+					return 1, nil
+				}, short)
+				if err != nil {
+					t.Errorf("Transact: %v", err)
+				}
+				_, err = everonce.Do(ctx, receiver, order("steps "+id), func(ctx context.Context, a *everonce.Attempt) (int, error) {
+					return everonce.StepTx(ctx, a, b.tr, "charge", func(context.Context, *sql.Tx) (int, error) {
+						runs.Add(1)
+						return 1, nil
+					})
+				}, short)
+				if err != nil {
+					t.Errorf("StepTx: %v", err)
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for range 20 {
+			if _, err := b.Purge(ctx, driver.PurgeRequest{Limit: 50}); err != nil {
+				t.Errorf("Purge: %v", err)
+			}
+		}
+	})
+	wg.Wait()
+	if n := runs.Load(); n != 2*8*15 {
+		t.Errorf("the works ran %d times, want %d", n, 2*8*15)
+	}
+	noErr(t, open.Commit())
+}
+
+// Where the answer to a commit is lost, the claim tells what has become of it.
+func TestACommitWhoseAnswerIsLost(t *testing.T) {
+	for name, how := range map[string]wire.Cut{"the commit is lost": wire.Before, "its answer is lost": wire.After} {
+		for _, opts := range [][]everonce.CallOption{nil, {everonce.Optimistic()}} {
+			t.Run(fmt.Sprint(name, len(opts)), func(t *testing.T) {
+				var line wire.Line
+				var armed atomic.Bool
+				b := newBank(t, func(c *mysql.Config) {
+					c.Logger = &mysql.NopLogger{}
+					c.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+						var d net.Dialer
+						conn, err := d.DialContext(ctx, network, addr)
+						if err != nil {
+							return nil, err
+						}
+						return &cutAtCommit{Conn: line.Over(conn), line: &line, how: how, armed: &armed}, nil
+					}
+				})
+				res, err := everonce.Transact(t.Context(), b.tr, order("7"), func(ctx context.Context, tx *sql.Tx) (string, error) {
+					return "charged", charge(ctx, tx)
+				})
+				noErr(t, err)
+				armed.Store(true)
+				res, err = everonce.Transact(t.Context(), b.tr, order("8"), func(ctx context.Context, tx *sql.Tx) (string, error) {
+					return "charged", charge(ctx, tx)
+				}, opts...)
+				if err != nil || res.Value != "charged" || armed.Load() {
+					t.Errorf("%v %q, %v; it is to be cut yet: %v", res.Outcome, res.Value, err, armed.Load())
+				}
+				b.balance(1, 40)
+			})
+		}
+	}
+}
+
+// cutAtCommit cuts the line at the first COMMIT since it was armed.
+type cutAtCommit struct {
+	net.Conn
+	line  *wire.Line
+	how   wire.Cut
+	armed *atomic.Bool
+}
+
+func (c *cutAtCommit) Write(b []byte) (int, error) {
+	if len(b) > 5 && string(b[5:]) == "COMMIT" && c.armed.CompareAndSwap(true, false) {
+		c.line.Cut(c.how)
+	}
+	return c.Conn.Write(b)
+}
+
+// A pool of one connection is enough, also for what is inside of a transaction.
+func TestOneConnectionIsEnough(t *testing.T) {
+	b := newBank(t, nil)
+	b.db.SetMaxOpenConns(1)
+	for _, want := range []everonce.Outcome{everonce.Executed, everonce.Replayed} {
+		res, err := everonce.Transact(t.Context(), b.tr, order("7"), func(ctx context.Context, tx *sql.Tx) (string, error) {
+			return "charged", charge(ctx, tx)
+		})
+		if err != nil || res.Outcome != want {
+			t.Errorf("%v, %v; want %v", res.Outcome, err, want)
+		}
+	}
+}
+
+// What each call costs, once the connection has prepared its statements. The documentation of the package has this table.
+func TestRoundTrips(t *testing.T) {
+	var turns wire.Turns
+	b := newBank(t, func(c *mysql.Config) {
+		c.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			var d net.Dialer
+			conn, err := d.DialContext(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return turns.Over(conn), nil
+		}
+	})
+	b.db.SetMaxOpenConns(1)
+	receiver, err := everonce.NewReceiver(b.Store, everonce.Refuse, nil)
+	noErr(t, err)
+	ctx := t.Context()
+	for _, round := range []string{"warm-up", "counted"} {
+		count := func(what string, want int64, fn func() error) {
+			t.Helper()
+			if round == "warm-up" {
+				noErr(t, fn())
+				return
+			}
+			turns.Of(t, what, want, fn)
+		}
+		do := func(id string, work func(context.Context, *everonce.Attempt) (int, error)) func() error {
+			return func() error { _, err := everonce.Do(ctx, receiver, order(round+id), work); return err }
+		}
+		nothing := func(context.Context, *everonce.Attempt) (int, error) { return 1, nil }
+		count("guarded, new: claim and completion", 2, do("guarded", nothing))
+		count("guarded, replay", 2, do("guarded", nothing))
+		count("guarded, with a step: its beginning and its end", 2+5+6, do("step", func(ctx context.Context, a *everonce.Attempt) (int, error) {
+			return everonce.Step(ctx, a, "mail", func(context.Context) (int, error) { return 1, nil })
+		}))
+		transact := func(id string, opts ...everonce.CallOption) func() error {
+			return func() error {
+				_, err := everonce.Transact(ctx, b.tr, order(round+id), func(context.Context, *sql.Tx) (int, error) { return 1, nil }, opts...)
+				return err
+			}
+		}
+		count("Transact, claim first: new", 4, transact("claim first"))
+		count("Transact, claim first: replay", 4, transact("claim first"))
+		count("Transact, optimistic: new", 4, transact("optimistic", everonce.Optimistic()))
+		count("Transact, optimistic: replay", 1, transact("optimistic", everonce.Optimistic()))
+	}
+}
+
+// Whatever stands in a column, all statements judge the record as whoever reads it.
+func TestAllStatementsJudgeARecordAlike(t *testing.T) {
+	b := newBank(t, nil)
+	oddrows.Run[*sql.Tx](t, b.Store, oddrows.Database{Records: "everonce_record", Bytes: oddrows.Hex(`x'`), Exec: func(statement string) error {
+		_, err := b.db.ExecContext(t.Context(), statement)
+		return err
+	}})
+}
+
+// Several processes may make the tables at once; without them a call says what to run.
+func TestMigrate(t *testing.T) {
+	db := mariaDB(t)
+	name := newDatabase(t, db)
+	store, err := mysqlstore.New(db, &mysqlstore.Options{Database: name, TablePrefix: "x_"})
+	noErr(t, err)
+	if _, err := store.Health(t.Context(), driver.HealthRequest{}); !errors.Is(err, everonce.ErrSchema) {
+		t.Errorf("without tables: %v, want ErrSchema", err)
+	}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			other, err := mysqlstore.New(db, &mysqlstore.Options{Database: name, TablePrefix: "x_"})
+			if err == nil {
+				err = other.Migrate(t.Context())
+			}
+			if err != nil {
+				t.Errorf("Migrate: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	health, err := store.Health(t.Context(), driver.HealthRequest{})
+	if err != nil || len(health.Notes) == 0 {
+		t.Errorf("%v, %v", health.Notes, err)
+	}
+}
+
+func TestParseURL(t *testing.T) {
+	good, err := mysqlstore.ParseURL("mysql://ann:p%40ss@db.example/shop?readTimeout=5s&innodb_lock_wait_timeout=1")
+	if err != nil || good.User != "ann" || good.Passwd != "p@ss" || good.Addr != "db.example:3306" || good.DBName != "shop" || good.ReadTimeout == 0 || good.Params["innodb_lock_wait_timeout"] != "1" {
+		t.Errorf("%+v, %v", good, err)
+	}
+	for _, bad := range []string{"", "mysql:///shop", "postgres://ann:secret@host/shop", "mysql://ann:secret@host/shop?readTimeout=soon", "mysql://ann:secret@ho st/"} {
+		if _, err := mysqlstore.ParseURL(bad); !errors.Is(err, everonce.ErrInvalidArgument) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %v, want ErrInvalidArgument without the password", bad, err)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package mysqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/everonce/everonce"
+)
+
+// deadlock makes the server roll back tx, which has charged account 1, for the sake of another that has written more. Whichever of the
+// two waits first, it is this one that is undone.
+func (b *bank) deadlock(ctx context.Context, tx *sql.Tx) error {
+	other, err := b.db.BeginTx(ctx, nil)
+	noErr(b.t, err)
+	exec := func(text string) error { _, err := other.ExecContext(ctx, text); return err }
+	for i := range 20 {
+		noErr(b.t, exec(fmt.Sprintf("INSERT INTO account VALUES (%d, 0)", 100+i)))
+	}
+	noErr(b.t, exec("UPDATE account SET balance = balance + 0 WHERE id = 2"))
+	noErr(b.t, exec("SELECT 1 FROM account WHERE id = 2 FOR UPDATE"))
+	waited := make(chan error, 1)
+	go func() { waited <- exec("SELECT 1 FROM account WHERE id = 1 FOR UPDATE") }()
+	_, err = tx.ExecContext(ctx, "UPDATE account SET balance = balance + 30 WHERE id = 2")
+	noErr(b.t, <-waited)
+	noErr(b.t, other.Rollback())
+	return err
+}
+
+// ended are ways in which a transaction is over without its owner knowing.
+func (b *bank) ended() map[string]func(context.Context, *sql.Tx) error {
+	exec := func(text string) func(context.Context, *sql.Tx) error {
+		return func(ctx context.Context, tx *sql.Tx) error { _, err := tx.ExecContext(ctx, text); return err }
+	}
+	return map[string]func(context.Context, *sql.Tx) error{"a deadlock": b.deadlock, "ROLLBACK": exec("ROLLBACK")}
+}
+
+// After a deadlock the transaction is gone, and what is sent on it commits by itself: a work that swallows the error gets no record of
+// what was undone.
+func TestWorkThatSwallowsTheEndOfItsTransaction(t *testing.T) {
+	b := newBank(t, nil)
+	for what, end := range b.ended() {
+		for _, opts := range [][]everonce.CallOption{nil, {everonce.Optimistic()}} {
+			key := order(fmt.Sprint(what, len(opts)))
+			res, err := everonce.Transact(t.Context(), b.tr, key, func(ctx context.Context, tx *sql.Tx) (string, error) {
+				if err := charge(ctx, tx); err != nil {
+					return "", err
+				}
+				if err := end(ctx, tx); what == "a deadlock" && !isDeadlock(err) {
+					t.Errorf("the work met %v, want a deadlock", err)
+				}
+				return "charged", nil
+			}, opts...)
+			if err == nil || res.Outcome == everonce.Executed {
+				t.Errorf("%s: %v, %v; want an error", key.ID, res.Outcome, err)
+			}
+		}
+		tx, err := b.db.BeginTx(t.Context(), nil)
+		noErr(t, err)
+		res, err := everonce.DoTx(t.Context(), tx, b.tr, order("joined, "+what), func(ctx context.Context) (string, error) {
+			noErr(t, charge(ctx, tx))
+			_ = end(ctx, tx) //nolint:errcheck // that is the fault
+			return "charged", nil
+		})
+		if !errors.Is(err, everonce.ErrTxDoomed) {
+			t.Errorf("DoTx after %s: %v, %v; want ErrTxDoomed", what, res.Outcome, err)
+		}
+		_ = tx.Commit() //nolint:errcheck // there is nothing to commit
+	}
+	b.balance(1, 100)
+	if n := b.records(); n != 0 {
+		t.Errorf("%d records of what was undone", n)
+	}
+}
+
+func isDeadlock(err error) bool {
+	answer, ok := errors.AsType[*mysql.MySQLError](err)
+	return ok && answer.Number == 1213
+}
+
+// A work that returns the deadlock is run again, in Transact; in the caller's transaction only the caller can.
+func TestADeadlockIsRunAgain(t *testing.T) {
+	b := newBank(t, nil)
+	runs := 0
+	res, err := everonce.Transact(t.Context(), b.tr, order("again"), func(ctx context.Context, tx *sql.Tx) (string, error) {
+		runs++
+		if err := charge(ctx, tx); err != nil || runs > 1 {
+			return "charged", err
+		}
+		return "", b.deadlock(ctx, tx)
+	})
+	if err != nil || res.Outcome != everonce.Executed || runs != 2 {
+		t.Errorf("%v after %d runs, %v; want executed after 2", res.Outcome, runs, err)
+	}
+	b.balance(1, 70)
+
+	tx, err := b.db.BeginTx(t.Context(), nil)
+	noErr(t, err)
+	defer tx.Rollback() //nolint:errcheck // the server has
+	runs = 0
+	_, err = everonce.DoTx(t.Context(), tx, b.tr, order("once"), func(ctx context.Context) (string, error) {
+		runs++
+		if err := charge(ctx, tx); err != nil {
+			return "", err
+		}
+		return "", b.deadlock(ctx, tx)
+	})
+	if !errors.Is(err, everonce.ErrTxDoomed) || !isDeadlock(err) || runs != 1 {
+		t.Errorf("%v after %d runs; want ErrTxDoomed, with the deadlock, after 1", err, runs)
+	}
+	b.balance(1, 70)
+}
+
+// Work that leaves rows open has surely committed nothing, is told so, and is not run again.
+func TestWorkThatLeavesRowsOpen(t *testing.T) {
+	b := newBank(t, nil)
+	for _, opts := range [][]everonce.CallOption{nil, {everonce.Optimistic()}} {
+		runs := 0
+		res, err := everonce.Transact(t.Context(), b.tr, order(fmt.Sprint("open", len(opts))), func(ctx context.Context, tx *sql.Tx) (string, error) {
+			runs++
+			if err := charge(ctx, tx); err != nil {
+				return "", err
+			}
+			_, err := tx.QueryContext(ctx, "SELECT repeat('x', 1000) FROM information_schema.columns") //nolint:rowserrcheck,sqlclosecheck // that is the fault
+			return "charged", err
+		}, opts...)
+		if err == nil || res.Outcome != everonce.Failed || errors.Is(err, everonce.ErrOutcomeUnknown) || runs != 1 {
+			t.Errorf("%v after %d runs, %v; want failed after 1", res.Outcome, runs, err)
+		}
+	}
+	b.balance(1, 100)
+}
