@@ -1,0 +1,2 @@
+// Package dynamostore keeps records in DynamoDB, through the AWS SDK.
+package dynamostore
