@@ -47,9 +47,10 @@ func txChecks[Tx any]() []check {
 			second.rollback()
 			e.claimed(claimReq(k)).completed("guarded")
 		})},
-		{name: "Rule01/ATransactionsClaimExcludesOthers", run: inTx(checkTxExclusive[Tx])},
+		{name: "Rule01/ATransactionsClaimExcludesOthers", run: inTx(checkTxExclusive[Tx]), needs: decidesAtClaim},
+		{name: "Rule01/OneOfTheCommitsOfAKeyIsMade", run: inTx(checkTxCommits[Tx]), needs: func(c Capabilities) bool { return c.DecidesAtCommit }},
 		{name: "Rule20/AClaimInATransactionIsDecidedAsSpecified", run: inTx(checkTxDecisions[Tx])},
-		{name: "Rule16/AnOpenTransactionIsNotMistakenForNone", run: inTx(checkTxOpen[Tx])},
+		{name: "Rule16/AnOpenTransactionIsNotMistakenForNone", run: inTx(checkTxOpen[Tx]), needs: decidesAtClaim},
 		{name: "Tx/OneWinnerOfMany", run: inTx(checkTxWinner[Tx])},
 		{name: "Tx/ARefusedClaimHoldsNoConnection", run: inTx(func(e *txEnv[Tx]) {
 			k := e.key()
@@ -124,7 +125,7 @@ func txChecks[Tx any]() []check {
 			o.rollback()
 			a.completed("done")
 		})},
-		{name: "Rule16/ARenewalWaitsForThatOfAnotherTransaction", run: inTx(checkRenewLocks[Tx]), needs: func(c Capabilities) bool { return !c.OneWriter }},
+		{name: "Rule16/ARenewalWaitsForThatOfAnotherTransaction", run: inTx(checkRenewLocks[Tx]), needs: func(c Capabilities) bool { return !c.OneWriter && decidesAtClaim(c) }},
 		{name: "Rule17/JoinedTransactionsAreTheCallers", run: inTx(checkTxJoin[Tx])},
 		{name: "Rule17/ASavepointKeepsTheRest", run: inTx(checkTxSavepoint[Tx]), needs: hasSavepoints},
 		{name: "Rule19/ATransactionEndsAtItsTimeout", run: inTx(checkTxTimeout[Tx])},
@@ -176,6 +177,38 @@ func checkTxExclusive[Tx any](e *txEnv[Tx]) {
 	e.told(txClaimReq(k), driver.DecideReplay)
 	e.decided(claimReq(k), driver.DecideReplay)
 	e.counted(k.ID, 1)
+}
+
+func decidesAtClaim(c Capabilities) bool { return !c.DecidesAtCommit }
+
+// checkTxCommits has a key claimed by several transactions, and by an attempt outside of them: whatever the order, one commits, and with it one
+// effect.
+func checkTxCommits[Tx any](e *txEnv[Tx]) {
+	for first := range 3 {
+		k := e.key()
+		open := []*open[Tx]{e.begin(txClaimReq(k)), e.process(1).begin(txClaimReq(k))}
+		for _, o := range open {
+			o.apply(k.ID)
+		}
+		effects := 1
+		if first == len(open) { // the guarded attempt is first, and is released: a claim before it is still none
+			e.claimed(claimReq(k)).released(driver.StateReleased)
+			effects = 0
+		} else {
+			open[first].commit(driver.CommitRequest{Complete: open[first].completion("done")})
+		}
+		for i, o := range open {
+			if i != first {
+				e.is("Commit of a key that another one had first", errOf(o.Commit(e.ctx, driver.CommitRequest{Complete: o.completion("late")})), driver.ErrConflict)
+			}
+		}
+		e.counted(k.ID, effects)
+		if effects == 1 {
+			if res := e.told(txClaimReq(k), driver.DecideReplay); string(res.Record.Result.Data) != "done" {
+				e.Errorf("the result is that of the commit that was refused")
+			}
+		}
+	}
 }
 
 // checkTxOpen looks after a transaction whose commit was sent and never answered: while it is open its

@@ -22,6 +22,11 @@ func capabilities() drivertest.Capabilities {
 
 func num(n int) types.AttributeValue { return &types.AttributeValueMemberN{Value: strconv.Itoa(n)} }
 
+func atoi(v types.AttributeValue) int {
+	n, _ := strconv.Atoi(v.(*types.AttributeValueMemberN).Value) //nolint:errcheck // a test's own number
+	return n
+}
+
 // TestConformance holds a store to the suite. Store and peer are two stores on the same table. The suite moves no clock: it is the
 // processes' own.
 func TestConformance(t *testing.T) {

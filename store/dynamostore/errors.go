@@ -3,6 +3,7 @@ package dynamostore
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -41,4 +42,12 @@ func classOf(err error) error {
 		return fmt.Errorf("%w: the table has other keys (dynamostore.Migrate creates one)", driver.ErrSchema)
 	}
 	return nil
+}
+
+// throttles are the codes of requests that DynamoDB does not take for their rate, or does not take now.
+var throttles = []string{"ProvisionedThroughputExceededException", "ThrottlingException", "RequestLimitExceeded", "TransactionInProgressException"}
+
+func isThrottled(err error) bool {
+	api, answered := errors.AsType[smithy.APIError](err)
+	return answered && slices.Contains(throttles, api.ErrorCode())
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +23,7 @@ type Store struct {
 	table  *string
 	skew   time.Duration
 	purged atomic.Pointer[attributes] // the key at which the next purge goes on; nil is the beginning
+	lost   sync.Map                   // of *left by the key's ID: commits whose answers were lost
 }
 
 var (
