@@ -70,7 +70,7 @@ type storeFlags struct {
 
 // allStores are the stores that there are, and allPrefixes what goes before their names.
 const (
-	allStores   = "sqlite:FILE, postgres://…, redis://… or mongodb://…"
+	allStores   = "sqlite:FILE, postgres://…, redis://…, mongodb://… or dynamodb://…"
 	allPrefixes = `prefix of the table names (default "everonce_") or of the Redis keys ("everonce:"); for MongoDB, the collection ("everonce")`
 )
 

@@ -38,11 +38,44 @@ func (s *Store) change(ctx context.Context, seen attributes, decide decision) er
 func (s *Store) put(ctx context.Context, rec *driver.Record, seen attributes) (found attributes, written bool, err error) {
 	r := reader{from: seen}
 	same := seen.same()
-	_, err = s.client.PutItem(ctx, &dynamodb.PutItemInput{
-		TableName: s.table, Item: itemOf(rec, r.number(attrRevision, 1, 1<<62)+1), ConditionExpression: same.expression(),
-		ExpressionAttributeNames: same.names, ExpressionAttributeValues: same.values, ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	err = patiently(ctx, func() error {
+		_, err := s.client.PutItem(ctx, &dynamodb.PutItemInput{
+			TableName: s.table, Item: itemOf(rec, r.number(attrRevision, 1, 1<<62)+1), ConditionExpression: same.expression(),
+			ExpressionAttributeNames: same.names, ExpressionAttributeValues: same.values, ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+		})
+		return err
 	})
 	return refused(err)
+}
+
+// The waits for a transaction that is being committed with the same record.
+const (
+	firstWait = 5 * time.Millisecond
+	lastWait  = 160 * time.Millisecond
+)
+
+// patiently repeats a write that meets a transaction in its commit, which takes milliseconds. If it takes longer, that is an error.
+func patiently(ctx context.Context, write func() error) error {
+	for wait := firstWait; ; wait *= 2 {
+		err := write()
+		if _, meets := errors.AsType[*types.TransactionConflictException](err); !meets || wait > lastWait {
+			return err
+		}
+		if err := pause(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // refused tells the refusal of a condition, with the item that is there, from other errors.

@@ -89,9 +89,12 @@ func (s *Store) update(ctx context.Context, id *driver.RecordID, token driver.To
 	}
 	update := set.String()
 	held := condition{text: "#tk = :tk AND #n = :n AND #st = :held AND #v <= :v"}
-	_, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName: s.table, Key: key(id), UpdateExpression: &update, ConditionExpression: held.expression(), ExpressionAttributeNames: names,
-		ExpressionAttributeValues: values, ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	err := patiently(ctx, func() error {
+		_, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+			TableName: s.table, Key: key(id), UpdateExpression: &update, ConditionExpression: held.expression(), ExpressionAttributeNames: names,
+			ExpressionAttributeValues: values, ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+		})
+		return err
 	})
 	found, written, err := refused(err)
 	if err != nil || written {

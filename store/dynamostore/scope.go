@@ -83,14 +83,7 @@ func (s *Store) outlive(ctx context.Context, token driver.Token) error {
 	if token == 0 || wait < 0 {
 		return nil
 	}
-	t := time.NewTimer(wait + time.Millisecond)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return pause(ctx, wait+time.Millisecond)
 }
 
 // remove removes an item that still is as it was seen.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/everonce/everonce/driver"
 )
@@ -44,8 +43,8 @@ const MaxResult = 320 << 10
 // layout is the version of the table's items.
 const layout = 1
 
-// New returns a store in a table that exists ([Migrate] creates it). The caller keeps the client. New writes the item
-// that holds the store's settings, if there is none.
+// New returns a store in a table that exists ([Migrate] creates it). The caller keeps the client. In a
+// new table it writes the item that holds the store's settings.
 //
 // Errors: [driver.ErrInvalidArgument]; [driver.ErrSchema] if there is no such table, if its keys are others, or if the
 // store is of a newer version; [ErrClock] if this process's clock differs from the server's by more than the margin;
@@ -74,21 +73,25 @@ const (
 	attrChecked  = "checked"
 )
 
-// open writes the settings, which also tells whether the table is there and has these keys.
+// open reads the settings, which also tells whether the table is there and has these keys. It writes them where there are none.
 func (s *Store) open(ctx context.Context) error {
-	res, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName: s.table, Key: once, UpdateExpression: aws.String("SET #l = if_not_exists(#l, :l)"), ReturnValues: types.ReturnValueAllNew,
-		ExpressionAttributeNames: map[string]string{"#l": attrLayout}, ExpressionAttributeValues: attributes{":l": number(layout)},
-	})
+	res, err := s.client.GetItem(ctx, &dynamodb.GetItemInput{TableName: s.table, Key: once, ConsistentRead: aws.Bool(true)})
 	if err != nil {
 		return err
 	}
-	r := reader{from: res.Attributes}
-	if found := r.number(attrLayout, 1, math.MaxInt32); found != layout {
-		return fmt.Errorf("%w: the table %s has layout %d, this version has %d: upgrade this process", driver.ErrSchema, *s.table, found, layout)
-	}
 	if off, told := skewOf(res.ResultMetadata); told && off.Abs() > s.skew+dateUnit {
 		return fmt.Errorf("%w by %v, more than Options.ClockSkew allows (%v)", ErrClock, off.Round(time.Second), s.skew)
+	}
+	if _, there := res.Item[attrLayout]; !there {
+		_, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+			TableName: s.table, Key: once, UpdateExpression: aws.String("SET #l = if_not_exists(#l, :l)"),
+			ExpressionAttributeNames: map[string]string{"#l": attrLayout}, ExpressionAttributeValues: attributes{":l": number(layout)},
+		})
+		return err
+	}
+	r := reader{from: res.Item}
+	if found := r.number(attrLayout, 1, math.MaxInt32); found != layout {
+		return fmt.Errorf("%w: the table %s has layout %d, this version has %d: upgrade this process", driver.ErrSchema, *s.table, found, layout)
 	}
 	return nil
 }

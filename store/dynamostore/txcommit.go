@@ -127,7 +127,8 @@ func (s *Store) transact(ctx context.Context, input *dynamodb.TransactWriteItems
 // lost reports whether nobody knows what became of a commit. A refusal for the rate may be of a second try, after one that was not answered.
 func lost(err error) bool {
 	answer, ok := errors.AsType[*smithyhttp.ResponseError](err)
-	return !ok || answer.HTTPStatusCode() >= http.StatusInternalServerError || isThrottled(err)
+	refused := ok && answer.HTTPStatusCode() >= http.StatusBadRequest && answer.HTTPStatusCode() < http.StatusInternalServerError
+	return !refused || isThrottled(err)
 }
 
 // leftFor is how long a commit whose answer was lost is kept: DynamoDB knows its token so long.
