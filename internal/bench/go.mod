@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/everonce/everonce v0.0.0
 	github.com/everonce/everonce/consume/rabbitonce v0.0.0
+	github.com/everonce/everonce/store/dynamostore v0.0.0
 	github.com/everonce/everonce/store/mongostore v0.0.0
 	github.com/everonce/everonce/store/pgxstore v0.0.0
 	github.com/everonce/everonce/store/redisstore v0.0.0
