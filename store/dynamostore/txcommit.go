@@ -159,7 +159,7 @@ func (s *Store) resolve(ctx context.Context, id driver.RecordID) error {
 	if !ok {
 		return nil
 	}
-	l := found.(*left) //nolint:errcheck // it is all that there is
+	l := found.(*left)
 	if time.Now().Before(l.until) {
 		if err := s.transact(ctx, l.input); err != nil && lost(err) {
 			return err
