@@ -28,8 +28,8 @@ const lookedElsewhere = "Check --store, --schema and --table-prefix, and that th
 
 const keysLong = `keys shows what a store knows about operations, and settles unknown outcomes.
 
---store names the store: sqlite:FILE, postgres://user@host/database, redis://host/0, or
-mongodb://user@host/database. Without it, the store is taken from ` + storeVariable + `,
+--store names the store: sqlite:FILE, postgres://user@host/database, redis://host/0,
+mongodb://user@host/database, or dynamodb://table?region=REGION. Without it, the store is taken from ` + storeVariable + `,
 which keeps a password out of the process list.
 Nothing is created: a SQLite file that does not exist is an error.
 
@@ -70,7 +70,7 @@ type storeFlags struct {
 
 // allStores are the stores that there are, and allPrefixes what goes before their names.
 const (
-	allStores   = "sqlite:FILE, postgres://…, mysql://…, redis://… or mongodb://…"
+	allStores   = "sqlite:FILE, postgres://…, mysql://…, redis://…, mongodb://… or dynamodb://…"
 	allPrefixes = `prefix of the table names (default "everonce_") or of the Redis keys ("everonce:"); for MongoDB, the collection ("everonce")`
 )
 

@@ -171,7 +171,7 @@ func missingOf(c *config.Config) string {
 	for _, need := range []struct{ value, flag string }{
 		{c.Listen, "--listen ADDR"},
 		{c.Upstream, "--upstream URL (the service behind it)"},
-		{c.Store, "--store sqlite:FILE, postgres://…, mysql://…, redis://…, mongodb://… or memory:"},
+		{c.Store, "--store sqlite:FILE, postgres://…, mysql://…, redis://…, mongodb://…, dynamodb://… or memory:"},
 	} {
 		if need.value == "" {
 			missing = append(missing, need.flag)

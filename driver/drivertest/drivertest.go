@@ -89,6 +89,10 @@ type Capabilities struct {
 	// a claim that conflicts with another transaction, so a claim in the caller's transaction need not exclude others: one
 	// of the two completes.
 	NoSavepoints bool
+	// DecidesAtCommit declares, for RunTx, that a claim in a transaction keeps no others out, as in DynamoDB, where a
+	// transaction is sent as a whole: of several that have claimed a key, the commit of one succeeds, and that of the
+	// others returns driver.ErrConflict.
+	DecidesAtCommit bool
 	// DuplicateWaits is, for RunTx, the longest time that the claim of a key held by an open transaction may wait inside
 	// the store. Default 0: it does not wait.
 	DuplicateWaits time.Duration

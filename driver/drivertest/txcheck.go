@@ -47,9 +47,10 @@ func txChecks[Tx any]() []check {
 			second.rollback()
 			e.claimed(claimReq(k)).completed("guarded")
 		})},
-		{name: "Rule01/ATransactionsClaimExcludesOthers", run: inTx(checkTxExclusive[Tx])},
+		{name: "Rule01/ATransactionsClaimExcludesOthers", run: inTx(checkTxExclusive[Tx]), needs: decidesAtClaim},
+		{name: "Rule01/OneOfTheCommitsOfAKeyIsMade", run: inTx(checkTxCommits[Tx]), needs: func(c Capabilities) bool { return c.DecidesAtCommit }},
 		{name: "Rule20/AClaimInATransactionIsDecidedAsSpecified", run: inTx(checkTxDecisions[Tx])},
-		{name: "Rule16/AnOpenTransactionIsNotMistakenForNone", run: inTx(checkTxOpen[Tx])},
+		{name: "Rule16/AnOpenTransactionIsNotMistakenForNone", run: inTx(checkTxOpen[Tx]), needs: decidesAtClaim},
 		{name: "Tx/OneWinnerOfMany", run: inTx(checkTxWinner[Tx])},
 		{name: "Tx/ARefusedClaimHoldsNoConnection", run: inTx(func(e *txEnv[Tx]) {
 			k := e.key()
@@ -124,7 +125,7 @@ func txChecks[Tx any]() []check {
 			o.rollback()
 			a.completed("done")
 		})},
-		{name: "Rule16/ARenewalWaitsForThatOfAnotherTransaction", run: inTx(checkRenewLocks[Tx]), needs: func(c Capabilities) bool { return !c.OneWriter }},
+		{name: "Rule16/ARenewalWaitsForThatOfAnotherTransaction", run: inTx(checkRenewLocks[Tx]), needs: func(c Capabilities) bool { return !c.OneWriter && decidesAtClaim(c) }},
 		{name: "Rule17/JoinedTransactionsAreTheCallers", run: inTx(checkTxJoin[Tx])},
 		{name: "Rule17/ASavepointKeepsTheRest", run: inTx(checkTxSavepoint[Tx]), needs: hasSavepoints},
 		{name: "Rule19/ATransactionEndsAtItsTimeout", run: inTx(checkTxTimeout[Tx])},

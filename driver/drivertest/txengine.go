@@ -32,7 +32,7 @@ func txEngineChecks[Tx any]() []check {
 		})},
 		{name: "DoTx/CommitsWithTheCaller", run: inTx(checkDoTx[Tx])},
 		{name: "DoTx/AFailureLeavesTheCallersTransactionAlive", run: inTx(checkDoTxFails[Tx]), needs: hasSavepoints},
-		{name: "DoTx/DuplicatesAtOnceAreTold", run: inTx(checkDoTxDuplicates[Tx]), needs: func(c Capabilities) bool { return !c.OneWriter && hasSavepoints(c) }},
+		{name: "DoTx/DuplicatesAtOnceAreTold", run: inTx(checkDoTxDuplicates[Tx]), needs: func(c Capabilities) bool { return !c.OneWriter && hasSavepoints(c) && decidesAtClaim(c) }},
 		{name: "Rule19/ACallOnTheStoreInsideOfATransactionIsRefused", run: inTx(checkInside[Tx])},
 		{name: "Rule17/NothingIsRetriedInTheCallersTransaction", run: inTx(checkNoRetry[Tx])},
 	}

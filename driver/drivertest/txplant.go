@@ -67,6 +67,12 @@ func txBugs[Tx any]() []bug {
 			plant: inBatch(func(h driver.TxHandle[Tx], many driver.TxBatch) driver.TxHandle[Tx] {
 				return &halfHandle[Tx]{h, many}
 			}),
+			pointless: func(_ Harness, caps Capabilities) string {
+				if !caps.TxBatch {
+					return "the store's transactions take one key at a time"
+				}
+				return ""
+			},
 		},
 		{
 			name: "a busy key of a batch is taken for a new one", caught: "Rule01/ABatchTakesNothingThatIsBusy",

@@ -23,6 +23,7 @@ import (
 	"github.com/everonce/everonce/httponce/client"
 	"github.com/everonce/everonce/janitor"
 	"github.com/everonce/everonce/outbox/webhook"
+	"github.com/everonce/everonce/store/dynamostore"
 	"github.com/everonce/everonce/store/memstore"
 	"github.com/everonce/everonce/store/redisstore"
 	"github.com/everonce/everonce/store/sqlitestore"
@@ -94,6 +95,7 @@ func TestNegativeValues(t *testing.T) {
 			return err
 		}),
 		"sqlitestore.Options": taking(func(o sqlitestore.Options) error { return o.Validate("payments.db") }),
+		"dynamostore.Options": taking(func(o dynamostore.Options) error { return o.Validate() }),
 		"redisstore.Options":  taking(func(o redisstore.Options) error { return o.Validate() }),
 		"httponce.Options":    taking(middleware),
 		"httponce.Route":      taking(func(r httponce.Route) error { return middleware(httponce.Options{Route: r}) }),

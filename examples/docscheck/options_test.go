@@ -23,6 +23,7 @@ import (
 	"github.com/everonce/everonce/httponce/client"
 	"github.com/everonce/everonce/janitor"
 	"github.com/everonce/everonce/outbox/webhook"
+	"github.com/everonce/everonce/store/dynamostore"
 	"github.com/everonce/everonce/store/memstore"
 	"github.com/everonce/everonce/store/mongostore"
 	"github.com/everonce/everonce/store/mysqlstore"
@@ -49,6 +50,7 @@ var optionTables = []struct {
 	{"pgxstore.Options", "store/pgxstore", pgxstore.Options{}},
 	{"mysqlstore.Options", "store/mysqlstore", mysqlstore.Options{}},
 	{"redisstore.Options", "store/redisstore", redisstore.Options{}},
+	{"dynamostore.Options", "store/dynamostore", dynamostore.Options{}},
 	{"mongostore.Options", "store/mongostore", mongostore.Options{}},
 	{"mongostore.Index", "store/mongostore", mongostore.Index{}},
 	{"httponce.Options", "httponce", httponce.Options{}},

@@ -20,7 +20,8 @@ import (
 // ledger, and the charge that is not idempotent.
 type app[Tx any] struct {
 	store   driver.TxStore[Tx]
-	exec    func(ctx context.Context, tx Tx, query string, args ...any) error
+	exec    func(ctx context.Context, tx Tx, query string, args ...any) error // in SQL
+	charges func(ctx context.Context, tx Tx, op int) error                    // elsewhere
 	begin   func(ctx context.Context) (Tx, error)
 	commit  func(ctx context.Context, tx Tx) error
 	discard func(ctx context.Context, tx Tx)
@@ -35,6 +36,9 @@ INSERT INTO account (id, balance) SELECT 1, 0 WHERE NOT EXISTS (SELECT 1 FROM ac
 
 // charge takes one from the account, and writes it into the ledger: twice means two.
 func (a *app[Tx]) charge(ctx context.Context, tx Tx, op int) error {
+	if a.charges != nil {
+		return a.charges(ctx, tx, op)
+	}
 	if err := a.exec(ctx, tx, `UPDATE account SET balance = balance - 1 WHERE id = 1`); err != nil {
 		return err
 	}

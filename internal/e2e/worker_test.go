@@ -21,6 +21,8 @@ type workerSpec struct {
 	SQLite   string // a file, or
 	Postgres string // a URL, with
 	Schema   string
+	DynamoDB string // or a URL, with
+	Table    string
 	Gateway  string
 	From, To int // the operations
 	Seed     uint64
@@ -48,6 +50,14 @@ func runWorker(raw string) error {
 	ctx := context.Background()
 	if spec.SQLite != "" {
 		a, err := openSQLite(ctx, spec.SQLite)
+		if err != nil {
+			return err
+		}
+		defer a.close()
+		return work(ctx, spec, a)
+	}
+	if spec.DynamoDB != "" {
+		a, err := openDynamoDB(ctx, spec.DynamoDB, spec.Table)
 		if err != nil {
 			return err
 		}

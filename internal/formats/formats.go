@@ -8,7 +8,7 @@
 // cases, and make its files with
 //
 //	go test ./internal/formats -run TestRecords -formats.new
-//	for s in sqlitestore pgxstore redisstore mongostore; do (cd store/$s && go test -run 'TestFormat$' -formats.new .); done
+//	for s in sqlitestore pgxstore redisstore mongostore dynamostore; do (cd store/$s && go test -run 'TestFormat$' -formats.new .); done
 //
 // which write what is not there yet; sqlite.sql and postgres.sql are what Schema returns. Read them before you commit them: from then on they
 // are the format.

@@ -35,6 +35,7 @@ var stores = []struct {
 		noErr(tb, err)
 		return s
 	}, false},
+	{"dynamostore", func(tb testing.TB) everonce.Store { s, _, _ := openDynamoDB(tb); return s }, false},
 }
 
 var policies = map[everonce.Policy]oncetest.Mode{

@@ -146,6 +146,7 @@ func TestTransactionalConsumer(t *testing.T) {
 	})
 	t.Run("pgxstore through database sql", func(t *testing.T) { t.Parallel(); transactional(t, onPostgresSQL(t).consumer(nil)) })
 	t.Run("mongostore", func(t *testing.T) { t.Parallel(); transactional(t, onMongoDB(t).consumer(nil)) })
+	t.Run("dynamostore", func(t *testing.T) { t.Parallel(); transactional(t, onDynamoDB(t).consumer(nil)) })
 }
 
 func unruly[Tx any](t *testing.T, l ledger[Tx]) {
@@ -161,6 +162,7 @@ func TestTransactionalConsumerOfAnUnrulyBroker(t *testing.T) {
 	t.Run("pgxstore", func(t *testing.T) { t.Parallel(); unruly(t, onPostgres(t)) })
 	t.Run("pgxstore through database sql", func(t *testing.T) { t.Parallel(); unruly(t, onPostgresSQL(t)) })
 	t.Run("mongostore", func(t *testing.T) { t.Parallel(); unruly(t, onMongoDB(t)) })
+	t.Run("dynamostore", func(t *testing.T) { t.Parallel(); unruly(t, onDynamoDB(t)) })
 }
 
 func inBatches[Tx any](t *testing.T, l ledger[Tx]) {

@@ -36,7 +36,7 @@ var settings = map[string]string{
 var words = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|[A-Za-z]+(?:\.[A-Za-z]+)*`)
 
 // packages begin the library's errors.
-var packages = regexp.MustCompile(`^(?:httponce|mongostore|redisstore): `)
+var packages = regexp.MustCompile(`^(?:dynamostore|httponce|mongostore|redisstore): `)
 
 // inSettings returns a text of the library's with the names by which whoever configures the proxy knows what it speaks of, and without
 // those of the library's packages and errors.

@@ -19,7 +19,7 @@ var ErrURL = errors.New("not the URL of a store")
 // Options say where in the database the tables are. The zero value of each field is its default.
 type Options struct {
 	// TablePrefix begins the names of the tables. Default "everonce_". Of MongoDB it is the collection's name. Default "everonce". Of Redis
-	// it begins the names of the keys. Default "everonce:".
+	// it begins the names of the keys. Default "everonce:". Of DynamoDB it must be empty: the URL names the table.
 	TablePrefix string
 	// Schema is the PostgreSQL schema of the tables, or the database of MariaDB or MySQL. Default: the first of the search_path, or the
 	// URL's.
@@ -56,13 +56,15 @@ var kinds = []kind{
 	{name: "MariaDB or MySQL", begins: []string{"mysql://", "mariadb://"}, schemas: true, read: readMySQL},
 	{name: "Redis", begins: []string{"redis://", "rediss://"}, read: readRedis},
 	{name: "MongoDB", begins: []string{"mongodb://", "mongodb+srv://"}, read: readMongoDB},
+	{name: "DynamoDB", begins: []string{"dynamodb://"}, read: readDynamoDB},
 	{name: "memory", begins: []string{Memory}, forgets: true, read: readMemory},
 }
 
 // Opener opens a store whose URL and options have been read.
 type Opener func(context.Context) (Store, error)
 
-// Open opens the store at url: "sqlite:FILE", a PostgreSQL, MySQL or Redis URL, or a MongoDB URL that names a database. Errors: [ErrURL],
+// Open opens the store at url: "sqlite:FILE", a PostgreSQL, MySQL or Redis URL, a MongoDB URL that names a database, or
+// dynamodb://TABLE. Errors: [ErrURL],
 // [everonce.ErrInvalidArgument]; [everonce.ErrStore] where it cannot be reached.
 func Open(ctx context.Context, url string, opts Options) (Store, error) {
 	open, err := read(url, opts, false)

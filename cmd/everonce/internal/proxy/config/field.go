@@ -67,7 +67,7 @@ const (
 var fields = []Field{
 	set("listen", "", "address that clients connect to, like :8080, or a Unix domain socket, like unix:/run/everonce.sock", func(c *Config) pflag.Value { return (*text)(&c.Listen) }),
 	set("upstream", "", "URL of the service behind the proxy, like http://127.0.0.1:9000, or its Unix domain socket, like unix:/run/service.sock", func(c *Config) pflag.Value { return (*text)(&c.Upstream) }),
-	set("store", "", "where answers are kept: sqlite:FILE, postgres://…, redis://…, mongodb://…, or memory: (which forgets them when the proxy ends)", func(c *Config) pflag.Value { return (*text)(&c.Store) }),
+	set("store", "", "where answers are kept: sqlite:FILE, postgres://…, redis://…, mongodb://…, dynamodb://…, or memory: (which forgets them when the proxy ends)", func(c *Config) pflag.Value { return (*text)(&c.Store) }),
 	set("table-prefix", "", `prefix of the table names (if empty: everonce_) or of the Redis keys (everonce:); for MongoDB, the collection (everonce)`, func(c *Config) pflag.Value { return (*text)(&c.TablePrefix) }),
 	set("schema", "", "PostgreSQL schema of the tables (if empty: by the search_path)", func(c *Config) pflag.Value { return (*text)(&c.Schema) }),
 	set("identity-secret-file", "", "file with a secret of at least 16 bytes, so that nobody can guess record IDs and hashed credentials; never change it", func(c *Config) pflag.Value { return (*text)(&c.Secret) }),

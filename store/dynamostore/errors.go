@@ -1,0 +1,53 @@
+package dynamostore
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
+
+	"github.com/everonce/everonce/driver"
+)
+
+// codeValidation is of every request that DynamoDB does not take; its text tells why.
+const codeValidation = "ValidationException"
+
+// failed names the store, the call and the class of an error. The server's text holds no value. Throttling and a server that cannot be reached
+// are failures without a class.
+func failed(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if class := classOf(err); class != nil {
+		return fmt.Errorf("dynamostore: %s: %w: %w", what, class, err)
+	}
+	return fmt.Errorf("dynamostore: %s: %w", what, err)
+}
+
+func classOf(err error) error {
+	if _, missing := errors.AsType[*types.ResourceNotFoundException](err); missing {
+		return fmt.Errorf("%w: there is no such table (dynamostore.Migrate creates it)", driver.ErrSchema)
+	}
+	api, answered := errors.AsType[smithy.APIError](err)
+	if !answered || api.ErrorCode() != codeValidation {
+		return nil
+	}
+	switch text := strings.ToLower(api.ErrorMessage()); {
+	case strings.Contains(text, "item size"):
+		return driver.ErrTooLarge
+	case strings.Contains(text, "key element does not match the schema"), strings.Contains(text, "missing the key"), strings.Contains(text, "number of conditions on the keys is invalid"):
+		return fmt.Errorf("%w: the table has other keys (dynamostore.Migrate creates one)", driver.ErrSchema)
+	}
+	return nil
+}
+
+// throttles are the codes of requests that DynamoDB does not take for their rate, or does not take now.
+var throttles = []string{"ProvisionedThroughputExceededException", "ThrottlingException", "RequestLimitExceeded", "TransactionInProgressException"}
+
+func isThrottled(err error) bool {
+	api, answered := errors.AsType[smithy.APIError](err)
+	return answered && slices.Contains(throttles, api.ErrorCode())
+}

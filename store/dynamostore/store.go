@@ -1,0 +1,100 @@
+package dynamostore
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/everonce/everonce/driver"
+)
+
+// Store keeps records in DynamoDB. It implements [driver.Store], [driver.Lister], [driver.ScopeDeleter],
+// [driver.HealthChecker], [driver.WriteChecker], [driver.IdentityKeeper] and [driver.IdentityReader]. It is safe for
+// concurrent use.
+type Store struct {
+	client *dynamodb.Client
+	table  *string
+	skew   time.Duration
+	purged atomic.Pointer[attributes] // the key at which the next purge goes on; nil is the beginning
+	lost   sync.Map                   // of *left by the key's ID: commits whose answers were lost
+}
+
+var (
+	_ driver.Store          = (*Store)(nil)
+	_ driver.Lister         = (*Store)(nil)
+	_ driver.ScopeDeleter   = (*Store)(nil)
+	_ driver.HealthChecker  = (*Store)(nil)
+	_ driver.WriteChecker   = (*Store)(nil)
+	_ driver.IdentityKeeper = (*Store)(nil)
+	_ driver.IdentityReader = (*Store)(nil)
+)
+
+// MaxResult is the largest result, in bytes, and the largest sum of the results of all steps of a record: the limit
+// of an item, less room for the record. If the steps leave no room for a result, the server refuses it with the same
+// error, and the operation completes as elided.
+const MaxResult = 320 << 10
+
+// layout is the version of the table's items.
+const layout = 1
+
+// New returns a store in a table that exists ([Migrate] creates it). The caller keeps the client. In a
+// new table it writes the item that holds the store's settings.
+//
+// Errors: [driver.ErrInvalidArgument]; [driver.ErrSchema] if there is no such table, if its keys are others, or if the
+// store is of a newer version; [ErrClock] if this process's clock differs from the server's by more than the margin;
+// and those of a server that cannot be reached.
+func New(ctx context.Context, client *dynamodb.Client, opts *Options) (*Store, error) {
+	set, err := opts.settings()
+	if err != nil {
+		return nil, err
+	}
+	if client == nil {
+		return nil, fmt.Errorf("dynamostore: %w: the client is nil", driver.ErrInvalidArgument)
+	}
+	s := &Store{client: client, table: &set.Table, skew: set.ClockSkew}
+	if err := s.open(ctx); err != nil {
+		return nil, failed("open", err)
+	}
+	return s, nil
+}
+
+// once is the key of the item that holds what is there once. The keys of records are longer.
+var once = attributes{attrPartition: bytes([]byte("everonce")), attrSort: bytes([]byte("everonce"))}
+
+const (
+	attrLayout   = "layout"
+	attrIdentity = "identity"
+	attrChecked  = "checked"
+)
+
+// open reads the settings, which also tells whether the table is there and has these keys. It writes them where there are none.
+func (s *Store) open(ctx context.Context) error {
+	res, err := s.client.GetItem(ctx, &dynamodb.GetItemInput{TableName: s.table, Key: once, ConsistentRead: aws.Bool(true)})
+	if err != nil {
+		return err
+	}
+	if off, told := skewOf(res.ResultMetadata); told && off.Abs() > s.skew+dateUnit {
+		return fmt.Errorf("%w by %v, more than Options.ClockSkew allows (%v)", ErrClock, off.Round(time.Second), s.skew)
+	}
+	if _, there := res.Item[attrLayout]; !there {
+		_, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+			TableName: s.table, Key: once, UpdateExpression: aws.String("SET #l = if_not_exists(#l, :l)"),
+			ExpressionAttributeNames: map[string]string{"#l": attrLayout}, ExpressionAttributeValues: attributes{":l": number(layout)},
+		})
+		return err
+	}
+	r := reader{from: res.Item}
+	if found := r.number(attrLayout, 1, math.MaxInt32); found != layout {
+		return fmt.Errorf("%w: the table %s has layout %d, this version has %d: upgrade this process", driver.ErrSchema, *s.table, found, layout)
+	}
+	return nil
+}
+
+// now is the store's time, which is this process's. In items its unit is the microsecond.
+func (s *Store) now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
