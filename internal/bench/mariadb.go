@@ -61,7 +61,7 @@ func (b *mariadbBench) open(ctx context.Context, url string) error {
 	b.db = sql.OpenDB(connector)
 	b.db.SetMaxOpenConns(mariadbConns)
 	b.db.SetMaxIdleConns(mariadbConns)
-	name := "everonce_bench_" + strings.ToLower(rand.Text())
+	name := "bench_" + strings.ToLower(rand.Text())
 	if _, err := b.db.ExecContext(ctx, "CREATE DATABASE "+name); err != nil {
 		return err
 	}
