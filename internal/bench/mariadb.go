@@ -83,8 +83,9 @@ func (b *mariadbBench) open(ctx context.Context, url string) error {
 func (b *mariadbBench) fill(ctx context.Context) error {
 	for _, text := range []string{
 		"CREATE TABLE {n}.account (id int PRIMARY KEY, balance bigint NOT NULL) ENGINE = InnoDB",
-		"INSERT INTO {n}.account WITH RECURSIVE g (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM g WHERE i < " + strconv.Itoa(accounts) + ") SELECT i, 0 FROM g",
-		"CREATE TABLE {n}.naive (scope varbinary(255), id varbinary(255), result blob, created_at timestamp(6) NOT NULL DEFAULT now(6), PRIMARY KEY (scope, id)) ENGINE = InnoDB",
+		"INSERT INTO {n}.account SELECT seq, 0 FROM seq_1_to_" + strconv.Itoa(accounts),
+		"CREATE TABLE {n}.naive (scope varbinary(255), id varbinary(255), result blob, created_at timestamp(6) NOT NULL DEFAULT now(6), " +
+			"expires_at timestamp(6) NOT NULL DEFAULT (now(6) + interval 1 day), PRIMARY KEY (scope, id), KEY (expires_at)) ENGINE = InnoDB",
 	} {
 		if _, err := b.db.ExecContext(ctx, strings.ReplaceAll(text, "{n}", b.name)); err != nil {
 			return err
