@@ -36,7 +36,7 @@ bench: ## one table of ratios: bare work, ours, the naive way
 	@scripts/bench
 
 .PHONY: soak
-soak: ## 1000 cycles of SIGKILL against SQLite and PostgreSQL; 10 000 messages, 100 kills of workers, broker and store; 100 000 crowds that wait
+soak: ## 1000 cycles of SIGKILL against SQLite, PostgreSQL and MariaDB; 10 000 messages, 100 kills of workers, broker and store; 100 000 crowds that wait
 	@scripts/test soak
 
 .PHONY: newer

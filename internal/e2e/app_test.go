@@ -8,10 +8,12 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/store/mysqlstore"
 	"github.com/everonce/everonce/store/pgxstore"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
@@ -20,6 +22,7 @@ import (
 // ledger, and the charge that is not idempotent.
 type app[Tx any] struct {
 	store   driver.TxStore[Tx]
+	db      *sql.DB                                                           // where it stands on one
 	exec    func(ctx context.Context, tx Tx, query string, args ...any) error // in SQL
 	charges func(ctx context.Context, tx Tx, op int) error                    // elsewhere
 	begin   func(ctx context.Context) (Tx, error)
@@ -50,14 +53,50 @@ func openSQLite(ctx context.Context, path string) (*app[*sql.Tx], error) {
 	if err != nil {
 		return nil, err
 	}
-	db := store.DB()
+	return sqlApp(ctx, store, store.DB(), func() { _ = store.Close() })
+}
+
+// mariaDB returns a handle on a database of a server, or on none.
+func mariaDB(url, database string) (*sql.DB, error) {
+	cfg, err := mysqlstore.ParseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	cfg.DBName = database
+	connector, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, err
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(24)
+	db.SetMaxIdleConns(24)
+	return db, nil
+}
+
+func openMariaDB(ctx context.Context, url, database string) (*app[*sql.Tx], error) {
+	db, err := mariaDB(url, database)
+	if err != nil {
+		return nil, err
+	}
+	store, err := mysqlstore.New(db, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := store.Migrate(ctx); err != nil {
+		return nil, err
+	}
+	return sqlApp(ctx, store, db, func() { _ = db.Close() })
+}
+
+// sqlApp makes the service's tables through database/sql.
+func sqlApp(ctx context.Context, store driver.TxStore[*sql.Tx], db *sql.DB, end func()) (*app[*sql.Tx], error) {
 	for _, stmt := range strings.Split(strings.TrimSpace(appSchema), ";\n") {
 		if _, err := db.ExecContext(ctx, stmt); err != nil {
 			return nil, fmt.Errorf("schema: %w", err)
 		}
 	}
 	return &app[*sql.Tx]{
-		store: store,
+		store: store, db: db,
 		exec: func(ctx context.Context, tx *sql.Tx, query string, args ...any) error {
 			_, err := tx.ExecContext(ctx, query, args...)
 			return err
@@ -65,7 +104,7 @@ func openSQLite(ctx context.Context, path string) (*app[*sql.Tx], error) {
 		begin:   func(ctx context.Context) (*sql.Tx, error) { return db.BeginTx(context.WithoutCancel(ctx), nil) },
 		commit:  func(_ context.Context, tx *sql.Tx) error { return tx.Commit() },
 		discard: func(_ context.Context, tx *sql.Tx) { _ = tx.Rollback() },
-		close:   func() { _ = store.Close() },
+		close:   end,
 	}, nil
 }
 

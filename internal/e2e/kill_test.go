@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"encoding/json"
 	"net/http/httptest"
@@ -16,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/testserver"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -52,51 +54,66 @@ func cycles(t *testing.T) int {
 // TestKillSQLite kills a service on SQLite with SIGKILL in the middle of its work, again and again, and
 // audits what took effect.
 func TestKillSQLite(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "service.db")
-	ctx := context.Background()
-	a, err := openSQLite(ctx, path) // makes the schema; its connections are closed before anybody is killed
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.close()
-	kills(t, workerSpec{SQLite: path}, func() audited {
-		a, err := openSQLite(ctx, path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer a.close()
-		db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
+	killsSQL(t, workerSpec{SQLite: filepath.Join(t.TempDir(), "service.db")})
+}
+
+// TestKillMariaDB is the same on MariaDB.
+func TestKillMariaDB(t *testing.T) {
+	url := testserver.URL(t, "mariadb")
+	database := "e2e_" + strings.ToLower(rand.Text())
+	run := func(text string) {
+		db, err := mariaDB(url, "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer db.Close()
-		rows, err := db.QueryContext(ctx, `SELECT op, count(*) FROM ledger GROUP BY op`)
-		if err != nil {
-			t.Fatal(err)
+		if _, err := db.ExecContext(context.Background(), text); err != nil {
+			t.Error(err)
 		}
-		defer rows.Close()
-		res := audited{ledger: map[int]int{}}
-		for rows.Next() {
-			var op, n int
-			if err := rows.Scan(&op, &n); err != nil {
-				t.Fatal(err)
-			}
-			res.ledger[op] = n
-		}
-		if err := rows.Err(); err != nil {
-			t.Fatal(err)
-		}
-		if err := db.QueryRowContext(ctx, `SELECT balance FROM account`).Scan(&res.balance); err != nil {
-			t.Fatal(err)
-		}
-		return res
-	}, func(settle func(everonce.Store)) {
-		a, err := openSQLite(ctx, path)
+	}
+	run("CREATE DATABASE " + database)
+	t.Cleanup(func() { run("DROP DATABASE " + database) })
+	killsSQL(t, workerSpec{MariaDB: url, Schema: database})
+}
+
+// killsSQL is kills for a service on database/sql.
+func killsSQL(t *testing.T, spec workerSpec) {
+	t.Helper()
+	ctx := context.Background()
+	opened := func(fn func(*app[*sql.Tx])) {
+		a, err := spec.openSQL()(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer a.close()
-		settle(a.store)
+		fn(a)
+	}
+	opened(func(*app[*sql.Tx]) {}) // makes the schema; its connections are closed before anybody is killed
+	res := audited{ledger: map[int]int{}}
+	kills(t, spec, func() audited {
+		opened(func(a *app[*sql.Tx]) {
+			rows, err := a.db.QueryContext(ctx, `SELECT op, count(*) FROM ledger GROUP BY op`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer rows.Close()
+			for rows.Next() {
+				var op, n int
+				if err := rows.Scan(&op, &n); err != nil {
+					t.Fatal(err)
+				}
+				res.ledger[op] = n
+			}
+			if err := rows.Err(); err != nil {
+				t.Fatal(err)
+			}
+			if err := a.db.QueryRowContext(ctx, `SELECT balance FROM account`).Scan(&res.balance); err != nil {
+				t.Fatal(err)
+			}
+		})
+		return res
+	}, func(settle func(everonce.Store)) {
+		opened(func(a *app[*sql.Tx]) { settle(a.store) })
 	})
 }
 

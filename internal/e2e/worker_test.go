@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,8 +20,9 @@ const workerEnv = "EVERONCE_E2E_WORKER"
 // workerSpec is what a test tells the process that it will kill.
 type workerSpec struct {
 	SQLite   string // a file, or
+	MariaDB  string // a URL, or
 	Postgres string // a URL, with
-	Schema   string
+	Schema   string // or a database of MariaDB
 	DynamoDB string // or a URL, with
 	Table    string
 	Gateway  string
@@ -48,8 +50,8 @@ func runWorker(raw string) error {
 		return err
 	}
 	ctx := context.Background()
-	if spec.SQLite != "" {
-		a, err := openSQLite(ctx, spec.SQLite)
+	if open := spec.openSQL(); open != nil {
+		a, err := open(ctx)
 		if err != nil {
 			return err
 		}
@@ -70,6 +72,17 @@ func runWorker(raw string) error {
 	}
 	defer a.close()
 	return work(ctx, spec, a)
+}
+
+// openSQL is how to open a service that stands on database/sql, or nil.
+func (s workerSpec) openSQL() func(context.Context) (*app[*sql.Tx], error) {
+	switch {
+	case s.SQLite != "":
+		return func(ctx context.Context) (*app[*sql.Tx], error) { return openSQLite(ctx, s.SQLite) }
+	case s.MariaDB != "":
+		return func(ctx context.Context) (*app[*sql.Tx], error) { return openMariaDB(ctx, s.MariaDB, s.Schema) }
+	}
+	return nil
 }
 
 // worker delivers every operation to a final answer, in an order of its own.

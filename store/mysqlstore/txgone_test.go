@@ -43,6 +43,9 @@ func (b *bank) ended() map[string]func(context.Context, *sql.Tx) error {
 // what was undone.
 func TestWorkThatSwallowsTheEndOfItsTransaction(t *testing.T) {
 	b := newBank(t, nil)
+	var err error
+	b.tr, err = everonce.NewTxReceiver(b.Store, &everonce.Options{TxRetries: 1})
+	noErr(t, err)
 	for what, end := range b.ended() {
 		for _, opts := range [][]everonce.CallOption{nil, {everonce.Optimistic()}} {
 			key := order(fmt.Sprint(what, len(opts)))
