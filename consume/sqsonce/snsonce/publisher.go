@@ -23,7 +23,7 @@ type Client interface {
 }
 
 // Publisher publishes events, up to ten in a call. An event is published when SNS has confirmed it. Its message is as one of
-// [sqsonce.Publisher], so that a consumer of a subscribed queue finds its ID: in an attribute of the message with raw message
+// package sqsonce's Publisher, so that a consumer of a subscribed queue finds its ID: in an attribute of the message with raw message
 // delivery, and in SNS' envelope without.
 type Publisher struct {
 	client Client
