@@ -79,6 +79,9 @@ func (b *mariadbBench) open(ctx context.Context, url string) error {
 	return b.fill(ctx)
 }
 
+// text puts the database's name into a statement.
+func (b *mariadbBench) text(statement string) string { return strings.ReplaceAll(statement, "{n}", b.name) }
+
 // fill makes the accounts, and does the operations that are replayed later.
 func (b *mariadbBench) fill(ctx context.Context) error {
 	for _, text := range []string{
@@ -87,7 +90,7 @@ func (b *mariadbBench) fill(ctx context.Context) error {
 		"CREATE TABLE {n}.naive (scope varbinary(255), id varbinary(255), result blob, created_at timestamp(6) NOT NULL DEFAULT now(6), " +
 			"expires_at timestamp(6) NOT NULL DEFAULT (now(6) + interval 1 day), PRIMARY KEY (scope, id), KEY (expires_at)) ENGINE = InnoDB",
 	} {
-		if _, err := b.db.ExecContext(ctx, strings.ReplaceAll(text, "{n}", b.name)); err != nil {
+		if _, err := b.db.ExecContext(ctx, b.text(text)); err != nil {
 			return err
 		}
 	}
@@ -129,12 +132,12 @@ func (b *mariadbBench) inTx(ctx context.Context, fn func(tx *sql.Tx) error) erro
 
 // work is the effect: one account of many is charged.
 func (b *mariadbBench) work(ctx context.Context, tx *sql.Tx) ([]byte, error) {
-	_, err := tx.ExecContext(ctx, "UPDATE "+b.name+".account SET balance = balance - 1 WHERE id = ?", mathrand.IntN(accounts)+1)
+	_, err := tx.ExecContext(ctx, b.text("UPDATE {n}.account SET balance = balance - 1 WHERE id = ?"), mathrand.IntN(accounts)+1)
 	return sampleBytes, err
 }
 
 func (b *mariadbBench) insert(ctx context.Context, tx *sql.Tx, key everonce.Key, result []byte) error {
-	_, err := tx.ExecContext(ctx, "INSERT INTO "+b.name+".naive (scope, id, result) VALUES (?, ?, ?)", string(key.Scope), key.ID, result)
+	_, err := tx.ExecContext(ctx, b.text("INSERT INTO {n}.naive (scope, id, result) VALUES (?, ?, ?)"), string(key.Scope), key.ID, result)
 	return err
 }
 
@@ -144,7 +147,7 @@ func (b *mariadbBench) seen(ctx context.Context, q interface {
 }, key everonce.Key, want bool,
 ) error {
 	var result []byte
-	err := q.QueryRowContext(ctx, "SELECT result FROM "+b.name+".naive WHERE scope = ? AND id = ?", string(key.Scope), key.ID).Scan(&result)
+	err := q.QueryRowContext(ctx, b.text("SELECT result FROM {n}.naive WHERE scope = ? AND id = ?"), string(key.Scope), key.ID).Scan(&result)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
@@ -174,7 +177,7 @@ func (b *mariadbBench) transactional() *contest {
 			if err != nil {
 				return err
 			}
-			_, err = tx.ExecContext(ctx, "UPDATE "+b.name+".naive SET result = ? WHERE scope = ? AND id = ?", result, string(key.Scope), key.ID)
+			_, err = tx.ExecContext(ctx, b.text("UPDATE {n}.naive SET result = ? WHERE scope = ? AND id = ?"), result, string(key.Scope), key.ID)
 			return err
 		})
 	}}

@@ -129,12 +129,12 @@ func TestACommitWhoseAnswerIsLost(t *testing.T) {
 						return &cutAtCommit{Conn: line.Over(conn), line: &line, how: how, armed: &armed}, nil
 					}
 				})
-				res, err := everonce.Transact(t.Context(), b.tr, order("7"), func(ctx context.Context, tx *sql.Tx) (string, error) {
+				_, err := everonce.Transact(t.Context(), b.tr, order("7"), func(ctx context.Context, tx *sql.Tx) (string, error) {
 					return "charged", charge(ctx, tx)
 				})
 				noErr(t, err)
 				armed.Store(true)
-				res, err = everonce.Transact(t.Context(), b.tr, order("8"), func(ctx context.Context, tx *sql.Tx) (string, error) {
+				res, err := everonce.Transact(t.Context(), b.tr, order("8"), func(ctx context.Context, tx *sql.Tx) (string, error) {
 					return "charged", charge(ctx, tx)
 				}, opts...)
 				if err != nil || res.Value != "charged" || armed.Load() {
