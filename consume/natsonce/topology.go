@@ -85,7 +85,10 @@ func (q *Queue) usable(c *jetstream.ConsumerConfig) error {
 }
 
 func (q *Queue) establishDeadLetters(ctx context.Context, js jetstream.JetStream, replicas int) error {
-	_, err := js.Stream(ctx, q.DeadLetters)
+	stream, err := js.Stream(ctx, q.DeadLetters)
+	if err == nil && stream.CachedInfo().Config.Retention != jetstream.LimitsPolicy {
+		return fmt.Errorf("%w: the stream %q of dead letters has the retention %v, with which the server may drop a letter (it must be limits)", ErrTopology, q.DeadLetters, stream.CachedInfo().Config.Retention)
+	}
 	if errors.Is(err, jetstream.ErrStreamNotFound) && q.Topology == DeclareOwn {
 		_, err = js.CreateStream(ctx, jetstream.StreamConfig{
 			Name: q.DeadLetters, Description: "dead letters of consumers of " + q.Stream, Subjects: []string{q.DeadLetters + ".>"},

@@ -80,7 +80,9 @@ func (b *mariadbBench) open(ctx context.Context, url string) error {
 }
 
 // text puts the database's name into a statement.
-func (b *mariadbBench) text(statement string) string { return strings.ReplaceAll(statement, "{n}", b.name) }
+func (b *mariadbBench) text(statement string) string {
+	return strings.ReplaceAll(statement, "{n}", b.name)
+}
 
 // fill makes the accounts, and does the operations that are replayed later.
 func (b *mariadbBench) fill(ctx context.Context) error {

@@ -37,8 +37,6 @@ type brokerKind struct {
 	ackFirst bool
 	// flags is whether a delivery that is not the first of its message says so.
 	flags bool
-	// slow is whether it takes minutes to kill it again and again: that is left to the long runs.
-	slow bool
 	// written is called before a server is killed for the first time, and revive after each time.
 	written, revive func(*server)
 }
@@ -48,7 +46,7 @@ var brokerKinds = map[string]brokerKind{
 	"kafka":    {server: "kafka", connect: newKafka, written: func(*server) {}, revive: func(s *server) { s.Up() }},
 	"rabbitmq": {server: "rabbitmq", connect: newRabbit, ackFirst: true, flags: true, written: (*server).writeDown, revive: (*server).revive},
 	"nats":     {server: "nats", connect: newNATS, written: func(*server) {}, revive: func(s *server) { s.Up() }},
-	"sqs":      {server: "sqs", connect: newSQS, slow: true, written: func(*server) {}, revive: func(s *server) { s.Up() }},
+	"sqs":      {server: "sqs", connect: newSQS, written: func(*server) {}, revive: func(s *server) { s.Up() }},
 }
 
 // broker connects to the spec's.

@@ -51,7 +51,7 @@ type cutStream struct {
 
 func newCutStream(t *testing.T, way string) *cutStream {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(cancel)
 	name := "e2e_" + strconv.FormatUint(rand.Uint64(), 36)
 	s := &cutStream{

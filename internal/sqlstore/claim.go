@@ -66,6 +66,7 @@ func (s *Store[Tx]) claim(ctx context.Context, c sqldb.Conn, req *driver.ClaimRe
 		})
 		return res, err
 	}
+	began := time.Now()
 	for try := range swapTries {
 		var w row
 		call := s.claimCall(req, &w)
@@ -102,7 +103,7 @@ func (s *Store[Tx]) claim(ctx context.Context, c sqldb.Conn, req *driver.ClaimRe
 			}
 			continue
 		}
-		if s.heldBriefly(try, rec, &w, req) {
+		if s.heldBriefly(try, began, rec, &w, req) {
 			if err := pauseBriefly(ctx, try); err != nil {
 				return res, err
 			}
@@ -126,9 +127,12 @@ const (
 	unseenTries = 8
 )
 
+// brieflyMost is when a claim looks no more: each look waits in the server on MySQL.
+const brieflyMost = 200 * time.Millisecond
+
 // heldBriefly reports whether a record that is locked may be so for a moment only, by a purge or a late write of another attempt.
-func (s *Store[Tx]) heldBriefly(try int, rec *driver.Record, w *row, req *driver.ClaimRequest) bool {
-	if !s.dialect.MySQL || w.locked || rec == nil && try >= unseenTries {
+func (s *Store[Tx]) heldBriefly(try int, since time.Time, rec *driver.Record, w *row, req *driver.ClaimRequest) bool {
+	if !s.dialect.MySQL || w.locked || time.Since(since) > brieflyMost || rec == nil && try >= unseenTries {
 		return false
 	}
 	return try < briefTries && driver.Decide(rec, *req, w.now) == driver.DecideClaimed

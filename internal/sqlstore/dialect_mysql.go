@@ -24,8 +24,9 @@ const (
 	alive = " /*M! AND @@in_transaction = 1 */"
 )
 
-// lockRev is the revision of a row that a claim in a transaction has inserted.
-const lockRev = 1
+// lockRev is the revision of a row that a claim in a transaction has inserted. No record of another has it, so that a claim whose row
+// was rolled back with a savepoint writes over nobody.
+const lockRev = 1 << 62
 
 func (w writer) mysql(s *Statements) {
 	exec := func(name string, args int, text string) *sqldb.Statement {
@@ -45,7 +46,7 @@ func (w writer) mysql(s *Statements) {
 	args := w.swapArgs(4)
 	s.Insert = insert("insert", len(args)+3, "id, scope, name, "+SwapColumns+", rev", "{1b}, {2t}, {3t}, "+strings.Join(args, ", ")+", LAST_INSERT_ID(1)")
 	s.Lock = exec("lock", 5, noWait+"INSERT INTO {record} (id, scope, name, nonce, format, state, token, attempt, created_at, updated_at, purge_at, due_at, steps, rev) "+
-		"SELECT {1b}, {2t}, {3t}, {4b}, {5i}, 2, 1, 1, LAST_INSERT_ID({now}), {now}, 1, 1, 0, "+strconv.Itoa(lockRev)+" FROM DUAL WHERE 1 = 1"+alive+untouched)
+		"SELECT {1b}, {2t}, {3t}, {4b}, {5i}, 2, 1, 1, LAST_INSERT_ID({now}), {now}, 1, 1, 0, "+strconv.FormatInt(lockRev, 10)+" FROM DUAL WHERE 1 = 1"+alive+untouched)
 	s.Lock.NoWait, s.Lock.Tells = true, true
 	s.Swap = w.swap()
 	s.Swap.Text, s.Swap.NoWait = noWait+s.Swap.Text, true

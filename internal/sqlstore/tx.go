@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/everonce/everonce/internal/sqldb"
 
@@ -151,12 +152,13 @@ var errEnded = errors.New("the transaction has ended (roll back and run it again
 
 // lock claims where the key is locked by a row: see [Statements.Lock].
 func (h *txHandle[Tx]) lock(ctx context.Context, req *driver.ClaimRequest, w *row) (res driver.ClaimResult, err error) {
+	began := time.Now()
 	for try := 0; ; try++ {
 		var first *sqldb.Call
 		if first, err = h.tryLock(ctx, req, w); err != nil {
 			return res, err
 		}
-		if rec, err := w.record(); err != nil || !h.store.heldBriefly(try, rec, w, req) {
+		if rec, err := w.record(); err != nil || !h.store.heldBriefly(try, began, rec, w, req) {
 			if first == nil {
 				return h.grant(req, w, new(txClaim))
 			}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/aws/smithy-go"
 
@@ -51,6 +52,9 @@ func Publish[T any](ctx context.Context, events []outbox.Event, most Limits, ent
 		}
 		for i := range events {
 			e, err := entry(&events[i])
+			if payload := events[i].Payload; err == nil && (len(payload) == 0 || !utf8.Valid(payload)) {
+				err = errors.New("sqsonce: the payload is empty or no UTF-8, which the service does not take (encode it, in base64 say)")
+			}
 			if err == nil && e.Size > most.Largest {
 				err = fmt.Errorf("sqsonce: the event has %d bytes, and the service takes %d", e.Size, most.Largest)
 			}
