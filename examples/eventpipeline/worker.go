@@ -130,7 +130,7 @@ func (w *worker) opened(ctx context.Context) (handler *consume.Consumer, beside 
 
 // connect makes a client that soon says that the server is away.
 func connect(url string) (*mongo.Client, error) {
-	return mongo.Connect(options.Client().ApplyURI(url).SetServerSelectionTimeout(time.Second).SetTimeout(1500 * time.Millisecond))
+	return mongo.Connect(options.Client().ApplyURI(url).SetServerSelectionTimeout(3 * time.Second).SetTimeout(4 * time.Second))
 }
 
 // newSaver is the insert under the unique index; or one with a mistake.
