@@ -158,7 +158,8 @@ const lastAnswer = time.Second
 func (c *Consumer) ask(ctx context.Context, most int) (*sqs.ReceiveMessageOutput, error) {
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.Wait+c.opts.Workers.SettleWithin)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastAnswer, cancel) })()
+	forget := context.AfterFunc(ctx, func() { time.AfterFunc(lastAnswer, cancel) })
+	defer forget()
 	return c.client.ReceiveMessage(asking, &sqs.ReceiveMessageInput{
 		QueueUrl: &c.queue.url, MaxNumberOfMessages: int32(most), //nolint:gosec // at most 10
 		VisibilityTimeout: int32(c.opts.Visibility.Seconds()), WaitTimeSeconds: int32(c.opts.Wait.Seconds()),

@@ -26,7 +26,7 @@ func TestConsumesOnce(t *testing.T) {
 			effects[o.ID].Add(1)
 			return nil
 		}, nil), quick())
-		for acks := 0; acks < 50; acks++ {
+		for range 50 {
 			b.until(consume.Ack)
 		}
 		b.empty(b.url)

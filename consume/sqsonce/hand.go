@@ -92,7 +92,7 @@ func (l line) feed(ctx context.Context, out chan<- consume.Delivery, ended <-cha
 			return l[i:]
 		case out <- d:
 		}
-		finished := false
+		var finished bool
 		select {
 		case finished = <-d.answer:
 		case <-ended:

@@ -92,7 +92,7 @@ func (n *note) attributes(theirs map[string]types.MessageAttributeValue, room in
 }
 
 func (t *noteText) String() string {
-	b, _ := json.Marshal(t) //nolint:errchkjson // texts and bytes
+	b, _ := json.Marshal(t) //nolint:errcheck,errchkjson // texts and bytes
 	return strings.Map(func(r rune) rune {
 		if r == 0xFFFE || r == 0xFFFF { // which SQS refuses
 			return 0xFFFD

@@ -79,7 +79,7 @@ func (n *Note) Write(headers map[string]string) {
 	put(First, timeText(n.First))
 	put(Queue, n.Queue)
 	if len(n.Dropped) > 0 {
-		names, _ := json.Marshal(n.Dropped) //nolint:errchkjson // texts
+		names, _ := json.Marshal(n.Dropped) //nolint:errcheck,errchkjson // texts
 		put(Dropped, string(names))
 	}
 	if l := &n.Letter; l.Reason != "" {

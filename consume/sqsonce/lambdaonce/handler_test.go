@@ -32,7 +32,7 @@ type queues struct {
 	delays  map[string]int32
 }
 
-func (q *queues) GetQueueUrl(_ context.Context, in *sqs.GetQueueUrlInput, _ ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error) { //nolint:revive // SQS' name
+func (q *queues) GetQueueUrl(_ context.Context, in *sqs.GetQueueUrlInput, _ ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error) { //nolint:revive,staticcheck // SQS' name
 	return &sqs.GetQueueUrlOutput{QueueUrl: aws.String("https://sqs.test/1/" + *in.QueueName)}, nil
 }
 
