@@ -13,30 +13,15 @@ native_find() { command -v java >/dev/null && command -v mvn >/dev/null; }
 
 server_pid() { running "$dir/pid" "$dir/data"; }
 
-# libraries fetches what pom.xml names, once.
-libraries() {
-	[ -f "$dir/lib.done" ] && cmp -s "$here/services.d/dynamodb/pom.xml" "$dir/lib.done" && return 0
-	say "fetching DynamoDB Local through Maven"
-	rm -rf "${dir:?}/lib"
-	mvn -q -B -f "$here/services.d/dynamodb/pom.xml" dependency:copy-dependencies -DoutputDirectory="$dir/lib" >>"$dir/log" 2>&1 </dev/null &&
-		cp "$here/services.d/dynamodb/pom.xml" "$dir/lib.done"
-}
-
 native_start() {
 	local p
 	if ! { server_pid >/dev/null && answers "$(url)"; }; then
 		native_stop || return 1
-		libraries || return 1
+		maven_libraries "DynamoDB Local" || return 1
 		mkdir -p "$dir/data"
-		p=$(free_port "$(recalled port | grep . || echo "$port")")
-		printf '%s\n' "$p" >"$dir/port"
-		(
-			cd "$dir" || exit 1
-			nohup java -Xmx256m -Djava.library.path="$dir/lib" -cp "$dir/lib/*" com.amazonaws.services.dynamodbv2.local.main.ServerRunner \
-				-port "$p" -dbPath "$dir/data" -sharedDb -disableTelemetry >>"$dir/log" 2>&1 </dev/null &
-			echo $! >"$dir/pid"
-		)
-		wait_until 300 answers "$(url)" || return 1
+		take_port
+		launch java -Xmx256m -Djava.library.path="$dir/lib" -cp "$dir/lib/*" com.amazonaws.services.dynamodbv2.local.main.ServerRunner \
+			-port "$p" -dbPath "$dir/data" -sharedDb -disableTelemetry || return 1
 	fi
 	url
 }

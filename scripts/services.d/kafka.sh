@@ -12,15 +12,6 @@ native_find() { command -v java >/dev/null && command -v mvn >/dev/null; }
 
 server_pid() { running "$dir/pid" "$dir/server.properties"; }
 
-# libraries fetches what pom.xml names, once.
-libraries() {
-	[ -f "$dir/lib.done" ] && cmp -s "$here/services.d/kafka/pom.xml" "$dir/lib.done" && return 0
-	say "fetching Kafka through Maven"
-	rm -rf "${dir:?}/lib"
-	mvn -q -B -f "$here/services.d/kafka/pom.xml" dependency:copy-dependencies -DoutputDirectory="$dir/lib" >>"$dir/log" 2>&1 </dev/null &&
-		cp "$here/services.d/kafka/pom.xml" "$dir/lib.done"
-}
-
 # configure writes down where it listens, and makes its folder the first time. Rebalances need not wait for members that may come, nor a
 # broker that was killed for the end of its own session.
 configure() {
@@ -44,17 +35,11 @@ native_start() {
 	local p
 	if ! { server_pid >/dev/null && answers "$(url)"; }; then
 		native_stop || return 1
-		libraries || return 1
+		maven_libraries Kafka || return 1
 		mkdir -p "$dir/data"
-		p=$(free_port "$(recalled port | grep . || echo "$port")")
-		printf '%s\n' "$p" >"$dir/port"
+		take_port
 		configure "$p" "$(free_port "$((p + 2000))")" || return 1
-		(
-			cd "$dir" || exit 1
-			nohup java -Xmx512m -cp "$dir/lib/*" kafka.Kafka "$dir/server.properties" >>"$dir/log" 2>&1 </dev/null &
-			echo $! >"$dir/pid"
-		)
-		wait_until 300 answers "$(url)" || return 1
+		launch java -Xmx512m -cp "$dir/lib/*" kafka.Kafka "$dir/server.properties" || return 1
 	fi
 	url
 }

@@ -13,29 +13,14 @@ native_find() { command -v java >/dev/null && command -v mvn >/dev/null && comma
 
 server_pid() { running "$dir/pid" "$dir/data"; }
 
-# libraries fetches what pom.xml names, once.
-libraries() {
-	[ -f "$dir/lib.done" ] && cmp -s "$here/services.d/mongodb/pom.xml" "$dir/lib.done" && return 0
-	say "fetching mongo-java-server through Maven"
-	rm -rf "${dir:?}/lib"
-	mvn -q -B -f "$here/services.d/mongodb/pom.xml" dependency:copy-dependencies -DoutputDirectory="$dir/lib" >>"$dir/log" 2>&1 </dev/null &&
-		cp "$here/services.d/mongodb/pom.xml" "$dir/lib.done"
-}
-
 native_start() {
 	local p
 	if ! { server_pid >/dev/null && answers "$(url)"; }; then
 		native_stop || return 1
-		libraries || return 1
+		maven_libraries mongo-java-server || return 1
 		mkdir -p "$dir/data"
-		p=$(free_port "$(recalled port | grep . || echo "$port")")
-		printf '%s\n' "$p" >"$dir/port"
-		(
-			cd "$dir" || exit 1
-			nohup java -Xmx256m -cp "$dir/lib/*" "$here/services.d/mongodb/Launcher.java" "$p" "$dir/data/db" >>"$dir/log" 2>&1 </dev/null &
-			echo $! >"$dir/pid"
-		)
-		wait_until 300 answers "$(url)" || return 1
+		take_port
+		launch java -Xmx256m -cp "$dir/lib/*" "$here/services.d/mongodb/Launcher.java" "$p" "$dir/data/db" || return 1
 	fi
 	url
 }

@@ -28,14 +28,8 @@ native_start() {
 	if ! { server_pid >/dev/null && answers "$(url)"; }; then
 		native_stop || return 1
 		program || return 1
-		p=$(free_port "$(recalled port | grep . || echo "$port")")
-		printf '%s\n' "$p" >"$dir/port"
-		(
-			cd "$dir" || exit 1
-			nohup "$bin" -a 127.0.0.1 -p "$p" -js -sd "$dir/data" >>"$dir/log" 2>&1 </dev/null &
-			echo $! >"$dir/pid"
-		)
-		wait_until 300 answers "$(url)" || return 1
+		take_port
+		launch "$bin" -a 127.0.0.1 -p "$p" -js -sd "$dir/data" || return 1
 	fi
 	url
 }

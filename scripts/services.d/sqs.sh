@@ -13,15 +13,6 @@ native_find() { command -v java >/dev/null && command -v mvn >/dev/null; }
 
 server_pid() { running "$dir/pid" "$dir/elasticmq.conf"; }
 
-# libraries fetches what pom.xml names, once.
-libraries() {
-	[ -f "$dir/lib.done" ] && cmp -s "$here/services.d/sqs/pom.xml" "$dir/lib.done" && return 0
-	say "fetching ElasticMQ through Maven"
-	rm -rf "${dir:?}/lib"
-	mvn -q -B -f "$here/services.d/sqs/pom.xml" dependency:copy-dependencies -DoutputDirectory="$dir/lib" >>"$dir/log" 2>&1 </dev/null &&
-		cp "$here/services.d/sqs/pom.xml" "$dir/lib.done"
-}
-
 configure() { # port
 	cat >"$dir/elasticmq.conf" <<-TEXT
 		include classpath("application.conf")
@@ -37,17 +28,11 @@ native_start() {
 	local p
 	if ! { server_pid >/dev/null && answers "$(url)"; }; then
 		native_stop || return 1
-		libraries || return 1
+		maven_libraries ElasticMQ || return 1
 		mkdir -p "$dir/data"
-		p=$(free_port "$(recalled port | grep . || echo "$port")")
-		printf '%s\n' "$p" >"$dir/port"
+		take_port
 		configure "$p"
-		(
-			cd "$dir" || exit 1
-			nohup java -Xmx256m "-Dconfig.file=$dir/elasticmq.conf" -cp "$dir/lib/*" org.elasticmq.server.Main >>"$dir/log" 2>&1 </dev/null &
-			echo $! >"$dir/pid"
-		)
-		wait_until 300 answers "$(url)" || return 1
+		launch java -Xmx256m "-Dconfig.file=$dir/elasticmq.conf" -cp "$dir/lib/*" org.elasticmq.server.Main || return 1
 	fi
 	url
 }
