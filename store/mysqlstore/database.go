@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/sqldb"
@@ -70,24 +68,9 @@ func (d *database) Read(ctx context.Context, calls ...*sqldb.Call) error {
 	return (&conn{database: d, q: d.db}).Send(ctx, calls...)
 }
 
-// writeTries bounds how often one write is sent; each time the server has undone it.
-const writeTries = 10
-
 // Write runs op, each Send of which is a transaction, until the server does not undo it for the sake of another.
 func (d *database) Write(ctx context.Context, op func(context.Context, sqldb.Conn) error) error {
-	for try := 1; ; try++ {
-		err := op(ctx, writer{d})
-		if err == nil || try == writeTries || classify(err).Class != sqldb.ClassRetry {
-			return err
-		}
-		pause := time.NewTimer(rand.N(time.Duration(try) * time.Millisecond)) //nolint:gosec // no secret
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return err
-		}
-	}
+	return sqldb.Repeat(ctx, classify, func() error { return op(ctx, writer{d}) })
 }
 
 // writer makes a transaction of each Send, but of a single statement that locks no more than one record. It is at read committed: above

@@ -2,7 +2,6 @@ package mysqlstore
 
 import (
 	"embed"
-	"fmt"
 	"strings"
 
 	"github.com/everonce/everonce/internal/sqlstore"
@@ -18,20 +17,7 @@ var schema embed.FS
 // migrations returns the statements of every version.
 func migrations(t tables) [][]string {
 	names := strings.NewReplacer("{record}", t.record, "{step}", t.step, "{step_of}", quoted(t.prefix+"step_of"))
-	var all [][]string
-	for version := 1; ; version++ {
-		file, err := schema.ReadFile(fmt.Sprintf("schema/%d.sql", version))
-		if err != nil {
-			return all
-		}
-		var statements []string
-		for text := range strings.SplitSeq(string(file), ";\n") {
-			if text = strings.TrimSpace(text); text != "" {
-				statements = append(statements, names.Replace(text))
-			}
-		}
-		all = append(all, statements)
-	}
+	return sqlstore.Migrations(schema, names)
 }
 
 // Schema is [Store.Schema] of a store with these options, without a database.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -108,26 +107,9 @@ func (d *database) serializable(ctx context.Context, conn sqldb.Conn) (bool, err
 	return *own == "serializable", nil
 }
 
-// writeTries bounds how often one write is sent; each time the database has undone it.
-const writeTries = 10
-
-// write runs op, which sends its statements outside of any transaction, until the database does not undo it
-// for the sake of another: a deadlock, or a serialization failure where the database's own default is an
-// isolation above read committed.
+// write runs op, which sends its statements outside of any transaction.
 func write(ctx context.Context, op func(context.Context, sqldb.Conn) error, conn sqldb.Conn) error {
-	for try := 1; ; try++ {
-		err := op(ctx, conn)
-		if err == nil || try == writeTries || classify(err).Class != sqldb.ClassRetry {
-			return err
-		}
-		pause := time.NewTimer(rand.N(time.Duration(try) * time.Millisecond)) //nolint:gosec // no secret
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return err
-		}
-	}
+	return sqldb.Repeat(ctx, classify, func() error { return op(ctx, conn) })
 }
 
 func lockNumber(name string) int64 {

@@ -2,7 +2,6 @@ package pgxstore
 
 import (
 	"embed"
-	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -24,20 +23,7 @@ func migrations(t tables) [][]string {
 		"{record_pkey}", index("record_pkey"), "{record_due}", index("record_due"),
 		"{record_open}", index("record_open"), "{step_pkey}", index("step_pkey"),
 	)
-	var all [][]string
-	for version := 1; ; version++ {
-		file, err := schema.ReadFile(fmt.Sprintf("schema/%d.sql", version))
-		if err != nil {
-			return all
-		}
-		var statements []string
-		for text := range strings.SplitSeq(string(file), ";\n") {
-			if text = strings.TrimSpace(text); text != "" {
-				statements = append(statements, names.Replace(text))
-			}
-		}
-		all = append(all, statements)
-	}
+	return sqlstore.Migrations(schema, names)
 }
 
 // Schema is [Store.Schema] of a store with these options, without a database.
