@@ -54,37 +54,11 @@ func NewPublisher(client Client, opts *PublisherOptions) (*Publisher, error) {
 // Publish implements [outbox.Publisher]. [outbox.ErrUnavailable]: SQS does not answer, or refuses the credentials. A queue that does
 // not exist counts. An event that SQS would refuse whenever it came, as one that is too large, is set aside.
 func (p *Publisher) Publish(ctx context.Context, events []outbox.Event) []error {
-	errs := make([]error, len(events))
-	for queue, at := range p.queues(events) {
-		part := make([]outbox.Event, len(at))
-		for n, i := range at {
-			part[n] = events[i]
-		}
-		fifo := strings.HasSuffix(queue, fifoSuffix)
-		call := func(ctx context.Context, list []types.SendMessageBatchRequestEntry) ([]error, error) {
-			return p.send(ctx, queue, list)
-		}
-		for n, err := range entries.Publish(ctx, part, entries.SQS, func(e *outbox.Event) (entries.Entry[types.SendMessageBatchRequestEntry], error) {
-			return entry(e, fifo)
-		}, call) {
-			errs[at[n]] = err
-		}
-	}
-	return errs
-}
-
-// queues are the places of events, by their queue: those of a topic have one, if their publisher was not told otherwise.
-func (p *Publisher) queues(events []outbox.Event) map[string][]int {
-	all := map[string][]int{}
-	for i := range events {
-		queue := p.queue(&events[i])
-		all[queue] = append(all[queue], i)
-	}
-	return all
+	return entries.PublishTo(ctx, events, entries.SQS, p.queue, entry, p.send)
 }
 
 // entry is an event as a message.
-func entry(e *outbox.Event, fifo bool) (made entries.Entry[types.SendMessageBatchRequestEntry], err error) {
+func entry(queue string, e *outbox.Event) (made entries.Entry[types.SendMessageBatchRequestEntry], err error) {
 	texts, err := entries.Attributes(e)
 	if err != nil {
 		return made, err
@@ -93,7 +67,7 @@ func entry(e *outbox.Event, fifo bool) (made entries.Entry[types.SendMessageBatc
 	for name, text := range texts {
 		made.Is.MessageAttributes[name] = types.MessageAttributeValue{DataType: aws.String("String"), StringValue: aws.String(text)}
 	}
-	if fifo {
+	if strings.HasSuffix(queue, fifoSuffix) {
 		made.Is.MessageGroupId, made.Is.MessageDeduplicationId = aws.String(entries.Valid(cmp.Or(e.Key, e.ID))), aws.String(entries.Valid(e.ID))
 	}
 	made.Size = entries.Size(e.Payload, texts)

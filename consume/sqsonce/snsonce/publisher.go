@@ -41,29 +41,10 @@ func NewPublisher(client Client, topic func(*outbox.Event) (arn string)) (*Publi
 // Publish implements [outbox.Publisher]. [outbox.ErrUnavailable]: SNS does not answer, or refuses the credentials. A topic that does
 // not exist counts. An event that SNS would refuse whenever it came, as one that is too large, is set aside.
 func (p *Publisher) Publish(ctx context.Context, events []outbox.Event) []error {
-	errs := make([]error, len(events))
-	topics := map[string][]int{}
-	for i := range events {
-		topic := p.topic(&events[i])
-		topics[topic] = append(topics[topic], i)
-	}
-	for topic, at := range topics {
-		part := make([]outbox.Event, len(at))
-		for n, i := range at {
-			part[n] = events[i]
-		}
-		fifo := strings.HasSuffix(topic, ".fifo")
-		call := func(ctx context.Context, list []types.PublishBatchRequestEntry) ([]error, error) {
-			return p.send(ctx, topic, list)
-		}
-		for n, err := range entries.Publish(ctx, part, entries.Others, func(e *outbox.Event) (entries.Entry[types.PublishBatchRequestEntry], error) { return entry(e, fifo) }, call) {
-			errs[at[n]] = err
-		}
-	}
-	return errs
+	return entries.PublishTo(ctx, events, entries.Others, p.topic, entry, p.send)
 }
 
-func entry(e *outbox.Event, fifo bool) (made entries.Entry[types.PublishBatchRequestEntry], err error) {
+func entry(topic string, e *outbox.Event) (made entries.Entry[types.PublishBatchRequestEntry], err error) {
 	texts, err := entries.Attributes(e)
 	if err != nil {
 		return made, err
@@ -72,7 +53,7 @@ func entry(e *outbox.Event, fifo bool) (made entries.Entry[types.PublishBatchReq
 	for name, text := range texts {
 		made.Is.MessageAttributes[name] = types.MessageAttributeValue{DataType: aws.String("String"), StringValue: aws.String(text)}
 	}
-	if fifo {
+	if strings.HasSuffix(topic, ".fifo") {
 		made.Is.MessageGroupId, made.Is.MessageDeduplicationId = aws.String(entries.Valid(cmp.Or(e.Key, e.ID))), aws.String(entries.Valid(e.ID))
 	}
 	made.Size = entries.Size(e.Payload, texts)

@@ -72,6 +72,30 @@ func Publish[T any](ctx context.Context, events []outbox.Event, most Limits, ent
 	})
 }
 
+// PublishTo is Publish for events of several destinations, each of which has calls of its own.
+func PublishTo[T any](ctx context.Context, events []outbox.Event, most Limits, destination func(*outbox.Event) string,
+	entry func(to string, e *outbox.Event) (Entry[T], error), call func(ctx context.Context, to string, entries []T) ([]error, error),
+) []error {
+	errs := make([]error, len(events))
+	places := map[string][]int{}
+	for i := range events {
+		to := destination(&events[i])
+		places[to] = append(places[to], i)
+	}
+	for to, at := range places {
+		part := make([]outbox.Event, len(at))
+		for n, i := range at {
+			part[n] = events[i]
+		}
+		for n, err := range Publish(ctx, part, most,
+			func(e *outbox.Event) (Entry[T], error) { return entry(to, e) },
+			func(ctx context.Context, list []T) ([]error, error) { return call(ctx, to, list) }) {
+			errs[at[n]] = err
+		}
+	}
+	return errs
+}
+
 // Failed is the error of an entry that the service did not take: refused says that it never will.
 func Failed(code, message string, refused bool) error {
 	err := fmt.Errorf("sqsonce: the service did not take the event: %s: %s", code, message)
