@@ -130,11 +130,7 @@ func (r *relayFlags) publisher(a *app, log *slog.Logger) (p outbox.Publisher, en
 		p, err := webhook.New(to, &webhook.Options{AllowPrivate: r.allowPrivate})
 		return p, func() error { return nil }, err
 	case isKafka(r.to):
-		p, err := kafkaonce.NewPublisher(r.to, nil)
-		if err != nil {
-			return nil, nil, err
-		}
-		return p, p.Close, nil
+		return closing(kafkaonce.NewPublisher(r.to, nil))
 	case rabbit:
 		opts := &rabbitonce.PublisherOptions{Name: "everonce outbox relay, " + whoAmI()}
 		if r.exchange != "" {
@@ -142,22 +138,25 @@ func (r *relayFlags) publisher(a *app, log *slog.Logger) (p outbox.Publisher, en
 				return rabbitonce.Address{Exchange: r.exchange, RoutingKey: e.Topic}
 			}
 		}
-		p, err := rabbitonce.NewPublisher(r.to, opts)
-		if err != nil {
-			return nil, nil, err
-		}
-		return p, p.Close, nil
+		return closing(rabbitonce.NewPublisher(r.to, opts))
 	case isNATS(r.to):
-		p, err := natsonce.NewPublisher(r.to, &natsonce.PublisherOptions{Name: "everonce outbox relay, " + whoAmI(), Log: log})
-		if err != nil {
-			return nil, nil, err
-		}
-		return p, p.Close, nil
+		return closing(natsonce.NewPublisher(r.to, &natsonce.PublisherOptions{Name: "everonce outbox relay, " + whoAmI(), Log: log}))
 	case isSQS(r.to):
 		p, err := publisherSQS(r.to)
 		return p, func() error { return nil }, err
 	}
 	return nil, nil, usagef("--to must begin with https://, amqp://, amqps://, kafka://, kafkas://, nats://, tls:// or sqs://, or be stdout")
+}
+
+// closing returns a publisher and its end.
+func closing[P interface {
+	outbox.Publisher
+	Close() error
+}](p P, err error) (outbox.Publisher, func() error, error) {
+	if err != nil {
+		return nil, nil, err
+	}
+	return p, p.Close, nil
 }
 
 // run relays until ctx ends.
