@@ -2,7 +2,6 @@ package otelonce
 
 import (
 	"context"
-	"encoding/hex"
 	"net/http"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -57,39 +56,23 @@ func endOperation(ctx context.Context, ev *everonce.Event) {
 	span.End()
 }
 
-// traceLen is the length of a span's context as text, as in W3C's header traceparent.
-const traceLen = len("00-00000000000000000000000000000000-0000000000000000-00")
+// traceparent is the header in which W3C's format has a span's context.
+const traceparent = "traceparent"
 
 // Trace implements [everonce.Tracer]: it returns the span's context as in W3C's header traceparent, if the span is sampled.
 func (o *Observer) Trace(ctx context.Context) string {
-	if o.tracer == nil {
+	if o.tracer == nil || !trace.SpanContextFromContext(ctx).IsSampled() {
 		return ""
 	}
-	span := trace.SpanContextFromContext(ctx)
-	if !span.IsValid() || !span.IsSampled() {
-		return ""
-	}
-	var b [traceLen]byte
-	id, sub := span.TraceID(), span.SpanID()
-	copy(b[:], "00-")
-	hex.Encode(b[3:], id[:])
-	b[35] = '-'
-	hex.Encode(b[36:], sub[:])
-	copy(b[52:], "-01")
-	return string(b[:])
+	to := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, to)
+	return to[traceparent]
 }
 
 // spanOf reads what Trace returned, or returns no span.
 func spanOf(text string) trace.SpanContext {
-	if len(text) != traceLen || text[:3] != "00-" {
-		return trace.SpanContext{}
-	}
-	id, err1 := trace.TraceIDFromHex(text[3:35])
-	sub, err2 := trace.SpanIDFromHex(text[36:52])
-	if err1 != nil || err2 != nil {
-		return trace.SpanContext{}
-	}
-	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: id, SpanID: sub, TraceFlags: trace.FlagsSampled, Remote: true})
+	from := propagation.MapCarrier{traceparent: text}
+	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), from))
 }
 
 // Continue has requests go on in the trace that their headers name, unless a middleware around it has begun a span. It begins
