@@ -28,7 +28,7 @@ func copyOf(r *kgo.Record, topic string, note *copies.Note, at string) *kgo.Reco
 			c.Headers = append(c.Headers, h)
 		}
 	}
-	ours := map[string]string{headerOrigin: at}
+	ours := map[string]string{}
 	note.Write(ours)
 	ours[headerOrigin] = at
 	for _, name := range slices.Sorted(maps.Keys(ours)) {
