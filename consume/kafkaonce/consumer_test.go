@@ -15,7 +15,7 @@ import (
 	"github.com/everonce/everonce/consume/kafkaonce"
 )
 
-// Each message is handled once, those with the same record key in their order, and a producer's duplicate is none of its own.
+// Each message is handled once, in the order of its record key. A duplicate that the producer sends has no effect.
 func TestHandlesEachMessageOnceInTheOrderOfItsKey(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 2)

@@ -75,7 +75,7 @@ func withoutValue(letter *kgo.Record) *kgo.Record {
 	return letter
 }
 
-// letterOf reads a dead letter; false if it is none.
+// letterOf reads a dead letter. It returns false if the record is not one.
 func letterOf(r *kgo.Record) (l consume.Letter, ok bool) {
 	text, _ := texts(r)
 	note := copies.Read(text)

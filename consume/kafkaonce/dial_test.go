@@ -28,7 +28,7 @@ func newHandler(t *testing.T) *consume.Consumer {
 	return h
 }
 
-// What cannot work is told before anything is consumed, and no password is in it.
+// Dial reports what cannot work before anything is consumed. No error contains the password.
 func TestDialRefuses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
@@ -62,7 +62,7 @@ func TestDialRefuses(t *testing.T) {
 	}
 }
 
-// A user who may not write to a retry topic, or not read with the group, is told so.
+// Dial returns a clear error if the user may not write to a retry topic, or may not read with the group.
 func TestDialTellsWhatTheUserMayNot(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)

@@ -79,7 +79,7 @@ func (o *Options) checked(consumer string) (Options, error) {
 	return c, nil
 }
 
-// byRecordKey is the default of Workers.Order. Messages without a key are in no order: each has a name of its own.
+// byRecordKey is the default of Workers.Order. Messages without a record key are not ordered: each has its own ordering key.
 func byRecordKey(m *consume.Message) string {
 	if m.Subject != "" {
 		return m.Subject

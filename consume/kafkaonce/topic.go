@@ -26,7 +26,7 @@ type Topic struct {
 	// DeadLetters is the name of the dead-letter topic, which several topics may share. It must be compacted, and must not
 	// be given more partitions later. Default Name + ".dead".
 	DeadLetters string
-	// Delays are the possible delays of a retry, from 1 ms to 24 h. Each has a topic of its own. A retry uses the shortest
+	// Delays are the possible delays of a retry, from 1 ms to 24 h. Each has its own topic. A retry uses the shortest
 	// that is not below the delay of [consume.Backoff], or else the longest. Default 1 s, 5 s, 30 s, 2 min and 10 min.
 	Delays []time.Duration
 	// Topology says which of these topics are created. A retry topic has as many partitions as the topic, and its

@@ -43,7 +43,7 @@ type Note struct {
 	First            time.Time
 	Queue            string
 	Dropped          []string
-	// Letter is that of a dead letter; without a reason it is none.
+	// Letter says why the copy is a dead letter. Without a reason, the copy is not a dead letter.
 	Letter consume.DeadLetter
 }
 
@@ -95,7 +95,7 @@ func (n *Note) Write(headers map[string]string) {
 // Ours reports whether a header is one of ours.
 func Ours(name string) bool { return strings.HasPrefix(name, Prefix) }
 
-// count reads a count; what is none counts as 0.
+// count reads a count. Invalid text counts as 0.
 func count(text string) int {
 	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || n < 0 {
@@ -121,7 +121,7 @@ func timeText(t time.Time) string {
 	return TimeText(t)
 }
 
-// ParseTime reads a time; what is none is the zero time.
+// ParseTime reads a time. Invalid text gives the zero time.
 func ParseTime(text string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {

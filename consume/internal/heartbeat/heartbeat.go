@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Start calls beat every interval, from a goroutine of its own, until it returns false or stop is called. Each call has a context that
-// ends when stop is called. stop returns when no call is running, and may be called again.
+// Start calls beat every interval in a new goroutine until beat returns false or stop is called. stop also ends the context of a
+// running call. stop returns when no call is running, and may be called again.
 func Start(interval time.Duration, beat func(context.Context) bool) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var beating sync.WaitGroup
