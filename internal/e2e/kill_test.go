@@ -209,7 +209,7 @@ func kills(t *testing.T, spec workerSpec, audit func() audited, withStore func(f
 	if still := finish(t, g, spec, deadline); len(still) > 0 {
 		t.Errorf("still unknown after they were settled: %v", still)
 	}
-	judge(t, g, audit(), ops)
+	judge(t, g, audit(), ops, spec.DynamoDB != "" && testing.Short()) // there ten kills may miss the moment
 }
 
 // finish runs a worker that nobody kills, and returns the operations that it found unknown.
@@ -269,8 +269,8 @@ func settle(t *testing.T, g *gateway, store everonce.Store, unknown []int) {
 }
 
 // judge is the oracle: one effect per operation in every way that promises it, and doubles where
-// nothing does, or the test is blind.
-func judge(t *testing.T, g *gateway, got audited, ops int) {
+// nothing does, or the test is blind: mayMiss allows that.
+func judge(t *testing.T, g *gateway, got audited, ops int, mayMiss bool) {
 	t.Helper()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -308,7 +308,7 @@ func judge(t *testing.T, g *gateway, got audited, ops int) {
 	if got.balance != -charged {
 		t.Errorf("the balance is %d, want %d", got.balance, -charged)
 	}
-	if doubles == 0 && !testing.Short() { // ten kills may miss the moment
+	if doubles == 0 && !mayMiss {
 		t.Error("blind: re-execution made no double at the gateway that does not deduplicate")
 	}
 	t.Logf("%d charges in the database, %d answers, %d of them replays, %d doubles where nothing deduplicates", charged, g.answers, g.replays, doubles)
