@@ -39,7 +39,7 @@ var mayImport = []struct {
 	{"consume/sqsonce", []string{"driver", "consume", "outbox"}},
 	{"consume/natsonce", []string{"driver", "consume", "outbox", "internal/retry"}},
 	{"consume", []string{"driver", "internal/jsonform", "internal/retry"}},
-	{"otelonce", []string{"driver", "janitor", "backlog", "httponce", "consume", "outbox", "inbox", "saga"}}, // it observes them all
+	{"otelonce", []string{"driver", "janitor", "backlog", "httponce", "consume", "outbox", "inbox", "saga", "internal/retry"}}, // it observes them all
 	{"dashboard", nil},
 
 	{"demo", []string{"driver", "httponce", "store/sqlitestore"}}, // and no other store, so that it builds fast
