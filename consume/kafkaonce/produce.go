@@ -42,7 +42,7 @@ func produce(client, alone *kgo.Client, r *kgo.Record) *produced {
 // newAlone makes a client that sends one record at a time, whatever its size before it is compressed.
 func newAlone(url string, opts []kgo.Opt) (*kgo.Client, error) {
 	return newClient(url, opts, []kgo.Opt{
-		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.MaxBufferedRecords(1), kgo.ProducerBatchMaxBytes(largestCopy), kgo.BrokerMaxWriteBytes(largestCopy),
+		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.MaxBufferedRecords(1), kgo.ProducerLinger(0), kgo.ProducerBatchMaxBytes(largestCopy), kgo.BrokerMaxWriteBytes(largestCopy),
 	})
 }
 

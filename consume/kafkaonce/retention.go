@@ -37,7 +37,7 @@ func settings(source *kadm.ResourceConfig, delay time.Duration) map[string]*stri
 		}
 	}
 	if largest := number(source, "max.message.bytes", 0); largest > 0 {
-		s["max.message.bytes"] = kadm.StringPtr(strconv.Itoa(largest + headroom))
+		s["max.message.bytes"] = kadm.StringPtr(strconv.FormatInt(min(largest+headroom, math.MaxInt32), 10))
 	}
 	if replicas := value(source, "min.insync.replicas"); replicas != "" {
 		s["min.insync.replicas"] = &replicas
@@ -61,19 +61,19 @@ func (t *Topic) keeps(ctx context.Context, r *kadm.ResourceConfig, delays map[st
 	case delay > 0 && size >= 0:
 		log.WarnContext(ctx, "kafkaonce: a retry topic loses messages when it is full (set retention.bytes to -1)", "topic", r.Name, "bytes", size)
 	case delay == 0 && !compacts && ends:
-		return fmt.Errorf("%w: dead-letter topic %q is not compacted, and deletes letters by their age or its size (set cleanup.policy to compact)", ErrTopology, r.Name)
+		return fmt.Errorf("%w: dead-letter topic %q is not compacted, and deletes letters by age or size (set cleanup.policy to compact)", ErrTopology, r.Name)
 	case delay == 0 && number(r, "max.message.bytes", defaultLargest) < leastLetter:
 		return fmt.Errorf("%w: dead-letter topic %q takes no letter (set max.message.bytes to at least %d)", ErrTopology, r.Name, leastLetter)
 	case delay == 0 && ends:
-		log.WarnContext(ctx, "kafkaonce: the dead-letter topic deletes letters by their age or its size (set cleanup.policy to compact alone to keep them)", "topic", r.Name, "retention", keep, "bytes", size)
+		log.WarnContext(ctx, "kafkaonce: the dead-letter topic deletes letters by age or size (set cleanup.policy to compact alone to keep them)", "topic", r.Name, "retention", keep, "bytes", size)
 	}
 	return nil
 }
 
 // retention is how long a topic keeps messages; negative for ever.
 func retention(r *kadm.ResourceConfig) time.Duration {
-	switch ms := number(r, "retention.ms", int(defaultRetention.Milliseconds())); {
-	case ms < 0, ms > math.MaxInt64/int(time.Millisecond):
+	switch ms := number(r, "retention.ms", defaultRetention.Milliseconds()); {
+	case ms < 0, ms > math.MaxInt64/int64(time.Millisecond):
 		return -1
 	default:
 		return time.Duration(ms) * time.Millisecond
@@ -81,8 +81,8 @@ func retention(r *kadm.ResourceConfig) time.Duration {
 }
 
 // number returns a number of a topic's configuration.
-func number(r *kadm.ResourceConfig, name string, otherwise int) int {
-	if n, err := strconv.Atoi(value(r, name)); err == nil {
+func number(r *kadm.ResourceConfig, name string, otherwise int64) int64 {
+	if n, err := strconv.ParseInt(value(r, name), 10, 64); err == nil {
 		return n
 	}
 	return otherwise
