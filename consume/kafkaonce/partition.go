@@ -61,7 +61,7 @@ func (p *partition) add(fetched kgo.FetchPartition) {
 	for _, r := range fetched.Records {
 		d := &delivery{r: r, m: messageOf(r, p.c.topic.Name), p: p}
 		p.window, p.bytes = append(p.window, d), p.bytes+len(r.Value)
-		if d.finished = p.delay > 0 && another(r, p.c.handler.Name()); !d.finished {
+		if d.finished = p.delay > 0 && another(r, p.c.opts.Group); !d.finished {
 			p.waiting = append(p.waiting, d)
 		}
 	}
