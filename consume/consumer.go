@@ -150,7 +150,7 @@ func newConsumer[T any](c common[T]) (*Consumer, error) {
 // Name returns the consumer's name.
 func (c *Consumer) Name() string { return c.name }
 
-// Lifetime returns how long a handled message is remembered.
+// Lifetime returns how long a handled message is remembered. It is zero for a consumer made by [NewNatural].
 func (c *Consumer) Lifetime() everonce.Lifetime { return c.life }
 
 // KeyOf returns the key of a message, or an error that wraps [ErrNoKey].

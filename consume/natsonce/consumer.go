@@ -177,7 +177,8 @@ func (c *Consumer) fetch(ctx context.Context, in chan<- consume.Delivery, change
 	from := c.from
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), atMost(fetchWithin, from.config.MaxRequestExpires))
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastWithin, cancel) })()
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(lastWithin, cancel) })
+	defer stop()
 	go func() {
 		select {
 		case <-changed:

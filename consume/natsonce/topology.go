@@ -45,7 +45,7 @@ const (
 )
 
 // establish declares what the queue needs, or checks that it is there. last is what a running consumer had, and nil at the start. lifetime is how
-// long a handled message is remembered.
+// long a handled message is remembered, 0 if that does not matter.
 func (q *Queue) establish(ctx context.Context, js jetstream.JetStream, last *established, lifetime time.Duration) (*established, error) {
 	stream, err := js.Stream(ctx, q.Stream)
 	if err != nil {
@@ -70,7 +70,7 @@ func (q *Queue) establish(ctx context.Context, js jetstream.JetStream, last *est
 		switch {
 		case last != nil:
 			e.warnings = append(e.warnings, fmt.Sprintf("the durable consumer was gone; a new one begins at sequence %d", max(config.OptStartSeq, of.State.FirstSeq)))
-		case of.Config.MaxAge == 0 || of.Config.MaxAge > lifetime:
+		case lifetime > 0 && (of.Config.MaxAge == 0 || of.Config.MaxAge > lifetime):
 			e.warnings = append(e.warnings, fmt.Sprintf("the stream keeps messages for longer (max_age %v, where 0 is for ever) than a handled one is remembered (Lifetime, %v): those run again if the durable consumer is ever made anew",
 				of.Config.MaxAge, lifetime))
 		}
