@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"strings"
 	"sync"
 	"time"
@@ -55,7 +56,7 @@ func (k *kafka) serve(ctx context.Context, queue string, h *consume.Consumer, wo
 	return c.Run, nil
 }
 
-// bare commits when all that a poll has brought is handled.
+// bare keeps the order of each key, as ours does, and commits when all that a poll has brought is handled.
 func (k *kafka) bare(ctx context.Context, queue string, handle func(context.Context, []byte) error) error {
 	if err := k.create(ctx, queue); err != nil {
 		return err
@@ -64,23 +65,24 @@ func (k *kafka) bare(ctx context.Context, queue string, handle func(context.Cont
 	if err != nil {
 		return err
 	}
+	seed := maphash.MakeSeed()
 	go func() {
 		defer client.CloseAllowingRebalance()
 		for ctx.Err() == nil {
 			records := client.PollRecords(ctx, burst).Records()
-			next := make(chan *kgo.Record)
+			var lanes [consumerWorkers][]*kgo.Record
+			for _, r := range records {
+				lane := maphash.Bytes(seed, r.Key) % consumerWorkers
+				lanes[lane] = append(lanes[lane], r)
+			}
 			var workers sync.WaitGroup
-			for range consumerWorkers {
+			for _, lane := range lanes {
 				workers.Go(func() {
-					for r := range next {
+					for _, r := range lane {
 						handle(ctx, r.Value) //nolint:errcheck // who waits for it has the error
 					}
 				})
 			}
-			for _, r := range records {
-				next <- r
-			}
-			close(next)
 			workers.Wait()
 			if client.CommitRecords(ctx, records...) != nil {
 				return // the measurement is over
