@@ -104,6 +104,21 @@ func TestLooksAndDiscards(t *testing.T) {
 	}
 }
 
+// SQS may answer that there is no letter while there is one. A look ends with the empty answer after which SQS counts none.
+func TestLooksBeyondAnEmptyAnswer(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, false, 100)
+	b.sendTo(b.dead, `{"id":1}`)
+	answers := 0
+	l, err := sqsonce.OpenDeadLetters(t.Context(), &faulty{Client: b.client, empty: func() bool { answers++; return answers <= 3 }}, b.queue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := l.Discard(t.Context(), consume.Filter{}); n != 1 || err != nil || answers != 5 {
+		t.Errorf("%d were discarded after %d answers: %v", n, answers, err)
+	}
+}
+
 // What cannot be handled is a dead letter with its reason, and blocks nobody.
 func TestBadInput(t *testing.T) {
 	t.Parallel()

@@ -50,6 +50,7 @@ type place struct {
 	maxSize        int    // of a message, in bytes
 	deadLetters    string // the ARN in its RedrivePolicy, if any
 	maxReceives    int
+	visible        int // messages that wait, about
 	hidden         int // messages in somebody's hand
 }
 
@@ -68,6 +69,7 @@ func find(ctx context.Context, client Client, queue string) (*place, error) {
 		return nil, missing(ctx, queue, err)
 	}
 	p := &place{url: url, name: url[strings.LastIndex(url, "/")+1:], arn: out.Attributes["QueueArn"], maxSize: number(out.Attributes["MaximumMessageSize"])}
+	p.visible = number(out.Attributes["ApproximateNumberOfMessages"])
 	p.hidden = number(out.Attributes["ApproximateNumberOfMessagesNotVisible"])
 	if p.maxSize <= 0 {
 		p.maxSize = 256 << 10

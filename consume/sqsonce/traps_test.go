@@ -26,6 +26,7 @@ type faulty struct {
 	change        func(in *sqs.ChangeMessageVisibilityInput) (done bool)
 	changed       func(in *sqs.ChangeMessageVisibilityInput)
 	received      func(out *sqs.ReceiveMessageOutput)
+	empty         func() bool                           // an answer without messages
 	lost          func(in *sqs.DeleteMessageInput) bool // a deletion that fails
 }
 
@@ -51,6 +52,9 @@ func (f *faulty) ChangeMessageVisibility(ctx context.Context, in *sqs.ChangeMess
 }
 
 func (f *faulty) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, o ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
+	if f.empty != nil && f.empty() {
+		return &sqs.ReceiveMessageOutput{}, nil
+	}
 	out, err := f.Client.ReceiveMessage(ctx, in, o...)
 	if err == nil && f.received != nil {
 		f.received(out)
