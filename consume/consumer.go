@@ -32,6 +32,8 @@ type Consumer struct {
 	lookup  func(context.Context, everonce.Key) error // what the record says; nil but in guarded mode
 	prepare func(*Message) (work, error)
 	gather  func(n int) gathered // nil in guarded mode
+
+	remembers time.Duration
 }
 
 // work handles one decoded message through the core.
@@ -70,7 +72,7 @@ func New[T any](recv *everonce.Receiver, spec Spec[T]) (*Consumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.id, c.ready = recv.RecordID, recv.Ready
+	c.id, c.ready, c.remembers = recv.RecordID, recv.Ready, common.Lifetime.Total()
 	c.lookup = func(ctx context.Context, key everonce.Key) error {
 		_, err := everonce.Lookup[struct{}](ctx, recv, key, about...)
 		return err
@@ -109,7 +111,7 @@ func NewTx[T, Tx any](recv *everonce.TxReceiver[Tx], spec TxSpec[T, Tx]) (*Consu
 	if err != nil {
 		return nil, err
 	}
-	c.id, c.ready = recv.RecordID, recv.Ready
+	c.id, c.ready, c.remembers = recv.RecordID, recv.Ready, common.Lifetime.Total()
 	c.gather = func(n int) gathered {
 		return &batchOf[T, Tx]{
 			recv: recv, decode: common.Decode, handle: spec.Handle, handleAll: spec.HandleAll, call: call,
@@ -148,6 +150,10 @@ func newConsumer[T any](c common[T]) (*Consumer, error) {
 
 // Name returns the consumer's name.
 func (c *Consumer) Name() string { return c.name }
+
+// Remembers returns how long a handled message is remembered, or 0 if the consumer keeps no records. It is for adapters, which
+// compare it with how long their broker keeps messages.
+func (c *Consumer) Remembers() time.Duration { return c.remembers }
 
 // KeyOf returns the key of a message, or an error that wraps [ErrNoKey].
 func (c *Consumer) KeyOf(m *Message) (everonce.Key, error) {

@@ -54,6 +54,10 @@ func Dial(ctx context.Context, client Client, queue Queue, handler *consume.Cons
 		o.Workers.Log.WarnContext(ctx, "sqsonce: the queue's maxReceiveCount is low: SQS moves a message to the dead letters after so many receipts, handled or not",
 			"consumer", handler.Name(), "queue", source.name, "max_receive_count", source.maxReceives)
 	}
+	if kept := source.retention + dead.retention; handler.Remembers() > 0 && handler.Remembers() < kept {
+		o.Workers.Log.WarnContext(ctx, "sqsonce: SQS keeps a message longer than the consumer remembers it: it would take effect again (make Spec.Lifetime longer)",
+			"consumer", handler.Name(), "queue", source.name, "kept", kept, "remembered", handler.Remembers())
+	}
 	most := maxReceive
 	if source.fifo() { // the others of the group would be given back when the first one fails, and SQS would have counted their receipts
 		most = 1

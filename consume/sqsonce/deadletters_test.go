@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -216,5 +217,24 @@ func TestDialRefuses(t *testing.T) {
 	}
 	if _, err := sqsonce.Dial(t.Context(), b.client, sqsonce.Queue{Name: alone, DeadLetters: b.dead}, h, nil); err != nil {
 		t.Errorf("with dead letters that are named: %v", err)
+	}
+}
+
+// A queue that keeps messages for longer than they are remembered is told at the start.
+func TestDialWarnsOfALongRetention(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, false, 100)
+	h := b.handler(func(context.Context, *consume.Message, order) error { return nil }, nil) // which remembers for 14 days
+	for days, want := range map[int]bool{7: false, 8: true} {
+		client := &faulty{Client: b.client, attributes: func(out *sqs.GetQueueAttributesOutput) {
+			out.Attributes["MessageRetentionPeriod"] = fmt.Sprint(days * 24 * 60 * 60) // of the queue, and of the dead letters
+		}}
+		var log strings.Builder
+		if _, err := sqsonce.Dial(t.Context(), client, b.queue, h, &sqsonce.Options{Workers: consume.Workers{Log: slog.New(slog.NewTextHandler(&log, nil))}}); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(log.String(), "remembered=336h0m0s") != want {
+			t.Errorf("%d days: the log is %q", days, log.String())
+		}
 	}
 }

@@ -26,8 +26,17 @@ type faulty struct {
 	change        func(in *sqs.ChangeMessageVisibilityInput) (done bool)
 	changed       func(in *sqs.ChangeMessageVisibilityInput)
 	received      func(out *sqs.ReceiveMessageOutput)
+	attributes    func(out *sqs.GetQueueAttributesOutput)
 	empty         func() bool                           // an answer without messages
 	lost          func(in *sqs.DeleteMessageInput) bool // a deletion that fails
+}
+
+func (f *faulty) GetQueueAttributes(ctx context.Context, in *sqs.GetQueueAttributesInput, o ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error) {
+	out, err := f.Client.GetQueueAttributes(ctx, in, o...)
+	if err == nil && f.attributes != nil {
+		f.attributes(out)
+	}
+	return out, err
 }
 
 func (f *faulty) DeleteMessage(ctx context.Context, in *sqs.DeleteMessageInput, o ...func(*sqs.Options)) (*sqs.DeleteMessageOutput, error) {
