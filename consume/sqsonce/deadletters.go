@@ -16,7 +16,7 @@ import (
 // DeadLetters shows, replays and discards the dead letters of a queue. Its methods must not be called concurrently.
 //
 // SQS cannot show a message without giving it out: each method receives letters, and gives back those that stay when it is
-// done. Meanwhile others do not see them, and if its process is killed, for up to 5 minutes. SQS gives out at most ten letters
+// done. Meanwhile others do not see them, and if its process is killed, or an answer is lost, for up to a minute. SQS gives out at most ten letters
 // of a FIFO queue's group at a time: of those that SQS itself has moved, a look sees the first ten of each group.
 type DeadLetters struct {
 	client      Client
@@ -141,7 +141,7 @@ type found struct {
 }
 
 const (
-	lookVisibility = 5 * time.Minute
+	lookVisibility = time.Minute      // of letters whose answer was lost, too
 	lookWait       = 1                // seconds: an answer at once may leave out letters that are there
 	lookWithin     = 30 * time.Second // for an answer: a connection may be half open
 	lookBarren     = 5                // answers in a row without a letter that was not seen yet
