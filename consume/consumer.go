@@ -150,8 +150,9 @@ func newConsumer[T any](c common[T]) (*Consumer, error) {
 // Name returns the consumer's name.
 func (c *Consumer) Name() string { return c.name }
 
-// Lifetime returns how long a handled message is remembered. It is zero for a consumer made by [NewNatural].
-func (c *Consumer) Lifetime() everonce.Lifetime { return c.life }
+// Remembers returns how long a handled message is remembered, or 0 if the consumer keeps no records. It is for adapters, which
+// compare it with how long their broker keeps messages.
+func (c *Consumer) Remembers() time.Duration { return c.life.Total() }
 
 // KeyOf returns the key of a message, or an error that wraps [ErrNoKey].
 func (c *Consumer) KeyOf(m *Message) (everonce.Key, error) {

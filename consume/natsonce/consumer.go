@@ -67,7 +67,7 @@ func Dial(ctx context.Context, servers string, queue Queue, handler *consume.Con
 
 // establish is that of the queue. It says in the log what an operator should know of it.
 func (c *Consumer) establish(ctx context.Context, last *established) (*established, error) {
-	e, err := c.queue.establish(ctx, c.conn.js, last, c.handler.Lifetime().Total())
+	e, err := c.queue.establish(ctx, c.conn.js, last, c.handler.Remembers())
 	if err != nil {
 		return nil, err
 	}

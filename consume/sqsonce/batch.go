@@ -26,7 +26,7 @@ func (c *Consumer) HandleBatch(ctx context.Context, messages []types.Message) (a
 		defer cancel()
 	}
 	// With a hand of its own: two calls may have the same message.
-	one := &Consumer{client: c.client, queue: c.queue, dead: c.dead, envelope: c.envelope, handler: c.handler, opts: c.opts, hand: newHand(len(messages))}
+	one := &Consumer{client: c.client, queue: c.queue, dead: c.dead, envelope: c.envelope, handler: c.handler, opts: c.opts, hand: newHand(len(messages), maxReceive)}
 	var all, readable []*delivery
 	for i := range messages {
 		d, unread := one.delivery(&messages[i], received)

@@ -46,7 +46,7 @@ func Dial(ctx context.Context, client Client, queue Queue, handler *consume.Cons
 	if err != nil {
 		return nil, err
 	}
-	o, err := opts.checked(source.fifo())
+	o, err := opts.checked()
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,15 @@ func Dial(ctx context.Context, client Client, queue Queue, handler *consume.Cons
 		o.Workers.Log.WarnContext(ctx, "sqsonce: the queue's maxReceiveCount is low: SQS moves a message to the dead letters after so many receipts, handled or not",
 			"consumer", handler.Name(), "queue", source.name, "max_receive_count", source.maxReceives)
 	}
-	return &Consumer{client: client, queue: source, dead: dead, envelope: queue.Envelope, handler: handler, opts: o, hand: newHand(o.Prefetch)}, nil
+	if kept := source.retention + dead.retention; handler.Remembers() > 0 && handler.Remembers() < kept {
+		o.Workers.Log.WarnContext(ctx, "sqsonce: SQS keeps a message longer than the consumer remembers it: it would take effect again (make Spec.Lifetime longer)",
+			"consumer", handler.Name(), "queue", source.name, "kept", kept, "remembered", handler.Remembers())
+	}
+	most := maxReceive
+	if source.fifo() { // the others of the group would be given back when the first one fails, and SQS would have counted their receipts
+		most = 1
+	}
+	return &Consumer{client: client, queue: source, dead: dead, envelope: queue.Envelope, handler: handler, opts: o, hand: newHand(o.Prefetch, most)}, nil
 }
 
 // fewReceives is a maxReceiveCount below which SQS may be faster than the default of [consume.Backoff].Limit.

@@ -16,7 +16,7 @@ import (
 // DeadLetters shows, replays and discards the dead letters of a queue. Its methods must not be called concurrently.
 //
 // SQS cannot show a message without giving it out: each method receives letters, and gives back those that stay when it is
-// done. Meanwhile others do not see them, and if its process is killed, for up to 5 minutes. SQS gives out at most ten letters
+// done. Meanwhile others do not see them, and if its process is killed, or an answer is lost, for up to a minute. SQS gives out at most ten letters
 // of a FIFO queue's group at a time: of those that SQS itself has moved, a look sees the first ten of each group.
 type DeadLetters struct {
 	client      Client
@@ -141,8 +141,10 @@ type found struct {
 }
 
 const (
-	lookVisibility = 5 * time.Minute
-	lookWait       = 1 // seconds: an answer at once may leave out letters that are there
+	lookVisibility = time.Minute      // of letters whose answer was lost, too
+	lookWait       = 1                // seconds: an answer at once may leave out letters that are there
+	lookWithin     = 30 * time.Second // for an answer: a connection may be half open
+	lookBarren     = 5                // answers in a row without a letter that was not seen yet
 )
 
 // each takes letters in hand, calls fn for those that are meant, which reports whether it has removed one, and gives back the rest.
@@ -153,31 +155,25 @@ func (l *DeadLetters) each(ctx context.Context, filter consume.Filter, fn func(*
 	start := time.Now()
 	held := map[string]*string{} // receipts, by MessageId
 	defer func() { l.giveBack(context.WithoutCancel(ctx), held) }()
-	for meant := 0; ; {
-		out, err := l.client.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
-			QueueUrl: &l.dead.url, MaxNumberOfMessages: maxReceive, VisibilityTimeout: int32(lookVisibility.Seconds()), WaitTimeSeconds: lookWait,
-			MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll}, MessageAttributeNames: []string{"All"},
-		})
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
+	for meant, barren := 0, 0; ; {
+		out, err := l.receive(ctx)
 		if err != nil {
-			return missing(ctx, l.dead.name, err)
+			return err
 		}
-		fresh := false
 		var these []*found
 		for i := range out.Messages {
 			raw := &out.Messages[i]
 			if _, known := held[*raw.MessageId]; !known && !sent(raw).After(start) { // later ones may be letters that were replayed, and have failed again
-				fresh = true
 				f := &found{raw: raw}
 				f.letter, f.note = letterOf(raw, l.queue.name, l.envelope)
 				these = append(these, f)
 			}
 			held[*raw.MessageId] = raw.ReceiptHandle
 		}
-		if !fresh {
-			return nil
+		if barren++; len(these) > 0 {
+			barren = 0
+		} else if done, err := l.seenAll(ctx, len(out.Messages), barren); done || err != nil {
+			return err
 		}
 		for _, f := range these {
 			if !filter.Matches(&f.letter) {
@@ -195,6 +191,33 @@ func (l *DeadLetters) each(ctx context.Context, filter consume.Filter, fn func(*
 			}
 		}
 	}
+}
+
+// receive takes letters in hand; none where SQS has found none.
+func (l *DeadLetters) receive(ctx context.Context) (*sqs.ReceiveMessageOutput, error) {
+	asking, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	out, err := l.client.ReceiveMessage(asking, &sqs.ReceiveMessageInput{
+		QueueUrl: &l.dead.url, MaxNumberOfMessages: maxReceive, VisibilityTimeout: int32(lookVisibility.Seconds()), WaitTimeSeconds: lookWait,
+		MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameAll}, MessageAttributeNames: []string{"All"},
+	})
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, missing(ctx, l.dead.name, err)
+	}
+	return out, nil
+}
+
+// seenAll reports whether nothing is left to be seen after an answer without a letter that is new. An empty one alone does not say so:
+// SQS may have some all the same, which it counts. Nor does one whose letters came after the beginning.
+func (l *DeadLetters) seenAll(ctx context.Context, received, barren int) (bool, error) {
+	if received > 0 || barren >= lookBarren {
+		return barren >= lookBarren, nil
+	}
+	p, err := find(ctx, l.client, l.dead.url)
+	return err == nil && p.visible == 0, err
 }
 
 // giveBack lets others see letters at once. Where that fails they are seen after lookVisibility.

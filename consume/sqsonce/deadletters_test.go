@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -104,6 +105,21 @@ func TestLooksAndDiscards(t *testing.T) {
 	}
 }
 
+// SQS may answer that there is no letter while there is one. A look ends with the empty answer after which SQS counts none.
+func TestLooksBeyondAnEmptyAnswer(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, false, 100)
+	b.sendTo(b.dead, `{"id":1}`)
+	answers := 0
+	l, err := sqsonce.OpenDeadLetters(t.Context(), &faulty{Client: b.client, empty: func() bool { answers++; return answers <= 3 }}, b.queue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := l.Discard(t.Context(), consume.Filter{}); n != 1 || err != nil || answers != 5 {
+		t.Errorf("%d were discarded after %d answers: %v", n, answers, err)
+	}
+}
+
 // What cannot be handled is a dead letter with its reason, and blocks nobody.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
@@ -201,5 +217,24 @@ func TestDialRefuses(t *testing.T) {
 	}
 	if _, err := sqsonce.Dial(t.Context(), b.client, sqsonce.Queue{Name: alone, DeadLetters: b.dead}, h, nil); err != nil {
 		t.Errorf("with dead letters that are named: %v", err)
+	}
+}
+
+// A queue that keeps messages for longer than they are remembered is told at the start.
+func TestDialWarnsOfALongRetention(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, false, 100)
+	h := b.handler(func(context.Context, *consume.Message, order) error { return nil }, nil) // which remembers for 14 days
+	for days, want := range map[int]bool{7: false, 8: true} {
+		client := &faulty{Client: b.client, attributes: func(out *sqs.GetQueueAttributesOutput) {
+			out.Attributes["MessageRetentionPeriod"] = fmt.Sprint(days * 24 * 60 * 60) // of the queue, and of the dead letters
+		}}
+		var log strings.Builder
+		if _, err := sqsonce.Dial(t.Context(), client, b.queue, h, &sqsonce.Options{Workers: consume.Workers{Log: slog.New(slog.NewTextHandler(&log, nil))}}); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(log.String(), "remembered=336h0m0s") != want {
+			t.Errorf("%d days: the log is %q", days, log.String())
+		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
@@ -26,6 +25,7 @@ type delivery struct {
 	group string // those with the same one are handled in their order; empty without an order
 	// kept is set where somebody else has received the message, and deletes it and holds it.
 	kept bool
+	sent bool // as a dead letter: it is only to be deleted
 
 	mu       sync.Mutex
 	handle   string    // of the latest receipt: an older one may delete nothing, and says that it did
@@ -43,10 +43,10 @@ var _ consume.Delivery = (*delivery)(nil)
 func (d *delivery) Message() *consume.Message { return d.m }
 
 // receipt returns the latest handle, and how long the message may still be hidden.
-func (d *delivery) receipt() (handle *string, left time.Duration) {
+func (d *delivery) receipt() (handle string, left time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return aws.String(d.handle), maxInHand - margin/2 - time.Since(d.received)
+	return d.handle, maxInHand - margin/2 - time.Since(d.received)
 }
 
 // again takes note of a later receipt of the message: it was hidden for too short a time.
@@ -61,28 +61,47 @@ func (d *delivery) beat(every time.Duration) {
 	d.beating = heartbeat.Start(every, func(ctx context.Context) bool {
 		ctx, cancel := context.WithTimeout(ctx, every)
 		defer cancel()
-		if err := d.hide(ctx, d.c.opts.Visibility); err != nil && ctx.Err() == nil {
+		if _, err := d.hide(ctx, d.c.opts.Visibility); err != nil && ctx.Err() == nil {
 			d.c.opts.Workers.Log.WarnContext(ctx, "sqsonce: the visibility of a message was not extended", "consumer", d.c.handler.Name(), "queue", d.c.queue.name, "error", err)
 		}
 		return true
 	})
 }
 
-// hide has the message come again after a time, or when SQS would take it back.
-func (d *delivery) hide(ctx context.Context, after time.Duration) error {
+// hide has the message come again after a time, or when SQS would take it back. It returns the receipt by which it did.
+func (d *delivery) hide(ctx context.Context, after time.Duration) (handle string, err error) {
 	handle, left := d.receipt()
 	seconds := int32(math.Ceil(max(min(after, left), 0).Seconds()))
-	_, err := d.c.client.ChangeMessageVisibility(ctx, &sqs.ChangeMessageVisibilityInput{QueueUrl: &d.c.queue.url, ReceiptHandle: handle, VisibilityTimeout: seconds})
-	return gone(err)
+	_, err = d.c.client.ChangeMessageVisibility(ctx, &sqs.ChangeMessageVisibilityInput{QueueUrl: &d.c.queue.url, ReceiptHandle: &handle, VisibilityTimeout: seconds})
+	return handle, gone(err)
+}
+
+// leave has the message come again after a time, and ends it here. Where it has come again already, before this was over, it would be
+// hidden by a receipt that nobody works on: then that one is given up too.
+func (d *delivery) leave(ctx context.Context, after time.Duration) error {
+	d.beating() // it would hide the message for another time
+	for {
+		handle, err := d.hide(ctx, after)
+		if err != nil && !errors.Is(err, consume.ErrGone) {
+			return err
+		}
+		if d.c.hand.dropIf(d, handle) {
+			d.end(false)
+			return err
+		}
+	}
 }
 
 // Ack implements [consume.Delivery].
 func (d *delivery) Ack(ctx context.Context) error {
 	if !d.kept {
 		handle, _ := d.receipt()
-		_, err := d.c.client.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: &d.c.queue.url, ReceiptHandle: handle})
+		_, err := d.c.client.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: &d.c.queue.url, ReceiptHandle: &handle})
 		if err = gone(err); err != nil {
-			return d.lost(err)
+			if errors.Is(err, consume.ErrGone) {
+				d.end(false)
+			}
+			return err
 		}
 	}
 	d.end(true)
@@ -91,35 +110,26 @@ func (d *delivery) Ack(ctx context.Context) error {
 
 // Retry implements [consume.Delivery]. SQS counts every receipt, so counts is of no use.
 func (d *delivery) Retry(ctx context.Context, after time.Duration, _ bool) error {
-	d.beating() // it would hide the message for another time
-	if err := d.hide(ctx, after); err != nil {
-		return d.lost(err)
-	}
-	d.end(false)
-	return nil
+	return d.leave(ctx, after)
 }
 
-// Bury implements [consume.Delivery].
+// Bury implements [consume.Delivery]. Where the deletion fails, Serve calls it again: the letter is not sent twice for that.
 func (d *delivery) Bury(ctx context.Context, letter consume.DeadLetter) error {
+	if d.sent {
+		return d.Ack(ctx)
+	}
 	in, err := letterFor(d, &letter)
 	if err == nil {
 		_, err = d.c.client.SendMessage(ctx, in)
 	}
 	switch {
 	case err == nil:
+		d.sent = true
 		return d.Ack(ctx)
 	case noQueue(err), errors.Is(err, errTooLarge), refusesMessage(err):
 		return fmt.Errorf("%w: %w", consume.ErrRefused, err)
 	}
 	return fmt.Errorf("sqsonce: sending a dead letter: %w", err)
-}
-
-// lost ends what is not ours any more.
-func (d *delivery) lost(err error) error {
-	if errors.Is(err, consume.ErrGone) {
-		d.end(false)
-	}
-	return err
 }
 
 // end is called when the message is answered, or left to others.

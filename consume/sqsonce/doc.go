@@ -13,7 +13,8 @@
 // A message is deleted after its record, or its transaction, is durable, with the handle of its latest receipt. Until then
 // its visibility is extended, for up to 12 hours. A deleted message can come again, SQS says; then it is replayed. To retry a
 // message, its visibility is set to the delay, in whole seconds. A dead letter is a copy with a note of why; the message is
-// deleted once SQS has confirmed it.
+// deleted once SQS has confirmed it. If a process is killed in between, or the confirmation is lost, the letter may be
+// there twice; a FIFO queue drops the second one within five minutes.
 //
 // # Retries
 //
@@ -30,6 +31,8 @@
 //
 // # FIFO queues
 //
-// The messages of a group are handled one after the other, whatever Concurrency is. When one is to come again, those of its
-// group that are in hand go back, and come after it. What becomes a dead letter lets those behind it pass.
+// The messages of a group are handled one after the other, whatever Concurrency is. While one is in hand, or hidden for its
+// delay, SQS gives out no other of its group, so those behind it come after it. What becomes a dead letter lets them pass.
+// A request for messages of a FIFO queue asks for one: with the first of a group SQS would hand out those behind it, and
+// count a receipt of each of them whenever the first one fails.
 package sqsonce

@@ -9,15 +9,15 @@ import (
 
 // hand has the messages in hand, by their MessageId.
 type hand struct {
-	size int
+	size, most int // most is how many are received at a time
 
 	mu      sync.Mutex
 	held    map[string]*delivery
 	changed chan struct{} // has a value after a message has left
 }
 
-func newHand(size int) *hand {
-	return &hand{size: size, held: map[string]*delivery{}, changed: make(chan struct{}, 1)}
+func newHand(size, most int) *hand {
+	return &hand{size: size, most: most, held: map[string]*delivery{}, changed: make(chan struct{}, 1)}
 }
 
 // room waits until there is room for some messages, and returns for how many; 0 where ctx ends before. To ask for one at
@@ -27,8 +27,8 @@ func (h *hand) room(ctx context.Context) int {
 		h.mu.Lock()
 		free := h.size - len(h.held)
 		h.mu.Unlock()
-		if free >= min(maxReceive, max(h.size/4, 1)) {
-			return min(free, maxReceive)
+		if free >= min(h.most, max(h.size/4, 1)) {
+			return min(free, h.most)
 		}
 		select {
 		case <-h.changed:
@@ -54,6 +54,21 @@ func (h *hand) take(d *delivery) bool {
 func (h *hand) drop(d *delivery) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.remove(d)
+}
+
+// dropIf drops a message unless it has come again since that receipt.
+func (h *hand) dropIf(d *delivery, handle string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if latest, _ := d.receipt(); latest != handle {
+		return false
+	}
+	h.remove(d)
+	return true
+}
+
+func (h *hand) remove(d *delivery) {
 	if id := *d.raw.MessageId; h.held[id] == d {
 		delete(h.held, id)
 		select {
@@ -63,8 +78,8 @@ func (h *hand) drop(d *delivery) {
 	}
 }
 
-// line is messages that are handled one after the other: those of one group in an answer of a FIFO queue. While any of
-// them is in hand, SQS gives out no other message of the group.
+// line is messages that are handled one after the other: those of one group of a FIFO queue in Lambda's event. A consumer's own
+// lines have one message each.
 type line []*delivery
 
 // lines puts messages into lines, in their order.
@@ -121,7 +136,7 @@ func (l line) giveBack() {
 		giving.Go(func() {
 			d.beating()
 			if !d.kept {
-				if err := d.hide(ctx, 0); err != nil {
+				if err := d.leave(ctx, 0); err != nil {
 					d.c.opts.Workers.Log.InfoContext(ctx, "sqsonce: a message was not given back, and comes again later", "consumer", d.c.handler.Name(), "queue", d.c.queue.name, "error", err)
 				}
 			}

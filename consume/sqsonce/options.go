@@ -36,8 +36,8 @@ const (
 	margin              = time.Minute // before maxInHand, in which a message is answered
 )
 
-// checked returns o with its defaults, for a queue.
-func (o *Options) checked(fifo bool) (Options, error) {
+// checked returns o with its defaults.
+func (o *Options) checked() (Options, error) {
 	var c Options
 	if o != nil {
 		c = *o
@@ -60,7 +60,7 @@ func (o *Options) checked(fifo bool) (Options, error) {
 		return c, fmt.Errorf("%w: sqsonce: Wait is %v, and must be whole seconds, at most 20s", everonce.ErrInvalidArgument, c.Wait)
 	}
 	turns := (c.Prefetch + w.Concurrency*w.Batch - 1) / (w.Concurrency * w.Batch)
-	if fifo || w.Order != nil { // all of them may be handled one after the other
+	if w.Order != nil { // all of them may be handled one after the other
 		turns = c.Prefetch
 	}
 	most := (maxInHand - margin - w.SettleWithin) / time.Duration(turns)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
@@ -50,7 +51,9 @@ type place struct {
 	maxSize        int    // of a message, in bytes
 	deadLetters    string // the ARN in its RedrivePolicy, if any
 	maxReceives    int
-	hidden         int // messages in somebody's hand
+	retention      time.Duration // of a message, since it was sent
+	visible        int           // messages that wait, about
+	hidden         int           // messages in somebody's hand
 }
 
 func (p *place) fifo() bool { return strings.HasSuffix(p.name, fifoSuffix) }
@@ -68,6 +71,8 @@ func find(ctx context.Context, client Client, queue string) (*place, error) {
 		return nil, missing(ctx, queue, err)
 	}
 	p := &place{url: url, name: url[strings.LastIndex(url, "/")+1:], arn: out.Attributes["QueueArn"], maxSize: number(out.Attributes["MaximumMessageSize"])}
+	p.retention = time.Duration(number(out.Attributes["MessageRetentionPeriod"])) * time.Second
+	p.visible = number(out.Attributes["ApproximateNumberOfMessages"])
 	p.hidden = number(out.Attributes["ApproximateNumberOfMessagesNotVisible"])
 	if p.maxSize <= 0 {
 		p.maxSize = 256 << 10

@@ -24,12 +24,27 @@ type faulty struct {
 	sqsonce.Client
 	deleteMessage func(in *sqs.DeleteMessageInput) (done bool)
 	change        func(in *sqs.ChangeMessageVisibilityInput) (done bool)
+	changed       func(in *sqs.ChangeMessageVisibilityInput)
 	received      func(out *sqs.ReceiveMessageOutput)
+	attributes    func(out *sqs.GetQueueAttributesOutput)
+	empty         func() bool                           // an answer without messages
+	lost          func(in *sqs.DeleteMessageInput) bool // a deletion that fails
+}
+
+func (f *faulty) GetQueueAttributes(ctx context.Context, in *sqs.GetQueueAttributesInput, o ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error) {
+	out, err := f.Client.GetQueueAttributes(ctx, in, o...)
+	if err == nil && f.attributes != nil {
+		f.attributes(out)
+	}
+	return out, err
 }
 
 func (f *faulty) DeleteMessage(ctx context.Context, in *sqs.DeleteMessageInput, o ...func(*sqs.Options)) (*sqs.DeleteMessageOutput, error) {
 	if f.deleteMessage != nil && f.deleteMessage(in) {
 		return &sqs.DeleteMessageOutput{}, nil
+	}
+	if f.lost != nil && f.lost(in) {
+		return nil, errors.New("the answer was lost")
 	}
 	return f.Client.DeleteMessage(ctx, in, o...)
 }
@@ -38,10 +53,17 @@ func (f *faulty) ChangeMessageVisibility(ctx context.Context, in *sqs.ChangeMess
 	if f.change != nil && f.change(in) {
 		return &sqs.ChangeMessageVisibilityOutput{}, nil
 	}
-	return f.Client.ChangeMessageVisibility(ctx, in, o...)
+	out, err := f.Client.ChangeMessageVisibility(ctx, in, o...)
+	if f.changed != nil {
+		f.changed(in)
+	}
+	return out, err
 }
 
 func (f *faulty) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, o ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
+	if f.empty != nil && f.empty() {
+		return &sqs.ReceiveMessageOutput{}, nil
+	}
 	out, err := f.Client.ReceiveMessage(ctx, in, o...)
 	if err == nil && f.received != nil {
 		f.received(out)
@@ -68,14 +90,14 @@ func TestDeletesByTheLatestReceipt(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, false, 100)
 	b.sendOrder(1, "")
-	var latest, used atomic.Value
+	var first, used atomic.Value
 	receipts := make(chan struct{}, 100)
 	client := &faulty{
 		Client: b.client,
 		change: func(*sqs.ChangeMessageVisibilityInput) bool { return true }, // the heartbeat does not arrive
 		received: func(out *sqs.ReceiveMessageOutput) {
 			for i := range out.Messages {
-				latest.Store(*out.Messages[i].ReceiptHandle)
+				first.CompareAndSwap(nil, *out.Messages[i].ReceiptHandle)
 				receipts <- struct{}{}
 			}
 		},
@@ -85,12 +107,13 @@ func TestDeletesByTheLatestReceipt(t *testing.T) {
 	b.run(client, b.handler(func(context.Context, *consume.Message, order) error {
 		runs.Add(1)
 		<-receipts
-		<-receipts // the second
+		<-receipts
+		<-receipts // before it was asked for the third, the second was noted
 		return nil
 	}, nil), quick())
 	b.until(consume.Ack)
 	b.empty(b.url)
-	if used.Load() != latest.Load() || runs.Load() != 1 {
+	if used.Load() == first.Load() || runs.Load() != 1 {
 		t.Errorf("it was deleted by an older receipt, or ran %d times", runs.Load())
 	}
 }
@@ -308,6 +331,82 @@ func TestFIFOKeepsTheOrderOnFailure(t *testing.T) {
 	if got := fmt.Sprint(done); got != "[0 1 2 3 4 5 6 7 8 9 10 11]" || len(failed) != 2 {
 		t.Errorf("they were done in the order %s, after failures of %v", got, failed)
 	}
+}
+
+// What is behind a failing message in its group is not received with it: its retries are its own.
+func TestFIFOFollowersKeepTheirRetries(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, true, 100)
+	for id := range 4 {
+		b.sendOrder(id, "a")
+	}
+	var mu sync.Mutex
+	var got []string
+	h := b.handler(func(_ context.Context, m *consume.Message, o order) error {
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, fmt.Sprint(o.ID, ":", m.Retries))
+		if o.ID == 0 || o.ID == 2 && m.Retries == 0 {
+			return everonce.NotDone(errors.New("not yet"))
+		}
+		return nil
+	}, func(s *consume.Spec[order]) { s.Retry.Limit = 2 })
+	b.run(b.client, h, quick())
+	b.run(b.client, h, quick()) // another process
+	for range 3 {
+		b.until(consume.Ack)
+	}
+	b.empty(b.url)
+	b.list(1)
+	mu.Lock()
+	defer mu.Unlock()
+	if text := strings.Join(got, " "); text != "0:0 0:1 0:2 1:0 2:0 2:1 3:0" {
+		t.Errorf("the tries, as message:retries, were %s", text)
+	}
+}
+
+// A message that comes again before the answer that hid it is read is in nobody's hand, and is not left hidden by its new receipt.
+func TestComesAgainBeforeItsRetryIsAnswered(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, false, 100)
+	b.sendOrder(1, "")
+	receipts := make(chan struct{}, 100)
+	var once sync.Once
+	client := &faulty{
+		Client: b.client,
+		received: func(out *sqs.ReceiveMessageOutput) {
+			for range out.Messages {
+				receipts <- struct{}{}
+			}
+		},
+		changed: func(*sqs.ChangeMessageVisibilityInput) {
+			once.Do(func() { <-receipts; <-receipts; <-time.After(100 * time.Millisecond) }) // until the second is in hand
+		},
+	}
+	o := quick()
+	o.Visibility = 10 * time.Minute // nobody could wait for that
+	b.run(client, b.handler(func(_ context.Context, m *consume.Message, _ order) error {
+		if m.Retries == 0 {
+			return everonce.NotDone(errors.New("not yet"))
+		}
+		return nil
+	}, nil), o)
+	b.until(consume.Ack)
+	b.empty(b.url)
+}
+
+// A dead letter whose message could not be deleted is not sent again for that.
+func TestADeadLetterIsSentOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, false, 100)
+	b.sendOrder(1, "")
+	var lost atomic.Int32
+	b.run(&faulty{Client: b.client, lost: func(*sqs.DeleteMessageInput) bool { return lost.Add(1) <= 2 }}, b.handler(func(context.Context, *consume.Message, order) error {
+		return everonce.Permanent("refused", errors.New("never"), nil)
+	}, nil), quick())
+	b.until(consume.Bury)
+	b.empty(b.url)
+	b.list(1)
 }
 
 // Draining gives back what no handler has begun, at once.

@@ -3,6 +3,7 @@ package dynamostore_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -250,6 +251,31 @@ func TestThrottlingIsNoAnswer(t *testing.T) {
 	l.spoil()
 	if got, err := s.Get(t.Context(), driver.GetRequest{ID: rec.ID}); err != nil || got.Record.State != driver.StateClaimed || len(got.Record.Steps) != 0 {
 		t.Errorf("the record is %v, %v; want as it was", got.Record.State, err)
+	}
+}
+
+// A renewal that comes after a later one does not shorten the lease.
+func TestALateRenewalShortensNoLease(t *testing.T) {
+	t.Parallel()
+	l, table := new(line), newTable(t)
+	s, err := dynamostore.New(t.Context(), l.over(t, 1), &dynamostore.Options{Table: table, ClockSkew: -1})
+	noErr(t, err)
+	rec := claimed(t, s, "late")
+	renew, until := writes[0].do, func() time.Time {
+		res, err := s.Get(t.Context(), driver.GetRequest{ID: rec.ID})
+		noErr(t, err)
+		return res.Record.LeaseUntil
+	}
+	var late func() (*http.Response, error)
+	l.spoil(func(send func() (*http.Response, error)) (*http.Response, error) { late = send; return nil, errLine })
+	isFailure(t, "Renew", renew(t.Context(), s, rec))
+	noErr(t, renew(t.Context(), s, rec))
+	before := until()
+	res, err := late()
+	noErr(t, err)
+	noErr(t, res.Body.Close())
+	if after := until(); after.Before(before) {
+		t.Errorf("the lease was until %v, and is until %v", before, after)
 	}
 }
 

@@ -89,6 +89,9 @@ func (s *Store) update(ctx context.Context, id *driver.RecordID, token driver.To
 	}
 	update := set.String()
 	held := condition{text: "#tk = :tk AND #n = :n AND #st = :held AND #v <= :v"}
+	if _, renews := w.put[attrLease]; renews { // a renewal that comes late shortens no lease
+		held.text += " AND #p_" + attrLease + " <= :p_" + attrLease
+	}
 	err := patiently(ctx, func() error {
 		_, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 			TableName: s.table, Key: key(id), UpdateExpression: &update, ConditionExpression: held.expression(), ExpressionAttributeNames: names,

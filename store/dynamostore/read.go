@@ -9,8 +9,12 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// get reads an item as the latest acknowledged write left it; nil is none.
+// get reads an item as the latest acknowledged write left it; nil is none. A commit of it whose answer was lost is resolved before: it could
+// still take effect after the read.
 func (s *Store) get(ctx context.Context, id *driver.RecordID) (attributes, error) {
+	if err := s.resolve(ctx, id); err != nil {
+		return nil, err
+	}
 	return s.item(ctx, key(id))
 }
 

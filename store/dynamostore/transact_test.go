@@ -104,6 +104,44 @@ func TestACommitThatNobodyKnowsOf(t *testing.T) {
 	}
 }
 
+// Whoever looks at the key first finds what a lost commit did, and not that nothing is there: a claim, that of a batch or in the caller's own
+// transaction, or a bare look (rule 16).
+func TestWhoeverLooksResolvesALostCommit(t *testing.T) {
+	t.Parallel()
+	for name, look := range map[string]func(w *world, req driver.ClaimRequest) (found bool, err error){
+		"a batch": func(w *world, req driver.ClaimRequest) (bool, error) {
+			h, _, err := w.store.Begin(w.Context(), driver.BeginRequest{})
+			noErr(w, err)
+			res, err := h.Claim(w.Context(), req)
+			return res.Decision == driver.DecideReplay, err
+		},
+		"the caller's transaction": func(w *world, req driver.ClaimRequest) (bool, error) {
+			h, err := w.store.Join(w.Context(), w.store.NewTransaction())
+			noErr(w, err)
+			res, err := h.Claim(w.Context(), req)
+			return res.Decision == driver.DecideReplay, err
+		},
+		"a look": func(w *world, req driver.ClaimRequest) (bool, error) {
+			res, err := w.store.Get(w.Context(), driver.GetRequest{ID: req.ID})
+			return res.Found, err
+		},
+	} {
+		w := newWorld(t)
+		h, claim, err := w.store.Begin(t.Context(), driver.BeginRequest{Claim: new(claimOf("7"))})
+		noErr(t, err)
+		w.spoil(before)
+		_, err = h.Commit(t.Context(), driver.CommitRequest{Complete: &driver.CompleteRequest{
+			ID: claim.Record.ID, Token: claim.Record.Token, Nonce: claim.Record.Nonce, Lifetime: life, Result: driver.SavedResult{Kind: driver.ResultElided},
+		}})
+		if w.store.ClassifyTx(err) != driver.TxErrorCommitLost {
+			t.Errorf("Commit: %v, want that its answer was lost", err)
+		}
+		if found, err := look(w, claimOf("7")); err != nil || !found {
+			t.Errorf("%s: found is %v, %v", name, found, err)
+		}
+	}
+}
+
 // The reasons of a canceled transaction are told apart by the items: the application's condition is its own error, and leaves nothing; another
 // transaction at the same items is a reason to run it again.
 func TestWhyATransactionIsCanceled(t *testing.T) {

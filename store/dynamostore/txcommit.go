@@ -154,8 +154,8 @@ func (s *Store) leave(ids []driver.RecordID, input *dynamodb.TransactWriteItemsI
 
 // resolve sends a commit of the key again whose answer was lost: it may be on its way still, and no read would see it. Once it is answered, it
 // has committed, or never will.
-func (s *Store) resolve(ctx context.Context, id driver.RecordID) error {
-	found, ok := s.lost.Load(id)
+func (s *Store) resolve(ctx context.Context, id *driver.RecordID) error {
+	found, ok := s.lost.Load(*id)
 	if !ok {
 		return nil
 	}
@@ -165,6 +165,6 @@ func (s *Store) resolve(ctx context.Context, id driver.RecordID) error {
 			return err
 		}
 	}
-	s.lost.CompareAndDelete(id, l)
+	s.lost.CompareAndDelete(*id, l)
 	return nil
 }

@@ -22,7 +22,8 @@ import (
 // the work leaves nothing.
 //
 // A commit whose answer was lost is sent again, with the same token of DynamoDB's, by the next call of the key in the same
-// process, so that it cannot take effect later than that call's answer.
+// process, so that it cannot take effect later than that call's answer. Until then, or for nine minutes, its items are kept in
+// memory.
 type TxStore struct {
 	*Store
 }
@@ -46,9 +47,6 @@ func (s *TxStore) Begin(ctx context.Context, req driver.BeginRequest) (driver.Tx
 	}
 	if req.Claim == nil {
 		return h, driver.ClaimResult{}, nil
-	}
-	if err := s.resolve(ctx, req.Claim.ID); err != nil {
-		return nil, driver.ClaimResult{}, failed("begin", err)
 	}
 	res, err := h.claim(ctx, *req.Claim)
 	if err != nil || res.Decision != driver.DecideClaimed {

@@ -22,13 +22,14 @@ type Entry[T any] struct {
 	Size int // in bytes, as the service counts
 }
 
-// Limits are those of a call. A larger entry, up to Largest, is sent by itself.
-type Limits struct{ Entries, Bytes, Largest int }
+// Limits are those of a call, and so of an entry too.
+type Limits struct{ Entries, Bytes int }
 
 // Call sends entries of one call, and returns an error for each. The second is one of the whole call.
 type Call[T any] func(ctx context.Context, entries []T) ([]error, error)
 
 // Publish sends events in order. entry makes an event an entry; one for which there is an error is set aside, and so is one that is too large.
+// The entries of a call that is refused as a whole are sent one by one: the refusal may be for one of them.
 func Publish[T any](ctx context.Context, events []outbox.Event, most Limits, entry func(*outbox.Event) (Entry[T], error), call Call[T]) []error {
 	return outbox.InOrder(ctx, events, func(ctx context.Context, events []outbox.Event) []error {
 		errs := make([]error, len(events))
@@ -36,17 +37,8 @@ func Publish[T any](ctx context.Context, events []outbox.Event, most Limits, ent
 		var at []int
 		bytes := 0
 		flush := func() {
-			if len(part) == 0 {
-				return
-			}
-			answers, err := call(ctx, part)
-			for n, i := range at {
-				switch {
-				case err != nil:
-					errs[i] = ofCall(err, len(at) == 1)
-				case n < len(answers):
-					errs[i] = answers[n]
-				}
+			if len(part) > 0 {
+				send(ctx, part, call, func(n int, err error) { errs[at[n]] = err })
 			}
 			part, at, bytes = nil, nil, 0
 		}
@@ -55,14 +47,14 @@ func Publish[T any](ctx context.Context, events []outbox.Event, most Limits, ent
 			if payload := events[i].Payload; err == nil && (len(payload) == 0 || !utf8.Valid(payload)) {
 				err = errors.New("sqsonce: the payload is empty or no UTF-8, which the service does not take (encode it, in base64 say)")
 			}
-			if err == nil && e.Size > most.Largest {
-				err = fmt.Errorf("sqsonce: the event has %d bytes, and the service takes %d", e.Size, most.Largest)
+			if err == nil && e.Size > most.Bytes {
+				err = fmt.Errorf("sqsonce: the event has %d bytes, and the service takes %d", e.Size, most.Bytes)
 			}
 			if err != nil {
 				errs[i] = everonce.Permanent("refused", err, nil)
 				continue
 			}
-			if len(part) == most.Entries || bytes+e.Size > most.Largest {
+			if len(part) == most.Entries || bytes+e.Size > most.Bytes {
 				flush()
 			}
 			part, at, bytes = append(part, e.Is), append(at, i), bytes+e.Size
@@ -70,6 +62,26 @@ func Publish[T any](ctx context.Context, events []outbox.Event, most Limits, ent
 		flush()
 		return errs
 	})
+}
+
+// send sends entries in one call, and says of each what became of it.
+func send[T any](ctx context.Context, part []T, call Call[T], answer func(n int, err error)) {
+	answers, err := call(ctx, part)
+	if err == nil {
+		for n := range min(len(part), len(answers)) {
+			answer(n, answers[n])
+		}
+		return
+	}
+	err = ofCall(err)
+	_, refused := errors.AsType[*everonce.PermanentError](err)
+	for n := range part {
+		if refused && len(part) > 1 {
+			send(ctx, part[n:n+1], call, func(_ int, err error) { answer(n, err) })
+			continue
+		}
+		answer(n, err)
+	}
 }
 
 // PublishTo is Publish for events of several destinations, each of which has calls of its own.
@@ -108,8 +120,8 @@ func Failed(code, message string, refused bool) error {
 // ErrMissing is the error of events whose destination does not exist: it counts, and they are tried again.
 var ErrMissing = errors.New("sqsonce: the destination does not exist (create it, or check region and account)")
 
-// ofCall says what the failure of a whole call means for its events; alone is whether there is only one.
-func ofCall(err error, alone bool) error {
+// ofCall says what the failure of a whole call means for its events, if there is only one.
+func ofCall(err error) error {
 	e, _ := errors.AsType[smithy.APIError](err)
 	if e == nil {
 		return fmt.Errorf("%w: %w", outbox.ErrUnavailable, err)
@@ -118,11 +130,8 @@ func ofCall(err error, alone bool) error {
 	switch code = code[strings.LastIndex(code, "#")+1:]; code {
 	case "QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue", "NotFound", "NotFoundException", "ResourceNotFoundException":
 		return fmt.Errorf("%w: %w", ErrMissing, err)
-	case "InvalidMessageContents", "InvalidParameterValue", "InvalidAttributeValue", "InvalidParameter", "BatchRequestTooLong", "BatchRequestTooLongException":
-		if alone {
-			return everonce.Permanent("refused", err, nil)
-		}
-		return fmt.Errorf("sqsonce: the service did not take the call: %w", err) // for one of its events perhaps: it counts for each
+	case "InvalidMessageContents", "InvalidParameterValue", "InvalidAttributeValue", "InvalidParameter", "BatchRequestTooLong", "BatchRequestTooLongException", "ValidationException":
+		return everonce.Permanent("refused", err, nil)
 	}
 	return fmt.Errorf("%w: %w", outbox.ErrUnavailable, err)
 }
@@ -159,8 +168,8 @@ func Size(payload []byte, attributes map[string]string) int {
 
 // Those of SQS, and of SNS and EventBridge.
 var (
-	SQS    = Limits{Entries: 10, Bytes: 256 << 10, Largest: 1 << 20}
-	Others = Limits{Entries: 10, Bytes: 256 << 10, Largest: 256 << 10}
+	SQS    = Limits{Entries: 10, Bytes: 1 << 20}
+	Others = Limits{Entries: 10, Bytes: 256 << 10}
 )
 
 // Valid is a text where SQS allows up to 128 letters, digits and signs: itself, or a hash of it.
