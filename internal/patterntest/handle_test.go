@@ -5,9 +5,11 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -15,6 +17,7 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/testserver"
+	"github.com/everonce/everonce/store/mysqlstore"
 	"github.com/everonce/everonce/store/pgxstore"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
@@ -24,7 +27,7 @@ type handle[Tx any] struct {
 	name     string
 	store    driver.TxStore[Tx]
 	receiver *everonce.TxReceiver[Tx]
-	// exec writes in a transaction of the application's. Arguments are $1, $2.
+	// exec writes in a transaction of the application's. Arguments are $1, $2, in their order.
 	exec func(ctx context.Context, tx Tx, text string, args ...any) error
 	// db reads and writes around the store.
 	db *sql.DB
@@ -37,6 +40,7 @@ func onAll(t *testing.T, pgxTest func(*testing.T, *handle[pgx.Tx]), sqlTest func
 	t.Parallel()
 	t.Run("pgx", func(t *testing.T) { t.Parallel(); pgxTest(t, onPgx(t)) })
 	t.Run("postgres", func(t *testing.T) { t.Parallel(); sqlTest(t, onPostgres(t)) })
+	t.Run("mariadb", func(t *testing.T) { t.Parallel(); sqlTest(t, onMariaDB(t)) })
 	t.Run("sqlite", func(t *testing.T) { t.Parallel(); sqlTest(t, onSQLite(t)) })
 }
 
@@ -149,13 +153,68 @@ func sqliteHandle(t testing.TB, store *sqlitestore.Store) *handle[*sql.Tx] {
 	return h
 }
 
+func onMariaDB(t testing.TB) *handle[*sql.Tx] {
+	t.Helper()
+	config, err := mysqlstore.ParseURL(testserver.URL(t, "mariadb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "p_" + strings.ToLower(rand.Text()[:16])
+	admin := openMariaDB(t, config)
+	if _, err := admin.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := admin.ExecContext(context.Background(), "DROP DATABASE "+name); err != nil {
+			t.Error(err)
+		}
+	})
+	config.DBName = name
+	return mariaDBHandle(t, openMariaDB(t, config), name)
+}
+
+func openMariaDB(t testing.TB, config *mysql.Config) *sql.DB {
+	t.Helper()
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(24)
+	db.SetMaxIdleConns(24)
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func mariaDBHandle(t testing.TB, db *sql.DB, name string) *handle[*sql.Tx] {
+	t.Helper()
+	store, err := mysqlstore.New(db, &mysqlstore.Options{Database: name}) // named, so that locks are its own
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &handle[*sql.Tx]{name: "mariadb", store: store, db: db}
+	h.throughSQL()
+	h.ready(t)
+	return h
+}
+
+var numbered = regexp.MustCompile(`\$\d+`)
+
+// text is a statement as the database wants its arguments.
+func (h *handle[Tx]) text(text string) string {
+	if h.name == "mariadb" {
+		return numbered.ReplaceAllString(text, "?")
+	}
+	return text
+}
+
 func (h *handle[Tx]) throughSQL() {
 	s, ok := any(h).(*handle[*sql.Tx])
 	if !ok {
 		panic("not through database/sql")
 	}
 	s.exec = func(ctx context.Context, tx *sql.Tx, text string, args ...any) error {
-		_, err := tx.ExecContext(ctx, text, args...)
+		_, err := tx.ExecContext(ctx, s.text(text), args...)
 		return err
 	}
 	s.begin = func(ctx context.Context) (*sql.Tx, func() error, func() error, error) {
@@ -184,7 +243,7 @@ func (h *handle[Tx]) ready(t testing.TB) {
 
 func (h *handle[Tx]) must(t testing.TB, text string, args ...any) {
 	t.Helper()
-	if _, err := h.db.ExecContext(context.Background(), text, args...); err != nil {
+	if _, err := h.db.ExecContext(context.Background(), h.text(text), args...); err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
 }
@@ -192,7 +251,7 @@ func (h *handle[Tx]) must(t testing.TB, text string, args ...any) {
 // number returns what a query counts.
 func (h *handle[Tx]) number(t testing.TB, query string, args ...any) (n int) {
 	t.Helper()
-	if err := h.db.QueryRowContext(context.Background(), query, args...).Scan(&n); err != nil {
+	if err := h.db.QueryRowContext(context.Background(), h.text(query), args...).Scan(&n); err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
 	return n
