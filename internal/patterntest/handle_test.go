@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -153,48 +154,72 @@ func sqliteHandle(t testing.TB, store *sqlitestore.Store) *handle[*sql.Tx] {
 	return h
 }
 
-func onMariaDB(t testing.TB) *handle[*sql.Tx] {
+// mariaDB makes an empty database, and returns its URL.
+func mariaDB(t testing.TB) (address, name string) {
 	t.Helper()
-	config, err := mysqlstore.ParseURL(testserver.URL(t, "mariadb"))
+	server := testserver.URL(t, "mariadb")
+	name = "p_" + strings.ToLower(rand.Text()[:16])
+	admin, err := openMariaDB(server)
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := "p_" + strings.ToLower(rand.Text()[:16])
-	admin := openMariaDB(t, config)
 	if _, err := admin.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		defer admin.Close()
 		if _, err := admin.ExecContext(context.Background(), "DROP DATABASE "+name); err != nil {
 			t.Error(err)
 		}
 	})
-	config.DBName = name
-	return mariaDBHandle(t, openMariaDB(t, config), name)
-}
-
-func openMariaDB(t testing.TB, config *mysql.Config) *sql.DB {
-	t.Helper()
-	connector, err := mysql.NewConnector(config)
+	u, err := url.Parse(server)
 	if err != nil {
 		t.Fatal(err)
+	}
+	u.Path = "/" + name
+	return u.String(), name
+}
+
+func openMariaDB(address string) (*sql.DB, error) {
+	config, err := mysqlstore.ParseURL(address)
+	if err != nil {
+		return nil, err
+	}
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return nil, err
 	}
 	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(24)
 	db.SetMaxIdleConns(24)
-	t.Cleanup(func() { db.Close() })
-	return db
+	return db, nil
 }
 
-func mariaDBHandle(t testing.TB, db *sql.DB, name string) *handle[*sql.Tx] {
+func onMariaDB(t testing.TB) *handle[*sql.Tx] {
 	t.Helper()
+	address, name := mariaDB(t)
+	h := mariaDBHandle(t, address, name)
+	h.ready(t)
+	return h
+}
+
+// mariaDBHandle is a handle with connections of its own on a database that may be ready.
+func mariaDBHandle(t testing.TB, address, name string) *handle[*sql.Tx] {
+	t.Helper()
+	db, err := openMariaDB(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
 	store, err := mysqlstore.New(db, &mysqlstore.Options{Database: name}) // named, so that locks are its own
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := &handle[*sql.Tx]{name: "mariadb", store: store, db: db}
 	h.throughSQL()
-	h.ready(t)
+	if h.receiver, err = everonce.NewTxReceiver(h.store, nil); err != nil {
+		t.Fatal(err)
+	}
 	return h
 }
 

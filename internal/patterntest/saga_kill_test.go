@@ -36,7 +36,7 @@ const sagaRunnerVariable = "EVERONCE_TEST_SAGA_RUNNER"
 
 // runnerSpec is what a runner's process is told. It does what it is told at the so many-th point that it reaches.
 type runnerSpec struct {
-	SQLite, Postgres, Schema string
+	SQLite, Postgres, MariaDB, Schema string
 	// KillAt: it kills itself.
 	KillAt int
 	// PauseAt is the point at which it stops, as a machine does that is suspended.
@@ -189,9 +189,12 @@ func TestSagaRunnerProcess(t *testing.T) {
 	if err := json.Unmarshal([]byte(told), &p.runnerSpec); err != nil {
 		t.Fatal(err)
 	}
-	if p.SQLite != "" {
+	switch {
+	case p.SQLite != "":
 		runKilled(t, openSQLite(t, p.SQLite), p)
-	} else {
+	case p.MariaDB != "":
+		runKilled(t, mariaDBHandle(t, p.MariaDB, p.Schema), p)
+	default:
 		runKilled(t, openPgx(t, p.Postgres, p.Schema), p)
 	}
 }
@@ -287,6 +290,13 @@ func TestSagaKills(t *testing.T) {
 		t.Parallel()
 		url, name := schema(t)
 		testSagaKills(t, openPgx(t, url, name), runnerSpec{Postgres: url, Schema: name})
+	})
+	t.Run("mariadb", func(t *testing.T) {
+		t.Parallel()
+		address, name := mariaDB(t)
+		h := mariaDBHandle(t, address, name)
+		h.ready(t)
+		testSagaKills(t, h, runnerSpec{MariaDB: address, Schema: name})
 	})
 }
 
@@ -456,8 +466,19 @@ func testSagaWithoutAnAnswer[Tx any](t *testing.T, h *handle[Tx]) {
 // done since. (With SQLite a process that is stopped may keep all others from writing.)
 func TestSagaPausedRunner(t *testing.T) {
 	t.Parallel()
-	url, name := schema(t)
-	testSagaPausedRunner(t, openPgx(t, url, name), runnerSpec{Postgres: url, Schema: name}, "after e", "d", "after undo-b", "undo-a")
+	points := []string{"after e", "d", "after undo-b", "undo-a"}
+	t.Run("pgx", func(t *testing.T) {
+		t.Parallel()
+		url, name := schema(t)
+		testSagaPausedRunner(t, openPgx(t, url, name), runnerSpec{Postgres: url, Schema: name}, points...)
+	})
+	t.Run("mariadb", func(t *testing.T) {
+		t.Parallel()
+		address, name := mariaDB(t)
+		h := mariaDBHandle(t, address, name)
+		h.ready(t)
+		testSagaPausedRunner(t, h, runnerSpec{MariaDB: address, Schema: name}, points...)
+	})
 }
 
 func testSagaPausedRunner[Tx any](t *testing.T, h *handle[Tx], spec runnerSpec, at ...string) {

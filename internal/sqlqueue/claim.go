@@ -70,12 +70,10 @@ func Claim[T any](ctx context.Context, q *Queue, req ClaimRequest, row func(*T) 
 		}
 	}
 	choose := func(ctx context.Context, c sqldb.Conn) error {
-		calls := q.claim(token, &req)
-		for _, call := range calls {
-			call.Each = each(nil)
-		}
-		if err := c.Send(ctx, calls...); err != nil {
-			return err
+		for _, call := range q.claim(token, &req) {
+			if err := c.Send(ctx, call.ForEach(each(nil))); err != nil {
+				return err
+			}
 		}
 		if len(claimed) > req.Limit { // so many of each kind
 			slices.SortFunc(claimed, func(a, b T) int {
