@@ -289,3 +289,50 @@ func (h *handle[Tx]) inTx(t testing.TB, work func(ctx context.Context, tx Tx) er
 		t.Fatal(err)
 	}
 }
+
+// openSQLite opens a file that another process may have made.
+func openSQLite(t testing.TB, file string) *handle[*sql.Tx] {
+	t.Helper()
+	store, err := sqlitestore.Open(t.Context(), file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	h := &handle[*sql.Tx]{name: "sqlite", store: store, db: store.DB()}
+	h.throughSQL()
+	return h.opened(t)
+}
+
+// openPgx opens a schema that another process may have filled.
+func openPgx(t testing.TB, url, schema string) *handle[pgx.Tx] {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	store, err := pgxstore.New(pool, &pgxstore.Options{Schema: schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h := &handle[pgx.Tx]{name: "pgx", store: store, db: stdlib.OpenDBFromPool(pool)}
+	t.Cleanup(func() { h.db.Close() })
+	h.exec = func(ctx context.Context, tx pgx.Tx, text string, args ...any) error {
+		_, err := tx.Exec(ctx, text, args...)
+		return err
+	}
+	return h.opened(t)
+}
+
+func (h *handle[Tx]) opened(t testing.TB) *handle[Tx] {
+	t.Helper()
+	h.must(t, "CREATE TABLE IF NOT EXISTS effects (name TEXT NOT NULL)")
+	var err error
+	if h.receiver, err = everonce.NewTxReceiver(h.store, nil); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}

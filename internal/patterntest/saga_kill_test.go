@@ -20,15 +20,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/backlog"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/saga"
-	"github.com/everonce/everonce/store/pgxstore"
-	"github.com/everonce/everonce/store/sqlitestore"
 )
 
 // sagaRunnerVariable makes a process of this test a runner that dies: it holds a [runnerSpec].
@@ -130,53 +126,6 @@ func killedSagas[Tx any](t testing.TB, h *handle[Tx], p *points) (*saga.Sagas[Tx
 		t.Fatal(err)
 	}
 	return sagas, d
-}
-
-// openSQLite opens a file that another process may have made.
-func openSQLite(t testing.TB, file string) *handle[*sql.Tx] {
-	t.Helper()
-	store, err := sqlitestore.Open(t.Context(), file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
-	h := &handle[*sql.Tx]{name: "sqlite", store: store, db: store.DB()}
-	h.throughSQL()
-	return h.opened(t)
-}
-
-// openPgx opens a schema that another process may have filled.
-func openPgx(t testing.TB, url, schema string) *handle[pgx.Tx] {
-	t.Helper()
-	pool, err := pgxpool.New(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	store, err := pgxstore.New(pool, &pgxstore.Options{Schema: schema})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	h := &handle[pgx.Tx]{name: "pgx", store: store, db: stdlib.OpenDBFromPool(pool)}
-	t.Cleanup(func() { h.db.Close() })
-	h.exec = func(ctx context.Context, tx pgx.Tx, text string, args ...any) error {
-		_, err := tx.Exec(ctx, text, args...)
-		return err
-	}
-	return h.opened(t)
-}
-
-func (h *handle[Tx]) opened(t testing.TB) *handle[Tx] {
-	t.Helper()
-	h.must(t, "CREATE TABLE IF NOT EXISTS effects (name TEXT NOT NULL)")
-	var err error
-	if h.receiver, err = everonce.NewTxReceiver(h.store, nil); err != nil {
-		t.Fatal(err)
-	}
-	return h
 }
 
 // TestSagaRunnerProcess is no test, but the process of a runner that is killed.
