@@ -13,6 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/everonce/everonce/internal/retry"
 )
 
 // ErrTopology says that a topic does not exist, or that the user may not use a topic or the group. The text names it.
@@ -52,9 +54,7 @@ func (t *Topic) establish(ctx context.Context, client *kgo.Client) (largest limi
 		if !created || !errors.Is(err, kerr.UnknownTopicOrPartition) {
 			return nil, err
 		}
-		select { // the brokers have not all heard of it
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
+		if retry.Pause(ctx, 50*time.Millisecond) != nil { // the brokers have not all heard of it
 			return nil, err
 		}
 	}
