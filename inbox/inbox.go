@@ -62,8 +62,8 @@ func spec(consumer string) sqlqueue.Spec {
 	}
 }
 
-// New returns the inbox of a consumer beside the receiver's store, which must be one in a SQL database: store/pgxstore or
-// store/sqlitestore. Consumers of one event do not skip each other's work. It sends nothing. The error wraps
+// New returns the inbox of a consumer beside the receiver's store, which must be one in a SQL database: store/pgxstore,
+// store/mysqlstore or store/sqlitestore. Consumers of one event do not skip each other's work. It sends nothing. The error wraps
 // [everonce.ErrInvalidArgument].
 func New[Tx any](receiver *everonce.TxReceiver[Tx], consumer string, opts *Options) (*Inbox[Tx], error) {
 	if consumer == "" || len(consumer) > sqlqueue.MaxText || !sqlqueue.Stores(consumer) {
@@ -97,10 +97,10 @@ func New[Tx any](receiver *everonce.TxReceiver[Tx], consumer string, opts *Optio
 	d := table.DB.Dialect()
 	in.insert = d.Statement("inbox_insert", 11,
 		"INSERT INTO {inbox} (consumer, id, type, order_key, source, content_type, headers, body, priority, expires_at, state, attempts, rank, due_at, created_at, token, error)"+
-			" SELECT {1t}, {2t}, {3t}, {4t}, {5t}, {6t}, {7t}, {8b}, {9i}, CASE WHEN {10i} = 0 THEN 0 ELSE c.now + {10i} END, 0, 0, c.now - {11i}, c.now, c.now, 0, ''"+
-			" FROM (SELECT {now} AS now) AS c WHERE true ON CONFLICT (consumer, id) DO NOTHING", "inbox")
+			" SELECT {1t}, {2t}, {3t}, {4t}, {5t}, {6t}, {7t}, {8b}, {9i}, CASE WHEN {10i} = 0 THEN 0 ELSE c.now + {10i} END, 0{alive}, 0, c.now - {11i}, c.now, c.now, 0, ''"+
+			" FROM (SELECT {now} AS now) AS c WHERE true"+d.Once("consumer, id"), "inbox")
 	in.insert.Keep = true
-	in.read = d.Statement("inbox_read", 2, "SELECT body FROM {inbox} WHERE consumer = {1t} AND id = {2t}", "inbox")
+	in.read = d.Statement("inbox_read", 2, "SELECT body FROM {inbox} WHERE consumer = {1t} AND id = {2t} {latest}", "inbox")
 	return in, nil
 }
 
@@ -110,7 +110,7 @@ func open[Tx any](receiver *everonce.TxReceiver[Tx], consumer string) (*sqlqueue
 		return nil, fmt.Errorf("inbox: %w: the receiver is nil", everonce.ErrInvalidArgument)
 	}
 	return sqlqueue.Open("inbox", "Inbox", receiver.Store(), spec(consumer),
-		"source {text} NOT NULL", "content_type {text} NOT NULL", "headers {text} NOT NULL", "body {bytes} NOT NULL",
+		"source {text} NOT NULL", "content_type {text} NOT NULL", "headers {long} NOT NULL", "body {bytes} NOT NULL",
 		"priority {int} NOT NULL", "expires_at {int} NOT NULL")
 }
 

@@ -50,7 +50,7 @@ func (in *Inbox[Tx]) receive(m *consume.Message, do func(op func(context.Context
 		if err := c.Send(ctx, calls...); err != nil {
 			return err
 		}
-		if isNew = insert.Affected > 0; !isNew {
+		if isNew = d.Inserted(insert.Affected, 1) > 0; !isNew {
 			read := d.Call(in.read, args[0], args[1]).ForEach(func(r sqldb.Row) error { return r.Scan(&kept) })
 			err := c.Send(ctx, read)
 			found = read.Affected > 0 // or it was done, and has just been removed

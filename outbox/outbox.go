@@ -37,14 +37,14 @@ var spec = sqlqueue.Spec{
 	Table: "outbox", Group: "topic", Lane: "topic", Own: []string{"type", "content_type", "headers", "payload"}, Unique: []string{"id"},
 }
 
-// New returns the outbox beside the receiver's store, which must be one in a SQL database: store/pgxstore or
-// store/sqlitestore. It sends nothing. The error wraps [everonce.ErrInvalidArgument].
+// New returns the outbox beside the receiver's store, which must be one in a SQL database: store/pgxstore,
+// store/mysqlstore or store/sqlitestore. It sends nothing. The error wraps [everonce.ErrInvalidArgument].
 func New[Tx any](receiver *everonce.TxReceiver[Tx], opts *Options) (*Outbox[Tx], error) {
 	if receiver == nil {
 		return nil, fmt.Errorf("outbox: %w: the receiver is nil", everonce.ErrInvalidArgument)
 	}
 	table, err := sqlqueue.Open("outbox", "Outbox", receiver.Store(), spec,
-		"type {text} NOT NULL", "content_type {text} NOT NULL", "headers {text} NOT NULL", "payload {bytes} NOT NULL")
+		"type {text} NOT NULL", "content_type {text} NOT NULL", "headers {long} NOT NULL", "payload {bytes} NOT NULL")
 	if err != nil {
 		return nil, err
 	}
@@ -61,10 +61,14 @@ func New[Tx any](receiver *everonce.TxReceiver[Tx], opts *Options) (*Outbox[Tx],
 		o.insert[n] = insertion(d, n)
 	}
 	o.read = d.Statement("outbox_read", 1,
-		"SELECT id, topic, order_key, type, content_type, headers, payload FROM {outbox} WHERE "+inIDs(d), "outbox")
+		"SELECT id, topic, order_key, type, content_type, headers, payload FROM {outbox} WHERE "+inIDs(d)+" {latest}", "outbox")
+	const old = " WHERE q.state IN (4, 5) AND q.state = 4 AND q.done_at <= {now} - {1i} ORDER BY q.done_at LIMIT {2i}"
+	from := "{outbox} AS q" + old
+	if d.MySQL { // without locks in the index, which others want who have just published
+		from = "(SELECT q.seq AS n FROM {outbox} AS q FORCE INDEX (done)" + old + ") AS old STRAIGHT_JOIN {outbox} AS q ON q.seq = old.n WHERE q.state = 4"
+	}
 	o.published = d.Statement("outbox_published", 2,
-		"SELECT q.seq, q.id, q.topic, q.order_key, q.type, q.content_type, q.headers, q.payload, q.attempts, q.created_at FROM {outbox} AS q"+
-			" WHERE q.state IN (4, 5) AND q.state = 4 AND q.done_at <= {now} - {1i} ORDER BY q.done_at LIMIT {2i} {skip locked}", "outbox")
+		"SELECT q.seq, q.id, q.topic, q.order_key, q.type, q.content_type, q.headers, q.payload, q.attempts, q.created_at FROM "+from+" {skip locked}", "outbox")
 	o.remove = d.Statement("outbox_remove", 1, "DELETE FROM {outbox} WHERE "+d.InInts("seq", "{1t}"), "outbox")
 	return o, nil
 }

@@ -60,11 +60,11 @@ func (o *Outbox[Tx]) Publish(ctx context.Context, tx Tx, events ...Event) error 
 	if err := conn.Send(ctx, calls...); err != nil {
 		return o.table.Failed("publish", err)
 	}
-	inserted := 0
+	var affected int64
 	for _, call := range inserts {
-		inserted += int(call.Affected)
+		affected += call.Affected
 	}
-	if inserted < len(events) {
+	if o.table.DB.Dialect().Inserted(affected, len(events)) < len(events) {
 		return o.compare(ctx, conn, events)
 	}
 	return nil
@@ -96,15 +96,25 @@ const eventArgs = 8
 // insertion inserts n events, unless their IDs are there.
 func insertion(d *sqldb.Dialect, n int) *sqldb.Statement {
 	rows := make([]string, n)
+	const columns = "INSERT INTO {outbox} (id, topic, order_key, type, content_type, headers, payload, state, attempts, rank, due_at, created_at, token, error)"
+	if d.MySQL { // its lists of values have no names that MariaDB knows
+		for i := range rows {
+			at := i * eventArgs
+			rows[i] = fmt.Sprintf("({%dt}, {%dt}, {%dt}, {%dt}, {%dt}, {%dt}, {%db}, 0{alive}, 0, greatest({%di}, {now}), greatest({%[8]di}, {now}), {now}, 0, '')",
+				at+1, at+2, at+3, at+4, at+5, at+6, at+7, at+8)
+		}
+		st := d.Statement(fmt.Sprintf("outbox_insert_%d", n), n*eventArgs, columns+" VALUES "+strings.Join(rows, ", ")+d.Once("id"), "outbox")
+		st.Keep = true
+		return st
+	}
 	for i := range rows {
 		at := i * eventArgs
 		rows[i] = fmt.Sprintf("(%d, {%dt}, {%dt}, {%dt}, {%dt}, {%dt}, {%dt}, {%db}, {%di})", i, at+1, at+2, at+3, at+4, at+5, at+6, at+7, at+8)
 	}
 	due := "CASE WHEN v.column9 > c.now THEN v.column9 ELSE c.now END"
 	st := d.Statement(fmt.Sprintf("outbox_insert_%d", n), n*eventArgs,
-		"INSERT INTO {outbox} (id, topic, order_key, type, content_type, headers, payload, state, attempts, rank, due_at, created_at, token, error)"+
-			" SELECT v.column2, v.column3, v.column4, v.column5, v.column6, v.column7, v.column8, 0, 0, "+due+", "+due+", c.now, 0, ''"+
-			" FROM (SELECT {now} AS now) AS c CROSS JOIN (VALUES "+strings.Join(rows, ", ")+") AS v WHERE true ORDER BY v.column1 ON CONFLICT (id) DO NOTHING", "outbox")
+		columns+" SELECT v.column2, v.column3, v.column4, v.column5, v.column6, v.column7, v.column8, 0, 0, "+due+", "+due+", c.now, 0, ''"+
+			" FROM (SELECT {now} AS now) AS c CROSS JOIN (VALUES "+strings.Join(rows, ", ")+") AS v WHERE true ORDER BY v.column1"+d.Once("id"), "outbox")
 	st.Keep = true
 	return st
 }

@@ -32,14 +32,14 @@ var spec = sqlqueue.Spec{
 	Own: []string{"shape", "status", "input", "cause", "tries", "orders"},
 }
 
-// New returns the sagas beside the receiver's store, which must be one in a SQL database: store/pgxstore or
-// store/sqlitestore. It sends nothing. The error wraps [everonce.ErrInvalidArgument].
+// New returns the sagas beside the receiver's store, which must be one in a SQL database: store/pgxstore,
+// store/mysqlstore or store/sqlitestore. It sends nothing. The error wraps [everonce.ErrInvalidArgument].
 func New[Tx any](receiver *everonce.TxReceiver[Tx]) (*Sagas[Tx], error) {
 	if receiver == nil {
 		return nil, fmt.Errorf("saga: %w: the receiver is nil", everonce.ErrInvalidArgument)
 	}
 	table, err := sqlqueue.Open("saga", "Sagas", receiver.Store(), spec,
-		"shape {text} NOT NULL", "status {text} NOT NULL", "input {bytes} NOT NULL", "cause {text} NOT NULL", "tries {text} NOT NULL", "orders {text} NOT NULL")
+		"shape {long} NOT NULL", "status {text} NOT NULL", "input {bytes} NOT NULL", "cause {long} NOT NULL", "tries {long} NOT NULL", "orders {long} NOT NULL")
 	if err != nil {
 		return nil, err
 	}
@@ -51,11 +51,10 @@ func New[Tx any](receiver *everonce.TxReceiver[Tx]) (*Sagas[Tx], error) {
 	d := table.DB.Dialect()
 	s.insert = d.Statement("saga_insert", 5,
 		"INSERT INTO {saga} (id, definition, lane, shape, input, order_key, status, cause, tries, orders, state, attempts, rank, due_at, created_at, token, error)"+
-			" SELECT {1t}, {2t}, {3t}, {4t}, {5b}, '', 'running', '', '', '', 0, 0, c.now, c.now, c.now, 0, '' FROM (SELECT {now} AS now) AS c WHERE true"+
-			" ON CONFLICT (id) DO NOTHING", "saga")
-	s.read = d.Statement("saga_read", 1, "SELECT lane, input FROM {saga} WHERE id = {1t}", "saga")
+			" SELECT {1t}, {2t}, {3t}, {4t}, {5b}, '', 'running', '', '', '', 0{alive}, 0, c.now, c.now, c.now, 0, '' FROM (SELECT {now} AS now) AS c WHERE true"+d.Once("id"), "saga")
+	s.read = d.Statement("saga_read", 1, "SELECT lane, input FROM {saga} WHERE id = {1t} {latest}", "saga")
 	s.note = d.Statement("saga_note", 5, "UPDATE {saga} SET status = {3t}, cause = {4t}, tries = {5t} WHERE seq = {1i} AND token = {2i}", "saga")
-	s.order = d.Statement("saga_order", 2, "UPDATE {saga} SET orders = orders || {2t} WHERE id = {1t} AND state IN (0, 2, 3)", "saga")
+	s.order = d.Statement("saga_order", 2, "UPDATE {saga} SET orders = concat(orders, {2t}) WHERE id = {1t} AND state IN (0, 2, 3)", "saga")
 	// What was ordered while a runner had the saga in hand is due when it lets go of it.
 	s.heed = d.Statement("saga_heed", 2, "UPDATE {saga} SET state = 0, due_at = {now}, rank = {now} WHERE seq = {1i} AND token = 0 AND state IN (0, 2) AND orders <> {2t}", "saga")
 	return s, nil
@@ -105,7 +104,7 @@ func (d *Definition[In, Tx]) Start(ctx context.Context, sagas *Sagas[Tx], tx Tx,
 	if err := conn.Send(ctx, calls...); err != nil {
 		return sagas.table.Failed("start", err)
 	}
-	if insert.Affected > 0 {
+	if dialect.Inserted(insert.Affected, 1) > 0 {
 		return nil
 	}
 	var lane string

@@ -18,7 +18,7 @@ import (
 var errNoEntry = errors.New("there is no such entry")
 
 // sqlStores are the stores beside which a pattern's table can be.
-const sqlStores = "sqlite:FILE or postgres://…"
+const sqlStores = "sqlite:FILE, postgres://… or mysql://…"
 
 // backlog is the operator's set of tools for a pattern.
 func (a *app) backlog(p *pattern) *cobra.Command {

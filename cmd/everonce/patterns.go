@@ -69,7 +69,7 @@ func (p *pattern) of(store driver.Store, consumer string, opts *everonce.Options
 	case driver.TxStore[*sql.Tx]:
 		return besideOf(p, s, consumer, opts)
 	}
-	return nil, usagef("an %s is beside a store in SQLite or PostgreSQL, and --store names another one", p.name)
+	return nil, usagef("an %s is beside a store in SQLite, PostgreSQL, MariaDB or MySQL, and --store names another one", p.name)
 }
 
 func besideOf[Tx any](p *pattern, store driver.TxStore[Tx], consumer string, opts *everonce.Options) (*beside, error) {

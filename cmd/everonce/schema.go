@@ -20,8 +20,8 @@ func (a *app) schema() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schema",
 		Short: "Write the SQL that creates the tables of a PostgreSQL store, or those beside it",
-		Long: `schema writes the SQL that creates the tables of a PostgreSQL store, or with --for the table
-of an outbox, an inbox or sagas beside it, for a database administrator, where the application's
+		Long: `schema writes the SQL that creates the tables of a PostgreSQL store, with --mysql of a MariaDB
+or MySQL store, or with --for the table of an outbox, an inbox or sagas beside it, for a database administrator, where the application's
 own role may not create any. It connects to nothing. Run it once, on a schema that is there
 and has no such tables.`,
 		Example: "  everonce schema --schema payments | psql -v ON_ERROR_STOP=1 -1 postgres://admin@db/shop\n  everonce schema --for outbox --schema payments\n  everonce schema --mysql | mariadb shop",
@@ -43,20 +43,17 @@ and has no such tables.`,
 }
 
 func schemaText(of string, mysql bool, opts storeurl.Options) (string, error) {
-	if mysql {
-		if of != recordTables {
-			return "", usagef("--mysql: the tables of %s are in PostgreSQL or SQLite only", of)
-		}
+	switch {
+	case of == recordTables && mysql:
 		return storeurl.SchemaMySQL(opts)
-	}
-	if of == recordTables {
+	case of == recordTables:
 		return storeurl.Schema(opts)
 	}
 	p, err := patternOf(of)
 	if err != nil {
 		return "", usagef("--for: %w", err)
 	}
-	store, err := storeurl.Nowhere(opts)
+	store, err := storeurl.Nowhere(opts, mysql)
 	if err != nil {
 		return "", err
 	}

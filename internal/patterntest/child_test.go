@@ -20,6 +20,7 @@ import (
 	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/inbox"
 	"github.com/everonce/everonce/outbox"
+	"github.com/everonce/everonce/store/mysqlstore"
 	"github.com/everonce/everonce/store/pgxstore"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
@@ -29,7 +30,8 @@ const childEnv = "EVERONCE_PATTERNTEST_CHILD"
 // childSpec is what a test tells a process that runs a relay and a worker until its standard input ends, or it dies.
 type childSpec struct {
 	SQLite           string // a file, or
-	Postgres, Schema string
+	Postgres, Schema string // or
+	MariaDB          string // a URL
 	Sink             string // the file to which events are published: a line for each, which survives the process
 	DieAfterSend     int    // the process kills itself after so many events were sent, before any of that call is marked; 0 is never
 	DieInHandler     int    // or when so many handlers have written their effect, before the commit
@@ -56,6 +58,21 @@ func runChild(raw string) error {
 		defer store.Close()
 		return relayAndWork(ctx, spec, store, func(ctx context.Context, tx *sql.Tx, text string, args ...any) error {
 			_, err := tx.ExecContext(ctx, text, args...)
+			return err
+		})
+	}
+	if spec.MariaDB != "" {
+		db, err := openMariaDB(spec.MariaDB)
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		store, err := mysqlstore.New(db, nil)
+		if err != nil {
+			return err
+		}
+		return relayAndWork(ctx, spec, store, func(ctx context.Context, tx *sql.Tx, text string, args ...any) error {
+			_, err := tx.ExecContext(ctx, numbered.ReplaceAllString(text, "?"), args...)
 			return err
 		})
 	}

@@ -4,10 +4,13 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"net/url"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -15,6 +18,7 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/testserver"
+	"github.com/everonce/everonce/store/mysqlstore"
 	"github.com/everonce/everonce/store/pgxstore"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
@@ -24,7 +28,7 @@ type handle[Tx any] struct {
 	name     string
 	store    driver.TxStore[Tx]
 	receiver *everonce.TxReceiver[Tx]
-	// exec writes in a transaction of the application's. Arguments are $1, $2.
+	// exec writes in a transaction of the application's. Arguments are $1, $2, in their order.
 	exec func(ctx context.Context, tx Tx, text string, args ...any) error
 	// db reads and writes around the store.
 	db *sql.DB
@@ -37,6 +41,7 @@ func onAll(t *testing.T, pgxTest func(*testing.T, *handle[pgx.Tx]), sqlTest func
 	t.Parallel()
 	t.Run("pgx", func(t *testing.T) { t.Parallel(); pgxTest(t, onPgx(t)) })
 	t.Run("postgres", func(t *testing.T) { t.Parallel(); sqlTest(t, onPostgres(t)) })
+	t.Run("mariadb", func(t *testing.T) { t.Parallel(); sqlTest(t, onMariaDB(t)) })
 	t.Run("sqlite", func(t *testing.T) { t.Parallel(); sqlTest(t, onSQLite(t)) })
 }
 
@@ -149,13 +154,92 @@ func sqliteHandle(t testing.TB, store *sqlitestore.Store) *handle[*sql.Tx] {
 	return h
 }
 
+// mariaDB makes an empty database, and returns its URL.
+func mariaDB(t testing.TB) (address, name string) {
+	t.Helper()
+	server := testserver.URL(t, "mariadb")
+	name = "p_" + strings.ToLower(rand.Text()[:16])
+	admin, err := openMariaDB(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		defer admin.Close()
+		if _, err := admin.ExecContext(context.Background(), "DROP DATABASE "+name); err != nil {
+			t.Error(err)
+		}
+	})
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/" + name
+	return u.String(), name
+}
+
+func openMariaDB(address string) (*sql.DB, error) {
+	config, err := mysqlstore.ParseURL(address)
+	if err != nil {
+		return nil, err
+	}
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return nil, err
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(24)
+	db.SetMaxIdleConns(24)
+	return db, nil
+}
+
+func onMariaDB(t testing.TB) *handle[*sql.Tx] {
+	t.Helper()
+	address, name := mariaDB(t)
+	h := mariaDBHandle(t, address, name)
+	h.ready(t)
+	return h
+}
+
+// mariaDBHandle is a handle with connections of its own on a database that may be ready.
+func mariaDBHandle(t testing.TB, address, name string) *handle[*sql.Tx] {
+	t.Helper()
+	db, err := openMariaDB(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	store, err := mysqlstore.New(db, &mysqlstore.Options{Database: name}) // named, so that locks are its own
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &handle[*sql.Tx]{name: "mariadb", store: store, db: db}
+	h.throughSQL()
+	if h.receiver, err = everonce.NewTxReceiver(h.store, nil); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+var numbered = regexp.MustCompile(`\$\d+`)
+
+// text is a statement as the database wants its arguments.
+func (h *handle[Tx]) text(text string) string {
+	if h.name == "mariadb" {
+		return numbered.ReplaceAllString(text, "?")
+	}
+	return text
+}
+
 func (h *handle[Tx]) throughSQL() {
 	s, ok := any(h).(*handle[*sql.Tx])
 	if !ok {
 		panic("not through database/sql")
 	}
 	s.exec = func(ctx context.Context, tx *sql.Tx, text string, args ...any) error {
-		_, err := tx.ExecContext(ctx, text, args...)
+		_, err := tx.ExecContext(ctx, s.text(text), args...)
 		return err
 	}
 	s.begin = func(ctx context.Context) (*sql.Tx, func() error, func() error, error) {
@@ -184,7 +268,7 @@ func (h *handle[Tx]) ready(t testing.TB) {
 
 func (h *handle[Tx]) must(t testing.TB, text string, args ...any) {
 	t.Helper()
-	if _, err := h.db.ExecContext(context.Background(), text, args...); err != nil {
+	if _, err := h.db.ExecContext(context.Background(), h.text(text), args...); err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
 }
@@ -192,7 +276,7 @@ func (h *handle[Tx]) must(t testing.TB, text string, args ...any) {
 // number returns what a query counts.
 func (h *handle[Tx]) number(t testing.TB, query string, args ...any) (n int) {
 	t.Helper()
-	if err := h.db.QueryRowContext(context.Background(), query, args...).Scan(&n); err != nil {
+	if err := h.db.QueryRowContext(context.Background(), h.text(query), args...).Scan(&n); err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
 	return n
@@ -204,4 +288,51 @@ func (h *handle[Tx]) inTx(t testing.TB, work func(ctx context.Context, tx Tx) er
 	if err := h.receiver.InTx(t.Context(), work); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// openSQLite opens a file that another process may have made.
+func openSQLite(t testing.TB, file string) *handle[*sql.Tx] {
+	t.Helper()
+	store, err := sqlitestore.Open(t.Context(), file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	h := &handle[*sql.Tx]{name: "sqlite", store: store, db: store.DB()}
+	h.throughSQL()
+	return h.opened(t)
+}
+
+// openPgx opens a schema that another process may have filled.
+func openPgx(t testing.TB, url, schema string) *handle[pgx.Tx] {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	store, err := pgxstore.New(pool, &pgxstore.Options{Schema: schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h := &handle[pgx.Tx]{name: "pgx", store: store, db: stdlib.OpenDBFromPool(pool)}
+	t.Cleanup(func() { h.db.Close() })
+	h.exec = func(ctx context.Context, tx pgx.Tx, text string, args ...any) error {
+		_, err := tx.Exec(ctx, text, args...)
+		return err
+	}
+	return h.opened(t)
+}
+
+func (h *handle[Tx]) opened(t testing.TB) *handle[Tx] {
+	t.Helper()
+	h.must(t, "CREATE TABLE IF NOT EXISTS effects (name TEXT NOT NULL)")
+	var err error
+	if h.receiver, err = everonce.NewTxReceiver(h.store, nil); err != nil {
+		t.Fatal(err)
+	}
+	return h
 }

@@ -34,6 +34,14 @@ func TestKillPostgres(t *testing.T) {
 	kills(t, postgresHandle(t, db, name), childSpec{Postgres: url, Schema: name})
 }
 
+func TestKillMariaDB(t *testing.T) {
+	t.Parallel()
+	address, name := mariaDB(t)
+	h := mariaDBHandle(t, address, name)
+	h.ready(t)
+	kills(t, h, childSpec{MariaDB: address})
+}
+
 func TestKillSQLite(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "once.db")
@@ -92,7 +100,13 @@ func kills[Tx any](t *testing.T, h *handle[Tx], spec childSpec) {
 	deadline, cancel := context.WithTimeout(t.Context(), time.Minute+time.Duration(killCycles())*3*time.Second)
 	defer cancel()
 	h.must(t, "DROP TABLE effects")
-	serial := map[bool]string{true: "INTEGER PRIMARY KEY AUTOINCREMENT", false: "bigserial PRIMARY KEY"}[spec.SQLite != ""]
+	serial := "bigserial PRIMARY KEY"
+	switch h.name {
+	case "sqlite":
+		serial = "INTEGER PRIMARY KEY AUTOINCREMENT"
+	case "mariadb":
+		serial = "bigint AUTO_INCREMENT PRIMARY KEY"
+	}
 	h.must(t, "CREATE TABLE effects (seq "+serial+", name TEXT NOT NULL)")
 	box := newOutbox(t, h)
 	in := newInbox(t, h, killInbox())

@@ -36,6 +36,8 @@ var (
 	noLease        = bug{"outbox_claim", `AND q\.due_at <= \S+`, ``}
 	noToken        = bug{"outbox_finish", `q\.token = (\S+)`, `$1 IS NOT NULL`}
 	noCount        = bug{"outbox_claim", `attempts = attempts \+ 1`, `attempts = attempts`}
+	noLocks        = bug{"outbox_claim_free", `FOR UPDATE SKIP LOCKED`, ``}                        // of MariaDB, as the next
+	noFirst        = bug{"outbox_claim", `ORDER BY p\.seq LIMIT 1`, `ORDER BY p.seq DESC LIMIT 1`} // claims begin at the end of a line
 )
 
 // planted runs an audit with a bug.
@@ -60,6 +62,7 @@ func TestAudits(t *testing.T) {
 	t.Run("a transaction that stays open", func(t *testing.T) {
 		audited(t, "pgx", onPgx, auditOpenTransaction[pgx.Tx])
 		audited(t, "postgres", onPostgres, auditOpenTransaction[*sql.Tx])
+		audited(t, "mariadb", onMariaDB, auditOpenTransaction[*sql.Tx])
 	})
 	all := []struct {
 		name string
@@ -75,6 +78,7 @@ func TestAudits(t *testing.T) {
 		t.Run(a.name, func(t *testing.T) {
 			audited(t, "pgx", onPgx, a.pgx)
 			audited(t, "postgres", onPostgres, a.sql)
+			audited(t, "mariadb", onMariaDB, a.sql)
 			audited(t, "sqlite", onSQLite, a.sql)
 		})
 	}
@@ -106,4 +110,6 @@ func TestPlantedBugs(t *testing.T) {
 	planted(t, "claims of what is in hand", noLease, "in two hands", onSQLite, auditNothingTwiceInHand[*sql.Tx])
 	planted(t, "marks without a token", noBug, "has marked", onPgx, pausedRelay[pgx.Tx](noToken))
 	planted(t, "tries that are not counted", noCount, "with a budget", onSQLite, auditBudget[*sql.Tx])
+	planted(t, "claims without locks, MariaDB", noLocks, "in two hands", onMariaDB, auditNothingTwiceInHand[*sql.Tx])
+	planted(t, "claims without heads, MariaDB", noFirst, "came after", onMariaDB, auditHeads[*sql.Tx])
 }

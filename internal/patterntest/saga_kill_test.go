@@ -20,15 +20,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/backlog"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/saga"
-	"github.com/everonce/everonce/store/pgxstore"
-	"github.com/everonce/everonce/store/sqlitestore"
 )
 
 // sagaRunnerVariable makes a process of this test a runner that dies: it holds a [runnerSpec].
@@ -36,7 +32,7 @@ const sagaRunnerVariable = "EVERONCE_TEST_SAGA_RUNNER"
 
 // runnerSpec is what a runner's process is told. It does what it is told at the so many-th point that it reaches.
 type runnerSpec struct {
-	SQLite, Postgres, Schema string
+	SQLite, Postgres, MariaDB, Schema string
 	// KillAt: it kills itself.
 	KillAt int
 	// PauseAt is the point at which it stops, as a machine does that is suspended.
@@ -132,53 +128,6 @@ func killedSagas[Tx any](t testing.TB, h *handle[Tx], p *points) (*saga.Sagas[Tx
 	return sagas, d
 }
 
-// openSQLite opens a file that another process may have made.
-func openSQLite(t testing.TB, file string) *handle[*sql.Tx] {
-	t.Helper()
-	store, err := sqlitestore.Open(t.Context(), file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
-	h := &handle[*sql.Tx]{name: "sqlite", store: store, db: store.DB()}
-	h.throughSQL()
-	return h.opened(t)
-}
-
-// openPgx opens a schema that another process may have filled.
-func openPgx(t testing.TB, url, schema string) *handle[pgx.Tx] {
-	t.Helper()
-	pool, err := pgxpool.New(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	store, err := pgxstore.New(pool, &pgxstore.Options{Schema: schema})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	h := &handle[pgx.Tx]{name: "pgx", store: store, db: stdlib.OpenDBFromPool(pool)}
-	t.Cleanup(func() { h.db.Close() })
-	h.exec = func(ctx context.Context, tx pgx.Tx, text string, args ...any) error {
-		_, err := tx.Exec(ctx, text, args...)
-		return err
-	}
-	return h.opened(t)
-}
-
-func (h *handle[Tx]) opened(t testing.TB) *handle[Tx] {
-	t.Helper()
-	h.must(t, "CREATE TABLE IF NOT EXISTS effects (name TEXT NOT NULL)")
-	var err error
-	if h.receiver, err = everonce.NewTxReceiver(h.store, nil); err != nil {
-		t.Fatal(err)
-	}
-	return h
-}
-
 // TestSagaRunnerProcess is no test, but the process of a runner that is killed.
 func TestSagaRunnerProcess(t *testing.T) {
 	told := os.Getenv(sagaRunnerVariable)
@@ -189,9 +138,12 @@ func TestSagaRunnerProcess(t *testing.T) {
 	if err := json.Unmarshal([]byte(told), &p.runnerSpec); err != nil {
 		t.Fatal(err)
 	}
-	if p.SQLite != "" {
+	switch {
+	case p.SQLite != "":
 		runKilled(t, openSQLite(t, p.SQLite), p)
-	} else {
+	case p.MariaDB != "":
+		runKilled(t, mariaDBHandle(t, p.MariaDB, p.Schema), p)
+	default:
 		runKilled(t, openPgx(t, p.Postgres, p.Schema), p)
 	}
 }
@@ -287,6 +239,13 @@ func TestSagaKills(t *testing.T) {
 		t.Parallel()
 		url, name := schema(t)
 		testSagaKills(t, openPgx(t, url, name), runnerSpec{Postgres: url, Schema: name})
+	})
+	t.Run("mariadb", func(t *testing.T) {
+		t.Parallel()
+		address, name := mariaDB(t)
+		h := mariaDBHandle(t, address, name)
+		h.ready(t)
+		testSagaKills(t, h, runnerSpec{MariaDB: address, Schema: name})
 	})
 }
 
@@ -456,8 +415,19 @@ func testSagaWithoutAnAnswer[Tx any](t *testing.T, h *handle[Tx]) {
 // done since. (With SQLite a process that is stopped may keep all others from writing.)
 func TestSagaPausedRunner(t *testing.T) {
 	t.Parallel()
-	url, name := schema(t)
-	testSagaPausedRunner(t, openPgx(t, url, name), runnerSpec{Postgres: url, Schema: name}, "after e", "d", "after undo-b", "undo-a")
+	points := []string{"after e", "d", "after undo-b", "undo-a"}
+	t.Run("pgx", func(t *testing.T) {
+		t.Parallel()
+		url, name := schema(t)
+		testSagaPausedRunner(t, openPgx(t, url, name), runnerSpec{Postgres: url, Schema: name}, points...)
+	})
+	t.Run("mariadb", func(t *testing.T) {
+		t.Parallel()
+		address, name := mariaDB(t)
+		h := mariaDBHandle(t, address, name)
+		h.ready(t)
+		testSagaPausedRunner(t, h, runnerSpec{MariaDB: address, Schema: name}, points...)
+	})
 }
 
 func testSagaPausedRunner[Tx any](t *testing.T, h *handle[Tx], spec runnerSpec, at ...string) {

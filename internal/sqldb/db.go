@@ -36,14 +36,13 @@ type DB[Tx any] interface {
 	Join(ctx context.Context, tx Tx) (TxConn[Tx], error)
 }
 
-// Of returns the database of a store, and whether it has one in which packages can keep tables of their own: PostgreSQL or SQLite.
+// Of returns the database of a store, and whether it has one in which packages can keep tables of their own.
 func Of[Tx any](store driver.TxStore[Tx]) (DB[Tx], bool) {
 	of, ok := driver.PowerOf[interface{ SQL() DB[Tx] }](store)
 	if !ok {
 		return nil, false
 	}
-	db := of.SQL()
-	return db, !db.Dialect().MySQL // outbox, inbox and saga do not speak that yet
+	return of.SQL(), true
 }
 
 // Listener is an optional power of a [Database] that can tell when others have announced something.

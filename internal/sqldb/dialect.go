@@ -1,8 +1,10 @@
 package sqldb
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,12 +28,13 @@ type Dialect struct {
 	// Arrays says that the database has arrays as PostgreSQL has: unnest, generate_series.
 	Arrays bool
 	// MySQL says that the texts are MySQL's and MariaDB's: ON DUPLICATE KEY UPDATE in place of ON CONFLICT, and neither
-	// RETURNING nor UPDATE … FROM.
+	// RETURNING nor UPDATE … FROM, nor lists as arguments.
 	MySQL bool
 	// Table returns the name of a table beside the store's, quoted and qualified. Index returns that of an index.
 	Table, Index func(name string) string
-	// Serial, Int, Text and Bytes are types of columns; Serial is of a primary key that counts by itself.
-	Serial, Int, Text, Bytes string
+	// Serial, Int, Text and Bytes are types of columns; Serial is of a primary key that counts by itself. Long is of a text that
+	// no index holds, if that is not Text.
+	Serial, Int, Text, Long, Bytes string
 	// Announce is a template of a statement that announces something on the channel {1t}; empty if there is none.
 	Announce string
 }
@@ -69,10 +72,14 @@ func (d *Dialect) Arguments(template string, args int) string {
 }
 
 // Statement makes a statement from a template of so many arguments, in which {now} is the database's time, {skip locked}
-// is [Dialect.SkipLocked], {for update} its like that waits, and {name} is the table of that name, for each of tables. It returns rows if it is a SELECT,
-// which may begin with WITH RECURSIVE, or has a RETURNING clause.
+// is [Dialect.SkipLocked], {for update} its like that waits, and {name} is the table of that name, for each of tables. {latest} ends a
+// read of what an insertion met, and {alive}, behind a number, has it fail in what is no transaction any more, where the database
+// does not do so by itself. It returns rows if it is a SELECT, which may begin with WITH RECURSIVE, or has a RETURNING clause.
 func (d *Dialect) Statement(name string, args int, template string, tables ...string) *Statement {
 	now := "(SELECT " + d.Now + ")" // once in the statement, and not for each row
+	if d.MySQL {
+		now = d.Now // it stands still in a statement
+	}
 	if d.Clock != nil {
 		now = d.Placeholder(args+1, ArgInt)
 	}
@@ -81,6 +88,11 @@ func (d *Dialect) Statement(name string, args int, template string, tables ...st
 		lock = "FOR UPDATE"
 	}
 	pairs := []string{"{now}", now, "{skip locked}", d.SkipLocked, "{for update}", lock}
+	if d.MySQL {
+		pairs = append(pairs, "{latest}", lock, "{alive}", alive, " rank", " `rank`") // a reserved word of MySQL
+	} else {
+		pairs = append(pairs, "{latest}", "", "{alive}", "")
+	}
 	for _, table := range tables {
 		pairs = append(pairs, "{"+table+"}", d.Table(table))
 	}
@@ -120,19 +132,30 @@ func (d *Dialect) Call(st *Statement, args ...any) *Call {
 	if st.timed {
 		args = append(args, d.Clock().UnixMicro())
 	}
+	if slices.ContainsFunc(args, isList) {
+		return inlined(st, args)
+	}
 	return &Call{Statement: st, Args: args}
 }
 
 // InInts is true of a column that has one of the numbers in an argument, which [Dialect.Ints] makes.
-func (d *Dialect) InInts(column, arg string) string {
-	if d.Arrays {
-		return column + " = ANY (" + arg + "::bigint[])"
+func (d *Dialect) InInts(column, arg string) string { return d.in(column, arg, "bigint") }
+
+func (d *Dialect) in(column, arg, kind string) string {
+	switch {
+	case d.Arrays:
+		return column + " = ANY (" + arg + "::" + kind + "[])"
+	case d.MySQL:
+		return column + " IN (" + arg + ")"
 	}
 	return column + " IN (SELECT value FROM json_each(" + arg + "))"
 }
 
-// Ints returns numbers as the argument, a text, of [Dialect.InInts].
-func (d *Dialect) Ints(numbers []int64) string {
+// Ints returns numbers as the argument of [Dialect.InInts].
+func (d *Dialect) Ints(numbers []int64) any {
+	if d.MySQL {
+		return listOf(numbers)
+	}
 	list := make([]string, len(numbers))
 	for i, n := range numbers {
 		list[i] = strconv.FormatInt(n, 10)
@@ -144,12 +167,15 @@ func (d *Dialect) Ints(numbers []int64) string {
 	return opened + strings.Join(list, ",") + closed
 }
 
-// Definition makes a statement that defines tables and indexes: {serial}, {int}, {text} and {bytes} are types,
+// Definition makes a statement that defines tables and indexes: {serial}, {int}, {text}, {long} and {bytes} are types,
 // {name} is the table of that name, for each of tables, and {name_rest} an index of one.
 func (d *Dialect) Definition(template string, tables ...string) string {
-	pairs := []string{"{serial}", d.Serial, "{int}", d.Int, "{text}", d.Text, "{bytes}", d.Bytes}
+	pairs := []string{"{serial}", d.Serial, "{int}", d.Int, "{text}", d.Text, "{long}", cmp.Or(d.Long, d.Text), "{bytes}", d.Bytes}
 	for _, table := range tables {
 		pairs = append(pairs, "{"+table+"}", d.Table(table))
+	}
+	if d.MySQL {
+		pairs = append(pairs, "\trank", "\t`rank`", " rank", " `rank`")
 	}
 	text := strings.NewReplacer(pairs...).Replace(template)
 	for {
@@ -163,15 +189,13 @@ func (d *Dialect) Definition(template string, tables ...string) string {
 }
 
 // InTexts is true of a column that has one of the texts in an argument, which [Dialect.Texts] makes.
-func (d *Dialect) InTexts(column, arg string) string {
-	if d.Arrays {
-		return column + " = ANY (" + arg + "::text[])"
-	}
-	return column + " IN (SELECT value FROM json_each(" + arg + "))"
-}
+func (d *Dialect) InTexts(column, arg string) string { return d.in(column, arg, "text") }
 
 // Texts returns texts as the argument of [Dialect.InTexts].
-func (d *Dialect) Texts(texts []string) string {
+func (d *Dialect) Texts(texts []string) any {
+	if d.MySQL {
+		return listOf(texts)
+	}
 	if d.Arrays {
 		var a Array
 		for _, text := range texts {
@@ -187,4 +211,21 @@ func (d *Dialect) Texts(texts []string) string {
 		return "[]"
 	}
 	return string(list)
+}
+
+// Once ends an INSERT of rows into a table that has a column "again" on MySQL, and a unique index over these columns beside its
+// primary key: a row that is there stays as it is. [Dialect.Inserted] tells how many are new.
+func (d *Dialect) Once(columns string) string {
+	if d.MySQL { // counted as two, whether the client counts what was found or what was changed
+		return " ON DUPLICATE KEY UPDATE again = again + 1"
+	}
+	return " ON CONFLICT (" + columns + ") DO NOTHING"
+}
+
+// Inserted returns how many rows statements that end in [Dialect.Once] have inserted, of so many.
+func (d *Dialect) Inserted(affected int64, rows int) int {
+	if d.MySQL {
+		return 2*rows - int(affected)
+	}
+	return int(affected)
 }

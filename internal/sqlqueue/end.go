@@ -83,7 +83,7 @@ func (q *Queue) Ends(token int64, ends ...End) []*sqldb.Call {
 		}
 	}
 	together(Finish, "finish", "UPDATE {t} AS q SET state = 4, done_at = {now}, token = 0, error = ''"+q.inHand())
-	together(Drop, "drop", "DELETE FROM {t} AS q"+q.inHand())
+	together(Drop, "drop", "{delete}"+q.inHand())
 	together(Release, "release", "UPDATE {t} AS q SET due_at = {now}, rank = {now}, attempts = attempts - 1, token = 0"+q.inHand())
 	for _, end := range ends {
 		seq := q.dialect.Ints([]int64{end.Seq})

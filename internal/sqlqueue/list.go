@@ -135,11 +135,9 @@ func (q *Queue) change(ctx context.Context, f Filter, states []State, name, set 
 	}
 	f.States = states
 	where, args := f.where(2)
-	err := q.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
-		call := q.call(name, "UPDATE {t} AS q SET "+set+" WHERE q.seq IN (SELECT q.seq FROM {t} AS q WHERE true{in}"+where+" ORDER BY q.seq LIMIT {1i} {skip locked})"+where,
+	err := q.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) (err error) {
+		n, err = q.write(ctx, c, name, "UPDATE {t} AS q SET "+set, "SELECT q.seq FROM {t} AS q WHERE true{in}"+where+" ORDER BY q.seq LIMIT {1i} {skip locked}", where,
 			append([]any{f.limit()}, args...)...)
-		err := c.Send(ctx, call)
-		n = int(call.Affected)
 		return err
 	})
 	if err != nil {

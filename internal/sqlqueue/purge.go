@@ -16,11 +16,9 @@ func (q *Queue) Purge(ctx context.Context, retention time.Duration, limit int) (
 	for removed < limit {
 		batch := min(purgeBatch, limit-removed)
 		n := 0
-		err := q.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
-			call := q.call("purge", "DELETE FROM {t} AS q WHERE q.seq IN (SELECT q.seq FROM {t} AS q WHERE q.state IN (4, 5) AND q.done_at <= {now} - {1i}{in}"+
-				" ORDER BY q.done_at LIMIT {2i} {skip locked}) AND q.state IN (4, 5) AND q.done_at <= {now} - {1i}", retention.Microseconds(), int64(batch))
-			err := c.Send(ctx, call)
-			n = int(call.Affected)
+		err := q.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) (err error) {
+			n, err = q.write(ctx, c, "purge", "{delete}", "SELECT q.seq FROM {t} AS q{done} WHERE q.state IN (4, 5) AND q.done_at <= {now} - {1i}{in} ORDER BY q.done_at LIMIT {2i} {skip locked}",
+				" AND q.state IN (4, 5) AND q.done_at <= {now} - {1i}", retention.Microseconds(), int64(batch))
 			return err
 		})
 		if err != nil {

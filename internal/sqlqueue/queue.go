@@ -106,7 +106,8 @@ func (r *Row) places(own []any) []any {
 }
 
 // statement makes a statement of the queue from a template, once: {t} is the table, {in} the condition of [Spec.In], whose argument is the last,
-// {group} and {lane} the columns. A template speaks of the table as q.
+// {group} and {lane} the columns, {delete} the beginning of a DELETE, {keyed} is true of rows with an order key, {done} names
+// the index of those that are done, where that must be said. A template speaks of the table as q.
 func (q *Queue) statement(name string, args int, template string) *sqldb.Statement {
 	if st, ok := q.texts.Load(template); ok {
 		return st.(*sqldb.Statement) //nolint:forcetypeassert // nothing else is in it
@@ -115,7 +116,12 @@ func (q *Queue) statement(name string, args int, template string) *sqldb.Stateme
 	if q.spec.In != "" {
 		in = fmt.Sprintf(" AND q.%s = {%dt}", q.spec.Group, args)
 	}
-	text := strings.NewReplacer("{t}", q.dialect.Table(q.spec.Table), "{in}", in, "{group}", q.spec.Group, "{lane}", q.spec.Lane, "{columns}", q.columns, "{common}", q.common).Replace(template)
+	remove, keyed, done := "DELETE FROM {t} AS q", "q.order_key <> ''", ""
+	if q.dialect.MySQL {
+		remove, keyed, done = "DELETE q FROM {t} AS q", "q.keyed = 1", " FORCE INDEX (done)"
+	}
+	text := strings.NewReplacer("{delete}", remove, "{keyed}", keyed, "{done}", done).Replace(template)
+	text = strings.NewReplacer("{t}", q.dialect.Table(q.spec.Table), "{in}", in, "{group}", q.spec.Group, "{lane}", q.spec.Lane, "{columns}", q.columns, "{common}", q.common).Replace(text)
 	made := q.dialect.Statement(q.spec.Table+"_"+name, args, text)
 	made.Fresh, made.Keep = strings.HasPrefix(name, "claim"), name != "list" && name != "count"
 	st, _ := q.texts.LoadOrStore(template, made)
@@ -127,33 +133,6 @@ func (q *Queue) call(name, template string, args ...any) *sqldb.Call {
 		args = append(args, q.spec.In)
 	}
 	return q.dialect.Call(q.statement(name, len(args), template), args...)
-}
-
-// Definitions returns the statements that create the table, with the given columns of its own: "payload {bytes} NOT NULL".
-func (s *Spec) Definitions(d *sqldb.Dialect, own ...string) []string {
-	t := s.Table
-	columns := []string{
-		"seq {serial}", "id {text} NOT NULL", s.Group + " {text} NOT NULL",
-		"order_key {text} NOT NULL", "state {int} NOT NULL", "attempts {int} NOT NULL", "rank {int} NOT NULL", "due_at {int} NOT NULL",
-		"created_at {int} NOT NULL", "done_at {int}", "token {int} NOT NULL", "error {text} NOT NULL",
-	}
-	if s.Lane != s.Group {
-		columns = append(columns, s.Lane+" {text} NOT NULL")
-	}
-	columns = append(columns, own...)
-	templates := []string{
-		"CREATE TABLE {" + t + "} (\n\t" + strings.Join(columns, ",\n\t") + "\n)",
-		"CREATE UNIQUE INDEX {" + t + "_id} ON {" + t + "} (" + strings.Join(s.Unique, ", ") + ")",
-		"CREATE INDEX {" + t + "_due} ON {" + t + "} (rank, seq) WHERE state = 0 AND order_key = ''",
-		"CREATE INDEX {" + t + "_line} ON {" + t + "} (rank, seq) WHERE state = 0 AND order_key <> ''",
-		"CREATE INDEX {" + t + "_order} ON {" + t + "} (" + s.Group + ", order_key, seq) WHERE state IN (0, 2) AND order_key <> ''",
-		"CREATE INDEX {" + t + "_aside} ON {" + t + "} (seq) WHERE state IN (2, 3)",
-		"CREATE INDEX {" + t + "_done} ON {" + t + "} (done_at) WHERE state IN (4, 5)",
-	}
-	for i, template := range templates {
-		templates[i] = d.Definition(template, t)
-	}
-	return templates
 }
 
 // String returns the state's name.

@@ -23,7 +23,7 @@ type Table[Tx any] struct {
 func Open[Tx any](pkg, typ string, store driver.TxStore[Tx], spec Spec, own ...string) (*Table[Tx], error) {
 	db, ok := sqldb.Of(store)
 	if !ok {
-		return nil, fmt.Errorf("%s: %w: the receiver's store is not in a SQL database (use store/pgxstore or store/sqlitestore)", pkg, driver.ErrInvalidArgument)
+		return nil, fmt.Errorf("%s: %w: the receiver's store is not in a SQL database (use store/pgxstore, store/mysqlstore or store/sqlitestore)", pkg, driver.ErrInvalidArgument)
 	}
 	d := db.Dialect()
 	return &Table[Tx]{DB: db, Queue: New(db, spec), pkg: pkg, schema: sqldb.Schema{

@@ -26,6 +26,7 @@ func newDialect(t *tables) *sqldb.Dialect {
 		Serial:       "bigint AUTO_INCREMENT PRIMARY KEY",
 		Int:          "bigint",
 		Text:         "varbinary(512)",
+		Long:         "mediumblob",
 		Bytes:        "longblob",
 	}
 }

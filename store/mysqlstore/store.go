@@ -14,7 +14,10 @@ import (
 type Store struct{ store }
 
 // store has the methods that a receiver calls, by embedding.
-type store struct{ *sqlstore.Store[*sql.Tx] }
+type store struct {
+	*sqlstore.Store[*sql.Tx]
+	beside *beside
+}
 
 // New returns a store on the database of db, which was opened with the driver of github.com/go-sql-driver/mysql. The caller
 // keeps db and closes it. New sends nothing: call [Store.Migrate] once before the first use.
@@ -27,7 +30,7 @@ func New(db *sql.DB, opts *Options) (*Store, error) {
 		return nil, err
 	}
 	d.db = db
-	return &Store{store{sqlstore.New[*sql.Tx](d)}}, nil
+	return &Store{store{sqlstore.New[*sql.Tx](d), newBeside(d)}}, nil
 }
 
 // Migrate creates the tables, or updates them to this version. Several processes may run it at once, and it does

@@ -8,12 +8,15 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/store/mysqlstore"
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
@@ -79,8 +82,15 @@ func Schema(opts Options) (string, error) {
 	return pgxstore.Schema(&pgxstore.Options{Schema: opts.Schema, TablePrefix: opts.TablePrefix})
 }
 
-// Nowhere returns a PostgreSQL store that has no server, to be asked for texts.
-func Nowhere(opts Options) (*pgxstore.SQLStore, error) {
+// Nowhere returns a store of PostgreSQL, or of MariaDB and MySQL, that has no server, to be asked for texts.
+func Nowhere(opts Options, ofMySQL bool) (driver.Store, error) {
+	if ofMySQL {
+		connector, err := mysql.NewConnector(mysql.NewConfig())
+		if err != nil {
+			return nil, err
+		}
+		return mysqlstore.New(sql.OpenDB(connector), &mysqlstore.Options{Database: opts.Schema, TablePrefix: opts.TablePrefix})
+	}
 	return pgxstore.NewSQL(sql.OpenDB(stdlib.GetConnector(pgx.ConnConfig{})), &pgxstore.Options{Schema: opts.Schema, TablePrefix: opts.TablePrefix})
 }
 
