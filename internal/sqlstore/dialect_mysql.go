@@ -66,7 +66,7 @@ func (w writer) mysql(s *Statements) {
 		" AND CASE WHEN r.steps"+limit+" THEN 1 WHEN EXISTS (SELECT 1 FROM {step} AS s WHERE s.id = r.id AND s.name = {7t}) THEN 1"+
 		" ELSE (SELECT count(*) FROM {step} AS s WHERE s.id = r.id)"+limit+" END"+alive)
 	s.PutStep, s.PutStepOnce = w.putStepElse("put_step", stepKept), w.putStepElse("put_step_once", stepOnce)
-	s.Finish, s.FinishOver = w.finishElse()
+	s.Finish, s.FinishOver, s.FinishLocked = w.finishElse()
 	w.maintenance(s)
 	s.Meta = sqldb.NewMeta(w.Dialect.Dialect)
 }
@@ -84,8 +84,9 @@ func (w writer) putStepElse(name, over string) *sqldb.Statement {
 	return st
 }
 
-// finishElse inserts a completed record, or else writes it over the one that is there; over tries the two in the other order.
-func (w writer) finishElse() (insert, over *sqldb.Statement) {
+// finishElse inserts a completed record, or else writes it over the one that is there; over tries the two in the other order. locked
+// is over where the row is the claim's own, of which nothing is to be kept: that costs the server half.
+func (w writer) finishElse() (insert, over, locked *sqldb.Statement) {
 	set, where := w.finishOver()
 	columns, values := strings.Split(finishColumns, ", "), strings.Split(finishValues, ", ")
 	pairs := make([]string, 0, 2*len(columns))
@@ -104,5 +105,12 @@ func (w writer) finishElse() (insert, over *sqldb.Statement) {
 		st.Else = then
 		return st
 	}
-	return statement(inserting, updating), statement(updating, inserting)
+	own := make([]string, 0, len(columns))
+	for i, column := range columns {
+		if column != "id" && column != "scope" && column != "name" && column != "rev" {
+			own = append(own, column+" = "+values[i])
+		}
+	}
+	owned := noWait + "UPDATE {record} AS r SET " + strings.Join(own, ", ") + ", rev = r.rev + 1 WHERE r.id = {1b} AND r.rev = {2i}" + alive
+	return statement(inserting, updating), statement(updating, inserting), statement(owned, inserting)
 }

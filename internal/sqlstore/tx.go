@@ -279,6 +279,9 @@ func (s *Store[Tx]) finishCall(claim *txClaim, done *driver.CompleteRequest) *sq
 	st := s.text.Finish
 	if s.text.FinishOver != nil && claim.rev != 0 && claim.token != 0 { // the claim's row may be undone: an update of none locks the gap
 		st = s.text.FinishOver
+		if claim.rev == lockRev {
+			st = s.text.FinishLocked
+		}
 	}
 	if s.text.FinishNew != nil && claim.rev == 0 && (claim.token != 0 || s.absent.take(&req.ID)) {
 		st = s.text.FinishNew

@@ -52,7 +52,7 @@ func newDatabase(opts *Options) (*database, error) {
 	}
 	for _, st := range []*sqldb.Statement{
 		s.Claim, s.Read, s.ReadLocked, s.Brief, s.ReadSteps, s.Swap, s.Complete, s.Release, s.Renew,
-		s.SaveStep, s.PutStep, s.PutStep.Else, s.PurgeResults, s.PurgeRecords, s.DropOrphans, s.PutStepOnce, s.PutStepOnce.Else, s.Lock, s.Finish, s.FinishOver, s.FinishOver.Else,
+		s.SaveStep, s.PutStep, s.PutStep.Else, s.PurgeResults, s.PurgeRecords, s.DropOrphans, s.PutStepOnce, s.PutStepOnce.Else, s.Lock, s.Finish, s.FinishOver, s.FinishOver.Else, s.FinishLocked, s.FinishLocked.Else,
 	} {
 		d.kept[st] = true
 	}
