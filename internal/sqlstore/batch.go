@@ -20,12 +20,7 @@ func (h *txHandle[Tx]) ClaimAll(ctx context.Context, req driver.ClaimAllRequest)
 func (h *txHandle[Tx]) claimAll(ctx context.Context, reqs []driver.ClaimRequest) (all []driver.ClaimResult, err error) {
 	all = make([]driver.ClaimResult, len(reqs))
 	if h.store.text.ReadLockedAll == nil {
-		for i, req := range reqs {
-			if all[i], err = h.Claim(ctx, req); err != nil {
-				return nil, err
-			}
-		}
-		return all, nil
+		return all, h.claimEach(ctx, reqs, all)
 	}
 	read := readMany{rows: make([]*row, len(reqs))}
 	ids := make([]byte, 0, len(reqs)*len(driver.RecordID{}))
@@ -54,6 +49,24 @@ func (h *txHandle[Tx]) claimAll(ctx context.Context, reqs []driver.ClaimRequest)
 		h.store.hits.count(all[i].Decision != driver.DecideClaimed)
 	}
 	return all, nil
+}
+
+// claimEach claims one key after the other. The keys that others hold are waited for together, not each for itself.
+func (h *txHandle[Tx]) claimEach(ctx context.Context, reqs []driver.ClaimRequest, all []driver.ClaimResult) (err error) {
+	began := time.Now()
+	for i, req := range reqs {
+		if h.store.text.Lock != nil {
+			var w row
+			all[i], err = h.lock(ctx, &req, &w, began)
+			err = h.failed("claim", err)
+		} else {
+			all[i], err = h.Claim(ctx, req)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // readMany is the answer of ReadLockedAll: nil for a key that was locked and has no record.

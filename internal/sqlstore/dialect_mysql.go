@@ -22,6 +22,8 @@ const (
 	// alive is false in what was a transaction until the server rolled it back, for a deadlock, say: what is written then commits by
 	// itself. For MySQL, to which it is a comment, the driver asks before.
 	alive = " /*M! AND @@in_transaction = 1 */"
+	// committed is false in a session that would read what others may yet undo. Of a single transaction begun so nothing can be seen.
+	committed = " AND /*!80000 @@transaction_isolation *//*M! @@tx_isolation */ <> 'READ-UNCOMMITTED'"
 )
 
 // lockRev is the revision of a row that a claim in a transaction has inserted. No record of another has it, so that a claim whose row
@@ -38,6 +40,9 @@ func (w writer) mysql(s *Statements) {
 		return st
 	}
 	s.Read = w.read("read", "")
+	busy := *s.Read
+	s.ReadBusy = &busy
+	s.ReadBusy.Text, s.ReadBusy.NoWait = noWait+busy.Text+committed, true
 	s.ReadLocked = w.rows("read_locked", 1, timed("SELECT {now}, "+oneIf("1 = 1"+alive)+", 0, "+RecordColumns+" FROM {record} WHERE id = {1b} FOR UPDATE", w.Now))
 	s.Brief = w.rows("brief", 1, timed("SELECT {now}, "+BriefColumns+" FROM {record} WHERE id = {1b}", w.Now))
 	s.ReadSteps = w.rows("read_steps", 1, "SELECT "+StepColumns+" FROM {step} WHERE id = {1b} ORDER BY seq, name")
@@ -61,7 +66,7 @@ func (w writer) mysql(s *Statements) {
 		" AND CASE WHEN r.steps"+limit+" THEN 1 WHEN EXISTS (SELECT 1 FROM {step} AS s WHERE s.id = r.id AND s.name = {7t}) THEN 1"+
 		" ELSE (SELECT count(*) FROM {step} AS s WHERE s.id = r.id)"+limit+" END"+alive)
 	s.PutStep, s.PutStepOnce = w.putStepElse("put_step", stepKept), w.putStepElse("put_step_once", stepOnce)
-	s.Finish, s.FinishOver = w.finishElse()
+	s.Finish, s.FinishOver, s.FinishLocked = w.finishElse()
 	w.maintenance(s)
 	s.Meta = sqldb.NewMeta(w.Dialect.Dialect)
 }
@@ -79,8 +84,9 @@ func (w writer) putStepElse(name, over string) *sqldb.Statement {
 	return st
 }
 
-// finishElse inserts a completed record, or else writes it over the one that is there; over tries the two in the other order.
-func (w writer) finishElse() (insert, over *sqldb.Statement) {
+// finishElse inserts a completed record, or else writes it over the one that is there; over tries the two in the other order. locked
+// is over where the row is the claim's own, of which nothing is to be kept: that costs the server half.
+func (w writer) finishElse() (insert, over, locked *sqldb.Statement) {
 	set, where := w.finishOver()
 	columns, values := strings.Split(finishColumns, ", "), strings.Split(finishValues, ", ")
 	pairs := make([]string, 0, 2*len(columns))
@@ -99,5 +105,12 @@ func (w writer) finishElse() (insert, over *sqldb.Statement) {
 		st.Else = then
 		return st
 	}
-	return statement(inserting, updating), statement(updating, inserting)
+	own := make([]string, 0, len(columns))
+	for i, column := range columns {
+		if column != "id" && column != "scope" && column != "name" && column != "rev" {
+			own = append(own, column+" = "+values[i])
+		}
+	}
+	owned := noWait + "UPDATE {record} AS r SET " + strings.Join(own, ", ") + ", rev = r.rev + 1 WHERE r.id = {1b} AND r.rev = {2i}" + alive
+	return statement(inserting, updating), statement(updating, inserting), statement(owned, inserting)
 }

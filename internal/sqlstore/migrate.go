@@ -53,6 +53,11 @@ func (s *Store[Tx]) ready(ctx context.Context) error {
 		}
 		return s.failed("schema version", err)
 	}
+	if s.traits.Check != nil {
+		if err := s.traits.Check(ctx); err != nil {
+			return s.failed("settings", err)
+		}
+	}
 	s.checked.Store(true)
 	return nil
 }

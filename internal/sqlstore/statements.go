@@ -36,6 +36,10 @@ type Statements struct {
 	// ReadLocked is Read that also locks the key for the rest of the transaction, if it can (1, or 0). (now)
 	//  $1 id
 	ReadLocked *sqldb.Statement
+	// ReadBusy is Read in a transaction that could not lock the key. It does not wait where a read locks, as at SERIALIZABLE on MariaDB: then it is
+	// Busy. It is nil if there is no Lock. (now)
+	//  $1 id
+	ReadBusy *sqldb.Statement
 	// ReadSteps returns [StepColumns] of each step, in their order.
 	//  $1 id
 	ReadSteps *sqldb.Statement
@@ -88,6 +92,8 @@ type Statements struct {
 	FinishNew *sqldb.Statement
 	// FinishOver is Finish where the transaction has found a record. It is nil if it would be no cheaper.
 	FinishOver *sqldb.Statement
+	// FinishLocked is FinishOver where the row is the one that Lock has inserted. It is nil if there is no Lock.
+	FinishLocked *sqldb.Statement
 	// Lock locks the key for the rest of the transaction by a record that is gone from its beginning, unless there is a record. It
 	// tells the time if it has inserted that, with revision 1; if not, ReadLocked follows. It is nil if ReadLocked alone locks the key. (now)
 	//  $1 id, $2 scope, $3 name, $4 nonce, $5 format
@@ -151,8 +157,8 @@ type Statements struct {
 // All returns all statements that are not nil.
 func (s *Statements) All() []*sqldb.Statement {
 	all := []*sqldb.Statement{
-		s.Claim, s.Read, s.Brief, s.Probe, s.ReadLocked, s.ReadSteps, s.Swap, s.Insert, s.DropSteps,
-		s.Complete, s.Release, s.Renew, s.SaveStep, s.SaveStepOnce, s.PutStep, s.PutStepOnce, s.Finish, s.FinishNew, s.FinishOver, s.Lock, s.DropOrphans, s.ReadLockedAll, s.FinishAll,
+		s.Claim, s.Read, s.Brief, s.Probe, s.ReadLocked, s.ReadBusy, s.ReadSteps, s.Swap, s.Insert, s.DropSteps,
+		s.Complete, s.Release, s.Renew, s.SaveStep, s.SaveStepOnce, s.PutStep, s.PutStepOnce, s.Finish, s.FinishNew, s.FinishOver, s.FinishLocked, s.Lock, s.DropOrphans, s.ReadLockedAll, s.FinishAll,
 		s.PurgeResults, s.PurgeSteps, s.ChooseOver, s.ChooseGone, s.ChooseScope, s.PurgeRecords, s.PurgePassed, s.List, s.ListOpen, s.ListKey, s.ListName, s.DeleteScope, s.ScopeLeft, s.Remove, s.Health,
 		s.Meta.Create, s.Meta.Get, s.Meta.Put, s.Meta.Set,
 	}

@@ -49,7 +49,7 @@ func (s *Store[Tx]) Begin(ctx context.Context, req driver.BeginRequest) (driver.
 	h := s.handle(c, true)
 	var res driver.ClaimResult
 	if first == nil {
-		res, err = h.lock(ctx, req.Claim, &w)
+		res, err = h.lock(ctx, req.Claim, &w, time.Now())
 	} else {
 		res, err = h.granted(ctx, req.Claim, first[0], &w)
 	}
@@ -104,6 +104,8 @@ type txHandle[Tx any] struct {
 	store *Store[Tx]
 	conn  sqldb.TxConn[Tx]
 	own   bool
+	// refused says that this handle has had nothing but a claim that was not granted: see ReleaseSavepoint.
+	refused bool
 	// claims are what this handle has claimed and not completed.
 	claims map[driver.RecordID]*txClaim
 }
@@ -150,9 +152,9 @@ func (h *txHandle[Tx]) grant(req *driver.ClaimRequest, w *row, claim *txClaim) (
 // errEnded says that the server has rolled the transaction back: what follows would commit by itself.
 var errEnded = errors.New("the transaction has ended (roll back and run it again)")
 
-// lock claims where the key is locked by a row: see [Statements.Lock].
-func (h *txHandle[Tx]) lock(ctx context.Context, req *driver.ClaimRequest, w *row) (res driver.ClaimResult, err error) {
-	began := time.Now()
+// lock claims where the key is locked by a row: see [Statements.Lock]. It looks again at a key that others hold, as long as little
+// time has passed since began.
+func (h *txHandle[Tx]) lock(ctx context.Context, req *driver.ClaimRequest, w *row, began time.Time) (res driver.ClaimResult, err error) {
 	for try := 0; ; try++ {
 		var first *sqldb.Call
 		if first, err = h.tryLock(ctx, req, w); err != nil {
@@ -183,7 +185,7 @@ func (h *txHandle[Tx]) tryLock(ctx context.Context, req *driver.ClaimRequest, w 
 		*w = row{now: at(try.Told), locked: true, rev: lockRev}
 		return nil, nil
 	case try.Busy:
-		read = s.text.Read
+		read = s.text.ReadBusy
 	}
 	first := s.readRow(read, &req.ID, w)
 	if err := h.conn.Send(ctx, first); err != nil {
@@ -200,7 +202,8 @@ func (h *txHandle[Tx]) tryLock(ctx context.Context, req *driver.ClaimRequest, w 
 func (h *txHandle[Tx]) Claim(ctx context.Context, req driver.ClaimRequest) (driver.ClaimResult, error) {
 	var w row
 	if h.store.text.Lock != nil {
-		res, err := h.lock(ctx, &req, &w)
+		res, err := h.lock(ctx, &req, &w, time.Now())
+		h.refused = err == nil && len(h.claims) == 0
 		return res, h.failed("claim", err)
 	}
 	first := h.store.firstRead(h.store.text.ReadLocked, &req.ID, &w)
@@ -274,8 +277,11 @@ func (h *txHandle[Tx]) completeCall(req *driver.CompleteRequest) *sqldb.Call {
 func (s *Store[Tx]) finishCall(claim *txClaim, done *driver.CompleteRequest) *sqldb.Call {
 	req := &claim.req
 	st := s.text.Finish
-	if s.text.FinishOver != nil && claim.rev != 0 {
+	if s.text.FinishOver != nil && claim.rev != 0 && claim.token != 0 { // the claim's row may be undone: an update of none locks the gap
 		st = s.text.FinishOver
+		if claim.rev == lockRev {
+			st = s.text.FinishLocked
+		}
 	}
 	if s.text.FinishNew != nil && claim.rev == 0 && (claim.token != 0 || s.absent.take(&req.ID)) {
 		st = s.text.FinishNew
@@ -317,6 +323,9 @@ func (h *txHandle[Tx]) RollbackTo(ctx context.Context, name string) error {
 }
 
 func (h *txHandle[Tx]) ReleaseSavepoint(ctx context.Context, name string) error {
+	if h.refused { // MySQL and MariaDB then unlock the record, if the transaction had not touched their engine before
+		return h.savepoint(ctx, "ROLLBACK TO SAVEPOINT", name, false)
+	}
 	return h.savepoint(ctx, "RELEASE SAVEPOINT", name, true)
 }
 

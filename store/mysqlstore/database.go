@@ -52,7 +52,7 @@ func newDatabase(opts *Options) (*database, error) {
 	}
 	for _, st := range []*sqldb.Statement{
 		s.Claim, s.Read, s.ReadLocked, s.Brief, s.ReadSteps, s.Swap, s.Complete, s.Release, s.Renew,
-		s.SaveStep, s.PutStep, s.PutStep.Else, s.PurgeResults, s.PurgeRecords, s.DropOrphans, s.PutStepOnce, s.PutStepOnce.Else, s.Lock, s.Finish, s.FinishOver, s.FinishOver.Else,
+		s.SaveStep, s.PutStep, s.PutStep.Else, s.PurgeResults, s.PurgeRecords, s.DropOrphans, s.PutStepOnce, s.PutStepOnce.Else, s.Lock, s.Finish, s.FinishOver, s.FinishOver.Else, s.FinishLocked, s.FinishLocked.Else,
 	} {
 		d.kept[st] = true
 	}
@@ -135,23 +135,40 @@ func (m migrating) Send(ctx context.Context, calls ...*sqldb.Call) error {
 	return nil
 }
 
-// known returns what the driver must know of the server, asked through q the first time.
+// Errors of a session in which the store would break its promises.
+var (
+	errUncommitted = errors.New("mysqlstore: the isolation is READ UNCOMMITTED, at which a duplicate would be told a result that may yet be undone (set READ-COMMITTED or above: the data source name, or the server)")
+	errNoCommit    = errors.New("mysqlstore: autocommit is 0, with which claims would never commit (take it out of the data source name, or set it to 1 there)")
+)
+
+// known returns what the driver must know of the server, asked through q the first time. It refuses a session that is no good.
 func (d *database) known(ctx context.Context, q sqldb.SQLQuerier) (*server, error) {
 	if s := d.about.Load(); s != nil {
 		return s, nil
 	}
-	var version string
+	var version, isolation string
+	var commits bool
 	s := new(server)
-	ask := &sqldb.Call{Statement: readServer, Each: func(r sqldb.Row) error { return r.Scan(&version, &s.undoesAll) }}
+	ask := &sqldb.Call{Statement: readServer, Each: func(r sqldb.Row) error { return r.Scan(&version, &s.undoesAll, &commits, &isolation) }}
 	if err := sqldb.SendSQL(ctx, q, ask); err != nil {
 		return nil, err
+	}
+	switch {
+	case isolation == "READ-UNCOMMITTED":
+		return nil, errUncommitted
+	case !commits:
+		return nil, errNoCommit
 	}
 	s.mariaDB = isMariaDB(version)
 	d.about.Store(s)
 	return s, nil
 }
 
-var readServer = &sqldb.Statement{Name: "server", Text: "SELECT VERSION(), @@innodb_rollback_on_timeout", Rows: true}
+// readServer names the isolation as each of the two servers does, to the other of which that is a comment.
+var readServer = &sqldb.Statement{
+	Name: "server", Rows: true,
+	Text: "SELECT VERSION(), @@innodb_rollback_on_timeout, @@autocommit, /*!80000 @@transaction_isolation *//*M! @@tx_isolation */",
+}
 
 // errNotOurs is what the end of a joined transaction answers; the engine never asks for it.
 var errNotOurs = errors.New("mysqlstore: the caller must end its own transaction")
@@ -161,7 +178,21 @@ func (d *database) Join(ctx context.Context, tx *sql.Tx) (sqldb.TxConn[*sql.Tx],
 	if tx == nil {
 		return nil, fmt.Errorf("%w: the transaction is nil", driver.ErrInvalidArgument)
 	}
+	if d.foreign(ctx, tx) {
+		return nil, fmt.Errorf("%w: it is of another *sql.DB than the store", driver.ErrOtherStore)
+	}
 	return &joinedTx{conn{database: d, q: tx, tx: tx}}, nil
+}
+
+// foreign reports whether a transaction is surely of another *sql.DB: database/sql refuses a statement in it that is prepared on this
+// one. Of the right one it refuses the number of arguments. Nothing is sent but what prepares the statement on the connection.
+func (d *database) foreign(ctx context.Context, tx *sql.Tx) bool {
+	p, ok := d.prepared.Load(d.statements.Lock)
+	if !ok {
+		return false
+	}
+	_, err := tx.StmtContext(ctx, p.(*prepared).stmt).ExecContext(ctx)
+	return err != nil && strings.Contains(err.Error(), "different database")
 }
 
 type joinedTx struct{ conn }

@@ -40,6 +40,11 @@ func (d *database) Traits() sqlstore.Traits {
 	return sqlstore.Traits{
 		MigrateHint: "run the store's Migrate once, or the text of its Schema with your own migration tool",
 		Notes:       d.notes,
+		Check: func(ctx context.Context) error {
+			_, err := d.known(ctx, d.db)
+			d.prepare(ctx, d.statements.Lock) // by which Join tells transactions of others
+			return err
+		},
 	}
 }
 

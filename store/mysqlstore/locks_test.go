@@ -1,0 +1,236 @@
+package mysqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/testserver"
+	"github.com/everonce/everonce/store/mysqlstore"
+)
+
+// begin begins a transaction of the caller's.
+func (b *bank) begin() *sql.Tx {
+	b.t.Helper()
+	tx, err := b.db.BeginTx(b.t.Context(), nil)
+	noErr(b.t, err)
+	b.t.Cleanup(func() { _ = tx.Rollback() })
+	return tx
+}
+
+// doTx records an operation in a transaction of the caller's.
+func (b *bank) doTx(tx *sql.Tx, id string) (everonce.Result[int], error) {
+	return everonce.DoTx(b.t.Context(), tx, b.tr, order(id), func(context.Context) (int, error) { return 1, nil })
+}
+
+// othersRun runs operations with many new keys, none of which may be held by what the test has open.
+func (b *bank) othersRun() {
+	b.t.Helper()
+	for i := range 40 {
+		_, err := everonce.Transact(b.t.Context(), b.tr, order(fmt.Sprint("other ", i)), func(context.Context, *sql.Tx) (int, error) { return i, nil })
+		noErr(b.t, err)
+	}
+}
+
+// A claim whose row is gone with a savepoint writes over nobody who came in between.
+func TestAClaimThatIsUndoneWritesOverNobody(t *testing.T) {
+	b := newBank(t, nil)
+	ctx := t.Context()
+	h, err := b.Join(ctx, b.begin())
+	noErr(t, err)
+	noErr(t, h.Savepoint(ctx, "s"))
+	mine := driver.ClaimRequest{ID: driver.RecordID{7}, Scope: "orders", Name: "7", Nonce: driver.Nonce{1}}
+	claim, err := h.Claim(ctx, mine)
+	noErr(t, err)
+	noErr(t, h.RollbackTo(ctx, "s"))
+
+	theirs := mine
+	theirs.Nonce = driver.Nonce{2}
+	complete := driver.CompleteRequest{ID: mine.ID, Nonce: theirs.Nonce, Result: driver.SavedResult{Kind: driver.ResultValue, Data: []byte("theirs")}, Lifetime: driver.Lifetime{Retention: time.Hour}}
+	other, _, err := b.Begin(ctx, driver.BeginRequest{})
+	noErr(t, err)
+	_, err = other.Commit(ctx, driver.CommitRequest{Record: &theirs, Complete: &complete})
+	noErr(t, err)
+
+	complete.Nonce, complete.Token = mine.Nonce, claim.Record.Token
+	if _, err = h.Record(ctx, driver.RecordRequest{Claim: mine, Complete: complete}); !errors.Is(err, driver.ErrConflict) {
+		t.Errorf("a record over that of another: %v, want ErrConflict", err)
+	}
+	if got, err := b.Get(ctx, driver.GetRequest{ID: mine.ID}); err != nil || got.Record.Nonce != theirs.Nonce {
+		t.Errorf("the record is of %v, %v; want the other's", got.Record.Nonce, err)
+	}
+}
+
+// A rejected operation is recorded after its claim was undone, which must not lock the gap in which its key lies.
+func TestARejectedOperationLocksItsKeyOnly(t *testing.T) {
+	b := newBank(t, nil)
+	_, err := everonce.DoTx(t.Context(), b.begin(), b.tr, order("7"), func(context.Context) (int, error) {
+		return 0, everonce.Permanent("no-money", errors.New("no money"), nil)
+	})
+	if _, rejected := errors.AsType[*everonce.PermanentError](err); !rejected {
+		t.Fatal(err)
+	}
+	b.othersRun()
+}
+
+// What a purge removes, and nothing beside it, is locked until it has committed.
+func TestAPurgeLocksWhatItRemovesOnly(t *testing.T) {
+	b := newBank(t, nil)
+	ctx := t.Context()
+	for i := range 20 {
+		_, err := everonce.Transact(ctx, b.tr, order(fmt.Sprint(i)), func(context.Context, *sql.Tx) (int, error) { return i, nil }, everonce.WithLifetime(everonce.Lifetime{Retention: 1000}))
+		noErr(t, err)
+	}
+	held := heldAtCommit{committing: make(chan struct{}), goOn: make(chan struct{})}
+	purging, err := mysqlstore.New(openDB(t, testserver.URL(t, "mariadb"), func(c *mysql.Config) {
+		c.DBName = b.name
+		c.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			var d net.Dialer
+			conn, err := d.DialContext(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			held := held
+			held.Conn = conn
+			return &held, nil
+		}
+	}), nil)
+	noErr(t, err)
+	purged := make(chan error, 1)
+	go func() {
+		res, err := purging.Purge(ctx, driver.PurgeRequest{})
+		if err == nil && res.Records != 20 {
+			err = fmt.Errorf("%d records were purged, want 20", res.Records)
+		}
+		purged <- err
+	}()
+	select {
+	case <-held.committing:
+	case err := <-purged:
+		t.Fatalf("the purge ended before its commit: %v", err)
+	}
+	b.othersRun()
+	close(held.goOn)
+	noErr(t, <-purged)
+}
+
+// heldAtCommit is a connection on which the first COMMIT waits.
+type heldAtCommit struct {
+	net.Conn
+	committing, goOn chan struct{}
+}
+
+func (c *heldAtCommit) Write(p []byte) (int, error) {
+	if len(p) > 5 && string(p[5:]) == "COMMIT" {
+		select {
+		case c.committing <- struct{}{}:
+			<-c.goOn
+		case <-c.goOn:
+		}
+	}
+	return c.Conn.Write(p)
+}
+
+// An attempt of the guarded mode can end while a transaction that was told of it is open.
+func TestARefusedClaimLetsTheAttemptEnd(t *testing.T) {
+	b := newBank(t, nil)
+	ctx := t.Context()
+	receiver, err := everonce.NewReceiver(b.Store, everonce.Refuse, nil)
+	noErr(t, err)
+	_, err = everonce.Do(ctx, receiver, order("7"), func(context.Context, *everonce.Attempt) (int, error) {
+		_, err := b.doTx(b.begin(), "7")
+		if !errors.Is(err, everonce.ErrInProgress) {
+			t.Errorf("DoTx beside an attempt: %v, want ErrInProgress", err)
+		}
+		return 1, nil
+	})
+	noErr(t, err)
+}
+
+// Where each read locks, a duplicate does not wait either.
+func TestADuplicateAtSerializableDoesNotWait(t *testing.T) {
+	b := newBank(t, func(c *mysql.Config) { c.Params = map[string]string{"tx_isolation": "'SERIALIZABLE'"} })
+	_, err := b.doTx(b.begin(), "7")
+	noErr(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, err = everonce.Transact(ctx, b.tr, order("7"), func(context.Context, *sql.Tx) (int, error) { return 1, nil })
+	if !errors.Is(err, everonce.ErrInProgress) {
+		t.Errorf("a duplicate: %v, want ErrInProgress", err)
+	}
+}
+
+// The keys of a batch that others hold take it no time that the rest would lack.
+func TestABatchBesideManyHeldKeys(t *testing.T) {
+	b := newBank(t, nil)
+	var err error
+	b.tr, err = everonce.NewTxReceiver(b.Store, &everonce.Options{StoreTimeout: 2 * time.Second})
+	noErr(t, err)
+	open := b.begin()
+	var items []everonce.BatchItem
+	for i := range 105 {
+		id := fmt.Sprint(i)
+		if i < 100 {
+			_, err := b.doTx(open, id)
+			noErr(t, err)
+		}
+		items = append(items, everonce.BatchItem{Key: order(id)})
+	}
+	all, err := everonce.TransactBatch(t.Context(), b.tr, items, everonce.EachItem(func(context.Context, *sql.Tx, int) (int, error) { return 1, nil }))
+	noErr(t, err)
+	for i, res := range all {
+		if held := i < 100; held && !errors.Is(res.Err, everonce.ErrInProgress) || !held && res.Outcome != everonce.Executed {
+			t.Errorf("item %d: %v, %v", i, res.Outcome, res.Err)
+		}
+	}
+}
+
+// A session in which a duplicate would read what is not committed, or nothing would be, is refused by name.
+func TestSessionsThatAreRefused(t *testing.T) {
+	for param, value := range map[string]string{"tx_isolation": "'READ-UNCOMMITTED'", "autocommit": "0"} {
+		b := newBank(t, nil)
+		store, err := mysqlstore.New(openDB(t, testserver.URL(t, "mariadb"), func(c *mysql.Config) {
+			c.DBName, c.Params = b.name, map[string]string{param: value}
+		}), nil)
+		noErr(t, err)
+		_, err = store.Claim(t.Context(), driver.ClaimRequest{ID: driver.RecordID{7}, Nonce: driver.Nonce{1}, Lease: time.Minute})
+		if want := strings.ToUpper(strings.NewReplacer("tx_", "", "'", "").Replace(param)); !errors.Is(err, everonce.ErrStore) || !strings.Contains(strings.ToUpper(err.Error()), want) {
+			t.Errorf("%s=%s: %v, want ErrStore that names it", param, value, err)
+		}
+	}
+	b := newBank(t, nil)
+	_, err := b.doTx(b.begin(), "7")
+	noErr(t, err)
+	mine, err := b.db.Conn(t.Context())
+	noErr(t, err)
+	defer mine.Close() //nolint:errcheck // it goes back to the pool
+	_, err = mine.ExecContext(t.Context(), "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")
+	noErr(t, err)
+	tx, err := mine.BeginTx(t.Context(), nil)
+	noErr(t, err)
+	defer tx.Rollback() //nolint:errcheck // nothing was written
+	if res, err := b.doTx(tx, "7"); !errors.Is(err, everonce.ErrInProgress) {
+		t.Errorf("DoTx at read uncommitted: %v, %v; want ErrInProgress", res.Outcome, err)
+	}
+}
+
+// Once the store was used by itself, a transaction of another handle is refused before anything is sent in it.
+func TestATransactionOfAnotherHandle(t *testing.T) {
+	b := newBank(t, nil)
+	b.othersRun()
+	tx, err := mariaDB(t).BeginTx(t.Context(), nil)
+	noErr(t, err)
+	defer tx.Rollback() //nolint:errcheck // nothing was written
+	if res, err := b.doTx(tx, "8"); res.Outcome != everonce.Invalid || !errors.Is(err, everonce.ErrOtherStore) {
+		t.Errorf("%v, %v; want ErrOtherStore", res.Outcome, err)
+	}
+}
