@@ -22,6 +22,7 @@ type Consumer struct {
 	opts    Options
 	client  *kgo.Client // a member of the group from Run on
 	limits  limits
+	table   offsetsTable // nil if the handler has none
 
 	stop       context.CancelFunc
 	serving    sync.WaitGroup // of partitions
@@ -54,7 +55,11 @@ func Dial(ctx context.Context, url string, topic Topic, handler *consume.Consume
 		return nil, err
 	}
 	c := &Consumer{topic: t, delays: t.retries(), handler: handler, opts: o, partitions: map[place]*partition{}}
-	ours := append(o.group(), kgo.OnPartitionsAssigned(c.assigned), kgo.OnPartitionsRevoked(c.revoked), kgo.OnPartitionsLost(c.lost),
+	table, err := c.withTable(handler)
+	if err != nil {
+		return nil, err
+	}
+	ours := append(append(o.group(), table...), kgo.OnPartitionsAssigned(c.assigned), kgo.OnPartitionsRevoked(c.revoked), kgo.OnPartitionsLost(c.lost),
 		kgo.ProducerBatchMaxBytesFn(func(topic string) int32 { return c.limits.of(topic) }))
 	if c.client, err = newClient(url, o.Client, ours); err != nil {
 		return nil, err

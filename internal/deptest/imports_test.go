@@ -35,7 +35,7 @@ var mayImport = []struct {
 	{"httponce", []string{"driver", "httponce/internal/wire", "internal/jsonform"}},
 	{"grpconce", nil},
 	{"consume/rabbitonce", []string{"driver", "consume", "outbox"}}, // it publishes too
-	{"consume/kafkaonce", []string{"driver", "consume", "outbox", "internal/sqldb"}},
+	{"consume/kafkaonce", []string{"driver", "consume", "outbox", "internal/sqldb", "internal/retry"}},
 	{"consume/sqsonce", []string{"driver", "consume", "outbox"}},
 	{"consume/natsonce", []string{"driver", "consume", "outbox", "internal/retry"}},
 	{"consume", []string{"driver", "internal/jsonform", "internal/retry"}},
