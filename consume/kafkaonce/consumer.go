@@ -59,6 +59,9 @@ func Dial(ctx context.Context, url string, topic Topic, handler *consume.Consume
 	if err != nil {
 		return nil, err
 	}
+	if c.table != nil && (opts == nil || opts.Workers.Concurrency == 0) {
+		c.opts.Workers.Concurrency = 1 // so that each transaction writes the offset behind its own messages
+	}
 	ours := append(append(o.group(), table...), kgo.OnPartitionsAssigned(c.assigned), kgo.OnPartitionsRevoked(c.revoked), kgo.OnPartitionsLost(c.lost),
 		kgo.ProducerBatchMaxBytesFn(func(topic string) int32 { return c.limits.of(topic) }))
 	if c.client, err = newClient(url, o.Client, ours); err != nil {

@@ -20,9 +20,11 @@ import (
 // A partition has one owner in the table: the member and the generation of the group that took it last. A transaction of
 // any other, such as a process that was paused for longer than its session and goes on, is rolled back with [ErrFenced].
 //
-// The transactions of one partition wait for each other at its row, from the end of a handler to the commit. So
-// Workers.Concurrency gains little, and Workers.Batch much. On a database whose default isolation is above read committed,
-// set Concurrency to 1.
+// A partition is worked on in its order: the default of Workers.Concurrency is 1. To be faster, set Workers.Batch: a batch
+// is one transaction. With more Concurrency the offset in the table is that of the first message that is not finished, and
+// transactions of one partition wait for each other at its row.
+//
+// Groups of the protocol of KIP-848 are not supported.
 //
 // It is safe for concurrent use. Tx is the handle of the application's transactions.
 type Offsets[Tx any] struct {

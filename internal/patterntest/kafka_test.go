@@ -124,7 +124,7 @@ func (l *log[Tx]) join(spec consume.TxSpec[struct{}, Tx], opts kafkaonce.Options
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	opts.Group, opts.Workers.Log = l.topic.Name, slog.New(slog.NewTextHandler(l.t.Output(), nil))
+	opts.Group, opts.Workers.Log = l.topic.Name, slog.New(slog.DiscardHandler)
 	opts.SessionTimeout, opts.RebalanceTimeout = 3*time.Second, 4*time.Second
 	opts.Observe = func(e kafkaonce.Event) { m.events <- e }
 	c, err := kafkaonce.Dial(l.t.Context(), testserver.URL(l.t, "kafka"), l.topic, handler, &opts)
@@ -159,7 +159,7 @@ func heard[T any](t testing.TB, c <-chan T) (v T) {
 	t.Helper()
 	select {
 	case v = <-c:
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatalf("no %T came", v)
 	}
 	return v
