@@ -127,7 +127,10 @@ func TestTransformAbortsWhatFails(t *testing.T) {
 	t.Parallel()
 	b, out := newBench(t, 1), newBench(t, 1)
 	var handled []string
-	spec := specOf(func(_ context.Context, _ *consume.Message, o order) error { handled = append(handled, o.ID); return nil })
+	spec := specOf(func(_ context.Context, _ *consume.Message, o order) error {
+		handled = append(handled, o.ID)
+		return nil
+	})
 	spec.Key = consume.BrokerID()
 	r := out.run(spec, nil)
 	b.send(record("1", "a"), record("2", "a"), record("3", "a"))
