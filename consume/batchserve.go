@@ -73,22 +73,35 @@ func (s *server) settleAll(ds []Delivery) (kept []Delivery, why Verdict, late bo
 		ms[i] = d.Message()
 	}
 	verdicts, late := s.verdicts(ms)
+	answers, cancel := s.answering()
+	defer cancel()
 	for i, v := range verdicts {
 		if v.Disposition == Keep {
 			kept, why = append(kept, ds[i]), v
 			continue
 		}
 		s.reached(v)
-		if v.Disposition == Ack {
-			s.settle(ds[i], v)
+		if v.Disposition == Ack && answers.Err() == nil {
+			s.settle(answers, ds[i], v)
 		}
 	}
 	for i, v := range verdicts {
-		if v.Disposition != Keep && v.Disposition != Ack {
-			s.settle(ds[i], v)
+		if v.Disposition != Keep && v.Disposition != Ack && answers.Err() == nil {
+			s.settle(answers, ds[i], v)
 		}
 	}
 	return kept, why, late
+}
+
+// answering returns the context of a batch's answers. Once the handlers had to end, all of them have as long as one has: a broker that
+// takes none would hold up the end by that for each message, and it will deliver the rest again.
+func (s *server) answering() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.work))
+	forget := context.AfterFunc(s.work, func() {
+		t := time.AfterFunc(s.SettleWithin, cancel)
+		context.AfterFunc(ctx, func() { t.Stop() })
+	})
+	return ctx, func() { forget(); cancel() }
 }
 
 // verdicts handles messages, and tells Observe.

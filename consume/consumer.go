@@ -19,6 +19,7 @@ import (
 type Consumer struct {
 	scope   everonce.Scope
 	name    string
+	life    everonce.Lifetime
 	key     Key
 	maxBody int
 	compare fingerprinter
@@ -150,7 +151,7 @@ func decodes[T any](decode func(*Message) (T, error), to func(*Message, T) work)
 func newConsumer[T any](c common[T]) (*Consumer, error) {
 	compare, err := c.Fingerprint.checked()
 	return &Consumer{
-		scope: everonce.ScopeOf(c.Consumer), name: c.Consumer, key: c.Key, maxBody: c.MaxBody, compare: compare,
+		scope: everonce.ScopeOf(c.Consumer), name: c.Consumer, life: c.Lifetime, key: c.Key, maxBody: c.MaxBody, compare: compare,
 		retry: c.Retry, drop: c.DropRejected, context: c.Context, observe: c.Observe,
 	}, err
 }
@@ -160,6 +161,9 @@ func (c *Consumer) Name() string { return c.name }
 
 // Offsets returns [TxSpec.Offsets], or nil. Adapters call it.
 func (c *Consumer) Offsets() any { return c.offsets }
+
+// Lifetime returns how long a handled message is remembered. It is zero for a consumer made by [NewNatural].
+func (c *Consumer) Lifetime() everonce.Lifetime { return c.life }
 
 // KeyOf returns the key of a message, or an error that wraps [ErrNoKey].
 func (c *Consumer) KeyOf(m *Message) (everonce.Key, error) {

@@ -3,6 +3,7 @@ package consume_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -73,6 +74,34 @@ func TestTheEndWithoutTheBrokersAnswer(t *testing.T) {
 		took := endedInHand(t, serving(t, memstore.New(nil), done), in, consume.Workers{PauseMin: time.Minute}, nil)
 		if took != 0 || len(d.fails) != 99 || len(d.how()) != 0 {
 			t.Errorf("it took %v, and after %d answers the message ended as %v", took, 100-len(d.fails), d.how())
+		}
+	})
+}
+
+// deaf is a delivery whose broker never answers.
+type deaf struct{ *delivery }
+
+func (d deaf) Ack(ctx context.Context) error {
+	<-ctx.Done()
+	return d.end("ack")
+}
+
+// Nor does it hold up the end by each message of a batch: after DrainWithin all of them have as long as one answer has.
+func TestTheEndOfABatchWithoutTheBrokersAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, asked := make(chan consume.Delivery, 100), 0
+		ds := make([]*delivery, cap(in))
+		for i := range ds {
+			ds[i] = message(fmt.Sprint("m-", i))
+			ds[i].fails = []error{errors.New("not now")}
+			in <- deaf{ds[i]}
+		}
+		took := endedInHand(t, booking(t, newLedger(), nil), in, consume.Workers{Concurrency: 1, Batch: len(ds)}, nil)
+		for _, d := range ds {
+			asked += 1 - len(d.fails)
+		}
+		if took != 40*time.Second || asked > 5 {
+			t.Errorf("it took %v, and %d answers were given", took, asked)
 		}
 	})
 }

@@ -16,7 +16,7 @@ type gate struct {
 	pause time.Duration
 }
 
-func newGate(least, most time.Duration) *gate { return &gate{min: least, max: most} }
+func newGate(least, most time.Duration) *gate { return &gate{min: least, max: max(least, most)} }
 
 // shut shuts the gate, and returns for how long. Several that find the same failure shut it once.
 func (g *gate) shut() time.Duration {

@@ -57,7 +57,7 @@ func NewNatural[T any](spec NaturalSpec[T]) (*Consumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.id = everonce.Key.RecordID
+	c.id, c.life = everonce.Key.RecordID, everonce.Lifetime{}
 	c.prepare = decodes(common.Decode, func(m *Message, v T) work {
 		return func(ctx context.Context, _ everonce.Key, _ everonce.Fingerprint) (everonce.Outcome, int, error) {
 			if ctx.Err() != nil {

@@ -38,7 +38,8 @@ type Workers struct {
 	// DrainWithin is how long handlers may run after the context of Serve has ended; then their contexts end too. Serve
 	// waits for handlers that ignore that, because an attempt ends only when its work has returned. Default 30 s.
 	DrainWithin time.Duration
-	// SettleWithin is the deadline for one answer to the broker. Default 10 s.
+	// SettleWithin is the deadline for one answer to the broker, and, after the contexts of the handlers have ended, for
+	// all the answers of a batch. Default 10 s.
 	SettleWithin time.Duration
 	// Log gets panics as errors; dead letters, pauses and answers that the broker did not accept as warnings; retries and
 	// dropped messages as information. It has the hash of the key, never the key or the body. Default [slog.Default].
@@ -71,17 +72,22 @@ func (w *Workers) checked() (Workers, error) {
 	if c.Batch > driver.MaxBatch {
 		return c, fmt.Errorf("%w: consume: Workers.Batch is %d, and must be at most %d", everonce.ErrInvalidArgument, c.Batch, driver.MaxBatch)
 	}
-	c.Concurrency = cmp.Or(c.Concurrency, 8)
-	c.Batch = cmp.Or(c.Batch, 1)
-	c.BatchWithin = cmp.Or(c.BatchWithin, 10*time.Millisecond)
-	c.PauseMin = cmp.Or(c.PauseMin, time.Second)
-	c.PauseMax = max(cmp.Or(c.PauseMax, time.Minute), c.PauseMin)
-	c.DrainWithin = cmp.Or(c.DrainWithin, 30*time.Second)
-	c.SettleWithin = cmp.Or(c.SettleWithin, 10*time.Second)
-	if c.Log == nil {
-		c.Log = slog.Default()
+	return c.WithDefaults(), nil
+}
+
+// WithDefaults returns w with its defaults in place of zeros. It is for adapters.
+func (w Workers) WithDefaults() Workers {
+	w.Concurrency = cmp.Or(w.Concurrency, 8)
+	w.Batch = cmp.Or(w.Batch, 1)
+	w.BatchWithin = cmp.Or(w.BatchWithin, 10*time.Millisecond)
+	w.PauseMin = cmp.Or(w.PauseMin, time.Second)
+	w.PauseMax = cmp.Or(w.PauseMax, max(time.Minute, w.PauseMin))
+	w.DrainWithin = cmp.Or(w.DrainWithin, 30*time.Second)
+	w.SettleWithin = cmp.Or(w.SettleWithin, 10*time.Second)
+	if w.Log == nil {
+		w.Log = slog.Default()
 	}
-	return c, nil
+	return w
 }
 
 // Serve handles the deliveries from in until ctx ends or in is closed. Then it drains: it takes no more deliveries, and
@@ -177,7 +183,7 @@ func (s *server) handle(d Delivery) {
 		if !returned { // by runtime.Goexit
 			v := s.c.exited(s.work, d.Message())
 			s.tell(s.work, d.Message(), v)
-			s.settle(d, v)
+			s.settle(context.WithoutCancel(s.work), d, v)
 		}
 	}()
 	s.untilSettled(d)
@@ -189,7 +195,7 @@ func (s *server) untilSettled(d Delivery) {
 		v := s.verdict(d.Message())
 		if v.Disposition != Keep {
 			s.reached(v)
-			s.settle(d, v)
+			s.settle(context.WithoutCancel(s.work), d, v)
 			return
 		}
 		if s.ending.Err() != nil {
@@ -246,10 +252,10 @@ func (s *server) handling() (context.Context, context.CancelFunc) {
 // settle gives the broker its answer, and keeps trying where it does not take it: the message is not handled again for that.
 // A dead letter that is refused comes again later, and what cannot come again is a dead letter: those that wait in hand would soon be
 // all that there may be in hand.
-func (s *server) settle(d Delivery, v Verdict) {
+func (s *server) settle(ctx context.Context, d Delivery, v Verdict) {
 	gate, copied := newGate(s.PauseMin, s.PauseMax), true
 	for {
-		err := s.answer(d, v)
+		err := s.answer(ctx, d, v)
 		switch {
 		case err == nil:
 			s.answered(d.Message(), v)
@@ -294,8 +300,8 @@ func (s *server) answered(m *Message, v Verdict) {
 	}
 }
 
-func (s *server) answer(d Delivery, v Verdict) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.work), s.SettleWithin)
+func (s *server) answer(ctx context.Context, d Delivery, v Verdict) error {
+	ctx, cancel := context.WithTimeout(ctx, s.SettleWithin)
 	defer cancel()
 	switch v.Disposition {
 	case Ack:

@@ -116,7 +116,7 @@ func (f *figures) init(m metric.Meter, maxValues int) error {
 
 	counter(&f.purged, "everonce.purged.records", "{record}", "Records that time has let go.")
 	counter(&f.janitorErrors, "everonce.janitor.errors", "{round}", "Rounds of the janitor that failed.")
-	counter(&f.countErrors, "everonce.count.errors", "{count}", "Counts of the records that failed; until one succeeds there is no everonce.records.")
+	counter(&f.countErrors, "everonce.count.errors", "{count}", "Counts that failed: of the records, so that there is no everonce.records until one succeeds, or of the entries of a table.")
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}

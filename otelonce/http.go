@@ -2,6 +2,7 @@ package otelonce
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -33,7 +34,7 @@ func (o *Observer) HTTP(patterns ...string) func(context.Context, httponce.Serve
 	problems := &labels[[2]string]{of: func(s [2]string) []attribute.KeyValue {
 		return []attribute.KeyValue{keyRoute.String(s[0]), keyProblem.String(s[1])}
 	}}
-	for _, p := range append(patterns, other) {
+	for _, p := range append(slices.Clone(patterns), other) {
 		if i := strings.IndexAny(p, " \t"); i >= 0 {
 			p = strings.TrimLeft(p[i:], " \t")
 		}

@@ -49,6 +49,7 @@ func (o *Observer) Consumer(system, name string) *Consumer {
 	} {
 		o.deadLetters.Add(context.Background(), 0, c.byReason.get(r).add...)
 	}
+	o.messages.Add(context.Background(), 0, c.byVerdict.get(decided{consume.Keep.String(), everonce.StoreFailed}).add...)
 	return c
 }
 
@@ -69,7 +70,10 @@ func (c *Consumer) Context(ctx context.Context, m *consume.Message) context.Cont
 		ctx, h.span = c.o.tracer.Start(ctx, "process "+c.name, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(c.base...)) //nolint:spancheck // Observe ends it
 		if h.span.IsRecording() {
 			h.span.SetAttributes(attribute.String("messaging.operation.name", "process"), attribute.String("messaging.operation.type", "process"),
-				attribute.String("messaging.message.id", m.ID), keyDestination.String(m.Source), attribute.Int("messaging.message.body.size", len(m.Body)))
+				keyDestination.String(m.Source), attribute.Int("messaging.message.body.size", len(m.Body)))
+			if c.o.ids {
+				h.span.SetAttributes(attribute.String("messaging.message.id", m.ID))
+			}
 		}
 	}
 	return context.WithValue(ctx, handlingKey{}, h)
@@ -84,16 +88,16 @@ func (c *Consumer) Observe(ctx context.Context, _ *consume.Message, v consume.Ve
 	}
 	if h, ok := ctx.Value(handlingKey{}).(*handling); ok {
 		c.o.processing.Record(ctx, time.Since(h.began).Seconds(), with.record...)
-		h.end(v.Disposition.String(), v.Disposition != consume.Ack)
+		h.end(v.Disposition.String(), v.Disposition != consume.Ack, attribute.String("everonce.key_hash", v.KeyHash))
 	}
 }
 
 // end ends the span.
-func (h *handling) end(disposition string, failed bool) {
+func (h *handling) end(disposition string, failed bool, more ...attribute.KeyValue) {
 	if h.span == nil {
 		return
 	}
-	h.span.SetAttributes(attribute.String("everonce.disposition", disposition))
+	h.span.SetAttributes(append(more, attribute.String("everonce.disposition", disposition))...)
 	if failed {
 		h.span.SetStatus(codes.Error, disposition)
 		h.span.SetAttributes(attribute.String("error.type", disposition))

@@ -21,6 +21,10 @@ type Options struct {
 	MaxValues int
 	// Propagator reads trace contexts from requests and messages, and writes them into events. Default: W3C's trace context.
 	Propagator propagation.TextMapPropagator
+	// MessageIDs has the spans of messages tell the messages' IDs, as messaging.message.id. An ID is a key where
+	// [consume.ProducerID] makes one of it, and may have what is not for those who read traces. Without it they tell the
+	// key's hash, as the log does.
+	MessageIDs bool
 }
 
 // Observer counts and traces. Make one for a process. It is safe for concurrent use.
@@ -28,6 +32,7 @@ type Observer struct {
 	figures
 	tracer trace.Tracer // nil without traces
 	carry  propagation.TextMapPropagator
+	ids    bool // of messages, in spans
 }
 
 var (
@@ -54,7 +59,7 @@ func NewObserver(meters metric.MeterProvider, tracers trace.TracerProvider, opts
 	if set.Propagator == nil {
 		set.Propagator = propagation.TraceContext{}
 	}
-	o := &Observer{carry: set.Propagator}
+	o := &Observer{carry: set.Propagator, ids: set.MessageIDs}
 	if tracers != nil {
 		o.tracer = tracers.Tracer(scopeName)
 	}

@@ -3,24 +3,27 @@ package otelonce
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/backlog"
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/retry"
 	"github.com/everonce/everonce/janitor"
 )
 
-// askWithin bounds a question to a table.
-const askWithin = 5 * time.Second
+const (
+	// countWithin bounds one count.
+	countWithin = 5 * time.Minute
+	// shownFor is how long a count is shown that no other follows: an old figure would keep an alert quiet.
+	shownFor = time.Hour
+)
 
 // count is what a store was last counted to hold.
 type count struct {
-	health driver.HealthResult
-	at     time.Time
+	health    driver.HealthResult
+	at, until time.Time
 }
 
 // states are the labels of [driver.HealthResult].
@@ -49,7 +52,7 @@ func (f *figures) gauges() error {
 	_, err := f.meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		to.ObserveInt64(running, f.running.Load())
 		c := f.counted.Load()
-		if c == nil { // nobody knows
+		if c == nil || time.Now().After(c.until) { // nobody knows
 			return nil
 		}
 		for state, n := range c.states() {
@@ -62,34 +65,39 @@ func (f *figures) gauges() error {
 }
 
 // CountRecords counts the records of a store now, and then after each pause, until ctx ends. It may read every record for
-// that: once a minute, in one process, is often enough. A count that fails is counted too, and until one succeeds there are
-// no figures of records. The pause is at least ten times as long as the count took.
+// that: once a minute, in one process, is often enough. A count that fails, or takes longer than five minutes, is counted
+// too. There are no figures of records then, nor where the next count is overdue, nor after the end of ctx. The pause is at
+// least ten times as long as the count took.
 func (o *Observer) CountRecords(ctx context.Context, store driver.HealthChecker, pause time.Duration) {
+	defer o.counted.Store(nil)
 	for {
 		began := time.Now()
-		h, err := store.Health(ctx, everonce.HealthRequest{})
+		one, cancel := context.WithTimeout(ctx, countWithin)
+		h, err := store.Health(one, everonce.HealthRequest{})
+		cancel()
 		if ctx.Err() != nil {
 			return
 		}
-		o.Counted(h, err)
-		t := time.NewTimer(max(pause, 10*time.Since(began)))
-		select {
-		case <-ctx.Done():
-			t.Stop()
+		rest := max(pause, 10*time.Since(began))
+		o.show(h, err, rest+countWithin)
+		if retry.Pause(ctx, rest) != nil {
 			return
-		case <-t.C:
 		}
 	}
 }
 
-// Counted shows what a store holds, for those who count themselves. After an error nobody knows, and nothing is shown.
-func (o *Observer) Counted(h driver.HealthResult, err error) {
+// Counted shows what a store holds, for those who count themselves: until it is called again, or for an hour. After an error
+// nobody knows, and nothing is shown.
+func (o *Observer) Counted(h driver.HealthResult, err error) { o.show(h, err, shownFor) }
+
+func (o *Observer) show(h driver.HealthResult, err error, within time.Duration) {
 	if err != nil {
 		o.countErrors.Add(context.Background(), 1)
 		o.counted.Store(nil)
 		return
 	}
-	o.counted.Store(&count{h, time.Now()})
+	now := time.Now()
+	o.counted.Store(&count{h, now, now.Add(within)})
 }
 
 // Purged is for [janitor.Options].Report.
@@ -99,33 +107,4 @@ func (o *Observer) Purged(res janitor.Result, err error) {
 	if err != nil {
 		o.janitorErrors.Add(ctx, 1)
 	}
-}
-
-// Backlog shows what waits in the table of an outbox, an inbox or of sagas, under the name given, until ctx ends. The table
-// is counted each time that the figures are read: one process is enough for that. If that fails, its figures are missing.
-func (o *Observer) Backlog(ctx context.Context, name string, table *backlog.Table) error {
-	entries, err1 := o.meter.Int64ObservableGauge("everonce.backlog.entries", metric.WithUnit("{entry}"), metric.WithDescription("Entries of a table that are not done, by state."))
-	lag, err2 := o.meter.Float64ObservableGauge("everonce.backlog.lag", metric.WithUnit("s"), metric.WithDescription("Age of the oldest entry of a table that is due and not done."))
-	if err := errors.Join(err1, err2); err != nil {
-		return fmt.Errorf("otelonce: the meter refuses an instrument: %w", err)
-	}
-	its := keyTable.String(name)
-	reg, err := o.meter.RegisterCallback(func(asked context.Context, to metric.Observer) error {
-		one, cancel := context.WithTimeout(asked, askWithin)
-		defer cancel()
-		s, err := table.Stats(one)
-		if err != nil {
-			return err
-		}
-		for state, n := range map[string]int{"waiting": s.Waiting, "in_hand": s.InHand, "delayed": s.Delayed, "blocked": s.Blocked, "dead": s.Dead} {
-			to.ObserveInt64(entries, int64(n), metric.WithAttributes(its, keyState.String(state)))
-		}
-		to.ObserveFloat64(lag, s.Lag.Seconds(), metric.WithAttributes(its))
-		return nil
-	}, entries, lag)
-	if err != nil {
-		return fmt.Errorf("otelonce: the meter refuses a callback: %w", err)
-	}
-	context.AfterFunc(ctx, func() { _ = reg.Unregister() }) //nolint:errcheck // it fails where the provider has ended, and it with that
-	return nil
 }

@@ -3,6 +3,7 @@ package otelonce_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -144,6 +145,24 @@ func TestNothingIsWrittenOfATraceThatIsNotSampled(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A message's ID may be a key: spans have the key's hash, and the ID only where that is asked for.
+func TestMessageIDsInSpans(t *testing.T) {
+	for _, asked := range []bool{false, true} {
+		spans := tracetest.NewSpanRecorder()
+		o, err := otelonce.NewObserver(noop.NewMeterProvider(), trace.NewTracerProvider(trace.WithSpanProcessor(spans)), &otelonce.Options{MessageIDs: asked})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mail := o.Consumer("rabbitmq", "mail")
+		m := &consume.Message{ID: "iban-DE02", Source: "orders"}
+		mail.Observe(mail.Context(t.Context(), m), m, consume.Verdict{Disposition: consume.Ack, KeyHash: "c0ffee"})
+		told := fmt.Sprint(spans.Ended()[0].Attributes())
+		if strings.Contains(told, m.ID) != asked || !strings.Contains(told, "c0ffee") {
+			t.Errorf("MessageIDs %v: the span tells %s", asked, told)
+		}
 	}
 }
 

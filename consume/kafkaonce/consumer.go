@@ -21,6 +21,7 @@ type Consumer struct {
 	handler *consume.Consumer
 	opts    Options
 	client  *kgo.Client // a member of the group from Run on
+	alone   *kgo.Client // produces copies that are too large for the other
 	limits  limits
 	table   offsetsTable // nil if the handler has none
 
@@ -38,7 +39,8 @@ type Consumer struct {
 // [Consumer.Run] does. url is kafka://[user:password@]host:port[,host:port…], or kafkas://… for TLS; a user is
 // authenticated by SASL PLAIN, or by what ?mechanism= says: scram-sha-256 or scram-sha-512. opts may be nil. No error
 // contains the URL. The error wraps [everonce.ErrInvalidArgument] if an argument is invalid, [ErrUnreachable] if no
-// broker answers or it refuses the user, and [ErrTopology] if a topic does not exist or the user may not use it.
+// broker answers or it refuses the user, and [ErrTopology] if a topic does not exist, the user may not use it, or it would
+// lose retries or dead letters.
 func Dial(ctx context.Context, url string, topic Topic, handler *consume.Consumer, opts *Options) (*Consumer, error) {
 	if handler == nil {
 		return nil, fmt.Errorf("%w: kafkaonce: the handler is nil", everonce.ErrInvalidArgument)
@@ -54,7 +56,7 @@ func Dial(ctx context.Context, url string, topic Topic, handler *consume.Consume
 	if err := handler.CheckWorkers(&o.Workers); err != nil {
 		return nil, err
 	}
-	c := &Consumer{topic: t, delays: t.retries(), handler: handler, opts: o, partitions: map[place]*partition{}}
+	c := &Consumer{topic: t, handler: handler, opts: o, partitions: map[place]*partition{}}
 	table, err := c.withTable(handler)
 	if err != nil {
 		return nil, err
@@ -64,17 +66,21 @@ func Dial(ctx context.Context, url string, topic Topic, handler *consume.Consume
 	}
 	ours := append(append(o.group(), table...), kgo.OnPartitionsAssigned(c.assigned), kgo.OnPartitionsRevoked(c.revoked), kgo.OnPartitionsLost(c.lost),
 		kgo.ProducerBatchMaxBytesFn(func(topic string) int32 { return c.limits.of(topic) }))
+	if c.alone, err = newAlone(url, append([]kgo.Opt{dense()}, o.Client...)); err != nil {
+		return nil, err
+	}
 	if c.client, err = newClient(url, o.Client, ours); err != nil {
+		c.alone.Close()
 		return nil, err
 	}
 	if err = reach(ctx, c.client); err == nil {
-		c.limits, err = t.establish(ctx, c.client)
+		c.delays, c.limits, err = t.establish(ctx, c.client, o.Workers.Log)
 	}
 	if err == nil {
 		err = mayJoin(ctx, c.client, o.Group)
 	}
 	if err != nil {
-		c.client.Close()
+		c.Close()
 		return nil, err
 	}
 	return c, nil
@@ -102,6 +108,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	committing.Wait()
 	c.release(context.WithoutCancel(ctx), c.all())
 	c.client.CloseAllowingRebalance()
+	c.alone.Close()
 	c.serving.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,6 +122,7 @@ func (c *Consumer) Close() {
 	if !c.ran {
 		c.ran = true
 		c.client.Close()
+		c.alone.Close()
 	}
 }
 

@@ -12,6 +12,9 @@ import (
 	"github.com/everonce/everonce/consume/internal/copies"
 )
 
+// headerGroup is the group that a retry is of.
+const headerGroup = copies.Prefix + "group"
+
 // The headers of dead letters that only Kafka has need of. The record key of a letter is its ID, and a letter without a value would be
 // the tombstone that removes it.
 const (
@@ -37,20 +40,20 @@ func copyOf(r *kgo.Record, topic string, note *copies.Note, at string) *kgo.Reco
 	return c
 }
 
-// retryCopy is what comes again later, to one consumer of those that the topic may have: all of them read its retry topics.
-func retryCopy(r *kgo.Record, m *consume.Message, topic, consumer string, retries int) *kgo.Record {
+// retryCopy is what comes again later, to one group of those that the topic may have: all of them read its retry topics.
+func retryCopy(r *kgo.Record, m *consume.Message, topic, group string, retries int) *kgo.Record {
 	text, _ := texts(r)
 	note := copies.Read(text)
 	c := copyOf(r, topic, &copies.Note{Retries: retries, Replays: note.Replays, First: m.First, Queue: m.Source}, m.BrokerID)
-	c.Headers = append(c.Headers, kgo.RecordHeader{Key: copies.Consumer, Value: []byte(consumer)})
+	c.Headers = append(c.Headers, kgo.RecordHeader{Key: headerGroup, Value: []byte(group)})
 	return c
 }
 
-// another reports whether a retry is of another consumer of the topic.
-func another(r *kgo.Record, consumer string) bool {
+// another reports whether a retry is of another group. It comes to that one, whatever its consumer is called by then.
+func another(r *kgo.Record, group string) bool {
 	text, _ := texts(r)
-	of := text[copies.Consumer]
-	return of != "" && of != consumer
+	of := text[headerGroup]
+	return of != "" && of != group
 }
 
 // deadLetter is the copy among the dead letters.
@@ -68,11 +71,17 @@ func deadLetter(r *kgo.Record, m *consume.Message, topic, queue string, l *consu
 	return c
 }
 
-// withoutValue is a letter that says where its value is.
-func withoutValue(letter *kgo.Record) *kgo.Record {
+// withoutValue makes a letter one that says where its value is.
+func withoutValue(letter *kgo.Record) {
 	letter.Value = []byte{}
 	letter.Headers = append(letter.Headers, kgo.RecordHeader{Key: headerOmitted, Value: []byte("1")})
-	return letter
+}
+
+// withoutHeaders leaves a letter what is ours and short: it has no value, and is not replayed.
+func withoutHeaders(letter *kgo.Record) {
+	letter.Headers = slices.DeleteFunc(letter.Headers, func(h kgo.RecordHeader) bool {
+		return !copies.Ours(h.Key) || len(h.Value) > copies.MaxDetail
+	})
 }
 
 // letterOf reads a dead letter. It returns false if the record is not one.
@@ -85,7 +94,7 @@ func letterOf(r *kgo.Record) (l consume.Letter, ok bool) {
 	sent := original(r)
 	l = consume.Letter{DeadLetter: note.Letter, Message: messageOf(sent, note.Queue), Queue: note.Queue, Replays: note.Replays, ID: string(r.Key)}
 	if has(r, headerOmitted) {
-		l.Detail += fmt.Sprintf(" (the body was too large for a dead letter: it is at %s, topic:partition:offset)", text[headerOrigin])
+		l.Detail += fmt.Sprintf(" (the message was too large for a dead letter, which has no body, and may have no headers: it is at %s, topic:partition:offset)", text[headerOrigin])
 	}
 	return l, true
 }
@@ -116,8 +125,8 @@ func has(r *kgo.Record, header string) bool {
 	return slices.ContainsFunc(r.Headers, func(h kgo.RecordHeader) bool { return h.Key == header })
 }
 
-// due is when a message of a retry topic is to be handled. Whatever the clock of its producer says, it waits for no longer than the
-// delay.
+// due is when a message of a retry topic is to be handled: timestamps are cut to milliseconds. Whatever the clock of its producer says,
+// it waits for no longer than the delay.
 func due(r *kgo.Record, delay time.Duration, now time.Time) time.Duration {
-	return min(r.Timestamp.Add(delay).Sub(now), delay)
+	return min(r.Timestamp.Add(delay+time.Millisecond).Sub(now), delay)
 }

@@ -21,10 +21,10 @@ import (
 // does not see letters that arrive after its start. Others see the letters meanwhile, and could replay them too; the copies
 // have one key.
 type DeadLetters struct {
-	topic  Topic
-	url    string
-	opts   []kgo.Opt
-	client *kgo.Client // produces
+	topic         Topic
+	url           string
+	opts          []kgo.Opt
+	client, alone *kgo.Client // produce
 }
 
 var _ consume.DeadLetters = (*DeadLetters)(nil)
@@ -52,25 +52,27 @@ func OpenDeadLetters(ctx context.Context, url string, topic Topic, opts *Options
 			return byKey.Partition(r, n)
 		}
 	})
-	if l.client, err = newClient(url, l.opts, []kgo.Opt{kgo.RecordPartitioner(partitioner), kgo.ProducerBatchMaxBytes(largestCopy)}); err != nil {
+	if l.alone, err = newAlone(url, append([]kgo.Opt{dense()}, l.opts...)); err != nil {
+		return nil, err
+	}
+	if l.client, err = newClient(url, l.opts, []kgo.Opt{kgo.RecordPartitioner(partitioner)}); err != nil {
+		l.alone.Close()
 		return nil, err
 	}
 	if err = reach(ctx, l.client); err == nil {
 		err = need{t.DeadLetters: {kmsg.ACLOperationRead}}.check(ctx, l.client)
 	}
 	if err != nil {
-		l.client.Close()
+		l.Close() //nolint:errcheck // it has none
 		return nil, err
 	}
 	return l, nil
 }
 
-// largestCopy is the largest letter that can be replayed; the broker says what its topic takes. One is sent at a time.
-const largestCopy = 100 << 20
-
 // Close closes the connection.
 func (l *DeadLetters) Close() error {
 	l.client.Close()
+	l.alone.Close()
 	return nil
 }
 
@@ -104,9 +106,9 @@ func (l *DeadLetters) Replay(ctx context.Context, filter consume.Filter) (replay
 	err = l.each(ctx, filter, func(letter *consume.Letter, r *kgo.Record) error {
 		err := errOmitted
 		if !has(r, headerOmitted) {
-			err = produce(l.client, replayCopy(r)).wait(ctx)
+			err = produce(l.client, l.alone, replayCopy(r)).wait(ctx)
 		}
-		if errors.Is(err, errOmitted) || errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.TopicAuthorizationFailed) {
+		if errors.Is(err, errOmitted) || errors.Is(err, kerr.UnknownTopicOrPartition) || refused(err) || errors.Is(err, kerr.TopicAuthorizationFailed) {
 			stayed = errors.Join(stayed, fmt.Errorf("kafkaonce: letter %s was not replayed to topic %q: %w", letter.ID, letter.Queue, err))
 			return nil
 		}
@@ -136,7 +138,7 @@ func (l *DeadLetters) Discard(ctx context.Context, filter consume.Filter) (disca
 }
 
 func (l *DeadLetters) remove(ctx context.Context, r *kgo.Record) error {
-	return produce(l.client, &kgo.Record{Topic: r.Topic, Partition: r.Partition, Key: r.Key}).wait(ctx)
+	return produce(l.client, nil, &kgo.Record{Topic: r.Topic, Partition: r.Partition, Key: r.Key}).wait(ctx)
 }
 
 // each calls fn for the letters that are meant. Which are there, a first reading of the topic tells; the second has one of them in memory

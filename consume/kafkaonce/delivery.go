@@ -43,20 +43,23 @@ func (d *delivery) Retry(ctx context.Context, after time.Duration, counts bool) 
 		retries++
 	}
 	topic := &d.p.c.topic
-	err := d.move(ctx, retryCopy(d.r, d.m, topic.retryTopic(copies.DelayFor(topic.Delays, after)), d.p.c.handler.Name(), retries))
-	if errors.Is(err, kerr.MessageTooLarge) {
+	err := d.move(ctx, retryCopy(d.r, d.m, topic.retryTopic(copies.DelayFor(topic.Delays, after)), d.p.c.opts.Group, retries))
+	if tooLarge(err) {
 		return fmt.Errorf("%w: %w", consume.ErrNoCopy, err)
 	}
 	return err
 }
 
-// Bury implements [consume.Delivery]. What is too large for a dead letter leaves one without a body.
+// Bury implements [consume.Delivery]. What is too large for a dead letter leaves one without a body, and then without headers.
 func (d *delivery) Bury(ctx context.Context, letter consume.DeadLetter) error {
 	topic := &d.p.c.topic
 	r := deadLetter(d.r, d.m, topic.DeadLetters, topic.Name, &letter)
 	err := d.move(ctx, r)
-	if errors.Is(err, kerr.MessageTooLarge) {
-		err = d.move(ctx, withoutValue(r))
+	for _, cut := range []func(*kgo.Record){withoutValue, withoutHeaders} {
+		if tooLarge(err) {
+			cut(r)
+			err = d.move(ctx, r)
+		}
 	}
 	if errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.TopicAuthorizationFailed) {
 		return fmt.Errorf("%w: %w", consume.ErrRefused, err)
@@ -72,7 +75,7 @@ func (d *delivery) move(ctx context.Context, r *kgo.Record) error {
 	}
 	c := d.p.c
 	if d.copied == nil {
-		d.copied = produce(c.client, r)
+		d.copied = produce(c.client, c.alone, r)
 	}
 	err := d.copied.wait(ctx)
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
@@ -80,7 +83,7 @@ func (d *delivery) move(ctx context.Context, r *kgo.Record) error {
 	}
 	d.copied = nil
 	if errors.Is(err, kerr.UnknownTopicOrPartition) && c.topic.Topology == Declare { // somebody has deleted it
-		if _, undeclared := c.topic.establish(ctx, c.client); undeclared != nil {
+		if _, _, undeclared := c.topic.establish(ctx, c.client, c.opts.Workers.Log); undeclared != nil {
 			return errors.Join(err, undeclared)
 		}
 	}

@@ -214,27 +214,74 @@ func TestAMessageThatIsTooLargeForACopy(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
 	b.topic.Topology = kafkaonce.Check
-	small := map[string]*string{"max.message.bytes": kadm.StringPtr("5000")}
-	b.create(b.letters(), 1, small)
+	small := map[string]*string{"max.message.bytes": kadm.StringPtr("8192")}
+	b.create(b.letters(), 1, map[string]*string{"max.message.bytes": small["max.message.bytes"], "cleanup.policy": kadm.StringPtr("compact")})
 	b.create(b.retry("100ms"), 1, small)
 	b.create(b.retry("400ms"), 1, small)
 	r := b.run(specOf(func(_ context.Context, m *consume.Message, _ order) error {
-		if len(m.Body) > 1000 {
+		if len(m.Body) > 1000 || len(m.Headers) > 1 {
 			return everonce.NotDone(errors.New("not yet"))
 		}
 		return nil
 	}), nil)
 	large := record("large", "a")
-	large.Value = []byte(`{"id":"` + strings.Repeat("x", 10_000) + `"}`)
-	b.send(large, record("good", "a"))
-	r.wants(everonce.Failed, everonce.Executed)
+	large.Value = []byte(`{"id":"` + random(20_000) + `"}`)
+	headers := record("headers", "a")
+	headers.Headers = append(headers.Headers, kgo.RecordHeader{Key: "large", Value: []byte(random(20_000))})
+	b.send(large, headers, record("good", "a"))
+	r.wants(everonce.Failed, everonce.Failed, everonce.Executed)
 	r.stop()
 	l := b.open()
 	all := b.all(l, consume.Filter{})
-	if len(all) != 1 || all[0].Reason != consume.TooLarge || len(all[0].Message.Body) != 0 || !strings.Contains(all[0].Detail, b.topic.Name+":0:0") {
+	if len(all) != 2 {
 		t.Fatalf("%+v", all)
+	}
+	for i, at := range []string{b.topic.Name + ":0:0", b.topic.Name + ":0:1"} {
+		if all[i].Reason != consume.TooLarge || len(all[i].Message.Body) != 0 || !strings.Contains(all[i].Detail, at) {
+			t.Errorf("%+v", all[i])
+		}
 	}
 	if n, err := l.Replay(b.ctx, consume.Filter{}); n != 0 || err == nil {
 		t.Errorf("replayed %d, %v", n, err)
 	}
+}
+
+// What its producer has compressed well is retried, buried and replayed whole, though it is larger than the topics take before that.
+func TestAMessageThatIsLargeBeforeItIsCompressed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	b.set(b.topic.Name, map[string]string{"max.message.bytes": "5000"})
+	var mended atomic.Bool
+	spec := specOf(func(context.Context, *consume.Message, order) error {
+		if !mended.Load() {
+			return everonce.NotDone(errors.New("not yet"))
+		}
+		return nil
+	})
+	spec.Retry.Limit = 1
+	r := b.run(spec, nil)
+	producer, err := kgo.NewClient(kgo.SeedBrokers(strings.TrimPrefix(b.url, "kafka://")), kgo.ProducerBatchCompression(kgo.GzipCompression()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer producer.Close()
+	m := record("m-1", "a")
+	m.Topic, m.Value = b.topic.Name, []byte(`{"id":"`+strings.Repeat("x", 900_000)+`"}`)
+	if err := producer.ProduceSync(b.ctx, m).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	r.wants(everonce.Failed, everonce.Failed)
+	l := b.open()
+	var all []consume.Letter
+	for len(all) == 0 {
+		all = b.all(l, consume.Filter{})
+	}
+	if len(all[0].Message.Body) != len(m.Value) || all[0].Reason != consume.Exhausted {
+		t.Errorf("%d bytes, %s, %s", len(all[0].Message.Body), all[0].Reason, all[0].Detail)
+	}
+	mended.Store(true)
+	if n, err := l.Replay(b.ctx, consume.Filter{}); n != 1 || err != nil {
+		t.Fatalf("replayed %d, %v", n, err)
+	}
+	r.wants(everonce.Executed)
 }

@@ -16,6 +16,7 @@ import (
 const (
 	headerID              = "ce_id"
 	headerType            = "ce_type"
+	headerTime            = "ce_time" // written only
 	headerContentType     = "content-type"
 	headerContentEncoding = "content-encoding"
 )

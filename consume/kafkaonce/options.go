@@ -3,7 +3,6 @@ package kafkaonce
 import (
 	"cmp"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -61,20 +60,16 @@ func (o *Options) checked(consumer string) (Options, error) {
 	c.CommitEvery = cmp.Or(c.CommitEvery, time.Second)
 	c.SessionTimeout = cmp.Or(c.SessionTimeout, 45*time.Second)
 	c.RebalanceTimeout = cmp.Or(c.RebalanceTimeout, time.Minute)
-	w.Concurrency = cmp.Or(w.Concurrency, 8)
-	w.Batch = cmp.Or(w.Batch, 1)
-	c.Buffer = cmp.Or(c.Buffer, max(500, 4*w.Concurrency*w.Batch))
 	w.DrainWithin = cmp.Or(w.DrainWithin, min(30*time.Second, c.RebalanceTimeout/2))
 	w.SettleWithin = cmp.Or(w.SettleWithin, min(10*time.Second, c.RebalanceTimeout/4))
+	*w = w.WithDefaults()
+	c.Buffer = cmp.Or(c.Buffer, max(500, 4*w.Concurrency*w.Batch))
 	if w.DrainWithin+w.SettleWithin > c.RebalanceTimeout {
 		return c, fmt.Errorf("%w: kafkaonce: Workers.DrainWithin, %v, and Workers.SettleWithin, %v, are more than RebalanceTimeout, %v: the group would not wait for the handlers of a partition that moves",
 			everonce.ErrInvalidArgument, w.DrainWithin, w.SettleWithin, c.RebalanceTimeout)
 	}
 	if w.Order == nil {
 		w.Order = byRecordKey
-	}
-	if w.Log == nil {
-		w.Log = slog.Default()
 	}
 	return c, nil
 }

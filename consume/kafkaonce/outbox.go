@@ -18,22 +18,22 @@ import (
 //
 // A message has the event's key as record key, so that events with the same key stand in one partition in their order. It
 // has the event's ID in the header ce_id, by which [consume.ProducerID] recognises it when it is published again, the type
-// in ce_type, the content type in content-type, and the event's headers and payload; its timestamp is when the event was
-// inserted.
+// in ce_type, when it was inserted in ce_time, the content type in content-type, and the event's headers and payload. Its
+// timestamp is when it is published: the topic's retention would delete an event that waited for longer.
 //
 // The producer is idempotent, but Kafka forgets it when the relay ends: what a relay published and did not note, the next
 // one publishes again, and Kafka keeps both.
 type Publisher struct {
-	client *kgo.Client
-	topic  func(*outbox.Event) string
+	client, alone *kgo.Client
+	topic         func(*outbox.Event) string
 }
 
 // PublisherOptions say how a publisher connects, and where events go. The zero value of each field is its default.
 type PublisherOptions struct {
 	// Topic says where an event goes. Default: to the topic that the event names.
 	Topic func(*outbox.Event) string
-	// Client are further options of the client, as in [Options]. [kgo.ProducerBatchMaxBytes] must not be less than the
-	// largest message; default 1 MiB, as in the broker.
+	// Client are further options of the client, as in [Options]. An event that is larger than
+	// [kgo.ProducerBatchMaxBytes], default 1 MiB as in the broker, is sent alone.
 	Client []kgo.Opt
 }
 
@@ -52,37 +52,34 @@ func NewPublisher(url string, opts *PublisherOptions) (*Publisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Publisher{client: client, topic: o.Topic}, nil
+	alone, err := newAlone(url, o.Client)
+	if err != nil {
+		client.Close()
+		return nil, err
+	}
+	return &Publisher{client: client, alone: alone, topic: o.Topic}, nil
 }
 
 // Publish implements [outbox.Publisher]. [outbox.ErrUnavailable]: no broker answers, or it refuses the user. A topic that
-// does not exist counts. An event that the broker would refuse whenever it came, as one that is too large for the topic, is
-// set aside.
+// does not exist counts, and so does one that refuses the time at which the event is published. An event that the broker
+// would refuse whenever it came, as one that is too large for the topic, or has no key for a compacted one, is set aside;
+// those that are sent with it are not.
 func (p *Publisher) Publish(ctx context.Context, events []outbox.Event) []error {
-	return outbox.InOrder(ctx, events, func(ctx context.Context, events []outbox.Event) []error {
-		errs := p.send(ctx, events)
-		for i, err := range errs {
-			if len(events) > 1 && errors.Is(err, kerr.MessageTooLarge) { // the batch was: one alone may not be
-				err = p.send(ctx, events[i:i+1])[0]
-			}
-			errs[i] = verdict(err)
-		}
-		return errs
-	})
+	return outbox.InOrder(ctx, events, p.send)
 }
 
 func (p *Publisher) send(ctx context.Context, events []outbox.Event) []error {
 	errs, sent := make([]error, len(events)), make([]*produced, len(events))
 	for i := range events {
 		if r, err := p.record(&events[i]); err != nil {
-			errs[i] = err
+			errs[i] = verdict(err)
 		} else {
-			sent[i] = produce(p.client, r)
+			sent[i] = produce(p.client, p.alone, r)
 		}
 	}
 	for i, s := range sent {
 		if s != nil {
-			errs[i] = s.wait(ctx)
+			errs[i] = verdict(s.wait(ctx))
 		}
 	}
 	return errs
@@ -91,12 +88,13 @@ func (p *Publisher) send(ctx context.Context, events []outbox.Event) []error {
 // Close closes the connection. What is published after that fails.
 func (p *Publisher) Close() error {
 	p.client.Close()
+	p.alone.Close()
 	return nil
 }
 
 // record is the event as a record.
 func (p *Publisher) record(e *outbox.Event) (*kgo.Record, error) {
-	r := &kgo.Record{Topic: p.topic(e), Value: e.Payload, Timestamp: e.CreatedAt}
+	r := &kgo.Record{Topic: p.topic(e), Value: e.Payload}
 	if e.Key != "" {
 		r.Key = []byte(e.Key)
 	}
@@ -119,6 +117,9 @@ func (p *Publisher) record(e *outbox.Event) (*kgo.Record, error) {
 	put(headerID, e.ID)
 	put(headerType, e.Type)
 	put(headerContentType, e.ContentType)
+	if _, theirs := e.Headers[headerTime]; !theirs && !e.CreatedAt.IsZero() {
+		put(headerTime, copies.TimeText(e.CreatedAt))
+	}
 	return r, nil
 }
 
@@ -129,12 +130,14 @@ func verdict(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, kerr.MessageTooLarge):
+	case tooLarge(err):
 		return everonce.Permanent("too_large", err, nil)
 	case errors.Is(err, errRefused), errors.Is(err, kerr.InvalidTopicException), errors.Is(err, kerr.InvalidRecord):
 		return everonce.Permanent("refused", err, nil)
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
 		return fmt.Errorf("kafkaonce: the topic does not exist: %w", err)
+	case errors.Is(err, kerr.InvalidTimestamp): // another try has another time
+		return fmt.Errorf("kafkaonce: the topic refuses the time of now (compare the clocks, and see message.timestamp.before.max.ms and after.max.ms): %w", err)
 	}
 	return fmt.Errorf("%w: %w", outbox.ErrUnavailable, err)
 }

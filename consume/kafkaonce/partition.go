@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/internal/retry"
 )
 
 // place is a partition of a topic.
@@ -75,7 +76,7 @@ func (p *partition) add(fetched kgo.FetchPartition) {
 	for _, r := range fetched.Records {
 		d := &delivery{r: r, m: messageOf(r, p.c.topic.Name), p: p}
 		p.window, p.bytes = append(p.window, d), p.bytes+len(r.Value)
-		if d.finished = p.delay > 0 && another(r, p.c.handler.Name()); !d.finished {
+		if d.finished = p.delay > 0 && another(r, p.c.opts.Group); !d.finished {
 			p.waiting = append(p.waiting, d)
 		}
 	}
@@ -116,7 +117,7 @@ func (p *partition) feed(in chan<- consume.Delivery) {
 				return
 			}
 		}
-		if p.delay > 0 && !p.sleep(due(d.r, p.delay, time.Now())) {
+		if p.delay > 0 && retry.Pause(p.ctx, due(d.r, p.delay, time.Now())) != nil {
 			return
 		}
 		select {
@@ -136,21 +137,6 @@ func (p *partition) first() *delivery {
 	d := p.waiting[0]
 	p.waiting = p.waiting[1:]
 	return d
-}
-
-// sleep returns false if the partition ends before.
-func (p *partition) sleep(d time.Duration) bool {
-	if d <= 0 {
-		return true
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-p.ctx.Done():
-		return false
-	}
 }
 
 var errGone = fmt.Errorf("%w: kafkaonce: the partition was given to another consumer", consume.ErrGone)

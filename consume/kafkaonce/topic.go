@@ -23,14 +23,16 @@ const (
 type Topic struct {
 	// Name is the name of the topic. Required.
 	Name string
-	// DeadLetters is the name of the dead-letter topic, which several topics may share. It must be compacted, and must not
-	// be given more partitions later. Default Name + ".dead".
+	// DeadLetters is the name of the dead-letter topic, which several topics may share. It must be compacted, or keep its
+	// letters for ever, and must not be given more partitions later. Default Name + ".dead".
 	DeadLetters string
 	// Delays are the possible delays of a retry, from 1 ms to 24 h. Each has its own topic. A retry uses the shortest
-	// that is not below the delay of [consume.Backoff], or else the longest. Default 1 s, 5 s, 30 s, 2 min and 10 min.
+	// that is not below the delay of [consume.Backoff], or else the longest. A topic of an earlier delay is consumed as
+	// long as it exists. Default 1 s, 5 s, 30 s, 2 min and 10 min.
 	Delays []time.Duration
-	// Topology says which of these topics are created. A retry topic has as many partitions as the topic, and its
-	// retention; each has room for the topic's largest message and what a copy adds to it. Default [Declare].
+	// Topology says which of these topics are created: with the topic's replicas and min.insync.replicas, and room for its
+	// largest message and what a copy adds to it. A retry topic has as many partitions as the topic and its retention, but
+	// at least the delay and an hour. Dead letters stay until they are replayed or discarded. Default [Declare].
 	Topology Topology
 }
 

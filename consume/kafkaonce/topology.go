@@ -4,22 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/everonce/everonce/internal/retry"
 )
 
-// ErrTopology says that a topic does not exist, or that the user may not use a topic or the group. The text names it.
+// ErrTopology says that a topic does not exist or would lose messages, or that the user may not use a topic or the group.
+// The text names it.
 var ErrTopology = errors.New("kafkaonce: wrong topics")
-
-// headroom is what a copy adds to a message, at most, and the frame of a batch.
-const headroom = 16 << 10
 
 // defaultLargest is the default of max.message.bytes.
 const defaultLargest = 1<<20 + 12
@@ -28,47 +29,73 @@ const defaultLargest = 1<<20 + 12
 type need map[string][]kadm.ACLOperation
 
 // needs returns what a consumer does with its topics.
-func (t *Topic) needs() need {
+func (t *Topic) needs(delays map[string]time.Duration) need {
 	all := need{t.Name: {kmsg.ACLOperationRead}, t.DeadLetters: {kmsg.ACLOperationWrite}}
+	for name := range delays {
+		all[name] = []kadm.ACLOperation{kmsg.ACLOperationRead}
+	}
 	for name := range t.retries() {
 		all[name] = []kadm.ACLOperation{kmsg.ACLOperationRead, kmsg.ACLOperationWrite}
 	}
 	return all
 }
 
-// establish creates the topics, or checks that they are there, and returns the size of the largest batch that each takes.
-func (t *Topic) establish(ctx context.Context, client *kgo.Client) (largest limits, err error) {
+// establish creates the topics, or checks that they are there and lose nothing. It returns the delays of the retry topics, and the size
+// of the largest batch that each topic takes.
+func (t *Topic) establish(ctx context.Context, client *kgo.Client, log *slog.Logger) (delays map[string]time.Duration, largest limits, err error) {
 	ctx, cancel := context.WithTimeout(ctx, connectWithin)
 	defer cancel()
 	admin := kadm.NewClient(client)
 	created := false
 	if t.Topology == Declare {
 		if created, err = t.create(ctx, client, admin); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	needs := t.needs()
+	if delays, err = t.allRetries(ctx, admin); err != nil {
+		return nil, nil, err
+	}
+	needs := t.needs(delays)
 	for err = needs.check(ctx, client); err != nil; err = needs.check(ctx, client) {
 		if !created || !errors.Is(err, kerr.UnknownTopicOrPartition) {
-			return nil, err
+			return nil, nil, err
 		}
-		select { // the brokers have not all heard of it
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, err
+		if retry.Pause(ctx, 50*time.Millisecond) != nil { // the brokers have not all heard of it
+			return nil, nil, err
 		}
 	}
 	largest = make(limits, len(needs))
 	configs, _ := admin.DescribeTopicConfigs(ctx, slices.Collect(maps.Keys(needs))...) //nolint:errcheck // who may not see them has the defaults
 	for _, r := range configs {
-		largest[r.Name] = int32(setting(&r, "max.message.bytes", defaultLargest)) //nolint:gosec // Kafka's are 32 bits
+		largest[r.Name] = int32(number(&r, "max.message.bytes", defaultLargest)) //nolint:gosec // Kafka's are 32 bits
+		if err := t.keeps(ctx, &r, delays, log); err != nil {
+			return nil, nil, err
+		}
 	}
-	return largest, nil
+	return delays, largest, nil
+}
+
+// allRetries returns the delays of those that Delays has topics for, or had: messages may wait there.
+func (t *Topic) allRetries(ctx context.Context, admin *kadm.Client) (map[string]time.Duration, error) {
+	delays := t.retries()
+	topics, err := admin.ListTopics(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("kafkaonce: asking for topics: %w", err)
+	}
+	for name := range topics {
+		if text, ok := strings.CutPrefix(name, t.Name+".retry."); ok {
+			if d, err := time.ParseDuration(text); err == nil && d > 0 && t.retryTopic(d) == name {
+				delays[name] = d
+			}
+		}
+	}
+	return delays, nil
 }
 
 // create creates what does not exist, by what the topic itself is.
 func (t *Topic) create(ctx context.Context, client *kgo.Client, admin *kadm.Client) (created bool, err error) {
-	names := slices.Collect(maps.Keys(t.needs()))
+	delays := t.retries()
+	names := slices.Collect(maps.Keys(t.needs(delays)))
 	topics, err := metadata(ctx, client, names)
 	if err != nil {
 		return false, err
@@ -76,29 +103,31 @@ func (t *Topic) create(ctx context.Context, client *kgo.Client, admin *kadm.Clie
 	if err := topics.error(t.Name); err != nil {
 		return false, err
 	}
-	retries, letters := map[string]*string{"cleanup.policy": kadm.StringPtr("delete")}, map[string]*string{"cleanup.policy": kadm.StringPtr("compact")}
-	if configs, err := admin.DescribeTopicConfigs(ctx, t.Name); err == nil && configs[0].Err == nil { // who may not see them has the broker's defaults
-		room := strconv.Itoa(setting(&configs[0], "max.message.bytes", defaultLargest) + headroom)
-		retries["max.message.bytes"], letters["max.message.bytes"] = &room, &room
-		if keep := setting(&configs[0], "retention.ms", 0); keep != 0 {
-			retries["retention.ms"] = kadm.StringPtr(strconv.Itoa(keep))
-		}
+	var source kadm.ResourceConfig // of who may not see it, empty
+	if configs, err := admin.DescribeTopicConfigs(ctx, t.Name); err == nil && len(configs) == 1 {
+		source = configs[0]
 	}
 	for _, name := range names {
 		if !errors.Is(topics.error(name), kerr.UnknownTopicOrPartition) {
 			continue
 		}
-		partitions, configs := len(topics[t.Name].Partitions), retries
-		if name == t.DeadLetters {
-			partitions, configs = 1, letters
-		}
 		created = true
-		_, err := admin.CreateTopic(ctx, int32(partitions), -1, configs, name)
+		partitions, replicas := shape(topics[t.Name].Partitions, delays[name])
+		_, err := admin.CreateTopic(ctx, partitions, replicas, settings(&source, delays[name]), name)
 		if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
 			return false, fmt.Errorf("%w: topic %q cannot be created (create it, or allow the user to): %w", ErrTopology, name, err)
 		}
 	}
 	return created, nil
+}
+
+// shape is that of a topic beside the topic itself: of a retry topic, or, without a delay, of the dead letters.
+func shape(source []kmsg.MetadataResponseTopicPartition, delay time.Duration) (partitions int32, replicas int16) {
+	replicas = int16(len(source[0].Replicas)) //nolint:gosec // a broker has no more
+	if delay == 0 {
+		return 1, replicas
+	}
+	return int32(len(source)), replicas //nolint:gosec // their numbers have 32 bits
 }
 
 // check asks for the topics, and for what the user may do with them.
@@ -153,16 +182,6 @@ func (k known) error(name string) error {
 	default:
 		return fmt.Errorf("%w: topic %q: %w", ErrTopology, name, err)
 	}
-}
-
-// setting returns a number of a topic's configuration.
-func setting(r *kadm.ResourceConfig, name string, otherwise int) int {
-	for _, c := range r.Configs {
-		if n, err := strconv.Atoi(c.MaybeValue()); c.Key == name && err == nil {
-			return n
-		}
-	}
-	return otherwise
 }
 
 // mayJoin asks for the offsets of a group, which its members may. Run waits for a group that cannot be asked now.

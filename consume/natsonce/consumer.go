@@ -54,15 +54,27 @@ func Dial(ctx context.Context, servers string, queue Queue, handler *consume.Con
 	if err != nil {
 		return nil, err
 	}
-	from, err := q.establish(ctx, conn.js)
-	if err != nil {
+	c := &Consumer{queue: q, handler: handler, opts: o, conn: conn}
+	if c.from, err = c.establish(ctx, nil); err != nil {
 		conn.Close()
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
 		return nil, err
 	}
-	return &Consumer{queue: q, handler: handler, opts: o, conn: conn, from: from}, nil
+	return c, nil
+}
+
+// establish is that of the queue. It says in the log what an operator should know of it.
+func (c *Consumer) establish(ctx context.Context, last *established) (*established, error) {
+	e, err := c.queue.establish(ctx, c.conn.js, last, c.handler.Lifetime().Total())
+	if err != nil {
+		return nil, err
+	}
+	for _, warning := range e.warnings {
+		c.opts.Workers.Log.WarnContext(ctx, "natsonce: "+warning, "consumer", c.handler.Name(), "stream", c.queue.Stream)
+	}
+	return e, nil
 }
 
 var errRan = fmt.Errorf("%w: natsonce: the consumer already ran or was closed (make a new one with Dial)", everonce.ErrInvalidArgument)
@@ -70,7 +82,8 @@ var errRan = fmt.Errorf("%w: natsonce: the consumer already ran or was closed (m
 // Run handles messages until ctx ends. Then it drains: it lets handlers finish within [consume.Workers.DrainWithin],
 // gives the messages back that were not answered, and closes the connection. Run reconnects after the loss of the
 // connection, for as long as it takes. It may be called once. The error is that of [consume.Consumer.Serve], or of
-// closing the connection.
+// closing the connection; it wraps [ErrUnreachable] if the client library gave the connection up, as an option in
+// [Options.Connect] may have it do.
 func (c *Consumer) Run(ctx context.Context) error {
 	if !c.once() {
 		return errRan
@@ -83,8 +96,9 @@ func (c *Consumer) Run(ctx context.Context) error {
 		defer end() // it may refuse to begin
 		served <- c.handler.Serve(ctx, in, &c.opts.Workers)
 	}()
-	c.feed(ctx, in)
-	err := <-served
+	fed := c.feed(ctx, in)
+	end()
+	err := errors.Join(<-served, fed)
 	for _, d := range c.hand.left() {
 		d.giveBack()
 	}
@@ -110,56 +124,86 @@ func (c *Consumer) Close() error {
 // fetched is how many messages are asked for together: as many as are handled at a time, while as many wait.
 func (c *Consumer) fetched() int { return c.opts.Workers.Concurrency * c.opts.Workers.Batch }
 
-// fetchWithin is how long the server waits for messages. It says that it is there meanwhile.
-const fetchWithin = 20 * time.Second
+const (
+	// fetchWithin is how long the server waits for messages. It says that it is there meanwhile.
+	fetchWithin = 20 * time.Second
+	// lastWithin is how long a request goes on at the end: what is on its way comes in hand, and is given back. Otherwise it would wait for AckWait.
+	lastWithin = 200 * time.Millisecond
+	// lookEvery is how often the server is asked how far its consumer has come.
+	lookEvery = 10 * time.Second
+)
 
-// feed hands messages over until ctx ends.
-func (c *Consumer) feed(ctx context.Context, in chan<- consume.Delivery) {
-	reconnected := c.conn.StatusChanged(nats.CONNECTED)
-	defer c.conn.RemoveStatusListener(reconnected)
-	for failures := 0; ctx.Err() == nil; {
-		err := c.fetch(ctx, in, reconnected)
+// feed hands messages over until ctx ends, or until the connection is closed for good, which is its error.
+func (c *Consumer) feed(ctx context.Context, in chan<- consume.Delivery) error {
+	changed := c.conn.StatusChanged(nats.CONNECTED, nats.CLOSED)
+	defer c.conn.RemoveStatusListener(changed)
+	for failures := 0; ctx.Err() == nil && !c.conn.IsClosed(); {
+		if time.Since(c.from.seen) > lookEvery {
+			c.from = c.from.look(ctx)
+		}
+		err := c.fetch(ctx, in, changed)
 		if err == nil {
 			failures = 0
 			continue
 		}
-		if ctx.Err() != nil {
-			return
-		}
 		failures++
-		pause := retry.Within(c.opts.PauseMin, c.opts.PauseMax, failures)
-		c.opts.Workers.Log.WarnContext(ctx, "natsonce: no messages can be fetched", "consumer", c.handler.Name(), "stream", c.queue.Stream, "pause", pause, "error", err)
-		if retry.Pause(ctx, pause) != nil {
-			return
-		}
-		if from, err := c.queue.establish(ctx, c.conn.js); err == nil { // somebody may have deleted it
-			c.from = from
-		}
+		c.pause(ctx, failures, "natsonce: no messages can be fetched", err)
 	}
+	if c.conn.IsClosed() {
+		return errors.Join(fmt.Errorf("%w: the connection was closed, and is not made again", ErrUnreachable), c.conn.LastError())
+	}
+	return nil
 }
 
-// fetch hands over what comes by one request, which ends with its connection.
-func (c *Consumer) fetch(ctx context.Context, in chan<- consume.Delivery, reconnected <-chan nats.Status) error {
-	within, cancel := context.WithTimeout(ctx, fetchWithin)
+// pause waits after a failure, and then puts in place what somebody may have deleted. It reports whether to go on.
+func (c *Consumer) pause(ctx context.Context, failures int, what string, err error) bool {
+	if ctx.Err() != nil || c.conn.IsClosed() {
+		return false
+	}
+	pause := retry.Within(c.opts.PauseMin, c.opts.PauseMax, failures)
+	c.opts.Workers.Log.WarnContext(ctx, what, "consumer", c.handler.Name(), "stream", c.queue.Stream, "pause", pause, "error", err)
+	if retry.Pause(ctx, pause) != nil {
+		return false
+	}
+	if from, err := c.establish(ctx, c.from); err == nil {
+		c.from = from
+	}
+	return true
+}
+
+// fetch hands over what comes by one request, which ends with its connection. Each message is in hand as soon as it is here, also while those
+// before it wait.
+func (c *Consumer) fetch(ctx context.Context, in chan<- consume.Delivery, changed <-chan nats.Status) error {
+	from := c.from
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), atMost(fetchWithin, from.config.MaxRequestExpires))
 	defer cancel()
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(lastWithin, cancel) })
+	defer stop()
 	go func() {
 		select {
-		case <-reconnected:
+		case <-changed:
 			cancel()
 		case <-within.Done():
 		}
 	}()
-	batch, err := c.from.consumer.Fetch(c.fetched(), jetstream.FetchContext(within))
+	size := atMost(c.fetched(), from.config.MaxRequestBatch)
+	batch, err := from.consumer.Fetch(size, jetstream.FetchContext(within))
 	if err != nil {
 		return err
 	}
-	for msg := range batch.Messages() {
-		d, err := c.received(ctx, msg)
-		if err != nil {
-			c.opts.Workers.Log.WarnContext(ctx, "natsonce: a message was given back", "consumer", c.handler.Name(), "stream", c.queue.Stream, "error", err)
-			continue
+	taken := make(chan *delivery, size)
+	go func() {
+		defer close(taken)
+		for msg := range batch.Messages() {
+			if at, err := msg.Metadata(); err == nil { // otherwise it is of no stream
+				d := &delivery{c: c, from: from, msg: msg, at: at}
+				c.hand.take(d)
+				taken <- d
+			}
 		}
-		if d == nil {
+	}()
+	for d := range taken {
+		if !c.toHandle(ctx, d) {
 			continue
 		}
 		select {
@@ -173,23 +217,33 @@ func (c *Consumer) fetch(ctx context.Context, in chan<- consume.Delivery, reconn
 	return nil
 }
 
-// received takes a message in hand. It returns nil for one that needs no handler any more.
-func (c *Consumer) received(ctx context.Context, msg jetstream.Msg) (*delivery, error) {
-	at, err := msg.Metadata()
-	if err != nil {
-		return nil, err // of no stream
+// atMost is n, or the server's limit where it has one.
+func atMost[T int | time.Duration](n, limit T) T {
+	if limit > 0 {
+		return min(n, limit)
 	}
-	d := &delivery{c: c, from: c.from, msg: msg, at: at}
-	c.hand.take(d)
-	if d.count, err = countOf(ctx, d.from.counts, at); err != nil {
-		c.hand.leave(d)
-		return nil, errors.Join(err, msg.NakWithDelay(c.opts.PauseMin))
+	return n
+}
+
+// toHandle reads what is known of a message in hand, for as long as that takes, and reports whether the message is to be handled.
+func (c *Consumer) toHandle(ctx context.Context, d *delivery) bool {
+	for failures := 1; ; failures++ {
+		var err error
+		if d.count, err = countOf(ctx, d.from.counts, d.at); err == nil {
+			break
+		}
+		if !c.pause(ctx, failures, "natsonce: a message waits for its count of retries", err) {
+			return false
+		}
 	}
-	d.m = messageOf(msg, at, d.count)
+	d.m = messageOf(d.msg, d.at, d.count)
 	if unanswered := d.m.Deliveries - 1 - d.count.answered; unanswered < c.queue.DeliveryLimit {
-		return d, nil
+		return true
 	}
-	return nil, d.buryUnanswered(ctx)
+	if err := d.buryUnanswered(ctx); err != nil {
+		c.opts.Workers.Log.WarnContext(ctx, "natsonce: a message was given back", "consumer", c.handler.Name(), "stream", c.queue.Stream, "error", err)
+	}
+	return false
 }
 
 // buryUnanswered makes a dead letter of a message that nobody lived to answer.
@@ -207,10 +261,10 @@ func (d *delivery) buryUnanswered(ctx context.Context) error {
 }
 
 // mended calls fn, and again once what it writes to is there again, if somebody has deleted that.
-func (c *Consumer) mended(ctx context.Context, fn func() error) error {
+func (d *delivery) mended(ctx context.Context, fn func() error) error {
 	err := fn()
-	if errors.Is(err, jetstream.ErrNoStreamResponse) && c.queue.Topology == DeclareOwn {
-		if _, undeclared := c.queue.establish(ctx, c.conn.js); undeclared == nil {
+	if errors.Is(err, jetstream.ErrNoStreamResponse) && d.c.queue.Topology == DeclareOwn {
+		if _, undeclared := d.c.establish(ctx, d.from); undeclared == nil {
 			err = fn()
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/natsonce"
@@ -199,4 +201,32 @@ func TestServerIsKilledAndComesBack(t *testing.T) {
 		}
 	}
 	b.settled()
+}
+
+// A connection that the client library gives up for good ends the consumer with an error, so that its process can begin anew.
+func TestAConnectionThatIsGivenUp(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	h, err := consume.New(newReceiver(t, memstore.New(nil)), specOf(nothing))
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := make(chan *nats.Conn, 1)
+	c, err := natsonce.Dial(context.Background(), b.url, b.queue, h, quick(&natsonce.Options{
+		Connect: []nats.Option{nats.ConnectHandler(func(conn *nats.Conn) { made <- conn })},
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(context.Background()) }()
+	(<-made).Close()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, natsonce.ErrUnreachable) {
+			t.Error(err)
+		}
+	case <-time.After(soon):
+		t.Error("it does not end")
+	}
 }

@@ -19,22 +19,24 @@ func nameOf(at *jetstream.MsgMetadata) string {
 	return fmt.Sprintf("%s.%s.%d-%d", at.Stream, at.Consumer, at.Sequence.Stream, at.Timestamp.UnixNano())
 }
 
-// countOf reads the count of a message. That there is none is no error; what cannot be read is: a count that began anew would never end.
+// countOf reads the count of a message. One that cannot be reached is an error: a message without its count would be retried for ever, or be taken
+// for one that nobody lives to answer. A message that was delivered before, and has none, gets one: its last delivery ended without a word, and what
+// was before that is not known, because a bucket may be lost or made anew.
 func countOf(ctx context.Context, bucket jetstream.KeyValue, at *jetstream.MsgMetadata) (c count, err error) {
 	if at.NumDelivered <= 1 {
 		return c, nil
 	}
 	entry, err := bucket.Get(ctx, nameOf(at))
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return c, nil
+	if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
+		return c, fmt.Errorf("natsonce: reading the retries of a message: %w", err)
 	}
 	if err == nil {
-		_, err = fmt.Sscanf(string(entry.Value()), "%d %d", &c.retries, &c.answered)
+		if _, err = fmt.Sscanf(string(entry.Value()), "%d %d", &c.retries, &c.answered); err == nil {
+			return c, nil
+		}
 	}
-	if err != nil {
-		err = fmt.Errorf("natsonce: reading the retries of a message: %w", err)
-	}
-	return c, err
+	c = count{answered: int(at.NumDelivered) - 2} //nolint:gosec // it is a count of deliveries
+	return c, c.write(ctx, bucket, at)
 }
 
 func (c count) write(ctx context.Context, bucket jetstream.KeyValue, at *jetstream.MsgMetadata) error {

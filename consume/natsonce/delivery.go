@@ -39,7 +39,7 @@ func (d *delivery) Retry(ctx context.Context, after time.Duration, counts bool) 
 	if counts {
 		c.retries++
 	}
-	if err := d.c.mended(ctx, func() error { return c.write(ctx, d.from.counts, d.at) }); err != nil {
+	if err := d.mended(ctx, func() error { return c.write(ctx, d.from.counts, d.at) }); err != nil {
 		return err
 	}
 	d.rest() // a heartbeat after the answer would put the delivery off
@@ -49,7 +49,7 @@ func (d *delivery) Retry(ctx context.Context, after time.Duration, counts bool) 
 // Bury implements [consume.Delivery]. A copy that is stored again, after a crash in between, is the same letter.
 func (d *delivery) Bury(ctx context.Context, letter consume.DeadLetter) error {
 	q := &d.c.queue
-	err := d.c.mended(ctx, func() error {
+	err := d.mended(ctx, func() error {
 		msg := deadLetter(d, &letter, d.c.conn.MaxPayload())
 		msg.Subject = q.letters()
 		_, err := d.c.conn.js.PublishMsg(ctx, msg, jetstream.WithMsgID(nameOf(d.at)), jetstream.WithExpectStream(q.DeadLetters))

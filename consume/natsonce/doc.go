@@ -29,4 +29,8 @@
 //
 // The stream must exist: natsonce does not know its subjects, limits and replicas. Beside it there are the durable
 // consumer, a stream of dead letters, and the bucket of counts. [Queue] says who declares them.
+//
+// A new durable consumer begins at the first message of the stream. If it is deleted while a process runs, the next one
+// begins where everything was acknowledged a few seconds before; if none runs, at the first message again. Handled
+// messages are then recognised for as long as their consumer's Lifetime lasts, so keep the stream's max_age within that.
 package natsonce

@@ -21,7 +21,7 @@ func (h *hand) take(d *delivery) {
 		h.in = map[*delivery]struct{}{}
 	}
 	h.in[d] = struct{}{}
-	d.rest = heartbeat.Start(max(d.from.ackWait/3, time.Millisecond), func(context.Context) bool {
+	d.rest = heartbeat.Start(max(d.from.config.AckWait/3, time.Millisecond), func(context.Context) bool {
 		d.msg.InProgress() //nolint:errcheck // the next one may get through
 		return true
 	})

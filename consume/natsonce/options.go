@@ -3,7 +3,6 @@ package natsonce
 import (
 	"cmp"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -27,8 +26,6 @@ type Options struct {
 	PauseMin, PauseMax time.Duration
 }
 
-const defaultConcurrency = 8
-
 // checked returns o with its defaults.
 func (o *Options) checked(consumer, stream string) (Options, error) {
 	var c Options
@@ -38,12 +35,7 @@ func (o *Options) checked(consumer, stream string) (Options, error) {
 	if c.Workers.Concurrency < 0 || c.Workers.Batch < 0 || c.PauseMin < 0 || c.PauseMax < 0 {
 		return c, fmt.Errorf("%w: natsonce: no field of Options may be negative", everonce.ErrInvalidArgument)
 	}
-	w := &c.Workers
-	w.Concurrency = cmp.Or(w.Concurrency, defaultConcurrency)
-	w.Batch = cmp.Or(w.Batch, 1)
-	if w.Log == nil {
-		w.Log = slog.Default()
-	}
+	c.Workers = c.Workers.WithDefaults()
 	c.Name = cmp.Or(c.Name, consumer+" on "+stream)
 	c.PauseMin = cmp.Or(c.PauseMin, 500*time.Millisecond)
 	c.PauseMax = max(cmp.Or(c.PauseMax, 30*time.Second), c.PauseMin)

@@ -25,7 +25,7 @@ type Queue struct {
 	// Stream is the name of the stream, which must exist. Required.
 	Stream string
 	// Durable is the name of the durable consumer; processes with the same one share its messages. Default: the name of
-	// the [consume.Consumer].
+	// the [consume.Consumer]. A new one begins at the first message of the stream.
 	Durable string
 	// Subjects select messages of the stream. Default: all.
 	Subjects []string

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"log/slog"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,7 +48,7 @@ func newBenchOn(t testing.TB, url string) *bench {
 	}
 	b.stream(jetstream.StreamConfig{Name: b.queue.Stream, Subjects: []string{b.queue.Stream + ".>"}})
 	t.Cleanup(func() {
-		for _, name := range []string{b.queue.Stream, b.dead(), "KV_" + b.queue.Stream + "-billing-retries"} {
+		for _, name := range []string{b.queue.Stream, b.dead(), "KV_" + b.counts()} {
 			b.js.DeleteStream(context.Background(), name) //nolint:errcheck // a test may have none
 		}
 		b.conn.Close()
@@ -57,6 +58,23 @@ func newBenchOn(t testing.TB, url string) *bench {
 
 // dead is the name of the stream of dead letters.
 func (b *bench) dead() string { return b.queue.Stream + "-dead" }
+
+// counts is the name of the bucket of counts.
+func (b *bench) counts() string { return b.queue.Stream + "-billing-retries" }
+
+// counted is how many messages have a count.
+func (b *bench) counted() uint64 {
+	b.t.Helper()
+	bucket, err := b.js.KeyValue(context.Background(), b.counts())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	status, err := bucket.Status(context.Background())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return status.Values()
+}
 
 // stream makes a stream as it should be.
 func (b *bench) stream(c jetstream.StreamConfig) jetstream.Stream {
@@ -293,5 +311,30 @@ func wait(t testing.TB, what string, word <-chan struct{}) {
 	case <-word:
 	case <-time.After(soon):
 		t.Fatalf("%s: nothing happened", what)
+	}
+}
+
+// logging has what was logged, line by line.
+type logging struct{ lines chan string }
+
+func (l logging) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+func (l logging) Write(line []byte) (int, error) {
+	l.lines <- string(line)
+	return len(line), nil
+}
+
+// wants waits for a line.
+func (l logging) wants(t testing.TB, part string) {
+	t.Helper()
+	for end := time.After(soon); ; {
+		select {
+		case line := <-l.lines:
+			if strings.Contains(line, part) {
+				return
+			}
+		case <-end:
+			t.Fatalf("%q is not logged", part)
+		}
 	}
 }

@@ -14,11 +14,25 @@ import (
 // ErrTopology says that a stream, a durable consumer or a bucket does not exist, or cannot be used. The text names it.
 var ErrTopology = errors.New("natsonce: wrong streams")
 
-// established is what a queue has at the server.
+// established is what a queue has at the server. It does not change.
 type established struct {
 	consumer jetstream.Consumer
+	config   jetstream.ConsumerConfig
 	counts   jetstream.KeyValue
-	ackWait  time.Duration
+	created  time.Time // of the stream: one that is made anew has other messages
+	floor    uint64    // up to here all is acknowledged, when it was
+	seen     time.Time
+	warnings []string
+}
+
+// look returns e with what is so now, as far as the server says.
+func (e *established) look(ctx context.Context) *established {
+	now := *e
+	now.seen = time.Now()
+	if info, err := e.consumer.Info(ctx); err == nil {
+		now.config, now.floor = info.Config, info.AckFloor.Stream
+	}
+	return &now
 }
 
 const (
@@ -30,36 +44,59 @@ const (
 	countedFor = 7 * 24 * time.Hour
 )
 
-// establish declares what the queue needs, or checks that it is there.
-func (q *Queue) establish(ctx context.Context, js jetstream.JetStream) (*established, error) {
+// establish declares what the queue needs, or checks that it is there. last is what a running consumer had, and nil at the start. lifetime is how
+// long a handled message is remembered, 0 if that does not matter.
+func (q *Queue) establish(ctx context.Context, js jetstream.JetStream, last *established, lifetime time.Duration) (*established, error) {
 	stream, err := js.Stream(ctx, q.Stream)
 	if err != nil {
 		return nil, refused("the stream", q.Stream, err)
 	}
-	replicas := stream.CachedInfo().Config.Replicas
-	if err := q.establishDeadLetters(ctx, js, replicas); err != nil {
+	of := stream.CachedInfo()
+	e := &established{created: of.Created, seen: time.Now()}
+	letters, err := q.establishDeadLetters(ctx, js, of.Config.Replicas)
+	if err != nil {
 		return nil, err
 	}
-	e := &established{}
-	if e.counts, err = q.establishCounts(ctx, js, replicas); err != nil {
+	if last == nil {
+		e.warnings = q.losesLetters(letters)
+	}
+	if e.counts, err = q.establishCounts(ctx, js, of.Config.Replicas); err != nil {
 		return nil, err
 	}
 	e.consumer, err = stream.Consumer(ctx, q.Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) && q.Topology == DeclareOwn {
-		e.consumer, err = stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
-			Durable: q.Durable, AckPolicy: jetstream.AckExplicitPolicy, AckWait: q.AckWait, MaxDeliver: -1, MaxAckPending: maxAckPending, FilterSubjects: q.Subjects,
-		})
+		config := q.durable(of, last)
+		e.consumer, err = stream.CreateConsumer(ctx, config)
+		switch {
+		case last != nil:
+			e.warnings = append(e.warnings, fmt.Sprintf("the durable consumer was gone; a new one begins at sequence %d", max(config.OptStartSeq, of.State.FirstSeq)))
+		case lifetime > 0 && (of.Config.MaxAge == 0 || of.Config.MaxAge > lifetime):
+			e.warnings = append(e.warnings, fmt.Sprintf("the stream keeps messages for longer (max_age %v, where 0 is for ever) than a handled one is remembered (Lifetime, %v): those run again if the durable consumer is ever made anew",
+				of.Config.MaxAge, lifetime))
+		}
 	}
 	if err != nil {
 		return nil, refused("the consumer", q.Durable, err)
 	}
 	info := e.consumer.CachedInfo()
-	e.ackWait = info.Config.AckWait
-	return e, q.usable(&info.Config)
+	e.config, e.floor = info.Config, info.AckFloor.Stream
+	return e, q.usable(&e.config, &of.Config)
 }
 
-// usable refuses a durable consumer under which messages would be lost, or come back too early.
-func (q *Queue) usable(c *jetstream.ConsumerConfig) error {
+// durable is the durable consumer as it is declared. It begins at the first message; where one was lost that had last, it goes on behind what
+// was acknowledged then. A stream whose messages go with their acknowledgement has none before that, and allows no other beginning.
+func (q *Queue) durable(stream *jetstream.StreamInfo, last *established) jetstream.ConsumerConfig {
+	c := jetstream.ConsumerConfig{
+		Durable: q.Durable, AckPolicy: jetstream.AckExplicitPolicy, AckWait: q.AckWait, MaxDeliver: -1, MaxAckPending: maxAckPending, FilterSubjects: q.Subjects,
+	}
+	if last != nil && last.created.Equal(stream.Created) && stream.Config.Retention == jetstream.LimitsPolicy {
+		c.DeliverPolicy, c.OptStartSeq = jetstream.DeliverByStartSequencePolicy, min(last.floor, stream.State.LastSeq)+1
+	}
+	return c
+}
+
+// usable refuses a durable consumer under which messages would be lost, come back too early, or run again when they are forgotten.
+func (q *Queue) usable(c *jetstream.ConsumerConfig, of *jetstream.StreamConfig) error {
 	var why string
 	filters := c.FilterSubjects
 	if c.FilterSubject != "" {
@@ -74,6 +111,12 @@ func (q *Queue) usable(c *jetstream.ConsumerConfig) error {
 		why = fmt.Sprintf("its max_deliver is %d: after that a message is not delivered any more, and is no dead letter (set it to -1)", c.MaxDeliver)
 	case c.HeadersOnly:
 		why = "it delivers headers only"
+	case c.InactiveThreshold > 0:
+		why = fmt.Sprintf("its inactive_threshold is %v: after that without a client it is deleted, and a new one runs old messages again (set it to 0, also in the stream's consumer_limits)", c.InactiveThreshold)
+	case c.MemoryStorage && (of.Storage == jetstream.FileStorage || of.Replicas > 1):
+		why = "it is kept in memory, and its stream is not: after a restart of the server a new one runs old messages again (make it anew without mem_storage)"
+	case c.MaxRequestExpires > 0 && c.MaxRequestExpires < time.Second:
+		why = fmt.Sprintf("its max_request_expires is %v (it must be at least 1s)", c.MaxRequestExpires)
 	case len(c.PriorityGroups) > 0:
 		why = "it has priority groups"
 	case len(q.Subjects) > 0 && !slices.Equal(slices.Sorted(slices.Values(filters)), slices.Sorted(slices.Values(q.Subjects))):
@@ -84,27 +127,46 @@ func (q *Queue) usable(c *jetstream.ConsumerConfig) error {
 	return fmt.Errorf("%w: the consumer %q cannot be used: %s", ErrTopology, q.Durable, why)
 }
 
-func (q *Queue) establishDeadLetters(ctx context.Context, js jetstream.JetStream, replicas int) error {
+func (q *Queue) establishDeadLetters(ctx context.Context, js jetstream.JetStream, replicas int) (*jetstream.StreamConfig, error) {
 	stream, err := js.Stream(ctx, q.DeadLetters)
-	if err == nil && stream.CachedInfo().Config.Retention != jetstream.LimitsPolicy {
-		return fmt.Errorf("%w: the stream %q of dead letters has the retention %v, with which the server may drop a letter (it must be limits)", ErrTopology, q.DeadLetters, stream.CachedInfo().Config.Retention)
-	}
 	if errors.Is(err, jetstream.ErrStreamNotFound) && q.Topology == DeclareOwn {
-		_, err = js.CreateStream(ctx, jetstream.StreamConfig{
+		stream, err = js.CreateStream(ctx, jetstream.StreamConfig{
 			Name: q.DeadLetters, Description: "dead letters of consumers of " + q.Stream, Subjects: []string{q.DeadLetters + ".>"},
 			Replicas: replicas, Duplicates: buriedWithin,
 		})
 	}
 	if err != nil {
-		return refused("the stream of dead letters", q.DeadLetters, err)
+		return nil, refused("the stream of dead letters", q.DeadLetters, err)
+	}
+	c := &stream.CachedInfo().Config
+	if c.Retention != jetstream.LimitsPolicy {
+		return nil, fmt.Errorf("%w: the stream %q of dead letters has the retention %v, with which the server may drop a letter (it must be limits)", ErrTopology, q.DeadLetters, c.Retention)
 	}
 	switch name, err := js.StreamNameBySubject(ctx, q.letters()); {
 	case err != nil && !errors.Is(err, jetstream.ErrStreamNotFound):
-		return refused("the stream of dead letters", q.DeadLetters, err)
+		return nil, refused("the stream of dead letters", q.DeadLetters, err)
 	case name != q.DeadLetters:
-		return fmt.Errorf("%w: the stream %q does not have the subject %q of dead letters", ErrTopology, q.DeadLetters, q.letters())
+		return nil, fmt.Errorf("%w: the stream %q does not have the subject %q of dead letters", ErrTopology, q.DeadLetters, q.letters())
 	}
-	return nil
+	return c, nil
+}
+
+// losesLetters says by which limits the server drops dead letters.
+func (q *Queue) losesLetters(c *jetstream.StreamConfig) (warnings []string) {
+	warn := func(why string) {
+		warnings = append(warnings, fmt.Sprintf("the stream %q drops dead letters by itself: %s", q.DeadLetters, why))
+	}
+	if c.MaxAge > 0 {
+		warn(fmt.Sprintf("its max_age is %v (set it to 0)", c.MaxAge))
+	}
+	old := c.Discard == jetstream.DiscardOld
+	if old && (c.MaxMsgs > 0 || c.MaxBytes > 0) {
+		warn("it has a limit of messages or bytes, and discards the oldest (set discard to new)")
+	}
+	if c.MaxMsgsPerSubject > 0 && (old || !c.DiscardNewPerSubject) {
+		warn("it has a limit of messages per subject (remove it, or set discard to new, and discard_new_per_subject)")
+	}
+	return warnings
 }
 
 func (q *Queue) establishCounts(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.KeyValue, error) {

@@ -52,6 +52,53 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 	b.queue = declare
 }
 
+// What loses letters, or has old messages run again, is said once.
+func TestWhatAnOperatorShouldKnow(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	lines := func() (all string) {
+		t.Helper()
+		log := logging{lines: make(chan string, 100)}
+		h, err := consume.New(newReceiver(t, memstore.New(nil)), specOf(nothing))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := natsonce.Dial(context.Background(), b.url, b.queue, h, &natsonce.Options{Workers: consume.Workers{Log: log.logger()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		for range len(log.lines) {
+			all += <-log.lines
+		}
+		return all
+	}
+	if said := lines(); !strings.Contains(said, "max_age 0s") || strings.Contains(said, "dead letters") {
+		t.Error(said)
+	}
+	if said := lines(); said != "" {
+		t.Errorf("for a consumer that is there: %s", said)
+	}
+	for want, c := range map[string]jetstream.StreamConfig{
+		"max_age is 1h":  {MaxAge: time.Hour},
+		"the oldest":     {MaxMsgs: 10},
+		"per subject":    {MaxMsgsPerSubject: 10, Discard: jetstream.DiscardNew},
+		"bytes, and dis": {MaxBytes: 1 << 20},
+	} {
+		c.Name, c.Subjects = b.dead(), []string{b.dead() + ".>"}
+		b.stream(c)
+		if said := lines(); !strings.Contains(said, want) || strings.Count(said, "\n") != 1 {
+			t.Errorf("%s: %s", want, said)
+		}
+	}
+	b.stream(jetstream.StreamConfig{Name: b.dead(), Subjects: []string{b.dead() + ".>"}, MaxMsgs: 10, Discard: jetstream.DiscardNew})
+	if said := lines(); said != "" {
+		t.Errorf("for one that keeps its letters: %s", said)
+	}
+}
+
 // Arguments that cannot work are refused, without a word of a password.
 func TestArguments(t *testing.T) {
 	t.Parallel()

@@ -64,27 +64,34 @@ func TestTrapTheWindowComparesIDsOnly(t *testing.T) {
 }
 
 // Trap: a message in hand for longer than AckWait goes to another consumer. It does not, because the server hears of it meanwhile: from its
-// receipt on, so also of one that waits behind another.
+// receipt on, so also of all that wait behind others.
 func TestTrapLongerThanAckWait(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.queue.AckWait = time.Second
-	store, begun, goOn := memstore.New(nil), make(chan struct{}, 2), make(chan struct{})
+	const all = 6 // in hand with two workers
+	store, begun, goOn := memstore.New(nil), make(chan struct{}, all), make(chan struct{})
 	first := b.runOn(store, specOf(func(context.Context, *consume.Message, order) error {
 		begun <- struct{}{}
 		<-goOn
 		return nil
-	}), one)
-	b.send("m-1", "m-2")
+	}), &natsonce.Options{Workers: consume.Workers{Concurrency: 2}})
+	for i := range all {
+		b.send(fmt.Sprint("m-", i))
+	}
 	wait(t, "the first", begun)
-	b.eventually("the second was fetched", func() bool { return b.consumer().NumAckPending == 2 })
-	timer := time.NewTimer(3 * b.queue.AckWait)
-	<-timer.C // it is what the test is about
-	if info := b.consumer(); info.NumRedelivered != 0 || info.NumAckPending != 2 {
-		t.Errorf("%+v", info)
+	b.eventually("the others were fetched", func() bool { return b.consumer().NumAckPending == all })
+	other, err := b.js.Consumer(context.Background(), b.queue.Stream, "billing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if msg, err := other.Next(jetstream.FetchMaxWait(3 * b.queue.AckWait)); err == nil {
+		t.Errorf("another process has %s", msg.Data())
 	}
 	close(goOn)
-	first.wants(everonce.Executed, everonce.Executed)
+	for range all {
+		first.wants(everonce.Executed)
+	}
 	b.settled()
 }
 
@@ -117,7 +124,7 @@ func TestTrapALateAckOfAnothersRedelivery(t *testing.T) {
 }
 
 // Trap: a consumer's backoff overrides AckWait, and is added to the delay of a NAK. Such a consumer is refused, and so is one that gives up after
-// some deliveries: the message would stay in the stream, and nobody would hear of it.
+// some deliveries: the message would stay in the stream, and nobody would hear of it. One that goes by itself would begin anew at the first message.
 func TestTrapConsumersThatAreRefused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -126,6 +133,9 @@ func TestTrapConsumersThatAreRefused(t *testing.T) {
 		"max_deliver": {AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: 5},
 		"ack_policy":  {AckPolicy: jetstream.AckNonePolicy},
 		"headers":     {AckPolicy: jetstream.AckExplicitPolicy, HeadersOnly: true},
+		"inactive":    {AckPolicy: jetstream.AckExplicitPolicy, InactiveThreshold: time.Hour},
+		"memory":      {AckPolicy: jetstream.AckExplicitPolicy, MemoryStorage: true},
+		"expires":     {AckPolicy: jetstream.AckExplicitPolicy, MaxRequestExpires: time.Millisecond},
 		"subjects":    {AckPolicy: jetstream.AckExplicitPolicy, FilterSubject: b.queue.Stream + ".other"},
 	} {
 		b.queue.Subjects = nil
@@ -150,14 +160,25 @@ func TestTrapConsumersThatAreRefused(t *testing.T) {
 func TestTrapAMessageThatKillsItsProcess(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.queue.AckWait, b.queue.DeliveryLimit = time.Second, 2
+	b.queue.DeliveryLimit = 2
 	b.declare()
 	b.send("killer")
-	for range 2 {
-		if err := b.fetch().Nak(); err != nil { // as if it had died, but at once
-			t.Fatal(err)
-		}
+	killer := b.fetch()
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	first := b.run(specOf(func(context.Context, *consume.Message, order) error {
+		close(begun)
+		<-goOn
+		return nil
+	}), one)
+	b.send("slow")
+	wait(t, "the slow one", begun)
+	if err := killer.Nak(); err != nil { // as if its process had died, but at once
+		t.Fatal(err)
 	}
+	b.eventually("it waits behind the slow one", func() bool { return b.counted() == 1 })
+	first.end() // which gives it back
+	close(goOn)
+	first.stop()
 	r := b.run(specOf(nothing), one)
 	l := b.letter()
 	if l.Header.Get("x-everonce-reason") != "broker_delivery_limit" || string(l.Data) != `{"id":"killer"}` {
@@ -269,23 +290,114 @@ func TestTrapWaitingRetriesDoNotBlockTheStream(t *testing.T) {
 	r.wants(everonce.Executed)
 }
 
-// Trap: the answer to a message of a durable consumer that was deleted is never confirmed. It is given up, and the stream is read again.
+// Trap: the bucket of counts may be away, and come back without its counts. A message waits for it in hand, and is not taken for one that
+// nobody lives to answer.
+func TestTrapTheCountsAreAwayAndLost(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.queue.DeliveryLimit = 2
+	b.declare()
+	b.queue.Topology = natsonce.Check
+	b.send("m-1")
+	for range 4 {
+		if err := b.fetch().Nak(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	msg := b.fetch()
+	log := logging{lines: make(chan string, 1000)}
+	r := b.run(specOf(nothing), &natsonce.Options{Workers: consume.Workers{Log: log.logger()}})
+	bucket, err := b.js.KeyValue(context.Background(), b.counts())
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, err := bucket.Status(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.js.DeleteKeyValue(context.Background(), b.counts()); err != nil {
+		t.Fatal(err)
+	}
+	if err := msg.Nak(); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		log.wants(t, "waits for its count")
+	}
+	if info := b.consumer(); info.NumAckPending != 1 || info.Delivered.Consumer != 6 {
+		t.Errorf("it was given back: %+v", info)
+	}
+	if _, err := b.js.CreateKeyValue(context.Background(), status.Config()); err != nil {
+		t.Fatal(err)
+	}
+	r.wants(everonce.Executed)
+	b.settled()
+}
+
+// Trap: the answer to a message of a durable consumer that was deleted is never confirmed. It is given up, and a new consumer goes on where
+// the old one was: what was acknowledged before may be forgotten.
 func TestTrapTheDurableConsumerIsDeleted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	begun, goOn := make(chan struct{}, 1), make(chan struct{})
-	r := b.run(specOf(func(context.Context, *consume.Message, order) error {
-		begun <- struct{}{}
+	first := b.run(specOf(nothing), one)
+	b.send("m-1", "m-2")
+	first.wants(everonce.Executed, everonce.Executed)
+	b.settled()
+	first.stop()
+	begun, goOn := make(chan string, 10), make(chan struct{})
+	r := b.run(specOf(func(_ context.Context, _ *consume.Message, o order) error {
+		begun <- o.ID
 		<-goOn
 		return nil
 	}), &natsonce.Options{Workers: consume.Workers{Concurrency: 1, SettleWithin: time.Second}})
-	b.send("m-1")
-	wait(t, "the first", begun)
+	b.send("m-3")
+	if id := <-begun; id != "m-3" {
+		t.Error(id)
+	}
 	if err := b.js.DeleteConsumer(context.Background(), b.queue.Stream, "billing"); err != nil {
 		t.Fatal(err)
 	}
 	close(goOn)
-	r.wants(everonce.Executed, everonce.Replayed) // a new one begins at the beginning
+	r.wants(everonce.Executed, everonce.Replayed)
+	b.send("m-4")
+	r.wants(everonce.Executed)
+	if id := <-begun; id != "m-4" {
+		t.Errorf("%s runs again", id)
+	}
+	b.settled()
+}
+
+// Trap: a stream that was made anew begins at sequence 1 again. So does its consumer.
+func TestTrapTheStreamIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	first := b.run(specOf(nothing), one)
+	b.send("m-1", "m-2")
+	first.wants(everonce.Executed, everonce.Executed)
+	b.settled()
+	first.stop()
+	r := b.run(specOf(nothing), one)
+	if err := b.js.DeleteStream(context.Background(), b.queue.Stream); err != nil {
+		t.Fatal(err)
+	}
+	b.stream(jetstream.StreamConfig{Name: b.queue.Stream, Subjects: []string{b.queue.Stream + ".>"}})
+	b.send("m-3", "m-4")
+	r.wants(everonce.Executed, everonce.Executed)
+	b.settled()
+}
+
+// Trap: a durable consumer may allow smaller and shorter requests than the client's. The requests are as it allows.
+func TestTrapSmallRequests(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	if _, err := b.js.CreateConsumer(context.Background(), b.queue.Stream, jetstream.ConsumerConfig{
+		Durable: "billing", AckPolicy: jetstream.AckExplicitPolicy, MaxRequestBatch: 1, MaxRequestExpires: time.Second,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	r := b.run(specOf(nothing), nil)
+	b.send("m-1", "m-2")
+	r.wants(everonce.Executed, everonce.Executed)
 	b.settled()
 }
 

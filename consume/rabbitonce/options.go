@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"log/slog"
 	"math"
 	"time"
 
@@ -47,9 +46,7 @@ type Options struct {
 }
 
 const (
-	defaultConcurrency  = 8
 	defaultHandleWithin = 10 * time.Minute
-	defaultSettleWithin = 10 * time.Second
 	defaultAckTimeout   = 30 * time.Minute
 )
 
@@ -62,13 +59,8 @@ func (o *Options) checked(consumer, queue string) (Options, error) {
 	if c.Workers.Concurrency < 0 || c.Workers.Batch < 0 || c.Prefetch < 0 || c.AckTimeout < 0 || c.Heartbeat < 0 || c.ReconnectMin < 0 || c.ReconnectMax < 0 {
 		return c, fmt.Errorf("%w: rabbitonce: no field of Options may be negative", everonce.ErrInvalidArgument)
 	}
+	c.Workers = c.Workers.WithDefaults()
 	w := &c.Workers
-	w.Concurrency = cmp.Or(w.Concurrency, defaultConcurrency)
-	w.SettleWithin = cmp.Or(w.SettleWithin, defaultSettleWithin)
-	if w.Log == nil {
-		w.Log = slog.Default()
-	}
-	w.Batch = cmp.Or(w.Batch, 1)
 	if c.Prefetch == 0 {
 		c.Prefetch = math.MaxUint16 // more the protocol cannot say
 		if most := math.MaxUint16 / 2 / w.Batch; w.Concurrency <= most {

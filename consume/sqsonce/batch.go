@@ -1,7 +1,6 @@
 package sqsonce
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -20,7 +19,7 @@ func (c *Consumer) HandleBatch(ctx context.Context, messages []types.Message) (a
 	received := time.Now()
 	workers := c.opts.Workers
 	if deadline, ok := ctx.Deadline(); ok {
-		kept := min(2*cmp.Or(workers.DrainWithin, 30*time.Second), max(time.Until(deadline)/10, 2))
+		kept := min(2*workers.DrainWithin, max(time.Until(deadline)/10, 2))
 		workers.DrainWithin = kept / 2
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-kept))

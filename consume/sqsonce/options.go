@@ -3,7 +3,6 @@ package sqsonce
 import (
 	"cmp"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/everonce/everonce"
@@ -47,11 +46,7 @@ func (o *Options) checked(fifo bool) (Options, error) {
 	if w.Concurrency < 0 || w.Batch < 0 || w.HandleWithin < 0 || c.Prefetch < 0 || c.Visibility < 0 || c.Wait < 0 || c.ReconnectMax < 0 {
 		return c, fmt.Errorf("%w: sqsonce: no field of Options may be negative", everonce.ErrInvalidArgument)
 	}
-	w.Concurrency, w.Batch = cmp.Or(w.Concurrency, 8), cmp.Or(w.Batch, 1)
-	w.SettleWithin = cmp.Or(w.SettleWithin, 10*time.Second)
-	if w.Log == nil {
-		w.Log = slog.Default()
-	}
+	*w = w.WithDefaults()
 	c.Prefetch = cmp.Or(c.Prefetch, 2*w.Concurrency*w.Batch)
 	c.Visibility = cmp.Or(c.Visibility, 30*time.Second)
 	c.Wait = cmp.Or(c.Wait, 20*time.Second)

@@ -5,7 +5,7 @@
 // them; a ratio is the median over the rounds of that round's ratio. Figures of two runs are not to be compared,
 // ratios are.
 //
-//	bench [-only memory,http,sqlite,proxy,redis,postgres,patterns,mariadb,mongodb,dynamodb,rabbitmq] [-rounds N] [-round DURATION]
+//	bench [-only memory,http,sqlite,proxy,redis,postgres,patterns,mariadb,mongodb,dynamodb,rabbitmq,kafka,nats,sqs] [-rounds N] [-round DURATION]
 //		[-held DURATION] [-delivered ROWS] [-dir FOLDER] [-profile FILE] [-enforce]
 //
 // Inbox and outbox (patterns) are measured on PostgreSQL; "held" and "flat" measure a relay beside an old snapshot, and
@@ -28,7 +28,7 @@ import (
 
 func main() {
 	// PostgreSQL is behind what waits for the disk too: its checkpoint and vacuum go on when its turns are over.
-	only := flag.String("only", "memory,http,sqlite,proxy,redis,postgres,patterns,mariadb,mongodb,dynamodb,rabbitmq", "the `STORES` to measure, and what stands on them")
+	only := flag.String("only", "memory,http,sqlite,proxy,redis,postgres,patterns,mariadb,mongodb,dynamodb,rabbitmq,kafka,nats,sqs", "the `STORES` to measure, and what stands on them")
 	rounds := flag.Int("rounds", 7, "how often the ways of a contest take turns")
 	round := flag.Duration("round", 500*time.Millisecond, "how long a turn is")
 	held := flag.Duration("held", time.Minute, "how long a relay is measured beside an old snapshot, and before it, with -only held")
@@ -140,14 +140,14 @@ func open(ctx context.Context, name, dir string) (all []measured, done func() er
 		contests, done, err = mongodb(ctx)
 	case "dynamodb":
 		contests, done, err = dynamoDB(ctx)
-	case "rabbitmq":
+	case "rabbitmq", "kafka", "nats", "sqs":
 		contests, done, err = consumers(name)(ctx)
 	case "http":
 		contests = inProcess()
 	case "proxy":
 		contests, done, err = overLoopback(ctx, dir)
 	default:
-		err = fmt.Errorf("there is no store %q: memory, http, sqlite, proxy, redis, postgres, patterns, held, flat, mariadb, mongodb, dynamodb, rabbitmq", name)
+		err = fmt.Errorf("there is no store %q: memory, http, sqlite, proxy, redis, postgres, patterns, held, flat, mariadb, mongodb, dynamodb, rabbitmq, kafka, nats, sqs", name)
 	}
 	for _, c := range slices.Backward(contests) {
 		all = slices.Insert(all, 0, measured(c))

@@ -15,7 +15,7 @@ var mayImport = []struct {
 	{"driver/drivertest", []string{"driver", "store/memstore"}},
 	{"driver/transition", []string{"driver"}},
 	{"driver", nil},
-	{"store", []string{"internal/sqlstore", "internal/sqldb", "driver"}}, // never another store
+	{"store", []string{"internal/sqlstore", "internal/sqldb", "internal/retry", "driver"}}, // never another store
 	{"janitor", []string{"driver", "internal/retry", "internal/panics"}},
 	{"oncetest", []string{"driver", "store/memstore", "consume"}},
 
@@ -39,7 +39,7 @@ var mayImport = []struct {
 	{"consume/sqsonce", []string{"driver", "consume", "outbox"}},
 	{"consume/natsonce", []string{"driver", "consume", "outbox", "internal/retry"}},
 	{"consume", []string{"driver", "internal/jsonform", "internal/retry"}},
-	{"otelonce", []string{"driver", "janitor", "backlog", "httponce", "consume", "outbox", "inbox", "saga"}}, // it observes them all
+	{"otelonce", []string{"driver", "janitor", "backlog", "httponce", "consume", "outbox", "inbox", "saga", "internal/retry"}}, // it observes them all
 	{"dashboard", nil},
 
 	{"demo", []string{"driver", "httponce", "store/sqlitestore"}}, // and no other store, so that it builds fast
@@ -47,8 +47,8 @@ var mayImport = []struct {
 	// What nobody links may import all, but for the program.
 	{"cmd", everything},
 	{"examples", everything},
-	{"internal/sqlstore", []string{"driver", "internal/sqldb"}},
-	{"internal/sqldb", []string{"driver"}},
+	{"internal/sqlstore", []string{"driver", "internal/sqldb", "internal/retry"}},
+	{"internal/sqldb", []string{"driver", "internal/retry"}},
 	{"internal/sqlqueue", []string{"driver", "internal/sqldb", "internal/retry"}},
 	{"internal/waiting", []string{"driver", "internal/retry", "internal/panics"}},
 	{"internal/probe", nil},

@@ -3,14 +3,15 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net/url"
 
 	"github.com/everonce/everonce/consume"
 )
 
 // broker is what the stream needs of one kind of broker. Each way of consuming has a queue of its own.
 type broker interface {
-	// consumer returns what consumes in a way, with short pauses; in a worker.
-	consumer(ctx context.Context, way string, h *consume.Consumer) (runner, error)
+	// consumer returns what consumes in a way, by the spec's line, and gives up soon what does not answer.
+	consumer(ctx context.Context, way string, h *consume.Consumer, workers consume.Workers) (runner, error)
 	// declare makes the queues of ways, as any consumer does; remove deletes them, with what belongs to them.
 	declare(ctx context.Context, ways []string) error
 	remove(ctx context.Context, ways []string) error
@@ -51,6 +52,16 @@ var brokerKinds = map[string]brokerKind{
 
 // broker connects to the spec's.
 func (s *messageSpec) broker() broker { return brokerKinds[s.Kind].connect(s) }
+
+// byLine is the broker's URL by the line.
+func (s *messageSpec) byLine() string {
+	u, err := url.Parse(s.Broker)
+	if err != nil || s.Line == "" {
+		return s.Broker
+	}
+	u.Host = s.Line
+	return u.String()
+}
 
 // ways are those in which a kind of broker is consumed.
 func (k *brokerKind) ways() []string {

@@ -22,13 +22,13 @@ import (
 	"github.com/everonce/everonce/store/redisstore"
 )
 
-// storeCuts are what happens to the line between a consumer and its store. Nothing comes through it but where it is slow
-// (heard).
-var storeCuts = []cut{
+// lineCuts are what happens to the line between a consumer and its store, or its broker. Nothing comes through it but where it
+// is slow (heard).
+var lineCuts = []cut{
 	{phase: "cut"},
 	{phase: "half open, the answers are swallowed", way: answerWay, toxic: "timeout", amount: `"timeout":0`},
-	{phase: "reset", way: answerWay, toxic: "reset_peer", amount: `"timeout":0`},
 	{phase: "slow questions", way: requestWay, toxic: "slicer", amount: `"average_size":100,"size_variation":50,"delay":1000`, heard: true},
+	{phase: "reset", way: answerWay, toxic: "reset_peer", amount: `"timeout":0`},
 	{phase: "half open, the questions are swallowed", way: requestWay, toxic: "timeout", amount: `"timeout":0`},
 	{phase: "cut in an answer", way: answerWay, toxic: "limit_data", amount: `"bytes":5`},
 	{phase: "slow answers", way: answerWay, toxic: "latency", amount: `"latency":15,"jitter":10`, heard: true},
@@ -43,30 +43,13 @@ func TestMessagesCutFromPostgres(t *testing.T) {
 	t.Parallel()
 	t.Run("Transactional", func(t *testing.T) {
 		t.Parallel()
-		s := newCutStream(t, wayTx)
+		s := newCutStream(t, "rabbitmq", wayTx)
 		proxy, near, far := postgresThrough(t, s)
-		recv, err := everonce.NewTxReceiver[pgx.Tx](postgresStore(t, s, near), cutOptions)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := consume.NewTx(recv, consume.TxSpec[operation, pgx.Tx]{
-			Consumer: s.way, Key: consume.ProducerID(), Retry: cutRetry, Observe: s.observe,
-			Handle: func(ctx context.Context, tx pgx.Tx, _ *consume.Message, v operation) error {
-				if _, err := tx.Exec(ctx, insertEffect, s.way, v.Op); err != nil {
-					return err
-				}
-				return s.inHand(ctx, v.Op)
-			},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.run(c, proxy)
-		s.wantOnce(effectsOf(t, far))
+		s.runTransactional(postgresStore(t, s, near), far, proxy)
 	})
 	t.Run("Guarded", func(t *testing.T) {
 		t.Parallel()
-		s := newCutStream(t, wayGuarded)
+		s := newCutStream(t, "rabbitmq", wayGuarded)
 		proxy, near, _ := postgresThrough(t, s)
 		s.runGuarded(postgresStore(t, s, near), proxy)
 	})
@@ -75,7 +58,7 @@ func TestMessagesCutFromPostgres(t *testing.T) {
 // The same of the line to Redis.
 func TestMessagesCutFromRedis(t *testing.T) {
 	t.Parallel()
-	s := newCutStream(t, wayGuarded)
+	s := newCutStream(t, "rabbitmq", wayGuarded)
 	u, err := url.Parse(testserver.URL(t, "redis"))
 	if err != nil {
 		t.Fatal("the Redis URL does not parse")
@@ -103,6 +86,67 @@ func TestMessagesCutFromRedis(t *testing.T) {
 		}
 	})
 	s.runGuarded(store, proxy)
+}
+
+// The same of the line to each broker, for longer than the broker waits for its consumer: what comes again takes effect once. With
+// -short the first three happen, for a short time, to one consumer of each broker.
+func TestMessagesCutFromBroker(t *testing.T) {
+	t.Parallel()
+	eachBroker(t, func(t *testing.T, name string, _ brokerKind) {
+		t.Run("Transactional", func(t *testing.T) {
+			t.Parallel()
+			s, proxy, pool := brokerThrough(t, name, wayTx)
+			s.runTransactional(postgresStore(t, s, pool), pool, proxy)
+		})
+		t.Run("Guarded", func(t *testing.T) {
+			if testing.Short() {
+				t.Skip("the line is the same: without -short it is cut for both ways")
+			}
+			t.Parallel()
+			s, proxy, pool := brokerThrough(t, name, wayGuarded)
+			s.runGuarded(postgresStore(t, s, pool), proxy)
+		})
+	})
+}
+
+// brokerThrough returns a stream whose consumer reaches its broker by a line.
+func brokerThrough(t *testing.T, kind, way string) (*cutStream, *toxiproxy.Proxy, *pgxpool.Pool) {
+	t.Helper()
+	s := newCutStream(t, kind, way)
+	s.spec.Postgres = testserver.URL(t, "postgres")
+	u, err := url.Parse(s.spec.Broker)
+	if err != nil {
+		t.Fatal("the broker's URL does not parse")
+	}
+	proxy := poisoned(t, u.Host)
+	s.spec.Line = proxy.Listen
+	if testing.Short() {
+		s.cuts, s.cutFor = s.cuts[:3], 0
+	}
+	return s, proxy, s.spec.openSchema(t)
+}
+
+// runTransactional runs a consumer with a business row in the transaction.
+func (s *cutStream) runTransactional(store driver.TxStore[pgx.Tx], far *pgxpool.Pool, proxy *toxiproxy.Proxy) {
+	s.t.Helper()
+	recv, err := everonce.NewTxReceiver(store, cutOptions)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	c, err := consume.NewTx(recv, consume.TxSpec[operation, pgx.Tx]{
+		Consumer: s.way, Key: consume.ProducerID(), Retry: cutRetry, Observe: s.observe,
+		Handle: func(ctx context.Context, tx pgx.Tx, _ *consume.Message, v operation) error {
+			if _, err := tx.Exec(ctx, insertEffect, s.way, v.Op); err != nil {
+				return err
+			}
+			return s.inHand(ctx, v.Op)
+		},
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.run(c, proxy)
+	s.wantOnce(effectsOf(s.t, far))
 }
 
 // runGuarded runs a consumer whose effect is at a gateway that takes each downstream key once.

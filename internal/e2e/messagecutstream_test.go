@@ -13,7 +13,6 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
-	"github.com/everonce/everonce/consume/rabbitonce"
 	"github.com/everonce/everonce/internal/testserver"
 )
 
@@ -22,11 +21,14 @@ const (
 	cutConcurrency  = 8
 	cutFirstPause   = 20 * time.Millisecond
 	cutLongestPause = 320 * time.Millisecond // after five failures in a row
+	// brokerPatience is longer than any broker waits here for a consumer.
+	brokerPatience = 3500 * time.Millisecond
 )
 
 var cutRetry = consume.Backoff{Min: 50 * time.Millisecond, Max: 500 * time.Millisecond}
 
-// cutStream is a stream through one consumer, in this process, whose line to its store is ill-treated.
+// cutStream is a stream through one consumer, in this process, whose line to its store is ill-treated; or, where the spec has a
+// line, that to its broker.
 type cutStream struct {
 	t    *testing.T
 	ctx  context.Context //nolint:containedctx // the test's own end
@@ -34,6 +36,9 @@ type cutStream struct {
 	way  string
 	rng  *rand.Rand
 	out  *publisher
+	cuts []cut
+	// cutFor is how long one of the broker lasts, at least.
+	cutFor time.Duration
 
 	mu       sync.Mutex
 	changed  chan struct{}
@@ -42,6 +47,8 @@ type cutStream struct {
 	handled  int // verdicts
 	done     int // those of them that say that it took effect, now or earlier
 	longest  time.Duration
+	warnings int
+	again    int // acknowledged deliveries beyond one for each sending
 	charges  map[int]map[string]int
 
 	at      int           // the message in whose handling the line is cut
@@ -49,22 +56,20 @@ type cutStream struct {
 	goOn    chan struct{} // closed by the test
 }
 
-func newCutStream(t *testing.T, way string) *cutStream {
+func newCutStream(t *testing.T, kind, way string) *cutStream {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(cancel)
 	name := "e2e_" + strconv.FormatUint(rand.Uint64(), 36)
 	s := &cutStream{
-		t: t, ctx: ctx, way: way, spec: messageSpec{Kind: "rabbitmq", Broker: testserver.URL(t, "rabbitmq"), Queues: name, Schema: name},
+		t: t, ctx: ctx, way: way, spec: messageSpec{Kind: kind, Broker: testserver.URL(t, brokerKinds[kind].server), Queues: name, Schema: name},
 		rng: rand.New(rand.NewPCG(seedOf(t), 4)), changed: make(chan struct{}), settled: map[int]bool{}, outcomes: map[everonce.Outcome]int{},
-		charges: map[int]map[string]int{}, at: -1,
+		charges: map[int]map[string]int{}, at: -1, cuts: lineCuts, cutFor: brokerPatience,
 	}
 	s.out = &publisher{broker: s.spec.broker(), sent: map[string]map[int]int{way: {}}}
 	s.spec.declare(t, []string{way})
 	return s
 }
-
-func (s *cutStream) queue() rabbitonce.Queue { return rabbitQueue(&s.spec, s.way) }
 
 func (s *cutStream) notify() {
 	close(s.changed)
@@ -86,24 +91,25 @@ func (s *cutStream) observe(_ context.Context, m *consume.Message, v consume.Ver
 	s.notify()
 }
 
-// pauses finds the longest pause, in what the consumer logs.
-type pauses struct {
+// warned counts the warnings of a consumer, and finds the longest pause.
+type warned struct {
 	slog.Handler
 	s *cutStream
 }
 
-func (*pauses) Enabled(context.Context, slog.Level) bool { return true }
+func (*warned) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
 
-func (p *pauses) Handle(_ context.Context, r slog.Record) error {
+func (w *warned) Handle(_ context.Context, r slog.Record) error {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	w.s.warnings++
 	r.Attrs(func(a slog.Attr) bool {
 		if a.Key == "pause" {
-			p.s.mu.Lock()
-			defer p.s.mu.Unlock()
-			p.s.longest = max(p.s.longest, a.Value.Duration())
-			p.s.notify()
+			w.s.longest = max(w.s.longest, a.Value.Duration())
 		}
 		return true
 	})
+	w.s.notify()
 	return nil
 }
 
@@ -169,20 +175,8 @@ func (s *cutStream) until(what string, holds func() bool) {
 // run consumes through all the cuts, and drains.
 func (s *cutStream) run(h *consume.Consumer, proxy *toxiproxy.Proxy) {
 	s.t.Helper()
-	opts := quickly()
-	opts.Workers = consume.Workers{
-		Concurrency: cutConcurrency, PauseMin: cutFirstPause, PauseMax: cutLongestPause,
-		Log: slog.New(&pauses{slog.DiscardHandler, s}),
-	}
-	c, err := rabbitonce.Dial(context.Background(), s.spec.Broker, s.queue(), h, opts)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(s.ctx)
-	defer stop()
-	ended := make(chan error, 1)
-	go func() { ended <- c.Run(ctx) }()
-	for i, broken := range storeCuts {
+	drain := s.start(h)
+	for i, broken := range s.cuts {
 		s.through(i*cutBlock, broken, proxy)
 	}
 	sent := -s.out.unconfirmed
@@ -190,11 +184,40 @@ func (s *cutStream) run(h *consume.Consumer, proxy *toxiproxy.Proxy) {
 		sent += times
 	}
 	s.until("the last duplicate", func() bool { return s.done >= sent })
-	stop()
-	if err := <-ended; err != nil {
-		s.t.Error(err)
+	s.untilEmpty()
+	drain()
+	for s.spec.Line != "" { // what was sent ahead by a line that was cut is given back when the broker knows of it
+		if left, err := s.spec.waiting(s.way); err == nil && len(left) == 0 {
+			break
+		}
+		drain = s.start(h)
+		s.untilEmpty()
+		drain()
 	}
-	s.t.Logf("%d messages, %d deliveries and attempts: %v", len(storeCuts)*cutBlock, s.handled, s.outcomes)
+	s.again = s.done - sent
+	s.t.Logf("%d messages, %d of them came again, %d deliveries and attempts: %v", len(s.cuts)*cutBlock, s.again, s.handled, s.outcomes)
+}
+
+// start begins to consume, and returns what drains.
+func (s *cutStream) start(h *consume.Consumer) (drain func()) {
+	s.t.Helper()
+	c, err := s.spec.broker().consumer(context.Background(), s.way, h, consume.Workers{
+		Concurrency: cutConcurrency, PauseMin: cutFirstPause, PauseMax: cutLongestPause, SettleWithin: time.Second,
+		Log: slog.New(&warned{slog.DiscardHandler, s}),
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(s.ctx)
+	s.t.Cleanup(stop)
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	return func() {
+		stop()
+		if err := <-ended; err != nil {
+			s.t.Error(err)
+		}
+	}
 }
 
 // through sends a block of messages, and inflicts something on the line while one of them is in hand.
@@ -202,7 +225,7 @@ func (s *cutStream) through(begin int, broken cut, proxy *toxiproxy.Proxy) {
 	s.t.Helper()
 	s.mu.Lock()
 	s.at = begin + 10 + s.rng.IntN(cutBlock/2)
-	s.reached, s.goOn, s.longest = make(chan struct{}), make(chan struct{}), 0
+	s.reached, s.goOn, s.longest, s.warnings = make(chan struct{}), make(chan struct{}), 0, 0
 	reached, goOn := s.reached, s.goOn
 	s.mu.Unlock()
 	var ops []int
@@ -223,12 +246,38 @@ func (s *cutStream) through(begin int, broken cut, proxy *toxiproxy.Proxy) {
 	heal := broken.inflict(s.t, proxy)
 	before := s.count()
 	close(goOn)
-	if !broken.heard {
+	settled := func() {
+		s.until(broken.phase+": the end of its messages", func() bool { return len(s.settled) == begin+cutBlock })
+	}
+	switch {
+	case broken.heard:
+		settled()
+	case s.spec.Line != "":
+		over := time.After(s.cutFor)
+		s.until(broken.phase+": a warning", func() bool { return s.warnings > 0 })
+		<-over
+	default:
 		s.until(broken.phase+": the longest pause", func() bool { return s.longest >= cutLongestPause })
 		s.wantPaused(broken, before, s.count())
 	}
 	heal()
-	s.until(broken.phase+": the end of its messages", func() bool { return len(s.settled) == begin+cutBlock })
+	settled()
+}
+
+// untilEmpty waits until the broker waits for no acknowledgement that it counts.
+func (s *cutStream) untilEmpty() {
+	s.t.Helper()
+	for {
+		left, err := s.spec.waiting(s.way)
+		if err == nil && len(left) == 0 {
+			return
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-s.ctx.Done():
+			s.t.Fatalf("left in the queues: %v, %v", left, err)
+		}
+	}
 }
 
 // counts are those of a moment.
@@ -261,7 +310,7 @@ func (s *cutStream) wantPaused(broken cut, before, after counts) {
 // wantOnce audits.
 func (s *cutStream) wantOnce(effects map[int]int) {
 	s.t.Helper()
-	for op := range len(storeCuts) * cutBlock {
+	for op := range len(s.cuts) * cutBlock {
 		if effects[op] != 1 {
 			s.t.Errorf("message %d took effect %d times", op, effects[op])
 		}
@@ -270,8 +319,15 @@ func (s *cutStream) wantOnce(effects map[int]int) {
 	if len(effects) > 0 {
 		s.t.Errorf("effects of messages that were never sent: %v", effects)
 	}
-	if s.outcomes[everonce.Replayed] == 0 || s.outcomes[everonce.StoreFailed] == 0 {
-		s.t.Errorf("blind: %v", s.outcomes)
+	blind := s.outcomes[everonce.Replayed] == 0
+	switch {
+	case s.spec.Line == "":
+		blind = blind || s.outcomes[everonce.StoreFailed] == 0
+	case s.cutFor > 0 && s.spec.Kind != "sqs": // whose consumer knows what comes again while it is in hand
+		blind = blind || s.again == 0
+	}
+	if blind {
+		s.t.Errorf("blind: %v, and %d came again", s.outcomes, s.again)
 	}
 	left, err := s.spec.waiting(s.way)
 	if err != nil || len(left) > 0 {

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"time"
 
@@ -28,12 +29,14 @@ func kafkaTopic(s *messageSpec, way string) kafkaonce.Topic {
 	return kafkaonce.Topic{Name: s.Queues + "." + way, Delays: []time.Duration{200 * time.Millisecond, time.Second}}
 }
 
-func (k *kafka) options(way string) *kafkaonce.Options {
-	return &kafkaonce.Options{Group: kafkaTopic(k.spec, way).Name, Workers: quickWorkers, SessionTimeout: 2 * time.Second, RebalanceTimeout: 5 * time.Second}
-}
-
-func (k *kafka) consumer(ctx context.Context, way string, h *consume.Consumer) (runner, error) {
-	return kafkaonce.Dial(ctx, k.spec.Broker, kafkaTopic(k.spec, way), h, k.options(way))
+func (k *kafka) consumer(ctx context.Context, way string, h *consume.Consumer, workers consume.Workers) (runner, error) {
+	opts := &kafkaonce.Options{Group: kafkaTopic(k.spec, way).Name, Workers: workers, SessionTimeout: 2 * time.Second, RebalanceTimeout: 5 * time.Second}
+	if k.spec.Line != "" {
+		opts.Client = []kgo.Opt{kgo.RequestTimeoutOverhead(time.Second), kgo.Dialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, k.spec.Line) // wherever the broker says that it is
+		})}
+	}
+	return kafkaonce.Dial(ctx, k.spec.Broker, kafkaTopic(k.spec, way), h, opts)
 }
 
 func (k *kafka) letters(ctx context.Context, way string) (consume.DeadLetters, error) {

@@ -26,9 +26,10 @@ func natsQueue(s *messageSpec, way string) natsonce.Queue {
 	return natsonce.Queue{Stream: s.Queues + "-" + way, Durable: way, AckWait: time.Second}
 }
 
-func (n *natsServer) consumer(ctx context.Context, way string, h *consume.Consumer) (runner, error) {
-	return natsonce.Dial(ctx, n.spec.Broker, natsQueue(n.spec, way), h, &natsonce.Options{
-		Workers: quickWorkers, PauseMin: 50 * time.Millisecond, PauseMax: time.Second, Connect: []nats.Option{nats.ReconnectWait(50 * time.Millisecond)},
+func (n *natsServer) consumer(ctx context.Context, way string, h *consume.Consumer, workers consume.Workers) (runner, error) {
+	return natsonce.Dial(ctx, n.spec.byLine(), natsQueue(n.spec, way), h, &natsonce.Options{
+		Workers: workers, PauseMin: 50 * time.Millisecond, PauseMax: time.Second,
+		Connect: []nats.Option{nats.ReconnectWait(50 * time.Millisecond), nats.PingInterval(time.Second), nats.Timeout(time.Second)},
 	})
 }
 

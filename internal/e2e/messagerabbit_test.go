@@ -27,13 +27,10 @@ func rabbitQueue(s *messageSpec, way string) rabbitonce.Queue {
 	return rabbitonce.Queue{Name: s.Queues + "." + way, Delays: []time.Duration{200 * time.Millisecond, time.Second}}
 }
 
-// quickly makes pauses short.
-func quickly() *rabbitonce.Options {
-	return &rabbitonce.Options{Workers: quickWorkers, ReconnectMin: 50 * time.Millisecond, ReconnectMax: time.Second}
-}
-
-func (r *rabbit) consumer(ctx context.Context, way string, h *consume.Consumer) (runner, error) {
-	return rabbitonce.Dial(ctx, r.spec.Broker, rabbitQueue(r.spec, way), h, quickly())
+func (r *rabbit) consumer(ctx context.Context, way string, h *consume.Consumer, workers consume.Workers) (runner, error) {
+	return rabbitonce.Dial(ctx, r.spec.byLine(), rabbitQueue(r.spec, way), h, &rabbitonce.Options{
+		Workers: workers, Heartbeat: time.Second, ReconnectMin: 50 * time.Millisecond, ReconnectMax: time.Second,
+	})
 }
 
 func (r *rabbit) letters(ctx context.Context, way string) (consume.DeadLetters, error) {

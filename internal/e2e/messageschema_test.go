@@ -10,14 +10,13 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
-	"github.com/everonce/everonce/consume/rabbitonce"
 	"github.com/everonce/everonce/internal/testserver"
 )
 
 // A consumer whose store has no tables ends at its start, and says what to run: waiting would not make them. Its messages stay.
 func TestMessagesForAStoreWithoutTables(t *testing.T) {
 	t.Parallel()
-	s := newCutStream(t, wayTx)
+	s := newCutStream(t, "rabbitmq", wayTx)
 	s.spec.Postgres = testserver.URL(t, "postgres")
 	pool, err := s.spec.pool(t.Context())
 	if err != nil {
@@ -38,7 +37,7 @@ func TestMessagesForAStoreWithoutTables(t *testing.T) {
 	if err := s.out.publish(s.ctx, s.way, []int{0}); err != nil {
 		t.Fatal(err)
 	}
-	c, err := rabbitonce.Dial(t.Context(), s.spec.Broker, s.queue(), h, quickly())
+	c, err := s.spec.broker().consumer(t.Context(), s.way, h, quickWorkers)
 	if err != nil {
 		t.Fatal(err)
 	}

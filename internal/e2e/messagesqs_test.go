@@ -21,13 +21,15 @@ type sqsServer struct {
 	client *sqs.Client
 }
 
-func newSQS(spec *messageSpec) broker {
-	return &sqsServer{spec, sqs.New(sqs.Options{
-		BaseEndpoint: &spec.Broker, Region: "elasticmq", RetryMaxAttempts: 1,
+func newSQS(spec *messageSpec) broker { return &sqsServer{spec, sqsClient(spec.Broker)} }
+
+func sqsClient(url string) *sqs.Client {
+	return sqs.New(sqs.Options{
+		BaseEndpoint: &url, Region: "elasticmq", RetryMaxAttempts: 1,
 		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 			return aws.Credentials{AccessKeyID: "test", SecretAccessKey: "test"}, nil //nolint:gosec // of nobody
 		}),
-	})}
+	})
 }
 
 // sqsQueue is the name of what a way consumes.
@@ -35,9 +37,9 @@ func sqsQueue(s *messageSpec, way string) string { return s.Queues + "-" + way }
 
 const sqsWithin = 10 * time.Second
 
-func (q *sqsServer) consumer(ctx context.Context, way string, h *consume.Consumer) (runner, error) {
-	return sqsonce.Dial(ctx, q.client, sqsonce.Queue{Name: sqsQueue(q.spec, way)}, h, &sqsonce.Options{
-		Workers: quickWorkers, Visibility: 3 * time.Second, Wait: time.Second, ReconnectMax: time.Second,
+func (q *sqsServer) consumer(ctx context.Context, way string, h *consume.Consumer, workers consume.Workers) (runner, error) {
+	return sqsonce.Dial(ctx, sqsClient(q.spec.byLine()), sqsonce.Queue{Name: sqsQueue(q.spec, way)}, h, &sqsonce.Options{
+		Workers: workers, Visibility: 3 * time.Second, Wait: time.Second, ReconnectMax: time.Second,
 	})
 }
 

@@ -41,6 +41,7 @@ var rightWays = []string{wayTx, wayGuarded, wayRefused}
 type messageSpec struct {
 	Worker               string
 	Kind, Broker, Queues string // the kind of the broker, its URL, and what the names of the queues begin with
+	Line                 string // the address by which consumers reach the broker, if it is not the URL's
 	Postgres, Schema     string
 	Referee              string
 }
@@ -124,7 +125,7 @@ func (w *messageWorker) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c, err := broker.consumer(ctx, way, h)
+		c, err := broker.consumer(ctx, way, h, quickWorkers)
 		if err != nil {
 			return err
 		}

@@ -2,25 +2,32 @@ package monitortest
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/everonce/everonce/otelonce"
+	"github.com/everonce/everonce/otelonce/scrape"
 )
 
 var folder = filepath.Join("..", "..", "docs", "monitoring")
 
-// series are what a service shows: the labels of each, its name among them.
+// series are what a service shows, and what Prometheus says of it: the labels of each, its name among them.
 type series []map[string]string
 
 // seriesOf reads a page in Prometheus' text format.
 func seriesOf(t *testing.T, page string) (all series) {
 	t.Helper()
+	all = series{{"__name__": "up", "job": "shop", "instance": "shop:8080"}}
 	label := regexp.MustCompile(`([a-z_]+)="((?:[^"\\]|\\.)*)"`)
 	for line := range strings.Lines(page) {
 		if strings.HasPrefix(line, "#") || !strings.HasPrefix(line, "everonce_") {
@@ -122,7 +129,7 @@ func TestMonitoringIsAboutWhatThereIs(t *testing.T) {
 			t.Errorf("%s: nobody shows %s", at, missing)
 		}
 	}
-	if len(exprs) < 40 {
+	if len(exprs) < 42 {
 		t.Errorf("found %d expressions only", len(exprs))
 	}
 	for _, wrong := range []string{ // or the test is blind
@@ -131,6 +138,38 @@ func TestMonitoringIsAboutWhatThereIs(t *testing.T) {
 		if len(all.lacks(t, wrong)) == 0 {
 			t.Errorf("nothing is missing in %s", wrong)
 		}
+	}
+}
+
+// What an alert has increase() look at begins at zero, before anything has happened: the first event would not be seen else.
+func TestWhatIncreasesBeginsAtZero(t *testing.T) {
+	provider, page, err := scrape.New()
+	check(t, err)
+	o := must(otelonce.NewObserver(provider, nil, nil))(t)
+	o.HTTP("POST /charges")
+	o.Consumer("rabbitmq", "mail")
+	w := httptest.NewRecorder()
+	page.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
+	fresh, seen := seriesOf(t, w.Body.String()), 0
+	for at, expr := range expressions(t) {
+		if !strings.HasPrefix(at, "alert ") {
+			continue
+		}
+		parsed, err := parser.NewParser(parser.Options{}).ParseExpr(expr)
+		check(t, err)
+		parser.Inspect(parsed, func(n parser.Node, path []parser.Node) error {
+			v, ok := n.(*parser.VectorSelector)
+			if !ok || !slices.ContainsFunc(path, func(n parser.Node) bool { c, ok := n.(*parser.Call); return ok && c.Func.Name == "increase" }) {
+				return nil
+			}
+			if seen++; !fresh.shown(v.LabelMatchers) {
+				t.Errorf("%s: %s is not there from the beginning", at, v)
+			}
+			return nil
+		})
+	}
+	if seen < 8 {
+		t.Errorf("found %d only", seen)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/everonce/everonce/internal/retry"
 )
 
 // writeTries bounds how often one write is sent; each time the database has undone it.
@@ -17,11 +19,7 @@ func Repeat(ctx context.Context, classify func(error) ErrorInfo, write func() er
 		if err == nil || try == writeTries || classify(err).Class != ClassRetry {
 			return err
 		}
-		pause := time.NewTimer(rand.N(time.Duration(try) * time.Millisecond))
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if retry.Pause(ctx, rand.N(time.Duration(try)*time.Millisecond)) != nil {
 			return err
 		}
 	}

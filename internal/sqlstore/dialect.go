@@ -16,6 +16,8 @@ type Dialect struct {
 	// TryLock returns an expression that locks the key until the end of the transaction and is true, or is at once
 	// false if another transaction has it. It is nil if the database needs none.
 	TryLock func(id string) string
+	// Tell, if set, is a number, and sends word of the record that is written, if its attempt has ended and somebody watches.
+	Tell string
 	// Greatest is the function for the larger of two numbers: "greatest", "max".
 	Greatest string
 	// RowID is a row's address, by which it is found again within a statement, and which orders rows that are due at the same
@@ -106,6 +108,22 @@ func timed(text, now string) string {
 // from is the database's clock as a table of one row, read once.
 func (w writer) from() string { return "(SELECT " + w.Now + " AS now) AS clock" }
 
+// returning ends a write that may end an attempt. What it returns is no matter, but the number of rows.
+func (w writer) returning() string {
+	if w.Tell == "" {
+		return " RETURNING 1"
+	}
+	return " RETURNING " + w.Tell
+}
+
+// ends is returning for a statement that returns no rows where there is nothing to tell.
+func (w writer) ends() string {
+	if w.Tell == "" {
+		return ""
+	}
+	return w.returning()
+}
+
 // oneIf is 1 if the condition holds, else 0.
 func oneIf(condition string) string { return "CASE WHEN " + condition + " THEN 1 ELSE 0 END" }
 
@@ -186,7 +204,11 @@ func (w writer) swap() *sqldb.Statement {
 	if !w.OneStatement || w.MySQL {
 		return w.exec("swap", len(args)+2, text)
 	}
-	return w.rows("swap", len(args)+2, "WITH swapped AS ("+text+" RETURNING id, steps), "+
+	told := ""
+	if w.Tell != "" {
+		told = ", " + w.Tell
+	}
+	return w.rows("swap", len(args)+2, "WITH swapped AS ("+text+" RETURNING id, steps"+told+"), "+
 		"dropped AS (DELETE FROM {step} AS s USING swapped WHERE s.id = swapped.id AND swapped.steps = 0) "+
 		"SELECT 1 FROM swapped")
 }
@@ -205,12 +227,12 @@ func (w writer) complete() *sqldb.Statement {
 	return w.exec("complete", 9, w.update("state = 4, lease_until = NULL, unknown_step = NULL, "+
 		"result_kind = {4i}, result_codec = {5t}, result_data = {6b}, result_summary = {7b}, "+
 		"updated_at = {now}, completed_at = {now}, result_until = {now} + {8i}, purge_at = {now} + {9i}, "+
-		"due_at = {now} + CASE WHEN {5t} IS NULL AND {6b} IS NULL AND r.steps = 0 THEN {9i} ELSE {8i} END, rev = r.rev + 1", held))
+		"due_at = {now} + CASE WHEN {5t} IS NULL AND {6b} IS NULL AND r.steps = 0 THEN {9i} ELSE {8i} END, rev = r.rev + 1", held)+w.ends())
 }
 
 func (w writer) release() *sqldb.Statement {
 	return w.exec("release", 7, w.update("state = {4i}, lease_until = NULL, last_error = {5t}, unknown_step = {6t}, "+
-		"updated_at = {now}, purge_at = {now} + {7i}, due_at = {now} + {7i}, rev = r.rev + 1", held))
+		"updated_at = {now}, purge_at = {now} + {7i}, due_at = {now} + {7i}, rev = r.rev + 1", held)+w.ends())
 }
 
 // renewed sets what a renewal does, by the lease, the total lifetime and the time until due.
@@ -314,14 +336,14 @@ func (w writer) finish() (full, fresh *sqldb.Statement) {
 	if w.TryLock != nil { // it must not wait for a transaction that wrote the key and is still open
 		source += " WHERE " + w.TryLock(w.arg(1, sqldb.ArgBytes))
 	}
-	full = w.rows("finish", 16, "INSERT INTO {record} AS r ("+finishColumns+") "+source+" ON CONFLICT (id) DO UPDATE SET "+set+" WHERE "+where+" RETURNING 1")
+	full = w.rows("finish", 16, "INSERT INTO {record} AS r ("+finishColumns+") "+source+" ON CONFLICT (id) DO UPDATE SET "+set+" WHERE "+where+w.returning())
 	if w.Now != "" { // to have an update at hand costs as much as the insert
 		where = "{2i} = 0"
 		if w.TryLock != nil {
 			where += " AND " + w.TryLock(w.arg(1, sqldb.ArgBytes))
 		}
 		fresh = w.rows("finish_new", 16, "INSERT INTO {record} ("+finishColumns+") SELECT "+timed(finishValues, "clock.now")+" FROM "+w.from()+
-			" WHERE "+where+" ON CONFLICT (id) DO NOTHING RETURNING 1")
+			" WHERE "+where+" ON CONFLICT (id) DO NOTHING"+w.returning())
 	}
 	return full, fresh
 }

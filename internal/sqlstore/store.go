@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/retry"
 	"github.com/everonce/everonce/internal/sqldb"
 )
 
@@ -185,14 +186,7 @@ func (s *Store[Tx]) decide(ctx context.Context, c sqldb.Conn, id *driver.RecordI
 
 // pauseBriefly lets the writer that was faster finish.
 func pauseBriefly(ctx context.Context, try int) error {
-	t := time.NewTimer(time.Duration(min(try, 20)) * time.Millisecond)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return retry.Pause(ctx, time.Duration(min(try, 20))*time.Millisecond)
 }
 
 // Get reads a record with its steps: see [driver.Store].

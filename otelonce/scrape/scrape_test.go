@@ -129,7 +129,11 @@ func TestWhatIsRare(t *testing.T) {
 // A route is a label as it was given, without its method. A path that no pattern has is none.
 func TestRoutes(t *testing.T) {
 	o, page := observed(t)
-	tell := o.HTTP("POST /payments/{id}", "PUT\tapi.example.com/")
+	patterns := []string{"POST /payments/{id}", "PUT\tapi.example.com/", "the caller's"}
+	tell := o.HTTP(patterns[:2]...)
+	if patterns[2] != "the caller's" {
+		t.Errorf("the caller's patterns are %q now", patterns)
+	}
 	has(t, page, `everonce_http_failed_open_total{http_route="/payments/{id}"} 0`)
 	for _, s := range []httponce.Served{
 		{Route: "/payments/{id}", Status: 201, Outcome: everonce.Executed},

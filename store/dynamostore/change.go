@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/retry"
 )
 
 // decision is a pure function of package transition: it returns the record to write, if there is one.
@@ -61,20 +62,9 @@ func patiently(ctx context.Context, write func() error) error {
 		if _, meets := errors.AsType[*types.TransactionConflictException](err); !meets || wait > lastWait {
 			return err
 		}
-		if err := pause(ctx, wait); err != nil {
+		if err := retry.Pause(ctx, wait); err != nil {
 			return err
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 

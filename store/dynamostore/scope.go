@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/retry"
 )
 
 // defaultBatch is the limit of a deletion, or a purge, that names none.
@@ -83,7 +84,7 @@ func (s *Store) outlive(ctx context.Context, token driver.Token) error {
 	if token == 0 || wait < 0 {
 		return nil
 	}
-	return pause(ctx, wait+time.Millisecond)
+	return retry.Pause(ctx, wait+time.Millisecond)
 }
 
 // remove removes an item that still is as it was seen.

@@ -7,6 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/retry"
 )
 
 // decision is a pure function of package transition: it returns the record to write, if there is one.
@@ -52,15 +53,9 @@ const (
 
 // pause waits a little, and longer each time: for a write of others, which may not be on a majority yet, and is not seen until it is.
 func pause(ctx context.Context, wait *time.Duration) error {
-	t := time.NewTimer(*wait)
-	defer t.Stop()
-	*wait = min(2**wait, lastWait)
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	d := *wait
+	*wait = min(2*d, lastWait)
+	return retry.Pause(ctx, d)
 }
 
 // insert writes a record where there was none, if there still is none.

@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/retry"
 )
 
 // defaultBatch is the limit of a deletion, or a purge, that names none.
@@ -93,12 +94,5 @@ func (s *Store) leftOf(ctx context.Context, scope driver.Scope) (live bool, err 
 // aMilli lets the server's clock, whose unit that is, go on: a record that is removed in the millisecond of its insert could be
 // followed by one with the same token.
 func aMilli(ctx context.Context) error {
-	t := time.NewTimer(2 * time.Millisecond)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return retry.Pause(ctx, 2*time.Millisecond)
 }

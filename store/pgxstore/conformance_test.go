@@ -15,7 +15,7 @@ import (
 
 func capabilities() drivertest.Capabilities {
 	return drivertest.Capabilities{
-		Lister: true, ScopeDeleter: true, HealthChecker: true, WriteChecker: true, IdentityKeeper: true,
+		Lister: true, ScopeDeleter: true, HealthChecker: true, WriteChecker: true, IdentityKeeper: true, ChangeWaiter: true,
 		MaxResult: 16 << 20, TxBatch: true,
 	}
 }
@@ -78,7 +78,7 @@ func TestConformance(t *testing.T) {
 	t.Cleanup(pool.Close)
 	drivertest.RunWithBugs(t, func(t testing.TB) drivertest.Harness {
 		schema := newSchema(t)
-		opts := &pgxstore.Options{Schema: schema}
+		opts := &pgxstore.Options{Schema: schema, Listen: true}
 		applySchema(t, opts)
 		grantService(t, schema, service)
 		store, err := pgxstore.New(pool, opts)
@@ -100,7 +100,7 @@ func TestConformanceSQL(t *testing.T) {
 	t.Cleanup(func() { _ = db.Close() })
 	drivertest.RunWithBugs(t, func(t testing.TB) drivertest.Harness {
 		schema := newSchema(t)
-		opts := &pgxstore.Options{Schema: schema}
+		opts := &pgxstore.Options{Schema: schema, Listen: true}
 		store, err := pgxstore.NewSQL(db, opts)
 		noErr(t, err)
 		peer, err := pgxstore.New(admin(t), opts)

@@ -35,19 +35,23 @@ func newDialect(t *tables) *sqldb.Dialect {
 
 // texts are the engine's, in PostgreSQL's words.
 func (d *database) texts() *sqlstore.Statements {
-	seed := lockNumber("everonce/record/" + d.tables.record)
 	return sqlstore.NewStatements(sqlstore.Dialect{
 		Dialect: d.dialect,
 		Record:  d.tables.record, Step: d.tables.step, Meta: d.tables.meta,
 		// A lock that is asked for, never waited for: a lock_timeout would abort the transaction. Two
 		// keys share one with a probability of 2⁻⁶⁴, and are then in progress while they are not.
-		TryLock: func(id string) string {
-			return "pg_try_advisory_xact_lock(hashtextextended(encode(" + id + ", 'hex') COLLATE \"C\", " + strconv.FormatInt(seed, 10) + "))"
-		},
+		TryLock:   func(id string) string { return "pg_try_advisory_xact_lock(" + d.lockOf("record", id) + ")" },
+		Tell:      d.tell(),
 		Greatest:  "greatest",
 		RowID:     "ctid",
 		RowIDType: "tid",
 	})
+}
+
+// lockOf is the number of the advisory lock on a key, of those for one purpose.
+func (d *database) lockOf(purpose, id string) string {
+	seed := lockNumber("everonce/" + purpose + "/" + d.tables.record)
+	return "hashtextextended(encode(" + id + ", 'hex') COLLATE \"C\", " + strconv.FormatInt(seed, 10) + ")"
 }
 
 // placeholder says the type of every argument, so that no mode of a client has to guess it.

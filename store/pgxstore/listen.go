@@ -9,19 +9,21 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// Listen waits for announcements on a connection of its own: see sqldb.Listener.
-func (d *pgxDriver) Listen(ctx context.Context, channel string, heard func()) error {
+// session runs use with a connection of its own, which is closed at the end: it may have listened, or hold locks.
+type session func(ctx context.Context, use func(*pgx.Conn) error) error
+
+func (d *pgxDriver) session(ctx context.Context, use func(*pgx.Conn) error) error {
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
 		return err
 	}
-	own := conn.Hijack()                        // it listens until it is closed
+	own := conn.Hijack()
 	defer own.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nobody needs it any more
-	return listen(ctx, own, channel, heard)
+	return use(own)
 }
 
-// Listen waits for announcements on a connection of its own: see sqldb.Listener. It needs pgx's stdlib.
-func (d *sqlDriver) Listen(ctx context.Context, channel string, heard func()) error {
+// session needs pgx's stdlib.
+func (d *sqlDriver) session(ctx context.Context, use func(*pgx.Conn) error) error {
 	if !d.asks {
 		return fmt.Errorf("pgxstore: LISTEN through another driver than pgx's: %w", errors.ErrUnsupported)
 	}
@@ -32,9 +34,19 @@ func (d *sqlDriver) Listen(ctx context.Context, channel string, heard func()) er
 	defer conn.Close() //nolint:errcheck // it is closed below already
 	return conn.Raw(func(c any) error {
 		own := c.(*stdlib.Conn).Conn()              //nolint:forcetypeassert // asks says so
-		defer own.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it listens until it is closed
-		return listen(ctx, own, channel, heard)
+		defer own.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nobody needs it any more
+		return use(own)
 	})
+}
+
+// Listen waits for announcements on a connection of its own: see sqldb.Listener.
+func (d *pgxDriver) Listen(ctx context.Context, channel string, heard func()) error {
+	return d.session(ctx, func(conn *pgx.Conn) error { return listen(ctx, conn, channel, heard) })
+}
+
+// Listen waits for announcements on a connection of its own: see sqldb.Listener. It needs pgx's stdlib.
+func (d *sqlDriver) Listen(ctx context.Context, channel string, heard func()) error {
+	return d.session(ctx, func(conn *pgx.Conn) error { return listen(ctx, conn, channel, heard) })
 }
 
 func listen(ctx context.Context, conn *pgx.Conn, channel string, heard func()) error {

@@ -34,17 +34,21 @@ func (m *mustTexts) of(s *sqldb.Statement) string {
 	return text
 }
 
-// insertsNothing is the end of an insert that leaves alone what is there.
-const insertsNothing = " ON CONFLICT (id) DO NOTHING RETURNING 1"
+// insertsNothing comes at the end of an insert that leaves alone what is there.
+const insertsNothing = " ON CONFLICT (id) DO NOTHING RETURNING "
 
-// failing makes a text fail where it affects no row. A text that ends in "RETURNING 1" is wrapped. One that
+// failing makes a text fail where it affects no row. A text that ends in RETURNING is wrapped. One that
 // ends in "SELECT 1 FROM" a common table expression cannot be: those that write stand at the top. An insert
 // that leaves alone what is there becomes a plain one, which is the cheapest: the primary key makes it fail,
 // and what else it asks for must be so.
 func failing(text string) string {
-	if insert, ok := strings.CutSuffix(text, insertsNothing); ok {
+	if insert, returned, ok := strings.Cut(text, insertsNothing); ok {
 		if i := strings.LastIndex(insert, " WHERE "); i >= 0 {
-			return insert[:i] + " WHERE CASE WHEN " + insert[i+len(" WHERE "):] + " THEN true ELSE " + castToFail(nothingWritten, "boolean") + " END"
+			plain := insert[:i] + " WHERE CASE WHEN " + insert[i+len(" WHERE "):] + " THEN true ELSE " + castToFail(nothingWritten, "boolean") + " END"
+			if returned != "1" { // it does more than to count
+				plain += " RETURNING " + returned
+			}
+			return plain
 		}
 	}
 	const last = " SELECT 1 FROM "

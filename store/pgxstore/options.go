@@ -24,6 +24,10 @@ type Options struct {
 	// committed unless somebody changed it. At repeatable read and serializable a transaction may fail because of
 	// another one, with a serialization failure: Transact runs it again.
 	Isolation sql.IsolationLevel
+	// Listen wakes callers that wait for an attempt of another process at once, by LISTEN and NOTIFY. Otherwise they ask
+	// again, after a second at most. Set it in all processes. While somebody waits, the store holds one connection of its
+	// own, which must be a session: not one of a pooler in transaction mode. [NewSQL] needs pgx's stdlib for it.
+	Listen bool
 }
 
 const defaultPrefix = "everonce_"
@@ -41,6 +45,7 @@ type settings struct {
 	tables tables
 	begin  string // the statement that begins a transaction
 	level  sql.IsolationLevel
+	listen bool
 }
 
 // Validate returns the error with which [New] and [NewSQL] would refuse the options. It does not connect to anything.
@@ -84,7 +89,7 @@ func (o *Options) settings() (*settings, error) {
 			record: name("record"), step: name("step"), meta: name("meta"), name: name,
 		},
 		begin: begin,
-		level: given.Isolation,
+		level: given.Isolation, listen: given.Listen,
 	}, nil
 }
 

@@ -3,6 +3,8 @@ package pgxstore
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -19,7 +21,18 @@ type Store struct{ store[pgx.Tx] }
 type SQLStore struct{ store[*sql.Tx] }
 
 // store is what both have: the methods that a receiver calls, by embedding, and those that applications call.
-type store[Tx any] struct{ *sqlstore.Store[Tx] }
+type store[Tx any] struct {
+	*sqlstore.Store[Tx]
+	ears *ears // nil without Options.Listen
+}
+
+func newStore[Tx any](d sqlstore.Driver[Tx], db *database, s session) store[Tx] {
+	made := store[Tx]{Store: sqlstore.New(d)}
+	if db.listen {
+		made.ears = &ears{session: s, db: db, byID: make(map[driver.RecordID]*watch)}
+	}
+	return made
+}
 
 // New returns a store on the database of pool. The caller keeps the pool and closes it. New sends nothing: call
 // [Store.Migrate] once before the first use.
@@ -28,7 +41,7 @@ func New(pool *pgxpool.Pool, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{store[pgx.Tx]{sqlstore.New[pgx.Tx](d)}}, nil
+	return &Store{newStore[pgx.Tx](d, d.database, d.session)}, nil
 }
 
 // NewSQL returns a store on the database of db: one opened by pgx's stdlib, or by another driver whose errors wrap a
@@ -39,7 +52,10 @@ func NewSQL(db *sql.DB, opts *Options) (*SQLStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &SQLStore{store[*sql.Tx]{sqlstore.New[*sql.Tx](d)}}, nil
+	if d.listen && !d.asks {
+		return nil, fmt.Errorf("%w: Options.Listen needs a database that pgx's stdlib has opened", driver.ErrInvalidArgument)
+	}
+	return &SQLStore{newStore[*sql.Tx](d, d.database, d.session)}, nil
 }
 
 // Migrate creates the tables, or updates them to this version. Several processes may run it at once, and it does
@@ -75,4 +91,13 @@ func (s *store[Tx]) Health(ctx context.Context, req driver.HealthRequest) (drive
 // CheckWrite makes a write as durable as a claim's, and leaves no record: an error means that claims would fail.
 func (s *store[Tx]) CheckWrite(ctx context.Context, req driver.CheckWriteRequest) (driver.CheckWriteResult, error) {
 	return s.Store.CheckWrite(ctx, req)
+}
+
+// Watch starts a watch for the end of the attempt that is running: see [driver.ChangeWaiter]. It fails with
+// [errors.ErrUnsupported] without [Options].Listen, and callers that wait ask again and again then.
+func (s *store[Tx]) Watch(ctx context.Context, req driver.WatchRequest) (driver.WatchResult, error) {
+	if s.ears == nil {
+		return driver.WatchResult{}, fmt.Errorf("pgxstore: Options.Listen is not set: %w", errors.ErrUnsupported)
+	}
+	return s.ears.watch(ctx, req.ID)
 }

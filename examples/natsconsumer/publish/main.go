@@ -5,6 +5,7 @@ import (
 	"context"
 	"log"
 	"os"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -31,7 +32,8 @@ func publish(ctx context.Context, broker, stream, id, body string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: stream, Subjects: []string{stream + ".*"}}); err != nil {
+	const remembered = 14 * 24 * time.Hour // is a handled message by default: what the stream has is recognised then, however it comes again
+	if _, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: stream, Subjects: []string{stream + ".*"}, MaxAge: remembered}); err != nil {
 		return err
 	}
 	_, err = js.Publish(ctx, stream+".placed", []byte(body), jetstream.WithMsgID(id), jetstream.WithExpectStream(stream))

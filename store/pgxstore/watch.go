@@ -1,0 +1,275 @@
+package pgxstore
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/everonce/everonce/driver"
+)
+
+// Who watches a key holds a shared advisory lock on it. Who ends an attempt tries the same lock, and where it cannot have it, it sends
+// word when it commits: PostgreSQL makes commits that notify wait for each other, so that nobody does so without need.
+
+const (
+	// watchesMost bounds the keys that a store watches: PostgreSQL has room for some thousands of locks, which all share.
+	watchesMost = 256
+	// earLinger is how long the connection stays when nobody waits.
+	earLinger = time.Second
+	// earTimeout bounds each statement of the connection.
+	earTimeout = 5 * time.Second
+)
+
+// errNoWatch says that a key cannot be watched now: those who wait ask again and again.
+var errNoWatch = errors.New("pgxstore: the key cannot be watched now")
+
+func (d *database) watchChannel() string {
+	return "everonce_watch_" + strconv.FormatUint(uint64(lockNumber(d.tables.record)), 36) //nolint:gosec // any 64 bits
+}
+
+// tell is [sqlstore.Dialect.Tell].
+func (d *database) tell() string {
+	if !d.listen {
+		return ""
+	}
+	return "CASE WHEN state = 1 OR pg_try_advisory_xact_lock(" + d.lockOf("watch", "id") + ") THEN 1 " +
+		"WHEN pg_notify('" + d.watchChannel() + "', encode(id, 'hex')) IS NULL THEN 1 ELSE 1 END"
+}
+
+// ears hear of the ends of attempts that somebody in this process waits for, over one connection. It is there while somebody waits.
+type ears struct {
+	session session
+	db      *database
+	mu      sync.Mutex
+	byID    map[driver.RecordID]*watch
+	changed []driver.RecordID // of which a watch has begun or ended since the connection looked
+	look    func()            // has the connection look
+	open    bool
+}
+
+// watch is what all who wait for one record in this process share.
+type watch struct {
+	begun   chan struct{} // closed when it is known whether there is a watch
+	err     error         // why there is none; read after begun
+	ended   chan struct{} // closed when word came, or may have been lost
+	waiters int
+}
+
+func (e *ears) watch(ctx context.Context, id driver.RecordID) (res driver.WatchResult, err error) {
+	w, err := e.join(id)
+	if err != nil {
+		return res, err
+	}
+	stop := sync.OnceFunc(func() { e.leave(id, w) })
+	select {
+	case <-w.begun:
+		err = w.err
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		stop()
+		return res, err
+	}
+	return driver.WatchResult{Ended: w.ended, Stop: stop}, nil
+}
+
+func (e *ears) join(id driver.RecordID) (*watch, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	w := e.byID[id]
+	if w == nil {
+		if len(e.byID) >= watchesMost {
+			return nil, fmt.Errorf("%w: %d are watched", errNoWatch, watchesMost)
+		}
+		w = &watch{begun: make(chan struct{}), ended: make(chan struct{})}
+		e.byID[id] = w
+		e.change(id)
+	}
+	w.waiters++
+	if !e.open {
+		e.open = true
+		go e.hear()
+	}
+	return w, nil
+}
+
+func (e *ears) leave(id driver.RecordID, w *watch) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if w.waiters--; w.waiters == 0 && e.byID[id] == w {
+		delete(e.byID, id)
+		e.change(id)
+	}
+}
+
+// change has the connection look at a key. The lock is held.
+func (e *ears) change(id driver.RecordID) {
+	e.changed = append(e.changed, id)
+	if e.look != nil {
+		e.look()
+	}
+}
+
+// end ends a watch: by word, or because there is none. The lock is held.
+func (e *ears) end(id driver.RecordID, err error) {
+	w := e.byID[id]
+	if w == nil {
+		return
+	}
+	delete(e.byID, id)
+	select {
+	case <-w.begun:
+	default:
+		w.err = err
+		close(w.begun)
+	}
+	close(w.ended)
+}
+
+// hear keeps the connection until it is lost, or nobody waits.
+func (e *ears) hear() {
+	ctx := context.Background()
+	opening, cancel := context.WithTimeout(ctx, earTimeout)
+	err := e.session(opening, func(conn *pgx.Conn) error {
+		cancel()
+		return e.serve(ctx, conn)
+	})
+	cancel()
+	if err == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for id := range e.byID {
+		e.end(id, fmt.Errorf("%w: %w", errNoWatch, err))
+	}
+	e.changed, e.look, e.open = nil, nil, false
+}
+
+func (e *ears) serve(ctx context.Context, conn *pgx.Conn) error {
+	if err := bounded(ctx, func(ctx context.Context) error {
+		_, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{e.db.watchChannel()}.Sanitize())
+		return err
+	}); err != nil {
+		return err
+	}
+	held := make(map[driver.RecordID]bool)
+	for {
+		e.mu.Lock()
+		limit := time.Hour // to begin anew does no harm
+		if len(e.byID) == 0 {
+			limit = earLinger
+		}
+		wait, look := context.WithTimeout(ctx, limit)
+		changed := e.changed
+		e.changed, e.look = nil, look
+		e.mu.Unlock()
+		for _, id := range changed {
+			if err := bounded(ctx, func(ctx context.Context) error { return e.lookAt(ctx, conn, id, held) }); err != nil {
+				look()
+				return err
+			}
+		}
+		word, err := conn.WaitForNotification(wait)
+		over := context.Cause(wait)
+		look()
+		switch {
+		case err == nil:
+			e.tell(word.Payload)
+		case over == nil:
+			return err
+		case errors.Is(over, context.DeadlineExceeded) && e.close():
+			return nil
+		}
+	}
+}
+
+// close reports whether the connection may end, since nobody waits.
+func (e *ears) close() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.byID) > 0 {
+		return false
+	}
+	e.changed, e.look, e.open = nil, nil, false
+	return true
+}
+
+func (e *ears) tell(payload string) {
+	var id driver.RecordID
+	if n, err := hex.Decode(id[:], []byte(payload)); err != nil || n != len(id) {
+		return // it is not ours
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.end(id, nil)
+	e.change(id)
+}
+
+// lookAt makes the lock on a key be held where it is watched, and only there. The watch has begun when it is held, and the attempt was seen
+// to run after that: who ends it then meets the lock.
+func (e *ears) lookAt(ctx context.Context, conn *pgx.Conn, id driver.RecordID, held map[driver.RecordID]bool) error {
+	e.mu.Lock()
+	w := e.byID[id]
+	e.mu.Unlock()
+	lock := "_shared(" + e.db.lockOf("watch", "$1::bytea") + ")"
+	ask := func(text string) (answer bool, err error) {
+		return answer, conn.QueryRow(ctx, "SELECT "+text, id[:]).Scan(&answer)
+	}
+	if w == nil {
+		if held[id] {
+			delete(held, id)
+			_, err := ask("pg_advisory_unlock" + lock)
+			return err
+		}
+		return nil
+	}
+	if !held[id] {
+		if got, err := ask("pg_try_advisory_lock" + lock); err != nil {
+			return err
+		} else if got {
+			held[id] = true
+		}
+	}
+	runs, err := ask(e.runs())
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.byID[id] != w: // it has ended meanwhile, and is looked at again
+	case !held[id]: // an attempt ends at this moment
+		e.end(id, errNoWatch)
+	case runs:
+		select {
+		case <-w.begun:
+		default:
+			close(w.begun)
+		}
+	default:
+		e.end(id, nil)
+		e.change(id)
+	}
+	return nil
+}
+
+// runs is whether an attempt runs: its record says so, or a transaction that nobody sees into holds the key.
+func (e *ears) runs() string {
+	return "EXISTS (SELECT FROM " + e.db.tables.record + " WHERE id = $1::bytea AND state = 1) OR EXISTS (SELECT FROM pg_locks " +
+		"WHERE locktype = 'advisory' AND objsubid = 1 AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) " +
+		"AND classid::bigint << 32 | objid::bigint = " + e.db.lockOf("record", "$1::bytea") + ")"
+}
+
+func bounded(ctx context.Context, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, earTimeout)
+	defer cancel()
+	return call(ctx)
+}

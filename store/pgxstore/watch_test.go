@@ -1,0 +1,82 @@
+package pgxstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/store/pgxstore"
+)
+
+// TestWatch: whoever waits for an attempt of another process hears of its end, whether it is guarded or a transaction; and also of a
+// connection that is lost. What a watch holds in the server goes with it.
+func TestWatch(t *testing.T) {
+	both(t, setup{opts: pgxstore.Options{Listen: true}}, testWatch[pgx.Tx], testWatch[*sql.Tx])
+}
+
+func testWatch[Tx any](t *testing.T, h *handle[Tx]) {
+	ctx := t.Context()
+	watcher := h.store.(driver.ChangeWaiter)
+	watch := func() driver.WatchResult {
+		t.Helper()
+		res, err := watcher.Watch(ctx, driver.WatchRequest{ID: testKey.RecordID()})
+		noErr(t, err)
+		t.Cleanup(res.Stop)
+		select {
+		case <-res.Ended:
+			t.Fatal("word came before the end")
+		default:
+		}
+		return res
+	}
+	ended := func(what string, res driver.WatchResult) {
+		t.Helper()
+		select {
+		case <-res.Ended:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("no word came of %s", what)
+		}
+	}
+	begin := func() (driver.TxHandle[Tx], driver.ClaimResult) {
+		t.Helper()
+		req := txClaimOf(testKey)
+		tx, res, err := h.store.Begin(ctx, driver.BeginRequest{Claim: &req})
+		decided(t, res, err, driver.DecideClaimed)
+		t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+		return tx, res
+	}
+
+	tx, _ := begin()
+	lost := watch()
+	mustExec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%'||$1||'%pg_locks%' AND pid <> pg_backend_pid()", h.schema)
+	ended("a lost connection", lost)
+	noErr(t, tx.Rollback(ctx))
+
+	tx, claim := begin()
+	waits := watch()
+	done := completionOf(&claim.Record, "done")
+	if _, err := tx.Commit(ctx, driver.CommitRequest{Complete: &done}); err != nil {
+		t.Fatal(err)
+	}
+	ended("a transaction", waits)
+
+	until := time.Now().Add(10 * time.Second)
+	for number(t, "SELECT count(*) FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid) WHERE l.locktype = 'advisory' AND l.mode = 'ShareLock' AND a.query LIKE '%'||$1||'%'", h.schema) > 0 {
+		if time.Now().After(until) {
+			t.Fatal("a lock is left")
+		}
+	}
+}
+
+// TestWatchIsAnOption: it needs a connection that can listen.
+func TestWatchIsAnOption(t *testing.T) {
+	_, err := newPgx(t, setup{}).store.(driver.ChangeWaiter).Watch(context.Background(), driver.WatchRequest{ID: testKey.RecordID()})
+	if !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("Watch without Options.Listen: %v", err)
+	}
+}
