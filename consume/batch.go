@@ -124,6 +124,7 @@ type batchOf[T, Tx any] struct {
 	decode    func(*Message) (T, error)
 	handle    func(ctx context.Context, tx Tx, m *Message, v T) error
 	handleAll func(ctx context.Context, tx Tx, batch []Received[T]) error
+	note      func(ctx context.Context, tx Tx, ms []*Message) error
 	call      everonce.CallOption
 
 	items    []everonce.BatchItem
@@ -155,8 +156,25 @@ func (b *batchOf[T, Tx]) run(ctx context.Context) []ended {
 	return all
 }
 
-// work makes one call of the messages that are to be handled, or one for each.
+// work notes the messages of a transaction behind their handling.
 func (b *batchOf[T, Tx]) work() everonce.BatchWork[struct{}, Tx] {
+	handle := b.handling()
+	return func(ctx context.Context, tx Tx, todo []int) (_ []struct{}, err error) {
+		done, err := handle(ctx, tx, todo)
+		if err != nil {
+			return nil, err
+		}
+		defer caught(&err)
+		ms := make([]*Message, len(todo))
+		for k, i := range todo {
+			ms[k] = b.received[i].Message
+		}
+		return done, b.note(ctx, tx, ms)
+	}
+}
+
+// handling makes one call of the messages that are to be handled, or one for each.
+func (b *batchOf[T, Tx]) handling() everonce.BatchWork[struct{}, Tx] {
 	if b.handleAll == nil {
 		return everonce.EachItem(func(ctx context.Context, tx Tx, i int) (_ struct{}, err error) {
 			defer caught(&err)

@@ -33,6 +33,7 @@ type Consumer struct {
 	lookup  func(context.Context, everonce.Key) error // what the record says; nil but in guarded mode
 	prepare func(*Message) (work, error)
 	gather  func(n int) gathered // nil in guarded mode
+	offsets any                  // an Offsets of the transactions' type, or nil
 }
 
 // work handles one decoded message through the core.
@@ -111,16 +112,24 @@ func NewTx[T, Tx any](recv *everonce.TxReceiver[Tx], spec TxSpec[T, Tx]) (*Consu
 		return nil, err
 	}
 	c.id, c.ready = recv.RecordID, recv.Ready
+	note := noNote[Tx]
+	if spec.Offsets != nil {
+		c.offsets, note = spec.Offsets, spec.Offsets.Note
+	}
 	c.gather = func(n int) gathered {
 		return &batchOf[T, Tx]{
-			recv: recv, decode: common.Decode, handle: spec.Handle, handleAll: spec.HandleAll, call: call,
+			recv: recv, decode: common.Decode, handle: spec.Handle, handleAll: spec.HandleAll, note: note, call: call,
 			items: make([]everonce.BatchItem, 0, n), received: make([]Received[T], 0, n),
 		}
 	}
 	c.prepare = decodes(common.Decode, func(m *Message, v T) work {
 		return func(ctx context.Context, key everonce.Key, sum everonce.Fingerprint) (everonce.Outcome, int, error) {
 			res, err := everonce.Transact(ctx, recv, key, func(ctx context.Context, tx Tx) (struct{}, error) {
-				return struct{}{}, spec.Handle(ctx, tx, m, v)
+				err := spec.Handle(ctx, tx, m, v)
+				if err == nil {
+					err = note(ctx, tx, []*Message{m})
+				}
+				return struct{}{}, err
 			}, call, sum)
 			return res.Outcome, res.Attempt, err
 		}
@@ -153,6 +162,9 @@ func (c *Consumer) Name() string { return c.name }
 // Remembers returns how long a handled message is remembered, or 0 if the consumer keeps no records. It is for adapters, which
 // compare it with how long their broker keeps messages.
 func (c *Consumer) Remembers() time.Duration { return c.life.Total() }
+
+// Offsets returns [TxSpec.Offsets], or nil. Adapters call it.
+func (c *Consumer) Offsets() any { return c.offsets }
 
 // KeyOf returns the key of a message, or an error that wraps [ErrNoKey].
 func (c *Consumer) KeyOf(m *Message) (everonce.Key, error) {

@@ -70,6 +70,9 @@ type TxSpec[T, Tx any] struct {
 	// HandleAll, if set, handles the new messages of a batch together, for example with one statement. If it fails, they
 	// are handled in smaller batches, until the message that fails is alone. Default: Handle, one after the other.
 	HandleAll func(ctx context.Context, tx Tx, batch []Received[T]) error
+	// Offsets, if set, keeps in each transaction how far the consumer has come, beside the effects. It is of the adapter
+	// that delivers the messages, such as kafkaonce.Offsets.
+	Offsets Offsets[Tx]
 
 	// Decode reads the payload. If it fails, the message becomes a dead letter. Default: JSON, with no content encoding
 	// (or identity, or utf-8). The body null is an error unless T can be nil, like a pointer.

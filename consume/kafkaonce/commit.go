@@ -20,6 +20,9 @@ func (c *Consumer) commitAtIntervals(ctx context.Context) {
 			c.committing.Lock()
 			c.commit(context.WithoutCancel(ctx), c.all())
 			c.committing.Unlock()
+			if c.table != nil {
+				c.lookAtFenced(ctx)
+			}
 		case <-ctx.Done():
 			return
 		}
@@ -31,21 +34,26 @@ func (c *Consumer) commitAtIntervals(ctx context.Context) {
 func (c *Consumer) commit(ctx context.Context, ps []*partition) {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Workers.SettleWithin)
 	defer cancel()
-	offsets := map[string]map[int32]kgo.EpochOffset{}
-	var moved []*partition
+	moved := map[*partition]kgo.EpochOffset{}
 	for _, p := range ps {
 		p.mu.Lock()
-		if p.moved {
-			if offsets[p.topic] == nil {
-				offsets[p.topic] = map[int32]kgo.EpochOffset{}
-			}
-			offsets[p.topic][p.number] = p.next
-			moved = append(moved, p)
+		if p.moved && !p.gone {
+			moved[p] = p.next
 		}
 		p.mu.Unlock()
 	}
+	if c.table != nil && len(moved) > 0 {
+		c.save(ctx, moved)
+	}
 	if len(moved) == 0 {
 		return
+	}
+	offsets := map[string]map[int32]kgo.EpochOffset{}
+	for p, next := range moved {
+		if offsets[p.topic] == nil {
+			offsets[p.topic] = map[int32]kgo.EpochOffset{}
+		}
+		offsets[p.topic][p.number] = next
 	}
 	c.client.CommitOffsetsSync(ctx, offsets, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, err error) {
 		failed := map[place]error{}
@@ -56,8 +64,8 @@ func (c *Consumer) commit(ctx context.Context, ps []*partition) {
 				}
 			}
 		}
-		for _, p := range moved {
-			p.committed(ctx, offsets[p.topic][p.number], cmp.Or(err, failed[p.place]))
+		for p, next := range moved {
+			p.committed(ctx, next, cmp.Or(err, failed[p.place]))
 		}
 	})
 }

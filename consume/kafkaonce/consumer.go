@@ -23,6 +23,7 @@ type Consumer struct {
 	client  *kgo.Client // a member of the group from Run on
 	alone   *kgo.Client // produces copies that are too large for the other
 	limits  limits
+	table   offsetsTable // nil if the handler has none
 
 	stop       context.CancelFunc
 	serving    sync.WaitGroup // of partitions
@@ -56,7 +57,14 @@ func Dial(ctx context.Context, url string, topic Topic, handler *consume.Consume
 		return nil, err
 	}
 	c := &Consumer{topic: t, handler: handler, opts: o, partitions: map[place]*partition{}}
-	ours := append(o.group(), kgo.OnPartitionsAssigned(c.assigned), kgo.OnPartitionsRevoked(c.revoked), kgo.OnPartitionsLost(c.lost),
+	table, err := c.withTable(handler)
+	if err != nil {
+		return nil, err
+	}
+	if c.table != nil && (opts == nil || opts.Workers.Concurrency == 0) {
+		c.opts.Workers.Concurrency = 1 // so that each transaction writes the offset behind its own messages
+	}
+	ours := append(append(o.group(), table...), kgo.OnPartitionsAssigned(c.assigned), kgo.OnPartitionsRevoked(c.revoked), kgo.OnPartitionsLost(c.lost),
 		kgo.ProducerBatchMaxBytesFn(func(topic string) int32 { return c.limits.of(topic) }))
 	if c.alone, err = newAlone(url, append([]kgo.Opt{dense()}, o.Client...)); err != nil {
 		return nil, err

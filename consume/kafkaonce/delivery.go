@@ -28,6 +28,11 @@ var _ consume.Delivery = (*delivery)(nil)
 // Message implements [consume.Delivery].
 func (d *delivery) Message() *consume.Message { return d.m }
 
+// next is the offset behind it.
+func (d *delivery) next() kgo.EpochOffset {
+	return kgo.EpochOffset{Epoch: d.r.LeaderEpoch, Offset: d.r.Offset + 1}
+}
+
 // Ack implements [consume.Delivery].
 func (d *delivery) Ack(context.Context) error { return d.p.finish(d) }
 

@@ -17,6 +17,9 @@
 // go. When a partition is lost, the contexts of its handlers end at once with a cause that wraps [consume.ErrGone], and
 // nothing is committed. No offset is committed for a partition that this consumer does not have.
 //
+// With [Offsets] the offset is written in each transaction of a handler too, and the consumer begins there. A [Transform]
+// is for what goes from Kafka to Kafka.
+//
 // # Topics
 //
 // Kafka cannot delay a message. Beside the topic "orders" there is one topic for each delay, "orders.retry.1s" and so on,

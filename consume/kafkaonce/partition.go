@@ -1,6 +1,7 @@
 package kafkaonce
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -16,6 +17,10 @@ import (
 type place struct {
 	topic  string
 	number int32
+}
+
+func comparePlaces(a, b *partition) int {
+	return cmp.Or(cmp.Compare(a.topic, b.topic), cmp.Compare(a.number, b.number))
 }
 
 // partition is one that this consumer has: from its assignment until it is revoked or lost.
@@ -37,12 +42,18 @@ type partition struct {
 	high    int64 // the end of the partition, as of the last fetch
 	paused  bool
 	gone    bool
+	own     mark // as whom we write to the table of offsets, if there is one
+	fenced  bool // by that table
 }
+
+// inPartition is where a handler's context has its partition, for [Offsets.Note].
+type inPartition struct{}
 
 // begin serves a partition.
 func (c *Consumer) begin(at place) *partition {
 	p := &partition{place: at, c: c, delay: c.delays[at.topic], served: make(chan struct{}), more: make(chan struct{}, 1)}
-	p.ctx, p.end = context.WithCancelCause(context.Background())
+	p.next = kgo.EpochOffset{Epoch: -1, Offset: -1}
+	p.ctx, p.end = context.WithCancelCause(context.WithValue(context.Background(), inPartition{}, p))
 	in := make(chan consume.Delivery)
 	c.serving.Go(func() { p.feed(in) })
 	c.serving.Go(func() {
@@ -57,6 +68,10 @@ func (c *Consumer) begin(at place) *partition {
 // add takes in what was fetched, and pauses the partition while there is enough.
 func (p *partition) add(fetched kgo.FetchPartition) {
 	p.mu.Lock()
+	if p.gone { // fenced: the group has not told us yet
+		p.mu.Unlock()
+		return
+	}
 	p.high = fetched.HighWatermark
 	for _, r := range fetched.Records {
 		d := &delivery{r: r, m: messageOf(r, p.c.topic.Name), p: p}
@@ -66,7 +81,7 @@ func (p *partition) add(fetched kgo.FetchPartition) {
 		}
 	}
 	p.advanceLocked()
-	full := !p.paused && !p.gone && (len(p.window) >= p.c.opts.Buffer || p.bytes >= bufferBytes)
+	full := !p.paused && (len(p.window) >= p.c.opts.Buffer || p.bytes >= bufferBytes)
 	if full {
 		p.paused = true
 		p.c.client.PauseFetchPartitions(map[string][]int32{p.topic: {p.number}})
@@ -159,9 +174,9 @@ func (p *partition) finished(d *delivery) (resumed bool, err error) {
 // advanceLocked moves what can be committed up to the first message that is not finished.
 func (p *partition) advanceLocked() {
 	for len(p.window) > 0 && p.window[0].finished {
-		r := p.window[0].r
-		p.next, p.moved = kgo.EpochOffset{Epoch: r.LeaderEpoch, Offset: r.Offset + 1}, true
-		p.window, p.bytes = p.window[1:], p.bytes-len(r.Value)
+		d := p.window[0]
+		p.next, p.moved = d.next(), true
+		p.window, p.bytes = p.window[1:], p.bytes-len(d.r.Value)
 	}
 }
 

@@ -1,0 +1,183 @@
+package kafkaonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/internal/sqldb"
+)
+
+// Offsets keeps the offsets of consumer groups in a table beside the store of a receiver. It is for
+// [consume.TxSpec.Offsets]: each transaction that handles messages then writes the offset too, so that effects, records
+// and offset are one commit. The consumer begins at the offset of the table, whatever Kafka has; Kafka gets it too, later,
+// for tools that show the lag.
+//
+// A partition has one owner in the table: the member and the generation of the group that took it last. A transaction of
+// any other, such as a process that was paused for longer than its session and goes on, is rolled back with [ErrFenced].
+//
+// A partition is worked on in its order: the default of Workers.Concurrency is 1. To be faster, set Workers.Batch: a batch
+// is one transaction. With more Concurrency the offset in the table is that of the first message that is not finished, and
+// transactions of one partition wait for each other at its row.
+//
+// Groups of the protocol of KIP-848 are not supported.
+//
+// It is safe for concurrent use. Tx is the handle of the application's transactions.
+type Offsets[Tx any] struct {
+	db                sqldb.DB[Tx]
+	schema            sqldb.Schema
+	read, take, write *sqldb.Statement
+}
+
+// ErrFenced says that another member of the group has taken the partition. What the transaction wrote is undone.
+var ErrFenced = fmt.Errorf("%w: kafkaonce: another member of the group has taken the partition in the table of offsets", consume.ErrGone)
+
+// columns are the key of a row. A topic that is created anew has another ID, and its offsets begin anew.
+const columns = "consumer_group, topic, topic_id, part"
+
+// NewOffsets returns the offsets beside the receiver's store, which must be in PostgreSQL or SQLite. It sends nothing. The
+// error wraps [everonce.ErrInvalidArgument].
+func NewOffsets[Tx any](receiver *everonce.TxReceiver[Tx]) (*Offsets[Tx], error) {
+	if receiver == nil {
+		return nil, fmt.Errorf("%w: kafkaonce: the receiver is nil", everonce.ErrInvalidArgument)
+	}
+	db, ok := sqldb.Of(receiver.Store())
+	if !ok {
+		return nil, fmt.Errorf("%w: kafkaonce: the receiver's store has no room for offsets (use store/pgxstore or store/sqlitestore)", everonce.ErrInvalidArgument)
+	}
+	d := db.Dialect()
+	const at, owned = "consumer_group = {1t} AND topic = {2t} AND topic_id = {3t} AND part = {4i}", " AND generation = {5i} AND member = {6t}"
+	// Epoch and offset grow together along a log. Where it was cut off, the epoch is a newer one.
+	const ahead = "(epoch < {8i} OR epoch = {8i} AND next < {7i})"
+	o := &Offsets[Tx]{
+		db: db,
+		schema: sqldb.Schema{
+			Name: "kafka_offsets", Meta: sqldb.NewMeta(d), Hint: "call Offsets.Migrate once, or run the text of Offsets.Schema with your own migration tool",
+			Migrations: [][]string{{d.Definition("CREATE TABLE {kafka_offsets} (consumer_group {text} NOT NULL, topic {text} NOT NULL, topic_id {text} NOT NULL, part {int} NOT NULL,"+
+				" generation {int} NOT NULL, member {text} NOT NULL, next {int} NOT NULL, epoch {int} NOT NULL, PRIMARY KEY ("+columns+"))", "kafka_offsets")}},
+		},
+		read: d.Statement("kafka_offsets_read", 4, "SELECT generation, member FROM {kafka_offsets} WHERE "+at, "kafka_offsets"),
+		take: d.Statement("kafka_offsets_take", 8, "INSERT INTO {kafka_offsets} AS o ("+columns+", generation, member, next, epoch) VALUES ({1t}, {2t}, {3t}, {4i}, {5i}, {6t}, -1, -1)"+
+			" ON CONFLICT ("+columns+") DO UPDATE SET generation = {5i}, member = {6t} WHERE o.generation = {7i} AND o.member = {8t} RETURNING next, epoch", "kafka_offsets"),
+		write: d.Statement("kafka_offsets_write", 8, "UPDATE {kafka_offsets} SET next = CASE WHEN "+ahead+" THEN {7i} ELSE next END, epoch = CASE WHEN "+ahead+" THEN {8i} ELSE epoch END"+
+			" WHERE "+at+owned, "kafka_offsets"),
+	}
+	o.write.Keep = true
+	return o, nil
+}
+
+// Migrate creates the table, or brings it to this version. Several processes may run it at once, and it does nothing if
+// there is nothing to do. It refuses a table of a newer version with [everonce.ErrSchema].
+func (o *Offsets[Tx]) Migrate(ctx context.Context) error {
+	return o.failed("migrate", o.schema.Migrate(ctx, o.db))
+}
+
+// Schema returns what Migrate runs on an empty database, as text for a migration tool of your own.
+func (o *Offsets[Tx]) Schema() string { return o.schema.Text() }
+
+// Note implements [consume.Offsets]: it writes the offset that is right once the transaction has committed.
+func (o *Offsets[Tx]) Note(ctx context.Context, tx Tx, ms []*consume.Message) error {
+	p, ok := ctx.Value(inPartition{}).(*partition)
+	if !ok {
+		return fmt.Errorf("%w: kafkaonce: Offsets is for consumers of this package, whose TxSpec.Context derives from the context that it is given", everonce.ErrInvalidArgument)
+	}
+	at, err := p.markWith(ms)
+	if err != nil {
+		return err
+	}
+	conn, err := o.db.Join(ctx, tx)
+	if err != nil {
+		return err
+	}
+	call := o.writing(&at)
+	if err := conn.Send(ctx, call); err != nil {
+		return o.failed("write the offset", err)
+	}
+	if call.Affected == 0 {
+		p.fence()
+		return ErrFenced
+	}
+	return nil
+}
+
+// owner is a member of a group in one generation. The two together never come again.
+type owner struct {
+	group, member string
+	generation    int32
+}
+
+// mark is how far an owner has come in a partition.
+type mark struct {
+	owner
+	place
+	topicID string
+	next    kgo.EpochOffset
+}
+
+// offsetsTable is what a consumer needs of [Offsets].
+type offsetsTable interface {
+	check(ctx context.Context) error
+	ownerOf(ctx context.Context, m *mark) (owner, error)
+	takeOver(ctx context.Context, m *mark, from owner) (taken bool, err error)
+	save(ctx context.Context, ms []mark) (fenced []bool, err error)
+}
+
+func (o *Offsets[Tx]) check(ctx context.Context) error {
+	return o.failed("look at the table", o.schema.Check(ctx, o.db))
+}
+
+func (m *mark) key() []any {
+	return []any{m.group, m.topic, m.topicID, int64(m.number)}
+}
+
+func (o *Offsets[Tx]) writing(m *mark) *sqldb.Call {
+	return &sqldb.Call{Statement: o.write, Args: append(m.key(), int64(m.generation), m.member, m.next.Offset, int64(m.next.Epoch))}
+}
+
+// ownerOf returns who has a partition; the zero value if nobody does.
+func (o *Offsets[Tx]) ownerOf(ctx context.Context, m *mark) (by owner, err error) {
+	var generation int64
+	err = o.db.Read(ctx, (&sqldb.Call{Statement: o.read, Args: m.key()}).ForEach(func(r sqldb.Row) error { return r.Scan(&generation, &by.member) }))
+	by.generation = int32(generation) //nolint:gosec // it was one
+	return by, o.failed("read the owner", err)
+}
+
+// takeOver makes the mark's owner that of the partition, unless another took it from from meanwhile, and reads the offset. It waits for a
+// transaction that has written the row.
+func (o *Offsets[Tx]) takeOver(ctx context.Context, m *mark, from owner) (taken bool, err error) {
+	err = o.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
+		var epoch int64
+		call := &sqldb.Call{Statement: o.take, Args: append(m.key(), int64(m.generation), m.member, int64(from.generation), from.member)}
+		err := c.Send(ctx, call.ForEach(func(r sqldb.Row) error { return r.Scan(&m.next.Offset, &epoch) }))
+		taken, m.next.Epoch = call.Affected > 0, int32(epoch) //nolint:gosec // it was one
+		return err
+	})
+	return taken, o.failed("take a partition", err)
+}
+
+// save writes offsets outside of the transactions of handlers: of messages that had none, as those that were retried or became dead letters.
+func (o *Offsets[Tx]) save(ctx context.Context, ms []mark) (fenced []bool, err error) {
+	err = o.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
+		fenced = make([]bool, len(ms))
+		for i := range ms {
+			call := o.writing(&ms[i])
+			if err := c.Send(ctx, call); err != nil {
+				return err
+			}
+			fenced[i] = call.Affected == 0
+		}
+		return nil
+	})
+	return fenced, o.failed("write the offsets", err)
+}
+
+func (o *Offsets[Tx]) failed(what string, err error) error {
+	if err == nil || errors.Is(err, everonce.ErrSchema) {
+		return err
+	}
+	return sqldb.Failed(o.db, "kafkaonce: "+what, o.schema.Hint, err)
+}

@@ -1,0 +1,207 @@
+package kafkaonce
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/internal/retry"
+)
+
+// withTable has the consumer begin at the offsets of the handler's table, if it has one.
+func (c *Consumer) withTable(handler *consume.Consumer) ([]kgo.Opt, error) {
+	offsets := handler.Offsets()
+	if offsets == nil {
+		return nil, nil
+	}
+	var ok bool
+	if c.table, ok = offsets.(offsetsTable); !ok {
+		return nil, fmt.Errorf("%w: kafkaonce: TxSpec.Offsets of the handler is not of this package", everonce.ErrInvalidArgument)
+	}
+	return []kgo.Opt{kgo.AdjustFetchOffsetsFn(c.begins)}, nil
+}
+
+// begins takes over partitions in the table of offsets, and returns where to begin: where Kafka says, if the table does not. It waits for
+// a database that cannot be reached until ctx ends, with the next rebalance.
+func (c *Consumer) begins(ctx context.Context, at map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	for try := 1; ; try++ {
+		marks, err := c.takeOver(ctx, at)
+		switch {
+		case err == nil:
+			for _, m := range marks {
+				if m.next.Offset >= 0 {
+					at[m.topic][m.number] = kgo.NewOffset().At(m.next.Offset).WithEpoch(m.next.Epoch)
+				}
+			}
+			return at, nil
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case errors.Is(err, everonce.ErrSchema):
+			c.fail(fmt.Errorf("kafkaonce: consumer %q cannot start: %w", c.handler.Name(), err))
+			return nil, err
+		case isOutdated(err): // it joins again
+			return nil, err
+		}
+		c.opts.Workers.Log.WarnContext(ctx, "kafkaonce: partitions wait for the table of offsets", "consumer", c.handler.Name(), "error", err)
+		if err := retry.Pause(ctx, retry.Backoff(try)); err != nil {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// takeOver makes this member the owner of partitions. It reads who had one, asks the group whether this member still has it, and takes it
+// if nobody did meanwhile. So a member that comes too late does not take it back from a later one.
+func (c *Consumer) takeOver(ctx context.Context, at map[string]map[int32]kgo.Offset) (taken []*mark, err error) {
+	if err := c.table.check(ctx); err != nil {
+		return nil, err
+	}
+	topics, err := metadata(ctx, c.client, slices.Collect(maps.Keys(at)))
+	if err != nil {
+		return nil, err
+	}
+	me, from := c.member(), map[*mark]owner{}
+	for topic, numbers := range at {
+		if err := topics.error(topic); err != nil {
+			return nil, err
+		}
+		id := topics[topic].TopicID
+		for n := range numbers {
+			from[&mark{owner: me, place: place{topic, n}, topicID: hex.EncodeToString(id[:])}] = owner{}
+		}
+	}
+	for len(from) > 0 {
+		for m := range from {
+			if from[m], err = c.table.ownerOf(ctx, m); err != nil {
+				return nil, err
+			}
+		}
+		if err := c.confirm(ctx, me); err != nil {
+			return nil, err
+		}
+		for m, by := range from {
+			ok, err := c.table.takeOver(ctx, m, by)
+			if err != nil {
+				return nil, err
+			}
+			if ok {
+				delete(from, m)
+				taken = append(taken, m)
+				c.own(m)
+			}
+		}
+	}
+	return taken, nil
+}
+
+// own notes as whom this consumer writes the offset of a partition.
+func (c *Consumer) own(m *mark) {
+	if p := c.at(m.place); p != nil {
+		p.mu.Lock()
+		p.own = *m
+		p.mu.Unlock()
+	}
+}
+
+// member is this consumer in its group, as it knows.
+func (c *Consumer) member() owner {
+	member, generation := c.client.GroupMetadata()
+	return owner{group: c.opts.Group, member: member, generation: generation}
+}
+
+// confirm asks the group whether a member is in its current generation.
+func (c *Consumer) confirm(ctx context.Context, me owner) error {
+	req := kmsg.NewPtrHeartbeatRequest()
+	req.Group, req.MemberID, req.Generation = me.group, me.member, me.generation
+	if id, ok := c.client.OptValue(kgo.InstanceID).(string); ok && id != "" {
+		req.InstanceID = &id
+	}
+	resp, err := req.RequestWith(ctx, c.client)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.ErrorCode)
+	}
+	if errors.Is(err, kerr.RebalanceInProgress) { // until that ends, it is
+		return nil
+	}
+	return err
+}
+
+// isOutdated reports whether confirm's answer was no.
+func isOutdated(err error) bool {
+	return errors.Is(err, kerr.IllegalGeneration) || errors.Is(err, kerr.UnknownMemberID) || errors.Is(err, kerr.FencedInstanceID)
+}
+
+// markWith is how far the partition will be once the transaction that handles these messages has committed.
+func (p *partition) markWith(ms []*consume.Message) (mark, error) {
+	in := make(map[*consume.Message]bool, len(ms))
+	for _, m := range ms {
+		in[m] = true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gone {
+		return mark{}, errGone
+	}
+	at := p.own
+	at.next = p.next
+	for _, d := range p.window {
+		if !d.finished && !in[d.m] {
+			break
+		}
+		at.next = d.next()
+	}
+	return at, nil
+}
+
+// fence lets go of a partition that is another's by the table. The group has not told this consumer yet.
+func (p *partition) fence() {
+	p.end(ErrFenced)
+	p.mu.Lock()
+	p.fenced = true
+	p.mu.Unlock()
+	p.letGo(Lost)
+}
+
+// save writes offsets into the table, and removes those that it does not have afterwards.
+func (c *Consumer) save(ctx context.Context, moved map[*partition]kgo.EpochOffset) {
+	ps := slices.SortedFunc(maps.Keys(moved), comparePlaces) // who writes several rows does so in one order
+	marks := make([]mark, len(ps))
+	for i, p := range ps {
+		p.mu.Lock()
+		marks[i] = p.own
+		p.mu.Unlock()
+		marks[i].next = moved[p]
+	}
+	fenced, err := c.table.save(ctx, marks)
+	for i, p := range ps {
+		if err == nil && !fenced[i] {
+			continue
+		}
+		delete(moved, p)
+		if err == nil {
+			p.fence()
+		} else {
+			p.committed(ctx, marks[i].next, err)
+		}
+	}
+}
+
+// lookAtFenced ends Run if a partition is another's by the table and ours by the group: somebody has changed the row.
+func (c *Consumer) lookAtFenced(ctx context.Context) {
+	for _, p := range c.all() {
+		p.mu.Lock()
+		fenced := p.fenced
+		p.mu.Unlock()
+		if fenced && c.confirm(ctx, c.member()) == nil && c.at(p.place) == p {
+			c.fail(fmt.Errorf("kafkaonce: topic %q, partition %d: the row in the table of offsets was removed or changed while the consumer ran (stop all members of the group first): %w", p.topic, p.number, ErrFenced))
+		}
+	}
+}

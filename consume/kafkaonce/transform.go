@@ -1,0 +1,205 @@
+package kafkaonce
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/retry"
+)
+
+// Transform makes records of records: it consumes a topic, and commits what a function makes of each record together with
+// the offsets, in transactions of Kafka's. Consumers that read committed, as those of this package do, see the output of
+// each input record once, whatever crashes (transactional mode, from Kafka to Kafka).
+//
+// That covers records and offsets, and nothing else: the function may be called several times for one record, so it must
+// have no effects of its own. It keeps no records of keys: what a producer sends twice is two input records. Copy the
+// header ce_id to the output, and the next [Consumer] recognises the second one.
+//
+// A partition is transformed in its order, one record after the other. To transform more at a time, run more of them.
+type Transform struct {
+	url, topic string
+	work       func(context.Context, *kgo.Record) ([]*kgo.Record, error)
+	opts       TransformOptions
+}
+
+// TransformOptions configure a Transform. The zero value of each field is its default; negative values are errors.
+type TransformOptions struct {
+	// TransactionalID names the producer. Two that run at a time must not share it: the later one ends the earlier. One that
+	// stays the same when a process starts again, such as the name of its pod, ends at once what the process left open;
+	// readers of the output wait for that otherwise, up to TransactionTimeout. Default: the group and a random text.
+	TransactionalID string
+	// TransactionTimeout is how long a transaction may take. Kafka aborts it then. Default 40 s.
+	TransactionTimeout time.Duration
+	// Batch is the largest number of input records in one transaction. Default 500.
+	Batch int
+	// PauseMin and PauseMax bound the pause after a transaction that failed. Default 1 s and 1 minute.
+	PauseMin, PauseMax time.Duration
+	// SessionTimeout is how long the group waits for a heartbeat of this member. Default 45 s.
+	SessionTimeout time.Duration
+	// Log gets failed transactions as warnings. Default [slog.Default].
+	Log *slog.Logger
+	// Client are further options of the client, as in [Options].
+	Client []kgo.Opt
+}
+
+// NewTransform checks that the topic exists and that the user may read it. group is the consumer group. work makes output
+// records, each with its Topic, of an input record. If it returns an error, or panics, the transaction is aborted and its
+// records are transformed again after a pause, as often as that takes: for what can never be transformed, return a record
+// to a topic of your own for such records, and no error. ctx bounds NewTransform only; url is as for [Dial], and opts may
+// be nil. The error wraps [everonce.ErrInvalidArgument], [ErrUnreachable] or [ErrTopology].
+func NewTransform(ctx context.Context, url, topic, group string, work func(context.Context, *kgo.Record) ([]*kgo.Record, error), opts *TransformOptions) (*Transform, error) {
+	t := &Transform{url: url, topic: topic, work: work}
+	if opts != nil {
+		t.opts = *opts
+	}
+	o := &t.opts
+	if topic == "" || group == "" || work == nil {
+		return nil, fmt.Errorf("%w: kafkaonce: the topic, the group or the function of a Transform is missing", everonce.ErrInvalidArgument)
+	}
+	if o.TransactionTimeout < 0 || o.Batch < 0 || o.PauseMin < 0 || o.PauseMax < 0 || o.SessionTimeout < 0 {
+		return nil, fmt.Errorf("%w: kafkaonce: no field of TransformOptions may be negative", everonce.ErrInvalidArgument)
+	}
+	o.TransactionalID = cmp.Or(o.TransactionalID, group+"-"+rand.Text())
+	o.TransactionTimeout = cmp.Or(o.TransactionTimeout, 40*time.Second)
+	o.Batch = cmp.Or(o.Batch, 500)
+	o.PauseMin = cmp.Or(o.PauseMin, time.Second)
+	o.PauseMax = max(cmp.Or(o.PauseMax, time.Minute), o.PauseMin)
+	o.SessionTimeout = cmp.Or(o.SessionTimeout, 45*time.Second)
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	client, err := newClient(url, o.Client, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	if err := reach(ctx, client); err != nil {
+		return nil, err
+	}
+	if err := (need{topic: {kmsg.ACLOperationRead}}).check(ctx, client); err != nil {
+		return nil, err
+	}
+	if err := mayJoin(ctx, client, group); err != nil {
+		return nil, err
+	}
+	given := &Options{Group: group, SessionTimeout: o.SessionTimeout, RebalanceTimeout: time.Minute}
+	o.Client = append(append([]kgo.Opt{}, o.Client...), given.group()...)
+	o.Client = append(o.Client, kgo.ConsumeTopics(topic), kgo.TransactionalID(o.TransactionalID), kgo.TransactionTimeout(o.TransactionTimeout), kgo.RequiredAcks(kgo.AllISRAcks()))
+	return t, nil
+}
+
+// Run joins the group and transforms records until ctx ends. What is under way then is aborted, and transformed by whoever
+// gets the partition. Run goes on after failures. It returns an error only if it cannot: another one with the same
+// TransactionalID has begun, or the user may not use that ID.
+func (t *Transform) Run(ctx context.Context) error {
+	for failures := 1; ; failures++ {
+		began := time.Now()
+		err := t.session(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, kerr.ProducerFenced), errors.Is(err, kerr.InvalidProducerEpoch), errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
+			return fmt.Errorf("kafkaonce: the transactional ID %q is another's now, or not for this user: %w", t.opts.TransactionalID, err)
+		}
+		if time.Since(began) > t.opts.PauseMax {
+			failures = 1
+		}
+		t.failed(ctx, failures, err)
+	}
+}
+
+// failed waits for a while.
+func (t *Transform) failed(ctx context.Context, failures int, err error) {
+	pause := retry.Within(t.opts.PauseMin, t.opts.PauseMax, failures)
+	t.opts.Log.WarnContext(ctx, "kafkaonce: records could not be transformed, and will be again", "topic", t.topic, "pause", pause, "error", err)
+	retry.Pause(ctx, pause) //nolint:errcheck // who calls looks at ctx
+}
+
+// session transforms until ctx ends, or its client is of no more use.
+func (t *Transform) session(ctx context.Context) error {
+	opts, err := brokers(t.url)
+	if err != nil {
+		return err
+	}
+	s, err := kgo.NewGroupTransactSession(append(opts, t.opts.Client...)...)
+	if err != nil {
+		return err
+	}
+	defer s.CloseAllowingRebalance()
+	for failures := 0; ; {
+		fetches := s.PollRecords(ctx, t.opts.Batch)
+		if ctx.Err() != nil {
+			return nil
+		}
+		fetches.EachError(func(topic string, partition int32, err error) {
+			t.opts.Log.WarnContext(ctx, "kafkaonce: a partition cannot be read", "topic", topic, "partition", partition, "error", err)
+		})
+		var failed error
+		if fetches.NumRecords() > 0 {
+			if failed, err = t.transact(ctx, s, fetches.Records()); err != nil {
+				return err
+			}
+		}
+		s.AllowRebalance()
+		if failures++; failed == nil {
+			failures = 0
+		} else {
+			t.failed(ctx, failures, failed)
+		}
+	}
+}
+
+// transact is one transaction. It returns why that was aborted, or an error after which the session is of no more use. One that a rebalance
+// has aborted is no failure: whoever has the partitions now transforms them again.
+func (t *Transform) transact(ctx context.Context, s *kgo.GroupTransactSession, in []*kgo.Record) (failed, err error) {
+	if err := s.Begin(); err != nil {
+		return nil, err
+	}
+	promise := kgo.AbortingFirstErrPromise(s.Client())
+	for _, r := range in {
+		var out []*kgo.Record
+		if out, failed = t.safely(ctx, r); failed != nil {
+			break
+		}
+		for _, o := range out {
+			s.Produce(ctx, o, promise.Promise())
+		}
+	}
+	if sent := promise.Err(); failed == nil {
+		failed = sent
+	}
+	if failed == nil {
+		failed = ctx.Err()
+	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.opts.TransactionTimeout)
+	defer cancel()
+	_, err = s.End(ending, kgo.TransactionEndTry(failed == nil))
+	return failed, err
+}
+
+// safely calls the function. One that panics has failed.
+func (t *Transform) safely(ctx context.Context, r *kgo.Record) (out []*kgo.Record, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			t.opts.Log.ErrorContext(ctx, "kafkaonce: the function of a Transform panicked", "topic", r.Topic, "partition", r.Partition, "offset", r.Offset, "panic", p, "stack", string(debug.Stack()))
+			err = errPanicked
+		}
+	}()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return t.work(ctx, r)
+}
+
+var errPanicked = errors.New("kafkaonce: the function of a Transform panicked")

@@ -1,0 +1,168 @@
+package kafkaonce_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/kafkaonce"
+)
+
+// transforming runs a Transform from the bench's topic until the test ends.
+func (b *bench) transforming(work func(context.Context, *kgo.Record) ([]*kgo.Record, error), opts kafkaonce.TransformOptions) {
+	b.t.Helper()
+	opts.Log, opts.SessionTimeout, opts.TransactionTimeout = quiet, 3*time.Second, 5*time.Second
+	opts.PauseMin, opts.PauseMax = time.Millisecond, 10*time.Millisecond
+	transform, err := kafkaonce.NewTransform(b.ctx, b.url, b.topic.Name, b.group, work, &opts)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := transform.Run(ctx); err != nil {
+			b.t.Error(err)
+		}
+	}()
+	b.t.Cleanup(func() { cancel(); <-done })
+}
+
+// to is a record for another topic, of a record.
+func to(topic string, r *kgo.Record) *kgo.Record {
+	return &kgo.Record{Topic: topic, Key: r.Key, Value: r.Value, Headers: r.Headers}
+}
+
+// lines are the connections of a process, until it is killed.
+type lines struct {
+	mu     sync.Mutex
+	conns  []net.Conn
+	killed bool
+}
+
+func (l *lines) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.killed {
+		return nil, errors.New("the process was killed")
+	}
+	c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	l.conns = append(l.conns, c)
+	return c, err
+}
+
+func (l *lines) kill() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.killed = true
+	for _, c := range l.conns {
+		c.Close()
+	}
+}
+
+// A transformer that is killed in the middle of a transaction leaves output that nobody sees who reads committed. The next one transforms
+// the same records, and the ordinary consumer of the output handles each once.
+func TestTransformsEachRecordOnceAcrossAKilledWorker(t *testing.T) {
+	t.Parallel()
+	b, out := newBench(t, 1), newBench(t, 1)
+	raw, err := kgo.NewClient(kgo.SeedBrokers(strings.TrimPrefix(b.url, "kafka://")), kgo.ConsumeTopics(out.topic.Name), kgo.FetchIsolationLevel(kgo.ReadUncommitted()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(raw.Close)
+	const n = 20
+	for i := range n {
+		b.send(record(fmt.Sprint(i), "a"))
+	}
+	var process lines
+	half := make(chan struct{})
+	b.transforming(func(ctx context.Context, r *kgo.Record) ([]*kgo.Record, error) {
+		if r.Offset == n/2 {
+			close(half)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return []*kgo.Record{to(out.topic.Name, r)}, nil
+	}, kafkaonce.TransformOptions{Client: []kgo.Opt{kgo.Dialer(process.dial)}, TransactionalID: b.group})
+	await(t, half, "the middle")
+	for seen := 0; seen == 0; { // some output has reached the broker
+		fetches := raw.PollFetches(b.ctx)
+		if err := fetches.Err0(); err != nil {
+			t.Fatal(err)
+		}
+		seen = fetches.NumRecords()
+	}
+	process.kill()
+	handled := make(chan string, 100)
+	spec := specOf(func(_ context.Context, _ *consume.Message, o order) error { handled <- o.ID; return nil })
+	spec.Key = consume.BrokerID() // an aborted copy would be another message
+	r := out.run(spec, nil)
+	b.transforming(func(_ context.Context, r *kgo.Record) ([]*kgo.Record, error) {
+		return []*kgo.Record{to(out.topic.Name, r)}, nil
+	}, kafkaonce.TransformOptions{TransactionalID: b.group}) // as the process that is started again
+	for i := range n {
+		r.wants(everonce.Executed)
+		if id := <-handled; id != fmt.Sprint(i) {
+			t.Errorf("%s was handled, want %d", id, i)
+		}
+	}
+	b.send(record("last", "a"))
+	r.wants(everonce.Executed)
+	if id := <-handled; id != "last" {
+		t.Errorf("%s was handled once more", id)
+	}
+}
+
+// A transaction whose function fails, or panics, is aborted: what it made until then is never seen. It is tried again.
+func TestTransformAbortsWhatFails(t *testing.T) {
+	t.Parallel()
+	b, out := newBench(t, 1), newBench(t, 1)
+	var handled []string
+	spec := specOf(func(_ context.Context, _ *consume.Message, o order) error {
+		handled = append(handled, o.ID)
+		return nil
+	})
+	spec.Key = consume.BrokerID()
+	r := out.run(spec, nil)
+	b.send(record("1", "a"), record("2", "a"), record("3", "a"))
+	tries := 0
+	b.transforming(func(_ context.Context, r *kgo.Record) ([]*kgo.Record, error) {
+		if r.Offset == 1 {
+			switch tries++; tries {
+			case 1:
+				return nil, errors.New("not yet")
+			case 2:
+				panic("not yet")
+			case 3:
+				return []*kgo.Record{to(strings.Repeat("x", 300), r)}, nil // no topic has such a name
+			}
+		}
+		return []*kgo.Record{to(out.topic.Name, r)}, nil
+	}, kafkaonce.TransformOptions{})
+	r.wants(everonce.Executed, everonce.Executed, everonce.Executed)
+	r.stop()
+	if got := strings.Join(handled, " "); got != "1 2 3" {
+		t.Errorf("%s were handled, want 1 2 3", got)
+	}
+}
+
+func TestTransformRefuses(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	work := func(context.Context, *kgo.Record) ([]*kgo.Record, error) { return nil, nil }
+	if _, err := kafkaonce.NewTransform(b.ctx, b.url, newName(), b.group, work, nil); !errors.Is(err, kafkaonce.ErrTopology) {
+		t.Errorf("a topic that does not exist: %v", err)
+	}
+	if _, err := kafkaonce.NewTransform(b.ctx, b.url, b.topic.Name, "", work, nil); !errors.Is(err, everonce.ErrInvalidArgument) {
+		t.Errorf("no group: %v", err)
+	}
+}

@@ -1,0 +1,193 @@
+package patterntest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/kafkaonce"
+)
+
+// never commits at intervals: what is in the table then is of the transactions.
+var never = kafkaonce.Options{CommitEvery: time.Hour}
+
+func TestKafkaOffsetCommitsWithTheEffect(t *testing.T) {
+	onAll(t, testKafkaOffsetCommitsWithTheEffect[pgx.Tx], testKafkaOffsetCommitsWithTheEffect[*sql.Tx])
+}
+
+// A worker that is lost between the effect and the commit leaves neither effect nor offset. The next one begins at the table's offset, where
+// the group has none: it was deleted, and counts its generations from the beginning.
+func testKafkaOffsetCommitsWithTheEffect[Tx any](t *testing.T, h *handle[Tx]) {
+	l := newLog(t, h, 1)
+	l.send(0, "m-1", "m-2")
+	worked := make(chan struct{}, 10)
+	first := l.join(consume.TxSpec[struct{}, Tx]{Handle: func(ctx context.Context, tx Tx, m *consume.Message, _ struct{}) error {
+		if err := h.exec(ctx, tx, "INSERT INTO effects (name) VALUES ($1)", m.ID); err != nil {
+			return err
+		}
+		if m.ID == "m-2" {
+			worked <- struct{}{}
+			<-ctx.Done()
+		}
+		return nil
+	}}, never)
+	heard(t, worked)
+	if next := l.next(0); next != 1 {
+		t.Errorf("the table's offset is %d behind the first message, want 1", next)
+	}
+	l.evict()
+	first.event(kafkaonce.Lost)
+	if err := first.stop(); err != nil {
+		t.Fatal(err)
+	}
+	first.wants("m-1 executed fenced=false")
+	if n, next := h.number(t, "SELECT count(*) FROM effects"), l.next(0); n != 1 || next != 1 {
+		t.Fatalf("%d effects, offset %d; want 1 and 1", n, next)
+	}
+	if _, err := l.admin.DeleteGroups(t.Context(), l.topic.Name); err != nil {
+		t.Fatal(err)
+	}
+	l.send(0, "m-3")
+	second := l.join(consume.TxSpec[struct{}, Tx]{Handle: func(ctx context.Context, tx Tx, m *consume.Message, _ struct{}) error {
+		return h.exec(ctx, tx, "INSERT INTO effects (name) VALUES ($1)", m.ID)
+	}}, never)
+	second.wants("m-2 executed fenced=false", "m-3 executed fenced=false") // and not m-1, replayed
+	if n, next := h.number(t, "SELECT count(*) FROM effects"), l.next(0); n != 3 || next != 3 {
+		t.Errorf("%d effects, offset %d; want 3 and 3", n, next)
+	}
+	if err := second.stop(); err != nil {
+		t.Fatal(err)
+	}
+	offsets, err := l.admin.FetchOffsets(t.Context(), l.topic.Name)
+	if o, ok := offsets.Lookup(l.topic.Name, 0); err != nil || !ok || o.At != 3 {
+		t.Errorf("Kafka has %v, %v; want 3", o.At, err)
+	}
+}
+
+// A consumer that was paused for longer than its session, in the middle of its work, does not know that its partition is another's. What it
+// then wants to commit is rolled back.
+func TestKafkaOffsetFencesAZombie(t *testing.T) {
+	t.Parallel()
+	h := onPgx(t)
+	l := newLog(t, h, 1)
+	l.send(0, "m-1")
+	var line network
+	begun, resume := make(chan struct{}, 1), make(chan struct{})
+	goOn := sync.OnceFunc(func() { close(resume) })
+	opts := never
+	opts.Client = []kgo.Opt{kgo.Dialer(line.dial)}
+	var held atomic.Bool
+	insert := func(by string) consume.TxSpec[struct{}, pgx.Tx] {
+		return consume.TxSpec[struct{}, pgx.Tx]{Handle: func(ctx context.Context, tx pgx.Tx, m *consume.Message, _ struct{}) error {
+			if by == "zombie" && held.CompareAndSwap(false, true) {
+				begun <- struct{}{}
+				<-resume
+			}
+			return h.exec(ctx, tx, "INSERT INTO effects (name) VALUES ($1)", by)
+		}}
+	}
+	zombie := l.join(insert("zombie"), opts)
+	t.Cleanup(goOn)
+	heard(t, begun)
+	line.held.Lock()
+	restore := sync.OnceFunc(line.held.Unlock)
+	t.Cleanup(restore)
+	second := l.join(insert("second"), never)
+	second.wants("m-1 in_progress fenced=false")
+	goOn()
+	zombie.wants("m-1 failed fenced=true")
+	restore()
+	zombie.event(kafkaonce.Lost)
+	for v := ""; v != "m-1 executed fenced=false"; v = heard(t, second.verdicts) {
+	}
+	if n := h.number(t, "SELECT count(*) FROM effects WHERE name = 'zombie'"); n != 0 {
+		t.Errorf("%d effects of the zombie", n)
+	}
+	if n := h.number(t, "SELECT count(*) FROM effects"); n != 1 {
+		t.Errorf("%d effects, want 1", n)
+	}
+}
+
+// A rebalance in the middle of batches: what the handlers of the partition that moves have written is rolled back, and each message takes
+// effect once.
+func TestKafkaOffsetsInARebalance(t *testing.T) {
+	t.Parallel()
+	h := onPgx(t)
+	l := newLog(t, h, 2)
+	const each = 20
+	for p := range int32(2) {
+		for i := range each {
+			l.send(p, fmt.Sprint(p, "-", i))
+		}
+	}
+	begun := make(chan struct{}, 100)
+	moved := make(chan struct{})
+	opts := kafkaonce.Options{Workers: consume.Workers{Concurrency: 1, Batch: 8, DrainWithin: 200 * time.Millisecond}}
+	insert := func(wait bool) consume.TxSpec[struct{}, pgx.Tx] {
+		return consume.TxSpec[struct{}, pgx.Tx]{HandleAll: func(ctx context.Context, tx pgx.Tx, batch []consume.Received[struct{}]) error {
+			for _, r := range batch {
+				if err := h.exec(ctx, tx, "INSERT INTO effects (name) VALUES ($1)", r.Message.ID); err != nil {
+					return err
+				}
+			}
+			if wait {
+				begun <- struct{}{}
+				select {
+				case <-moved:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+			return nil
+		}}
+	}
+	first := l.join(insert(true), opts)
+	heard(t, begun)
+	heard(t, begun)
+	second := l.join(insert(false), opts)
+	first.event(kafkaonce.Revoked)
+	close(moved)
+	done := func() int { return h.number(t, "SELECT count(*) FROM effects") }
+	for done() < 2*each {
+		select {
+		case <-first.verdicts:
+		case <-second.verdicts:
+		case <-time.After(30 * time.Second):
+			t.Fatalf("%d effects", done())
+		}
+	}
+	for _, m := range []*member{first, second} {
+		if err := m.stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := done(); n != 2*each || l.next(0) != each || l.next(1) != each {
+		t.Errorf("%d effects, offsets %d and %d; want %d, and %d each", n, l.next(0), l.next(1), 2*each, each)
+	}
+}
+
+// Who removes the row of a partition from under a consumer hears of it.
+func TestKafkaOffsetsRowIsRemoved(t *testing.T) {
+	t.Parallel()
+	h := onSQLite(t)
+	l := newLog(t, h, 1)
+	l.send(0, "m-1")
+	m := l.join(consume.TxSpec[struct{}, *sql.Tx]{Handle: func(context.Context, *sql.Tx, *consume.Message, struct{}) error { return nil }},
+		kafkaonce.Options{CommitEvery: 10 * time.Millisecond})
+	m.wants("m-1 executed fenced=false")
+	h.must(t, "DELETE FROM everonce_kafka_offsets")
+	l.send(0, "m-2")
+	m.event(kafkaonce.Lost)
+	if err := m.ended(); !errors.Is(err, kafkaonce.ErrFenced) {
+		t.Errorf("Run ended with %v", err)
+	}
+}
