@@ -83,6 +83,9 @@ func New(config Config) (*Machine, error) {
 	return &Machine{config: config, byID: map[ID]*session{}, byNonce: map[Nonce]ID{}, held: map[string]*holder{}}, nil
 }
 
+// Config returns the machine's Config, with its defaults. After [Restore] it is that of the snapshot.
+func (m *Machine) Config() Config { return m.config }
+
 // Len returns the number of sessions.
 func (m *Machine) Len() int { return len(m.byID) }
 

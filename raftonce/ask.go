@@ -1,0 +1,113 @@
+package raftonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/everonce/everonce/session"
+)
+
+// outcome is what became of a command.
+type outcome struct {
+	answer session.Answer
+	lease  time.Duration
+	err    error // why there is no answer
+	sent   bool  // the command may have come to the log
+}
+
+// ask sends a command until it is answered, ctx ends, or the session is known to be gone.
+func (c *Client) ask(ctx context.Context, command *session.Command) outcome {
+	var got outcome
+	var last error
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		if err := context.Cause(ctx); err != nil {
+			got.err = err
+			if last != nil {
+				got.err = fmt.Errorf("%w (the last attempt: %v)", err, last) //nolint:errorlint // its meaning ends with the attempt
+			}
+			return got
+		}
+		if gone := c.lost(); gone != nil && command.Op != session.End {
+			got.err = gone
+			return got
+		}
+		if command.Op == session.Request {
+			command.Mark = c.mark()
+		}
+		body, err := command.AppendTo(nil)
+		if err != nil {
+			got.err = err
+			return got
+		}
+		again := c.try(ctx, body, &got)
+		if again == nil {
+			c.note(got.answer.Err)
+			return got
+		}
+		last = again
+		var elsewhere *NotLeaderError
+		if errors.As(again, &elsewhere) && elsewhere.Leader != "" && pause == firstPause {
+			continue // at once, for the first time
+		}
+		wait(ctx, pause)
+	}
+}
+
+// try sends the command once. The error is why it is to be sent again.
+func (c *Client) try(ctx context.Context, body []byte, got *outcome) error {
+	node := c.Leader()
+	attempt, cancel := context.WithTimeout(ctx, c.attempt)
+	defer cancel()
+	reply, err := c.send(attempt, node, body)
+	if err == nil {
+		got.answer, got.lease, err = parseReply(reply)
+	}
+	var elsewhere *NotLeaderError
+	switch {
+	case errors.As(err, &elsewhere):
+		c.turn(node, elsewhere.Leader)
+		return err
+	case err != nil:
+		got.sent = true
+		c.turn(node, "")
+		return fmt.Errorf("%s: %w", node, err)
+	}
+	got.sent = true
+	switch got.answer.Err {
+	case session.ErrWindowFull, session.ErrInProgress: // refused until other calls have ended
+		return got.answer.Err
+	}
+	return nil
+}
+
+// turn goes from a node to the leader, or to the next node where that is not known.
+func (c *Client) turn(from, leader string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.node != from: // another call has turned already
+	case leader != "" && leader != from:
+		c.node = leader
+	default:
+		c.next = (c.next + 1) % len(c.nodes)
+		c.node = c.nodes[c.next]
+	}
+}
+
+const (
+	firstPause   = 5 * time.Millisecond
+	longestPause = 500 * time.Millisecond
+)
+
+// wait sleeps for half to the whole of d, or until ctx ends.
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d/2 + rand.N(d/2)) //nolint:gosec // no secret
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

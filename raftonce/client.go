@@ -1,0 +1,204 @@
+package raftonce
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/session"
+)
+
+// Transport sends a command to the node at an address, where [Node.Handle] takes it, and returns what that returned. After
+// an error the client takes it that the command may have arrived.
+type Transport func(ctx context.Context, address string, command []byte) ([]byte, error)
+
+// ClientOptions are the options of [NewClient].
+type ClientOptions struct {
+	// Attempt is how long one attempt may take, before another node is asked. Default 5 s.
+	Attempt time.Duration
+}
+
+// Client is a session with the cluster. It is safe for concurrent use.
+type Client struct {
+	send    Transport
+	nodes   []string
+	attempt time.Duration
+	nonce   session.Nonce
+	id      session.ID
+	cancel  context.CancelFunc
+	renewed chan struct{} // closed when nothing renews any more
+
+	mu    sync.Mutex
+	node  string   // that is taken to be the leader
+	next  int      // of nodes, to be tried
+	last  uint64   // the highest number given
+	open  []uint64 // the numbers of the calls under way, ascending
+	known uint64   // the highest number that the cluster has answered
+	gone  error    // why the session is no more
+}
+
+// NewClient registers a session with the cluster of these nodes, of which some may be down, and renews it until
+// [Client.Close]. It tries until ctx ends.
+func NewClient(ctx context.Context, nodes []string, transport Transport, opts *ClientOptions) (*Client, error) {
+	if len(nodes) == 0 || transport == nil {
+		return nil, errors.New("raftonce: a client needs nodes and a transport")
+	}
+	c := &Client{send: transport, nodes: slices.Clone(nodes), attempt: 5 * time.Second, node: nodes[0], renewed: make(chan struct{})}
+	if opts != nil && opts.Attempt > 0 {
+		c.attempt = opts.Attempt
+	}
+	_, _ = rand.Read(c.nonce[:]) // it does not fail
+	got := c.ask(ctx, &session.Command{Op: session.Register, Nonce: c.nonce})
+	if err := errors.Join(got.err, got.answer.Err.Or()); err != nil {
+		return nil, fmt.Errorf("raftonce: register: %w", err)
+	}
+	c.id = got.answer.Session
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	c.cancel = cancel
+	go c.renew(life, max(got.lease/3, time.Millisecond))
+	return c, nil
+}
+
+// Do has a request executed once, and returns what the state machine answered: its bytes, or a [*FailedError]. It asks, of
+// whatever node is the leader, until it has an answer or ctx ends.
+//
+// An error that wraps [everonce.ErrOutcomeUnknown] says that the request may have been executed, or not: ctx or the
+// session has ended in between. It is not executed later: a copy that is still on its way is refused. If the request
+// was never sent, the error is that of ctx, or session.ErrSessionExpired, without ErrOutcomeUnknown.
+func (c *Client) Do(ctx context.Context, payload []byte) ([]byte, error) {
+	number, err := c.begin()
+	if err != nil {
+		return nil, err
+	}
+	request := session.Command{
+		Op: session.Request, Session: c.id, Nonce: c.nonce,
+		Number: number, Fingerprint: sha256.Sum256(payload), Payload: payload,
+	}
+	got := c.ask(ctx, &request)
+	c.end(number, got)
+	switch got.answer.Err {
+	case session.ErrSessionExpired, session.ErrSessionUnknown, session.ErrFenced, session.ErrStale:
+		got.err = got.answer.Err
+	}
+	switch {
+	case got.err != nil && got.sent:
+		return nil, fmt.Errorf("raftonce: request %d: %w: %w", number, everonce.ErrOutcomeUnknown, got.err)
+	case got.err != nil:
+		return nil, fmt.Errorf("raftonce: request %d was not sent: %w", number, got.err)
+	}
+	return Result(got.answer)
+}
+
+// Leader returns the address of the node that last answered as the leader, for reads.
+func (c *Client) Leader() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.node
+}
+
+// Close ends the session. The outcome of calls that are under way is unknown then.
+func (c *Client) Close(ctx context.Context) error {
+	gone := c.lose(ErrClosed)
+	c.cancel()
+	<-c.renewed
+	if gone != nil { // it was closed, or has expired
+		return nil
+	}
+	got := c.ask(ctx, &session.Command{Op: session.End, Session: c.id, Nonce: c.nonce})
+	if got.answer.Err == session.ErrSessionExpired { // by an attempt whose answer was lost
+		return nil
+	}
+	return errors.Join(got.err, got.answer.Err.Or())
+}
+
+// lose notes that the session is no more, and returns why it was so already.
+func (c *Client) lose(why error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gone != nil {
+		return c.gone
+	}
+	c.gone = why
+	return nil
+}
+
+func (c *Client) lost() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.gone
+}
+
+// begin gives a number.
+func (c *Client) begin() (uint64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gone != nil {
+		return 0, c.gone
+	}
+	c.last++
+	c.open = append(c.open, c.last)
+	return c.last, nil
+}
+
+// end gives the number up: the client has its answer, or wants none any more. Nothing sends it from here on, so it may go
+// under the mark, which also has the cluster refuse what is still on its way.
+func (c *Client) end(number uint64, got outcome) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at, found := slices.BinarySearch(c.open, number); found {
+		c.open = slices.Delete(c.open, at, at+1)
+	}
+	if got.err == nil && got.answer.Err == 0 {
+		c.known = max(c.known, number)
+	}
+}
+
+// mark is the number up to which no call is under way.
+func (c *Client) mark() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.open) > 0 {
+		return c.open[0] - 1
+	}
+	return c.last
+}
+
+// renew keeps the session alive, and tells the mark, until ctx or the session ends.
+func (c *Client) renew(ctx context.Context, every time.Duration) {
+	defer close(c.renewed)
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		mark := c.mark()
+		c.mu.Lock()
+		mark = min(mark, c.known) // a mark far above what the cluster has seen is refused
+		c.mu.Unlock()
+		beat := session.Beat{Session: c.id, Nonce: c.nonce, Mark: mark}
+		got := c.ask(ctx, &session.Command{Op: session.KeepAlive, Beats: []session.Beat{beat}})
+		if c.lost() != nil || ctx.Err() != nil {
+			return
+		}
+		for _, refusal := range got.answer.Beats {
+			c.note(refusal)
+		}
+	}
+}
+
+// note looks for what ends the session.
+func (c *Client) note(refusal session.Refusal) {
+	switch refusal {
+	case session.ErrSessionExpired, session.ErrSessionUnknown, session.ErrFenced:
+		_ = c.lose(refusal)
+	}
+}

@@ -1,0 +1,39 @@
+package raftonce
+
+import "errors"
+
+var (
+	// ErrRetry: nobody knows whether the command is, or will be, applied. Send it again with the same number: it takes
+	// effect once. The cause (raft.ErrLeadershipLost and others) is wrapped too.
+	ErrRetry = errors.New("raftonce: the command may or may not be applied (send it again with the same number)")
+	// ErrNotLeader: this node has not taken the command, which is to be sent to the leader. See [NotLeaderError].
+	ErrNotLeader = errors.New("raftonce: not the leader")
+	// ErrEntry: an entry of the log is no command of a session. It has changed nothing.
+	ErrEntry = errors.New("raftonce: the entry is no command of a session (append with Node.Apply only)")
+	// ErrSnapshot: a snapshot does not begin with sessions.
+	ErrSnapshot = errors.New("raftonce: not a snapshot with sessions")
+	// ErrElided: the request was executed, and its result was too large to be kept (session.Config.MaxResult).
+	ErrElided = errors.New("raftonce: the request was executed, and its result was not kept")
+	// ErrClosed: the client was closed.
+	ErrClosed = errors.New("raftonce: the client is closed")
+)
+
+// NotLeaderError is [ErrNotLeader], with the leader.
+type NotLeaderError struct {
+	Leader string // its address, "" if this node knows none
+}
+
+func (e *NotLeaderError) Error() string {
+	if e.Leader == "" {
+		return ErrNotLeader.Error() + " (and no leader is known: try again)"
+	}
+	return ErrNotLeader.Error() + " (it is " + e.Leader + ")"
+}
+
+func (e *NotLeaderError) Unwrap() error { return ErrNotLeader }
+
+// FailedError is the error that the state machine answered a request with. It is the request's result: a request that
+// comes again gets it again.
+type FailedError struct{ Message string }
+
+func (e *FailedError) Error() string { return e.Message }

@@ -1,0 +1,138 @@
+package raftonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/everonce/everonce/session"
+)
+
+// NodeOptions are the options of [NewNode].
+type NodeOptions struct {
+	// Address says where clients reach a node. By default that is its address in raft.
+	Address func(id raft.ServerID, address raft.ServerAddress) string
+}
+
+// Node takes commands of clients on a node of the cluster.
+type Node struct {
+	raft    *raft.Raft
+	fsm     *FSM
+	address func(raft.ServerID, raft.ServerAddress) string
+	clock   clock
+	caught  atomic.Uint64 // the term in which everything of the terms before is applied here
+}
+
+// NewNode returns the node of a raft that applies to fsm.
+func NewNode(r *raft.Raft, fsm *FSM, opts *NodeOptions) *Node {
+	n := &Node{raft: r, fsm: fsm, address: func(_ raft.ServerID, address raft.ServerAddress) string { return string(address) }}
+	if opts != nil && opts.Address != nil {
+		n.address = opts.Address
+	}
+	return n
+}
+
+// Apply stamps a command, appends it to the log, and waits until it is applied; timeout is how long it may wait to be
+// appended, 0 for ever. The error wraps [ErrNotLeader] (a [*NotLeaderError]) or [ErrRetry], or [session.ErrEncoding] for a
+// command over its limits. Whether the command is refused, and the request's result, say the answer and [Result].
+func (n *Node) Apply(c *session.Command, timeout time.Duration) (session.Answer, error) {
+	entry, err := newEntry(n.stamp(), c)
+	if err != nil {
+		return session.Answer{}, err
+	}
+	future := n.raft.Apply(entry, timeout)
+	if err := future.Error(); err != nil {
+		return session.Answer{}, n.refused(err)
+	}
+	switch response := future.Response().(type) {
+	case session.Answer:
+		return response, nil
+	case error:
+		return session.Answer{}, response
+	}
+	return session.Answer{}, fmt.Errorf("raftonce: this raft does not apply to an FSM of NewFSM: it answers a %T", future.Response())
+}
+
+func (n *Node) stamp() int64 { return n.clock.stamp(n.raft.CurrentTerm(), n.fsm.now.Load()) }
+
+// refused says what an error of raft means. Only of raft.ErrNotLeader it is known that the command is not in the log.
+func (n *Node) refused(err error) error {
+	if errors.Is(err, raft.ErrNotLeader) {
+		leader := ""
+		if address, id := n.raft.LeaderWithID(); address != "" {
+			leader = n.address(id, address)
+		}
+		return &NotLeaderError{Leader: leader}
+	}
+	return fmt.Errorf("%w: %w", ErrRetry, err)
+}
+
+// Handle applies a command of a [Client], and returns what the client's transport is to return. The principal is who sends
+// it, as far as the application knows (session.Config.PerPrincipal); it replaces what the command says of that.
+func (n *Node) Handle(principal string, command []byte, timeout time.Duration) []byte {
+	c, err := session.ParseCommand(command)
+	if err != nil {
+		return answered(session.Answer{Err: session.ErrInvalid}, n.fsm.Lease())
+	}
+	c.Principal = principal
+	answer, err := n.Apply(&c, timeout)
+	var elsewhere *NotLeaderError
+	switch {
+	case errors.As(err, &elsewhere):
+		return notLeader(elsewhere.Leader)
+	case errors.Is(err, session.ErrEncoding):
+		return answered(session.Answer{Err: session.ErrInvalid}, n.fsm.Lease())
+	case err != nil:
+		return retry(err)
+	}
+	return answered(answer, n.fsm.Lease())
+}
+
+// Tick tells the time, so that sessions expire though nobody sends anything. The errors are those of Apply.
+func (n *Node) Tick(timeout time.Duration) error {
+	_, err := n.Apply(&session.Command{Op: session.Tick}, timeout)
+	return err
+}
+
+// Run ticks until ctx ends: where this node is the leader, there are sessions, and the log has not told the time for a
+// tenth of the lease. Every node runs it.
+func (n *Node) Run(ctx context.Context) {
+	every := max(n.fsm.Lease()/10, time.Millisecond)
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if n.raft.State() == raft.Leader && n.fsm.Sessions() > 0 && n.stamp()-n.fsm.now.Load() >= int64(every) {
+			_ = n.Tick(every) // if it fails, the next one, or the next leader's, tells the time
+		}
+	}
+}
+
+// Read waits until this node is known to be the leader still, and has applied everything that was answered before the
+// call: who reads the state machine then reads linearizable. It costs a round to the other nodes, and the first one in a
+// term an entry of the log. The errors wrap [ErrNotLeader] or [ErrRetry]; nothing has happened then.
+func (n *Node) Read(timeout time.Duration) error {
+	term := n.raft.CurrentTerm()
+	if n.caught.Load() != term {
+		// What the leaders before this one have answered is in the log here, but maybe not applied yet.
+		if err := n.raft.Barrier(timeout).Error(); err != nil {
+			return n.refused(err)
+		}
+	}
+	if err := n.raft.VerifyLeader().Error(); err != nil {
+		return n.refused(err)
+	}
+	if n.raft.CurrentTerm() != term {
+		return fmt.Errorf("%w: %w", ErrRetry, raft.ErrLeadershipLost)
+	}
+	n.caught.Store(term)
+	return nil
+}

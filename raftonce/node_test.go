@@ -1,0 +1,221 @@
+package raftonce_test
+
+import (
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/everonce/everonce/raftonce"
+	"github.com/everonce/everonce/session"
+)
+
+var nonce = session.Nonce{1}
+
+// register begins a session on the leader.
+func register(t *testing.T, m *member) session.ID {
+	t.Helper()
+	a, err := m.Apply(&session.Command{Op: session.Register, Nonce: nonce}, time.Second)
+	if err != nil || a.Err != 0 {
+		t.Fatal(a.Err, err)
+	}
+	return a.Session
+}
+
+func request(id session.ID, number uint64, payload string) *session.Command {
+	return &session.Command{Op: session.Request, Session: id, Nonce: nonce, Number: number, Payload: []byte(payload)}
+}
+
+// ask applies a command, and returns the state machine's answer.
+func ask(t *testing.T, m *member, c *session.Command) (string, session.Answer) {
+	t.Helper()
+	a, err := m.Apply(c, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := raftonce.Result(a)
+	if err != nil {
+		return err.Error(), a
+	}
+	return string(b), a
+}
+
+// TestDuplicateAfterLeaderChange: the next leader answers a request that the last one has executed, an error as well.
+func TestDuplicateAfterLeaderChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, nil)
+		defer c.close()
+		first := c.leader()
+		id := register(t, first)
+		paid, _ := ask(t, first, request(id, 1, "pay"))
+		refused, _ := ask(t, first, request(id, 2, "refuse"))
+		for _, m := range c.members {
+			c.transfer(m)
+			if got, a := ask(t, m, request(id, 1, "pay")); got != paid || !a.Replayed {
+				t.Errorf("%s answers %q, %+v; want %q", m.address, got, a, paid)
+			}
+			if got, a := ask(t, m, request(id, 2, "refuse")); got != refused || got != "refused" || !a.Replayed {
+				t.Errorf("%s answers %q, %+v; want %q", m.address, got, a, refused)
+			}
+		}
+		if got := c.settle(); got["pay"] != 1 || got["refuse"] != 1 {
+			t.Errorf("executed: %v", got)
+		}
+	})
+}
+
+// TestExpiredOnEveryReplica: whoever is the leader refuses a session that has ended, and nobody has executed.
+func TestExpiredOnEveryReplica(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, nil)
+		defer c.close()
+		id := register(t, c.leader())
+		time.Sleep(lease + lease/5) // Run tells the time
+		c.settle()
+		for _, m := range c.members {
+			if n := m.fsm.Sessions(); n != 0 {
+				t.Errorf("%s has %d sessions", m.address, n)
+			}
+			c.transfer(m)
+			if _, a := ask(t, m, request(id, 1, "pay")); a.Err != session.ErrSessionExpired {
+				t.Errorf("%s answers %+v", m.address, a)
+			}
+		}
+		if got := c.settle(); len(got) != 0 {
+			t.Errorf("executed: %v", got)
+		}
+	})
+}
+
+// TestTimeStandsStill: without a leader nobody can renew, and so no session ends.
+func TestTimeStandsStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, nil)
+		defer c.close()
+		id := register(t, c.leader())
+		for _, m := range c.members {
+			c.isolate(m)
+		}
+		time.Sleep(5 * lease)
+		for _, m := range c.members {
+			c.join(m)
+		}
+		if got, a := ask(t, c.leader(), request(id, 1, "pay")); got != "pay 1" {
+			t.Errorf("%q, %+v", got, a)
+		}
+	})
+}
+
+// lag has a follower miss a request, whose entry is only in a snapshot when the follower comes back and becomes the
+// leader. It returns the answer to the request's duplicate there, and how often the follower executed it.
+func lag(t *testing.T, planted func(*raftonce.FSM) raft.FSM) (string, session.Answer, int) {
+	t.Helper()
+	c := newCluster(t, planted)
+	defer c.close()
+	leader := c.leader()
+	id := register(t, leader)
+	ask(t, leader, request(id, 1, "before"))
+	follower := c.members[0]
+	if follower == leader {
+		follower = c.members[1]
+	}
+	time.Sleep(time.Second)
+	c.isolate(follower)
+	ask(t, leader, request(id, 2, "pay"))
+	if err := leader.raft.Snapshot().Error(); err != nil {
+		t.Fatal(err)
+	}
+	ask(t, leader, request(id, 3, "after"))
+	c.join(follower)
+	time.Sleep(10 * time.Second)
+	if follower.raft.Stats()["last_snapshot_index"] == "0" {
+		t.Fatal("the follower was given no snapshot")
+	}
+	c.transfer(follower)
+	got, a := ask(t, follower, request(id, 2, "pay"))
+	return got, a, follower.ledger.executed()["pay"]
+}
+
+// TestSnapshotToLaggingFollower: a duplicate of a request from before the snapshot is replayed.
+func TestSnapshotToLaggingFollower(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		if got, a, times := lag(t, nil); got != "pay 2" || !a.Replayed || times != 1 {
+			t.Errorf("the duplicate got %q, %+v; executed %d times", got, a, times)
+		}
+	})
+}
+
+type forgetful struct{ *raftonce.FSM }
+
+func (f forgetful) Restore(from io.ReadCloser) error { return f.RestoreWithoutSessions(from) }
+
+// TestPlantedSessionsOutsideOfSnapshot: the test above sees that fault.
+func TestPlantedSessionsOutsideOfSnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, times := lag(t, func(f *raftonce.FSM) raft.FSM { return forgetful{f} })
+		if a.Replayed || times != 2 {
+			t.Errorf("the fault is not seen: %+v, executed %d times", a, times)
+		}
+	})
+}
+
+// TestErrorsOfApply: what a node that is not, or no longer, the leader says.
+func TestErrorsOfApply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, nil)
+		defer c.close()
+		leader := c.leader()
+		id := register(t, leader)
+		time.Sleep(time.Second)
+		for _, m := range c.members {
+			if m == leader {
+				continue
+			}
+			_, err := m.Apply(request(id, 1, "pay"), time.Second)
+			var elsewhere *raftonce.NotLeaderError
+			if !errors.As(err, &elsewhere) || elsewhere.Leader != string(leader.address) || !errors.Is(err, raftonce.ErrNotLeader) {
+				t.Errorf("a follower answers %v", err)
+			}
+			if err := m.Read(time.Second); !errors.Is(err, raftonce.ErrNotLeader) {
+				t.Errorf("a follower lets read: %v", err)
+			}
+		}
+		c.isolate(leader)
+		_, err := leader.Apply(request(id, 1, "pay"), time.Second)
+		if !errors.Is(err, raftonce.ErrRetry) || !errors.Is(err, raft.ErrLeadershipLost) {
+			t.Errorf("a leader that was cut off answers %v", err)
+		}
+		if err := leader.Read(time.Second); err == nil {
+			t.Error("a leader that was cut off lets read")
+		}
+		if _, err := c.leader().Apply(&session.Command{Principal: string(make([]byte, 256))}, time.Second); !errors.Is(err, session.ErrEncoding) {
+			t.Errorf("a command over the limit: %v", err)
+		}
+		c.join(leader)
+	})
+}
+
+// TestReadAfterLeaderChange: the new leader lets read only when it has applied what the old one answered.
+func TestReadAfterLeaderChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, nil)
+		defer c.close()
+		id := register(t, c.leader())
+		for n := uint64(1); n <= 6; n++ {
+			leader := c.leader()
+			ask(t, leader, request(id, n, "pay"))
+			c.isolate(leader)
+			next := c.leader()
+			if err := next.Read(time.Second); err != nil {
+				t.Fatal(err)
+			}
+			if got := next.ledger.executed()["pay"]; got != int(n) {
+				t.Errorf("%d payments are read, want %d", got, n)
+			}
+			c.join(leader)
+		}
+	})
+}
