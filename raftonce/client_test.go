@@ -1,0 +1,289 @@
+package raftonce_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/raftonce"
+	"github.com/everonce/everonce/session"
+)
+
+// TestOnceUnderLeaderChanges: clients send pipelined requests over a network that loses answers and delivers copies late,
+// while leaders are changed and cut off and snapshots taken. Each request takes effect once, and all replicas agree.
+func TestOnceUnderLeaderChanges(t *testing.T) {
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { onceUnderLeaderChanges(t, rand.New(rand.NewPCG(seed, 0))) })
+		})
+	}
+}
+
+func onceUnderLeaderChanges(t *testing.T, random *rand.Rand) {
+	const clients, lanes, each = 3, 4, 12
+	c := newCluster(t, nil)
+	defer c.close()
+	var copies atomic.Int64
+	send := func(ctx context.Context, address string, command []byte) ([]byte, error) {
+		b, err := c.send(ctx, address, command)
+		switch rand.N(5) {
+		case 0:
+			return nil, errors.New("the answer was lost")
+		case 1:
+			c.running.Go(func() {
+				time.Sleep(rand.N(3 * time.Second))
+				for _, m := range c.members { // whoever is the leader by then
+					m.Handle("tester", command, time.Second)
+				}
+				copies.Add(1)
+			})
+		}
+		return b, err
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var chaos, work sync.WaitGroup
+	changes := 0
+	chaos.Go(func() {
+		for ctx.Err() == nil {
+			time.Sleep(200*time.Millisecond + time.Duration(random.Int64N(int64(500*time.Millisecond))))
+			leader := c.leader()
+			switch random.IntN(3) {
+			case 0:
+				_ = leader.raft.LeadershipTransfer().Error()
+				changes++
+			case 1:
+				c.isolate(leader)
+				time.Sleep(4 * time.Second)
+				c.join(leader)
+				changes++
+			case 2:
+				_ = c.members[random.IntN(3)].raft.Snapshot().Error()
+			}
+		}
+	})
+	for i := range clients {
+		client := c.client(send)
+		var calls sync.WaitGroup
+		for lane := range lanes {
+			calls.Go(func() {
+				for n := range each {
+					payload := fmt.Sprintf("%d-%d-%d", i, lane, n)
+					if b, err := client.Do(ctx, []byte(payload)); err != nil || string(b[:len(payload)]) != payload {
+						t.Errorf("%s is answered %q, %v", payload, b, err)
+					}
+					time.Sleep(rand.N(time.Second))
+				}
+			})
+		}
+		work.Go(func() {
+			calls.Wait()
+			if err := client.Close(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	work.Wait()
+	cancel()
+	chaos.Wait()
+	time.Sleep(4 * time.Second) // the last copies
+	got := c.settle()
+	for payload, times := range got {
+		if times != 1 {
+			t.Errorf("%s was executed %d times", payload, times)
+		}
+	}
+	if len(got) != clients*lanes*each {
+		t.Errorf("%d requests were executed, want %d", len(got), clients*lanes*each)
+	}
+	if changes < 3 || copies.Load() == 0 {
+		t.Errorf("%d changes of the leader, %d late copies: the test tests nothing", changes, copies.Load())
+	}
+}
+
+// TestExpiredSession: when the session is gone, a call under way has an unknown outcome, and one that was not sent has not.
+func TestExpiredSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, nil)
+		defer c.close()
+		var cut, silent atomic.Bool
+		client := c.client(func(ctx context.Context, address string, command []byte) ([]byte, error) {
+			if cut.Load() {
+				return nil, errCut
+			}
+			b, err := c.send(ctx, address, command)
+			if silent.Load() {
+				cut.Store(true)
+				return nil, errors.New("the answer was lost")
+			}
+			return b, err
+		})
+		silent.Store(true)
+		var call sync.WaitGroup
+		call.Go(func() {
+			_, err := client.Do(t.Context(), []byte("pay"))
+			if !errors.Is(err, everonce.ErrOutcomeUnknown) || !errors.Is(err, session.ErrSessionExpired) {
+				t.Errorf("the call under way: %v", err)
+			}
+		})
+		time.Sleep(2 * lease)
+		silent.Store(false)
+		cut.Store(false)
+		call.Wait()
+		_, err := client.Do(t.Context(), []byte("pay"))
+		if !errors.Is(err, session.ErrSessionExpired) || errors.Is(err, everonce.ErrOutcomeUnknown) {
+			t.Errorf("the call after: %v", err)
+		}
+		if err := client.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got := c.settle(); got["pay"] != 1 {
+			t.Errorf("executed: %v", got)
+		}
+	})
+}
+
+// TestQuietClientKeepsItsSession, and the cluster forgets the answers that it has.
+func TestQuietClientKeepsItsSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, nil)
+		defer c.close()
+		client := c.client(c.send)
+		before := len(image(t, c.leader().fsm))
+		if _, err := client.Do(t.Context(), []byte("pay")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * lease)
+		c.settle()
+		for _, m := range c.members {
+			if n := m.fsm.Sessions(); n != 1 {
+				t.Errorf("%s has %d sessions", m.address, n)
+			}
+			if now := len(image(t, m.fsm)); now-before > 20 { // the ledger has the payload
+				t.Errorf("the snapshot has grown by %d bytes: the answer is kept", now-before)
+			}
+		}
+		if err := client.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := client.Do(t.Context(), []byte("pay")); !errors.Is(err, raftonce.ErrClosed) {
+			t.Errorf("a closed client: %v", err)
+		}
+		if n := c.leader().fsm.Sessions(); n != 0 {
+			t.Errorf("%d sessions after Close", n)
+		}
+	})
+}
+
+// TestCallGivenUp: what its caller gave up is not executed any more, once the client has sent something else.
+func TestCallGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, nil)
+		defer c.close()
+		var held []byte
+		hold := false
+		client := c.client(func(ctx context.Context, address string, command []byte) ([]byte, error) {
+			if hold {
+				held = command
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return c.send(ctx, address, command)
+		})
+		hold = true
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := client.Do(ctx, []byte("given up"))
+		if !errors.Is(err, everonce.ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a call given up: %v", err)
+		}
+		hold = false
+		if _, err := client.Do(t.Context(), []byte("next")); err != nil {
+			t.Fatal(err)
+		}
+		c.leader().Handle("tester", held, time.Second)
+		if err := client.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got := c.settle(); got["given up"] != 0 || got["next"] != 1 {
+			t.Errorf("executed: %v", got)
+		}
+	})
+}
+
+// TestManyCallsGivenUp: a client that gave up more calls than the window has, while no node was reached, goes on.
+func TestManyCallsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, nil)
+		defer c.close()
+		var cut atomic.Bool
+		client := c.client(func(ctx context.Context, address string, command []byte) ([]byte, error) {
+			if cut.Load() {
+				return nil, errCut
+			}
+			return c.send(ctx, address, command)
+		})
+		cut.Store(true)
+		for range 300 {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			if _, err := client.Do(ctx, []byte("x")); err == nil {
+				t.Fatal("answered")
+			}
+			cancel()
+		}
+		cut.Store(false)
+		time.Sleep(3 * lease) // only renewals
+		if b, err := client.Do(t.Context(), []byte("pay")); err != nil || string(b) != "pay 1" {
+			t.Errorf("%q, %v", b, err)
+		}
+		if err := client.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestMoreCallsThanTheWindow: they wait for each other.
+func TestMoreCallsThanTheWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, nil)
+		defer c.close()
+		client := c.client(c.send)
+		var calls sync.WaitGroup
+		for i := range 400 {
+			calls.Go(func() {
+				if _, err := client.Do(t.Context(), fmt.Append(nil, i)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		calls.Wait()
+		if err := client.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got := c.settle(); len(got) != 400 {
+			t.Errorf("%d were executed", len(got))
+		}
+	})
+}
+
+// TestNoClientWithoutCluster: it ends with its context, and says why.
+func TestNoClientWithoutCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		html := func(context.Context, string, []byte) ([]byte, error) { return []byte("<html>"), nil }
+		_, err := raftonce.NewClient(ctx, []string{"a", "b"}, html, nil)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		if _, err := raftonce.NewClient(ctx, nil, html, nil); err == nil || errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	})
+}

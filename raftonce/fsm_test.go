@@ -1,0 +1,292 @@
+package raftonce_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/everonce/everonce/raftonce"
+	"github.com/everonce/everonce/session"
+)
+
+func newFSM(t *testing.T, inner raft.FSM, c session.Config) *raftonce.FSM {
+	t.Helper()
+	f, err := raftonce.NewFSM(inner, c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// entries is a random log: pipelined requests of a few sessions with duplicates, renewals, ends, and what is no command.
+func entries(t *testing.T, random *rand.Rand) (logs []*raft.Log) {
+	t.Helper()
+	stamp := int64(0)
+	for i := range 400 {
+		stamp += random.Int64N(3)
+		id := session.ID(1 + random.Uint64N(4))
+		c := session.Command{Session: id, Nonce: session.Nonce{byte(id)}}
+		switch random.IntN(12) {
+		case 0:
+			c = session.Command{Op: session.Register, Nonce: session.Nonce{byte(1 + random.IntN(6))}}
+		case 1:
+			c = session.Command{Op: session.KeepAlive, Beats: []session.Beat{{Session: id, Nonce: c.Nonce, Mark: random.Uint64N(uint64(2 + i/12))}}}
+		case 2:
+			if random.IntN(20) == 0 {
+				c.Op = session.End
+			} else {
+				c.Op = session.Tick
+			}
+		default:
+			c.Op, c.Number = session.Request, 1+random.Uint64N(uint64(4+i/10))
+			c.Mark = c.Number - 1 - random.Uint64N(c.Number)
+			c.Payload = fmt.Appendf(nil, "%d %d %s", id, c.Number, strings.Repeat("x", random.IntN(30)))
+		}
+		data, err := raftonce.NewEntry(stamp, &c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if random.IntN(30) == 0 {
+			data = data[:random.IntN(20)]
+		}
+		logs = append(logs, &raft.Log{Index: uint64(i + 1), Type: raft.LogCommand, Data: data})
+		if random.IntN(30) == 0 {
+			logs = append(logs, &raft.Log{Index: uint64(i + 1), Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(raft.Configuration{})})
+		}
+	}
+	return logs
+}
+
+// TestBatchesDoNotShow: however raft cuts the log into batches, answers and state are the same.
+func TestBatchesDoNotShow(t *testing.T) {
+	c := session.Config{Lease: 100, Window: 8, MaxResult: 40, MaxBytes: 60}
+	most := 0
+	for seed := range uint64(50) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		logs := entries(t, random)
+		inner := &batching{ledger: newLedger()}
+		single, batched := newFSM(t, newLedger(), c), newFSM(t, inner, c)
+		var want, got []any
+		for _, log := range logs {
+			if log.Type == raft.LogCommand {
+				want = append(want, single.Apply(log))
+			} else {
+				want = append(want, nil)
+			}
+		}
+		for rest := logs; len(rest) > 0; {
+			n := min(1+random.IntN(40), len(rest))
+			got = append(got, batched.ApplyBatch(rest[:n])...)
+			rest = rest[n:]
+		}
+		for i := range logs {
+			if !reflect.DeepEqual(got[i], want[i]) && fmt.Sprint(got[i]) != fmt.Sprint(want[i]) {
+				t.Fatalf("seed %d, entry %d: %+v in a batch, %+v alone", seed, i, got[i], want[i])
+			}
+		}
+		if !bytes.Equal(image(t, single), image(t, batched)) {
+			t.Fatalf("seed %d: the states differ", seed)
+		}
+		most = max(most, inner.most)
+	}
+	if most < 4 {
+		t.Errorf("the largest batch of the state machine has %d entries", most)
+	}
+}
+
+// configured is a ledger that stores configurations.
+type configured struct {
+	*ledger
+	index uint64
+}
+
+func (c *configured) StoreConfiguration(index uint64, _ raft.Configuration) { c.index = index }
+
+func TestConfigurationIsPassedThrough(t *testing.T) {
+	inner := &configured{ledger: newLedger()}
+	f := newFSM(t, inner, config())
+	f.ApplyBatch([]*raft.Log{{Index: 7, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(raft.Configuration{})}})
+	if inner.index != 7 {
+		t.Errorf("the configuration of entry %d was stored", inner.index)
+	}
+	f.StoreConfiguration(8, raft.Configuration{})
+	if inner.index != 8 {
+		t.Errorf("the configuration of entry %d was stored", inner.index)
+	}
+}
+
+// TestEntryThatIsNoCommand is answered with a typed error, and changes nothing.
+func TestEntryThatIsNoCommand(t *testing.T) {
+	inner := newLedger()
+	f := newFSM(t, inner, config())
+	before := image(t, f)
+	whole, err := raftonce.NewEntry(1<<40, &session.Command{Op: session.Request, Session: 1, Number: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range whole {
+		if err, _ := f.Apply(&raft.Log{Data: whole[:n]}).(error); !errors.Is(err, raftonce.ErrEntry) {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+	if err, _ := f.Apply(&raft.Log{Data: []byte(`{"op":"transfer","amount":10}`)}).(error); !errors.Is(err, raftonce.ErrEntry) {
+		t.Errorf("another encoding: %v", err)
+	}
+	if !bytes.Equal(image(t, f), before) || len(inner.executed()) != 0 {
+		t.Error("the state has changed")
+	}
+}
+
+// TestSnapshotThatIsNone is refused with a typed error.
+func TestSnapshotThatIsNone(t *testing.T) {
+	whole := image(t, newFSM(t, newLedger(), config()))
+	f := newFSM(t, newLedger(), config())
+	restore := func(b []byte) error { return f.Restore(io.NopCloser(bytes.NewReader(b))) }
+	if err := restore(whole); err != nil {
+		t.Fatal(err)
+	}
+	sessions := len(whole) - len("{}\n")
+	for n := range sessions {
+		if err := restore(whole[:n]); !errors.Is(err, raftonce.ErrSnapshot) && !errors.Is(err, session.ErrCorrupt) {
+			t.Errorf("%d bytes of it: %v", n, err)
+		}
+	}
+	if err := restore(whole[:sessions]); err == nil { // the state machine's own error
+		t.Error("restored without the state machine")
+	}
+	if err := restore([]byte(`{"pay":1}` + strings.Repeat(" ", 100))); !errors.Is(err, raftonce.ErrSnapshot) {
+		t.Errorf("of another state machine: %v", err)
+	}
+	other := newFSM(t, newLedger(), session.Config{Name: "other", Lease: lease})
+	if err := other.Restore(io.NopCloser(bytes.NewReader(whole))); !errors.Is(err, session.ErrOtherMachine) {
+		t.Errorf("of another machine: %v", err)
+	}
+}
+
+// TestSnapshotBesideApply: what is applied while a snapshot is written is not in it.
+func TestSnapshotBesideApply(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	f := newFSM(t, newLedger(), session.Config{Lease: 1000})
+	logs := entries(t, random)
+	for _, log := range logs[:200] {
+		f.Apply(log)
+	}
+	want := image(t, f)
+	s, err := f.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan *sink)
+	go func() {
+		var b sink
+		if err := s.Persist(&b); err != nil {
+			t.Error(err)
+		}
+		s.Release()
+		done <- &b
+	}()
+	for _, log := range logs[200:] {
+		f.Apply(log)
+	}
+	if got := <-done; !bytes.Equal(got.Bytes(), want) {
+		t.Error("the snapshot is of another moment")
+	}
+}
+
+// fullDisk fails after some bytes.
+type fullDisk struct {
+	sink
+	left int
+}
+
+func (d *fullDisk) Write(b []byte) (int, error) {
+	if d.left -= len(b); d.left < 0 {
+		return 0, io.ErrShortWrite
+	}
+	return d.sink.Write(b)
+}
+
+// TestSnapshotThatCannotBeWritten is canceled, and never closed as if it were whole.
+func TestSnapshotThatCannotBeWritten(t *testing.T) {
+	f := newFSM(t, newLedger(), config())
+	for n := range len(image(t, f)) {
+		s, err := f.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		disk := fullDisk{left: n}
+		if err := s.Persist(&disk); !errors.Is(err, io.ErrShortWrite) || disk.closed || !disk.canceled {
+			t.Errorf("after %d bytes: %v, closed %t, canceled %t", n, err, disk.closed, disk.canceled)
+		}
+		s.Release()
+	}
+}
+
+// answering is a state machine with any answer.
+type answering struct {
+	raft.FSM
+	answer any
+}
+
+func (a answering) Apply(*raft.Log) any { return a.answer }
+
+func TestResults(t *testing.T) {
+	double := &raftonce.Options{Encode: func(a any) ([]byte, error) {
+		if a == 0 {
+			return nil, errors.New("zero")
+		}
+		return fmt.Append(nil, a), nil
+	}}
+	for _, tc := range []struct {
+		answer any
+		opts   *raftonce.Options
+		want   string
+		failed bool
+	}{
+		{[]byte("yes"), nil, "yes", false},
+		{"yes", nil, "yes", false},
+		{nil, nil, "", false},
+		{errors.New("no money"), nil, "no money", true},
+		{7, nil, "raftonce: executed, but the answer is a int (set Options.Encode)", true},
+		{7, double, "7", false},
+		{0, double, "zero", true},
+		{errors.New("no money"), double, "no money", true},
+	} {
+		f, err := raftonce.NewFSM(answering{newLedger(), tc.answer}, session.Config{Lease: 10, MaxResult: 100}, tc.opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		apply := func(c *session.Command) session.Answer {
+			data, err := raftonce.NewEntry(1, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, _ := f.Apply(&raft.Log{Data: data}).(session.Answer)
+			return a
+		}
+		apply(&session.Command{Op: session.Register, Nonce: nonce})
+		for range 2 {
+			b, err := raftonce.Result(apply(request(1, 1, "x")))
+			var failed *raftonce.FailedError
+			if errors.As(err, &failed) {
+				b = []byte(failed.Message)
+			}
+			if string(b) != tc.want || (failed != nil) != tc.failed {
+				t.Errorf("%v is answered as %q, %v", tc.answer, b, err)
+			}
+		}
+	}
+	if _, err := raftonce.Result(session.Answer{Elided: true}); !errors.Is(err, raftonce.ErrElided) {
+		t.Error(err)
+	}
+	if _, err := raftonce.NewFSM(newLedger(), session.Config{}, nil); !errors.Is(err, session.ErrConfig) {
+		t.Error(err)
+	}
+}
