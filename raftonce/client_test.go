@@ -28,7 +28,7 @@ func TestOnceUnderLeaderChanges(t *testing.T) {
 
 func onceUnderLeaderChanges(t *testing.T, random *rand.Rand) {
 	const clients, lanes, each = 3, 4, 12
-	c := newCluster(t, nil)
+	c := newCluster(t)
 	defer c.close()
 	var copies atomic.Int64
 	send := func(ctx context.Context, address string, command []byte) ([]byte, error) {
@@ -110,7 +110,7 @@ func onceUnderLeaderChanges(t *testing.T, random *rand.Rand) {
 // TestExpiredSession: when the session is gone, a call under way has an unknown outcome, and one that was not sent has not.
 func TestExpiredSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, nil)
+		c := newCluster(t)
 		defer c.close()
 		var cut, silent atomic.Bool
 		client := c.client(func(ctx context.Context, address string, command []byte) ([]byte, error) {
@@ -152,7 +152,7 @@ func TestExpiredSession(t *testing.T) {
 // TestQuietClientKeepsItsSession, and the cluster forgets the answers that it has.
 func TestQuietClientKeepsItsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, nil)
+		c := newCluster(t)
 		defer c.close()
 		client := c.client(c.send)
 		before := len(image(t, c.leader().fsm))
@@ -184,7 +184,7 @@ func TestQuietClientKeepsItsSession(t *testing.T) {
 // TestCallGivenUp: what its caller gave up is not executed any more, once the client has sent something else.
 func TestCallGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, nil)
+		c := newCluster(t)
 		defer c.close()
 		var held []byte
 		hold := false
@@ -220,7 +220,7 @@ func TestCallGivenUp(t *testing.T) {
 // TestManyCallsGivenUp: a client that gave up more calls than the window has, while no node was reached, goes on.
 func TestManyCallsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, nil)
+		c := newCluster(t)
 		defer c.close()
 		var cut atomic.Bool
 		client := c.client(func(ctx context.Context, address string, command []byte) ([]byte, error) {
@@ -251,7 +251,7 @@ func TestManyCallsGivenUp(t *testing.T) {
 // TestMoreCallsThanTheWindow: they wait for each other.
 func TestMoreCallsThanTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, nil)
+		c := newCluster(t)
 		defer c.close()
 		client := c.client(c.send)
 		var calls sync.WaitGroup

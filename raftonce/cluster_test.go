@@ -108,8 +108,12 @@ type cluster struct {
 	cut map[string]bool // the addresses that clients do not reach
 }
 
-// newCluster starts the nodes; planted, if not nil, puts a fault between raft and the state machine.
-func newCluster(t *testing.T, planted func(*raftonce.FSM) raft.FSM) *cluster {
+// newCluster starts the nodes, whose followers catch up from the log.
+func newCluster(t *testing.T) *cluster { return startCluster(t, 10_000, nil) }
+
+// startCluster starts the nodes. Who lags by more than trailing entries behind a snapshot is given the snapshot. If planted
+// is not nil, it puts a fault between raft and the state machine.
+func startCluster(t *testing.T, trailing uint64, planted func(*raftonce.FSM) raft.FSM) *cluster {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	c := &cluster{t: t, stop: stop, cut: map[string]bool{}}
@@ -135,7 +139,7 @@ func newCluster(t *testing.T, planted func(*raftonce.FSM) raft.FSM) *cluster {
 		settings := raft.DefaultConfig()
 		settings.LocalID = servers[i].ID
 		settings.LogOutput = io.Discard
-		settings.TrailingLogs = 0
+		settings.TrailingLogs = trailing
 		settings.SnapshotInterval = time.Hour // only when a test says so
 		store := raft.NewInmemStore()
 		var fsm raft.FSM = m.fsm
@@ -272,12 +276,22 @@ func (c *cluster) settle() map[string]int {
 	if err := leader.raft.Barrier(0).Error(); err != nil {
 		c.t.Fatal(err)
 	}
-	time.Sleep(2 * time.Second) // of the bubble's clock: heartbeats tell the others what is committed
-	want := image(c.t, leader.fsm)
-	for _, m := range c.members {
-		if !bytes.Equal(image(c.t, m.fsm), want) {
-			c.t.Errorf("the snapshot of %s is not that of %s", m.address, leader.address)
+	var differs []raft.ServerAddress
+	for range 300 { // a node that was cut off comes back slowly
+		time.Sleep(100 * time.Millisecond)
+		want := image(c.t, leader.fsm)
+		differs = nil
+		for _, m := range c.members {
+			if !bytes.Equal(image(c.t, m.fsm), want) {
+				differs = append(differs, m.address)
+			}
 		}
+		if differs == nil {
+			break
+		}
+	}
+	if differs != nil {
+		c.t.Errorf("the snapshots of %v are not that of %s", differs, leader.address)
 	}
 	return leader.ledger.executed()
 }

@@ -46,7 +46,7 @@ func ask(t *testing.T, m *member, c *session.Command) (string, session.Answer) {
 // TestDuplicateAfterLeaderChange: the next leader answers a request that the last one has executed, an error as well.
 func TestDuplicateAfterLeaderChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, nil)
+		c := newCluster(t)
 		defer c.close()
 		first := c.leader()
 		id := register(t, first)
@@ -70,7 +70,7 @@ func TestDuplicateAfterLeaderChange(t *testing.T) {
 // TestExpiredOnEveryReplica: whoever is the leader refuses a session that has ended, and nobody has executed.
 func TestExpiredOnEveryReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, nil)
+		c := newCluster(t)
 		defer c.close()
 		id := register(t, c.leader())
 		time.Sleep(lease + lease/5) // Run tells the time
@@ -93,7 +93,7 @@ func TestExpiredOnEveryReplica(t *testing.T) {
 // TestTimeStandsStill: without a leader nobody can renew, and so no session ends.
 func TestTimeStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, nil)
+		c := newCluster(t)
 		defer c.close()
 		id := register(t, c.leader())
 		for _, m := range c.members {
@@ -113,7 +113,7 @@ func TestTimeStandsStill(t *testing.T) {
 // leader. It returns the answer to the request's duplicate there, and how often the follower executed it.
 func lag(t *testing.T, planted func(*raftonce.FSM) raft.FSM) (string, session.Answer, int) {
 	t.Helper()
-	c := newCluster(t, planted)
+	c := startCluster(t, 2, planted)
 	defer c.close()
 	leader := c.leader()
 	id := register(t, leader)
@@ -125,10 +125,13 @@ func lag(t *testing.T, planted func(*raftonce.FSM) raft.FSM) (string, session.An
 	time.Sleep(time.Second)
 	c.isolate(follower)
 	ask(t, leader, request(id, 2, "pay"))
+	for n := uint64(3); n < 9; n++ {
+		ask(t, leader, request(id, n, "more"))
+	}
 	if err := leader.raft.Snapshot().Error(); err != nil {
 		t.Fatal(err)
 	}
-	ask(t, leader, request(id, 3, "after"))
+	ask(t, leader, request(id, 9, "after"))
 	c.join(follower)
 	time.Sleep(10 * time.Second)
 	if follower.raft.Stats()["last_snapshot_index"] == "0" {
@@ -165,7 +168,7 @@ func TestPlantedSessionsOutsideOfSnapshot(t *testing.T) {
 // TestErrorsOfApply: what a node that is not, or no longer, the leader says.
 func TestErrorsOfApply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, nil)
+		c := newCluster(t)
 		defer c.close()
 		leader := c.leader()
 		id := register(t, leader)
@@ -201,7 +204,7 @@ func TestErrorsOfApply(t *testing.T) {
 // TestReadAfterLeaderChange: the new leader lets read only when it has applied what the old one answered.
 func TestReadAfterLeaderChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, nil)
+		c := newCluster(t)
 		defer c.close()
 		id := register(t, c.leader())
 		for n := uint64(1); n <= 6; n++ {

@@ -27,7 +27,8 @@ const (
 var errReply = errors.New("raftonce: not a reply of Node.Handle")
 
 func notLeader(leader string) []byte { return append([]byte{replyVersion, kindNotLeader}, leader...) }
-func retry(why error) []byte         { return append([]byte{replyVersion, kindRetry}, why.Error()...) }
+
+func retry(why error) []byte { return append([]byte{replyVersion, kindRetry}, why.Error()...) }
 
 func answered(a session.Answer, lease time.Duration) []byte {
 	flag := map[bool]byte{true: 1}

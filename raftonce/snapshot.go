@@ -56,7 +56,7 @@ func (s *snapshot) Persist(sink raft.SnapshotSink) error {
 }
 
 func (s *snapshot) write(to io.Writer) error {
-	if _, err := io.WriteString(to, magic); err != nil {
+	if _, err := to.Write([]byte(magic)); err != nil {
 		return err
 	}
 	pieces := bufio.NewWriterSize(pieceWriter{to}, piece)
