@@ -32,7 +32,7 @@ func (f *FSM) ApplyBatch(logs []*raft.Log) []any {
 		b.add(i, log)
 	}
 	b.flush()
-	f.now.Store(f.machine.Now())
+	f.publish()
 	return answers
 }
 

@@ -22,11 +22,18 @@ import (
 type ledger struct {
 	mu    sync.Mutex
 	times map[string]int
+	gate  chan struct{} // if not nil, execution waits for its end
 }
 
 func newLedger() *ledger { return &ledger{times: map[string]int{}} }
 
 func (l *ledger) Apply(log *raft.Log) any {
+	l.mu.Lock()
+	gate := l.gate
+	l.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.times[string(log.Data)]++

@@ -27,9 +27,10 @@ type FSM struct {
 	encode func(any) ([]byte, error)
 	name   string
 
-	now, lease atomic.Int64 // of the machine, to be read while it is busy
-	mu         sync.Mutex   // of what follows; it also keeps Release in step with Apply
-	machine    *session.Machine
+	now, lease, sessions atomic.Int64 // of the machine, to be read while it is busy
+
+	mu      sync.Mutex // of what follows; it also keeps Release in step with Apply
+	machine *session.Machine
 }
 
 var (
@@ -48,16 +49,19 @@ func NewFSM(inner raft.FSM, config session.Config, opts *Options) (*FSM, error) 
 	if opts != nil && opts.Encode != nil {
 		f.encode = opts.Encode
 	}
-	f.lease.Store(int64(machine.Config().Lease))
+	f.publish()
 	return f, nil
 }
 
-// Sessions returns how many sessions there are.
-func (f *FSM) Sessions() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.machine.Len()
+// publish tells those that do not wait for the machine.
+func (f *FSM) publish() {
+	f.now.Store(f.machine.Now())
+	f.lease.Store(int64(f.machine.Config().Lease))
+	f.sessions.Store(int64(f.machine.Len()))
 }
+
+// Sessions returns how many sessions there are.
+func (f *FSM) Sessions() int { return int(f.sessions.Load()) }
 
 // Lease is how long a session lives after its last command.
 func (f *FSM) Lease() time.Duration { return time.Duration(f.lease.Load()) }
@@ -72,7 +76,7 @@ func (f *FSM) Apply(log *raft.Log) any {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	answer := f.machine.Apply(stamp, &c, func() []byte { return f.result(f.inner.Apply(request(log, &c))) })
-	f.now.Store(f.machine.Now())
+	f.publish()
 	return answer
 }
 

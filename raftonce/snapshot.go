@@ -99,8 +99,7 @@ func (f *FSM) Restore(from io.ReadCloser) error {
 		return err
 	}
 	f.machine = machine
-	f.now.Store(machine.Now())
-	f.lease.Store(int64(machine.Config().Lease))
+	f.publish()
 	return nil
 }
 
