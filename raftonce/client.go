@@ -104,10 +104,10 @@ func (c *Client) Leader() string {
 
 // Close ends the session. The outcome of calls that are under way is unknown then.
 func (c *Client) Close(ctx context.Context) error {
-	gone := c.lose(ErrClosed)
+	first := c.lose(ErrClosed)
 	c.cancel()
 	<-c.renewed
-	if gone != nil { // it was closed, or has expired
+	if !first { // it was closed, or has expired
 		return nil
 	}
 	got := c.ask(ctx, &session.Command{Op: session.End, Session: c.id, Nonce: c.nonce})
@@ -117,15 +117,15 @@ func (c *Client) Close(ctx context.Context) error {
 	return errors.Join(got.err, got.answer.Err.Or())
 }
 
-// lose notes that the session is no more, and returns why it was so already.
-func (c *Client) lose(why error) error {
+// lose notes that the session is no more, and reports whether that is new.
+func (c *Client) lose(why error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.gone != nil {
-		return c.gone
+		return false
 	}
 	c.gone = why
-	return nil
+	return true
 }
 
 func (c *Client) lost() error {
@@ -199,6 +199,6 @@ func (c *Client) renew(ctx context.Context, every time.Duration) {
 func (c *Client) note(refusal session.Refusal) {
 	switch refusal {
 	case session.ErrSessionExpired, session.ErrSessionUnknown, session.ErrFenced:
-		_ = c.lose(refusal)
+		c.lose(refusal)
 	}
 }

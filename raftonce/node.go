@@ -110,8 +110,11 @@ func (n *Node) Run(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if n.raft.State() == raft.Leader && n.fsm.Sessions() > 0 && n.stamp()-n.fsm.now.Load() >= int64(every) {
-			_ = n.Tick(every) // if it fails, the next one, or the next leader's, tells the time
+		if n.raft.State() != raft.Leader || n.fsm.Sessions() == 0 || n.stamp()-n.fsm.now.Load() < int64(every) {
+			continue
+		}
+		if n.Tick(every) != nil {
+			continue // the next one, or the next leader's, tells the time
 		}
 	}
 }

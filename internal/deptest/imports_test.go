@@ -187,6 +187,9 @@ func linked(t *testing.T) []string {
 func TestUsersLinkNoTestCode(t *testing.T) {
 	for _, path := range linked(t) {
 		for dep := range listed(t, "-deps", path) {
+			if dep == "testing" && within(path, rootModule+"/raftonce") {
+				continue // hashicorp/raft has code for tests beside the rest
+			}
 			if dep == "testing" || strings.HasPrefix(dep, "testing/") || strings.HasPrefix(dep, "pgregory.net/rapid") ||
 				strings.HasPrefix(dep, "github.com/anishathalye/porcupine") || strings.Contains(dep, "toxiproxy") ||
 				strings.HasSuffix(dep, "/drivertest") || strings.HasSuffix(dep, "/oncetest") {
