@@ -23,6 +23,9 @@ var ErrUnreachable = errors.New("natsonce: the server cannot be reached")
 const (
 	connectWithin = 5 * time.Second
 	askWithin     = 10 * time.Second
+	// pingEvery is how often the server is asked whether it is there. A connection without an answer to two is made again: nats.go's
+	// own two minutes would leave a half-open one for six.
+	pingEvery = 20 * time.Second
 )
 
 var errURL = fmt.Errorf("%w: natsonce: the URL is not a nats://, tls://, ws:// or wss:// URL", everonce.ErrInvalidArgument)
@@ -51,7 +54,7 @@ func connect(ctx context.Context, servers, name string, log *slog.Logger, more .
 		return nil, err
 	}
 	options := append([]nats.Option{
-		nats.Name(name), nats.Timeout(connectWithin), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), nats.ReconnectBufSize(-1),
+		nats.Name(name), nats.Timeout(connectWithin), nats.PingInterval(pingEvery), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), nats.ReconnectBufSize(-1),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
 				log.Warn("natsonce: connection lost", "connection", name, "error", err)

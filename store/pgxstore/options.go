@@ -26,7 +26,8 @@ type Options struct {
 	Isolation sql.IsolationLevel
 	// Listen wakes callers that wait for an attempt of another process at once, by LISTEN and NOTIFY. Otherwise they ask
 	// again, after a second at most. Set it in all processes. While somebody waits, the store holds one connection of its
-	// own, which must be a session: not one of a pooler in transaction mode. [NewSQL] needs pgx's stdlib for it.
+	// own, which must be a session: not one of a pooler in transaction mode. [NewSQL] needs pgx's stdlib for it, and two
+	// connections. A rollback wakes nobody, nor does the end of a TransactBatch.
 	Listen bool
 }
 

@@ -19,7 +19,7 @@ func TestConformanceByAnotherClock(t *testing.T) {
 		mustExec(t, "CREATE TABLE "+schema+".clock AS SELECT timestamptz '2040-05-04 03:02:01+00' AS at")
 		mustExec(t, "CREATE FUNCTION "+schema+".clock_timestamp() RETURNS timestamptz LANGUAGE sql AS 'SELECT at FROM "+schema+".clock'")
 		pool := newPool(t, func(config *pgx.ConnConfig) { config.RuntimeParams["search_path"] = schema + ", pg_catalog" }, conns)
-		opts := &pgxstore.Options{Schema: schema}
+		opts := &pgxstore.Options{Schema: schema, Listen: true}
 		store, err := pgxstore.New(pool, opts)
 		noErr(t, err)
 		peer, err := pgxstore.New(pool, opts)

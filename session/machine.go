@@ -1,0 +1,283 @@
+package session
+
+import (
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Config is the part of a [Machine]'s state that it begins with. All replicas must begin with the same.
+type Config struct {
+	// Name tells the machine from others: the snapshot of one is refused by another. At most MaxPrincipal bytes.
+	Name string
+	// Lease is how long a session lives after its last accepted command, in the time of the stamps. Required.
+	Lease time.Duration
+	// Window is how far above the mark a session's numbers may reach. Default 128.
+	Window uint64
+	// MaxResult is the size in bytes beyond which a result is elided. Default 64 KiB.
+	MaxResult int
+	// MaxBytes is the size of the results kept for one session beyond which it gets ErrWindowFull. Default 1 MiB.
+	MaxBytes int
+	// MaxSessions bounds the sessions, and PerPrincipal those of one principal. Defaults 1 000 000, and no bound.
+	MaxSessions, PerPrincipal int
+	// Evict has a registration at MaxSessions end the session that was quiet for the longest time. By default the
+	// registration is refused, since the client of a session that was ended cannot know what became of its requests.
+	Evict bool
+}
+
+// ErrConfig is wrapped by the error of [New] for a Config that cannot be.
+var ErrConfig = errors.New("session: invalid Config")
+
+// largest bounds what a Config may ask for, so that it fits the snapshot.
+const largest = 1<<31 - 1
+
+func (c Config) checked() (Config, error) {
+	for _, d := range []struct {
+		value  *int
+		normal int
+	}{{&c.MaxResult, 64 << 10}, {&c.MaxBytes, 1 << 20}, {&c.MaxSessions, 1_000_000}} {
+		if *d.value == 0 {
+			*d.value = d.normal
+		}
+	}
+	if c.Window == 0 {
+		c.Window = 128
+	}
+	switch {
+	case c.Lease <= 0:
+		return c, fmt.Errorf("%w: Lease is required", ErrConfig)
+	case len(c.Name) > MaxPrincipal:
+		return c, fmt.Errorf("%w: Name has more than %d bytes", ErrConfig, MaxPrincipal)
+	case c.Window > 1<<16:
+		return c, fmt.Errorf("%w: Window is larger than %d", ErrConfig, 1<<16)
+	}
+	for _, n := range []int{c.MaxResult, c.MaxBytes, c.MaxSessions, c.PerPrincipal} {
+		if n < 0 || n > largest {
+			return c, fmt.Errorf("%w: a limit is negative or larger than %d", ErrConfig, largest)
+		}
+	}
+	return c, nil
+}
+
+// Machine is a table of client sessions. It is not safe for concurrent use, except that a [Snapshot] may be written while
+// commands are applied.
+type Machine struct {
+	config  Config
+	now     int64 // the highest stamp
+	lastID  ID
+	byID    map[ID]*session
+	byNonce map[Nonce]ID
+	held    map[string]*holder
+	due     dueHeap
+	open    int // requests that are being executed
+	views
+}
+
+// New returns a machine without sessions. The error wraps [ErrConfig].
+func New(config Config) (*Machine, error) {
+	config, err := config.checked()
+	if err != nil {
+		return nil, err
+	}
+	return &Machine{config: config, byID: map[ID]*session{}, byNonce: map[Nonce]ID{}, held: map[string]*holder{}}, nil
+}
+
+// Len returns the number of sessions.
+func (m *Machine) Len() int { return len(m.byID) }
+
+// Now returns the machine's time: the highest stamp that it was given, in nanoseconds.
+func (m *Machine) Now() int64 { return m.now }
+
+// Apply applies one command at the time stamp, in nanoseconds of any epoch. A stamp below the highest so far counts as that
+// one: time does not go back. If the request is to be executed, Apply calls execute and records what it returns.
+//
+// What execute changes and what Apply changes must become durable together, or neither.
+func (m *Machine) Apply(stamp int64, c *Command, execute func() []byte) Answer {
+	answer := m.Begin(stamp, c)
+	if !answer.Execute {
+		return answer
+	}
+	return m.Record(c, execute())
+}
+
+// Begin is the first half of [Machine.Apply]: if the answer says Execute, the host executes the request and calls
+// [Machine.Record]. In between the same request is refused with [ErrInProgress], and there is no snapshot.
+func (m *Machine) Begin(stamp int64, c *Command) Answer {
+	m.now = max(m.now, stamp)
+	m.expire()
+	switch c.Op {
+	case Request:
+		return m.request(c)
+	case Register:
+		return m.register(c)
+	case KeepAlive:
+		return m.keepAlive(c)
+	case End:
+		s, refusal := m.session(c.Session, c.Nonce, c.Epoch)
+		if refusal == 0 {
+			m.remove(s)
+		}
+		return Answer{Err: refusal}
+	case Tick:
+		return Answer{}
+	}
+	return Answer{Err: ErrInvalid}
+}
+
+// Record keeps the result of a request that Begin had executed, and returns its answer. The machine keeps result itself: it
+// must not be changed any more. A session that has ended since keeps nothing.
+func (m *Machine) Record(c *Command, result []byte) Answer {
+	m.open--
+	answer := Answer{Result: result}
+	s := m.byID[c.Session]
+	if s == nil {
+		return answer
+	}
+	s = m.own(s)
+	e := s.find(c.Number)
+	if e == nil || e.state != executing {
+		return answer
+	}
+	e.state, e.result = kept, result
+	if len(result) > m.config.MaxResult {
+		e.state, e.result = elided, nil
+	}
+	s.bytes += len(e.result)
+	return answer
+}
+
+// session returns the session of a command.
+func (m *Machine) session(id ID, nonce Nonce, epoch uint64) (*session, Refusal) {
+	s := m.byID[id]
+	switch {
+	case s == nil && id != 0 && id <= m.lastID:
+		return nil, ErrSessionExpired
+	case s == nil || subtle.ConstantTimeCompare(s.nonce[:], nonce[:]) == 0:
+		return nil, ErrSessionUnknown
+	case epoch < s.epoch:
+		return nil, ErrFenced
+	}
+	return s, 0
+}
+
+func (m *Machine) request(c *Command) Answer {
+	s, refusal := m.session(c.Session, c.Nonce, c.Epoch)
+	switch {
+	case refusal != 0:
+		return Answer{Err: refusal}
+	case c.Number == 0:
+		return Answer{Err: ErrInvalid}
+	case c.Mark >= c.Number:
+		return Answer{Err: ErrBadMark}
+	case c.Number <= s.mark:
+		return Answer{Err: ErrStale}
+	}
+	if e := s.find(c.Number); e != nil {
+		switch {
+		case e.sum != c.Fingerprint:
+			return Answer{Err: ErrMismatch}
+		case e.state == executing:
+			return Answer{Err: ErrInProgress}
+		}
+		answer := Answer{Replayed: true, Elided: e.state == elided, Result: e.result}
+		m.accept(s, c.Epoch, c.Mark)
+		return answer
+	}
+	mark := max(s.mark, c.Mark) // as it will be if the request is accepted
+	if c.Number-mark > m.config.Window || s.bytesAbove(mark) >= m.config.MaxBytes {
+		return Answer{Err: ErrWindowFull}
+	}
+	if next := max(s.high, mark) + 1; s.ordered && c.Number != next {
+		return Answer{Err: ErrGap, Next: next}
+	}
+	m.accept(s, c.Epoch, c.Mark).begin(c.Number, c.Fingerprint)
+	m.open++
+	return Answer{Execute: true}
+}
+
+func (m *Machine) register(c *Command) Answer {
+	if len(c.Principal) > MaxPrincipal {
+		return Answer{Err: ErrInvalid}
+	}
+	if id, ok := m.byNonce[c.Nonce]; ok { // the registration came again
+		s, refusal := m.session(id, c.Nonce, c.Epoch)
+		if refusal == 0 && (s.of.name != c.Principal || s.ordered != c.Ordered) {
+			refusal = ErrMismatch
+		}
+		if refusal != 0 {
+			return Answer{Err: refusal}
+		}
+		s = m.accept(s, c.Epoch, 0)
+		return Answer{Session: id, Epoch: s.epoch}
+	}
+	of := m.holder(c.Principal)
+	if quota := m.config.PerPrincipal; quota > 0 && of.sessions >= quota {
+		return Answer{Err: ErrQuota}
+	}
+	if len(m.byID) >= m.config.MaxSessions {
+		if !m.config.Evict {
+			return Answer{Err: ErrFull}
+		}
+		m.remove(m.quietest())
+		m.due.pop()
+	}
+	m.lastID++
+	m.add(&session{id: m.lastID, nonce: c.Nonce, epoch: c.Epoch, of: of, ordered: c.Ordered, last: m.now})
+	return Answer{Session: m.lastID, Epoch: c.Epoch}
+}
+
+func (m *Machine) keepAlive(c *Command) Answer {
+	if len(c.Beats) > MaxBeats {
+		return Answer{Err: ErrInvalid}
+	}
+	var refused []Refusal
+	for i, b := range c.Beats {
+		s, refusal := m.session(b.Session, b.Nonce, b.Epoch)
+		if refusal == 0 && b.Mark > s.high && b.Mark-s.high > m.config.Window {
+			refusal = ErrBadMark
+		}
+		if refusal == 0 {
+			m.accept(s, b.Epoch, b.Mark)
+			continue
+		}
+		if refused == nil {
+			refused = make([]Refusal, len(c.Beats))
+		}
+		refused[i] = refusal
+	}
+	return Answer{Beats: refused}
+}
+
+// accept does what every accepted command does to its session: it renews it, and forgets the answers that the client has.
+func (m *Machine) accept(s *session, epoch, mark uint64) *session {
+	s = m.own(s)
+	s.last, s.epoch = m.now, epoch
+	s.forget(mark)
+	return s
+}
+
+// holder returns the principal of that name.
+func (m *Machine) holder(name string) *holder {
+	if of := m.held[name]; of != nil {
+		return of
+	}
+	return &holder{name: name}
+}
+
+func (m *Machine) add(s *session) {
+	m.byID[s.id], m.byNonce[s.nonce] = s, s.id
+	m.held[s.of.name] = s.of
+	s.of.sessions++
+	m.queue(s)
+	m.list(s)
+}
+
+func (m *Machine) remove(s *session) {
+	delete(m.byID, s.id)
+	delete(m.byNonce, s.nonce)
+	if s.of.sessions--; s.of.sessions == 0 {
+		delete(m.held, s.of.name)
+	}
+	m.unlist(s)
+}

@@ -1,0 +1,99 @@
+package session
+
+import "slices"
+
+// session is one client's. It is changed only by the machine, and only through [Machine.own].
+type session struct {
+	id      ID
+	nonce   Nonce
+	epoch   uint64
+	mark    uint64  // the client has every answer up to it
+	high    uint64  // the highest number that was executed
+	last    int64   // when its last command was accepted
+	entries []entry // above the mark, by number
+	of      *holder
+	bytes   int    // of the results of entries
+	place   int32  // in views.listed
+	view    uint32 // the newest view that may show it
+	ordered bool
+}
+
+// holder is a principal with its sessions.
+type holder struct {
+	name     string
+	sessions int
+}
+
+// entry is a request above the mark.
+type entry struct {
+	number uint64
+	sum    Fingerprint
+	result []byte
+	state  state
+}
+
+// state is that of a request. Its numbers are part of snapshots.
+type state uint8
+
+const (
+	executing state = 0 // never in a snapshot
+	kept      state = 1
+	elided    state = 2
+)
+
+// search returns where the number is in entries, or would be.
+func (s *session) search(number uint64) (at int, found bool) {
+	n := len(s.entries)
+	if n == 0 || s.entries[n-1].number < number { // as it is nearly always
+		return n, false
+	}
+	return slices.BinarySearchFunc(s.entries, number, func(e entry, number uint64) int {
+		switch {
+		case e.number < number:
+			return -1
+		case e.number > number:
+			return 1
+		}
+		return 0
+	})
+}
+
+func (s *session) find(number uint64) *entry {
+	if at, found := s.search(number); found {
+		return &s.entries[at]
+	}
+	return nil
+}
+
+// begin notes that a request is being executed.
+func (s *session) begin(number uint64, sum Fingerprint) {
+	at, _ := s.search(number)
+	s.entries = slices.Insert(s.entries, at, entry{number: number, sum: sum})
+	s.high = max(s.high, number)
+}
+
+// forget moves the mark up.
+func (s *session) forget(mark uint64) {
+	if mark <= s.mark {
+		return
+	}
+	s.mark = mark
+	n := 0
+	for n < len(s.entries) && s.entries[n].number <= mark {
+		s.bytes -= len(s.entries[n].result)
+		n++
+	}
+	s.entries = slices.Delete(s.entries, 0, n)
+}
+
+// bytesAbove is bytes as they would be with another mark.
+func (s *session) bytesAbove(mark uint64) int {
+	left := s.bytes
+	for i := range s.entries {
+		if s.entries[i].number > mark {
+			break
+		}
+		left -= len(s.entries[i].result)
+	}
+	return left
+}
