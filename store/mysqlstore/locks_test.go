@@ -202,8 +202,12 @@ func TestSessionsThatAreRefused(t *testing.T) {
 			c.DBName, c.Params = b.name, map[string]string{param: value}
 		}), nil)
 		noErr(t, err)
+		want := strings.ToUpper(strings.NewReplacer("tx_", "", "'", "").Replace(param))
+		if err := store.Migrate(t.Context()); !errors.Is(err, everonce.ErrStore) || !strings.Contains(strings.ToUpper(err.Error()), want) {
+			t.Errorf("Migrate, %s=%s: %v, want ErrStore that names it", param, value, err)
+		}
 		_, err = store.Claim(t.Context(), driver.ClaimRequest{ID: driver.RecordID{7}, Nonce: driver.Nonce{1}, Lease: time.Minute})
-		if want := strings.ToUpper(strings.NewReplacer("tx_", "", "'", "").Replace(param)); !errors.Is(err, everonce.ErrStore) || !strings.Contains(strings.ToUpper(err.Error()), want) {
+		if !errors.Is(err, everonce.ErrStore) || !strings.Contains(strings.ToUpper(err.Error()), want) {
 			t.Errorf("%s=%s: %v, want ErrStore that names it", param, value, err)
 		}
 	}
@@ -223,10 +227,9 @@ func TestSessionsThatAreRefused(t *testing.T) {
 	}
 }
 
-// Once the store was used by itself, a transaction of another handle is refused before anything is sent in it.
+// Once the store was used by itself, if only by Migrate, a transaction of another handle is refused before anything is sent in it.
 func TestATransactionOfAnotherHandle(t *testing.T) {
 	b := newBank(t, nil)
-	b.othersRun()
 	tx, err := mariaDB(t).BeginTx(t.Context(), nil)
 	noErr(t, err)
 	defer tx.Rollback() //nolint:errcheck // nothing was written
