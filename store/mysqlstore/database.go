@@ -92,7 +92,7 @@ func (w writer) Send(ctx context.Context, calls ...*sqldb.Call) error {
 	if err := (&conn{database: w.database, q: tx, tx: tx}).Send(ctx, calls...); err != nil {
 		return err
 	}
-	return tx.Commit()
+	return commit(ctx, tx, nil)
 }
 
 // exclusiveWait is how many seconds a migration waits for another one.
