@@ -287,3 +287,42 @@ func TestNoClientWithoutCluster(t *testing.T) {
 		}
 	})
 }
+
+// TestRenewalsOfManyClients are few entries of the log, and one that is refused is refused alone.
+func TestRenewalsOfManyClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		defer c.close()
+		leader := c.leader()
+		const clients = 50
+		var all []*raftonce.Client
+		for range clients {
+			all = append(all, c.client(c.send))
+		}
+		stranger := session.Command{Op: session.KeepAlive, Beats: []session.Beat{{Session: 1, Nonce: nonce}}} // with the wrong nonce
+		command, err := stranger.AppendTo(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.running.Go(func() {
+			time.Sleep(lease / 3)
+			leader.Handle("stranger", command, time.Second)
+		})
+		before := leader.raft.LastIndex()
+		time.Sleep(2 * lease)
+		if n := leader.raft.LastIndex() - before; n > 2*clients { // of 6 renewals of each, and some ticks
+			t.Errorf("%d entries for the renewals of %d clients", n, clients)
+		}
+		if n := leader.fsm.Sessions(); n != clients {
+			t.Errorf("%d sessions, want %d", n, clients)
+		}
+		for _, client := range all {
+			if _, err := client.Do(t.Context(), []byte("pay")); err != nil {
+				t.Error(err)
+			}
+			if err := client.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

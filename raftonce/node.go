@@ -24,6 +24,7 @@ type Node struct {
 	fsm     *FSM
 	address func(raft.ServerID, raft.ServerAddress) string
 	clock   clock
+	beats   beats
 	caught  atomic.Uint64 // the term in which everything of the terms before is applied here
 }
 
@@ -79,7 +80,12 @@ func (n *Node) Handle(principal string, command []byte, timeout time.Duration) [
 		return answered(session.Answer{Err: session.ErrInvalid}, n.fsm.Lease())
 	}
 	c.Principal = principal
-	answer, err := n.Apply(&c, timeout)
+	var answer session.Answer
+	if c.Op == session.KeepAlive {
+		answer, err = n.renew(c.Beats, timeout)
+	} else {
+		answer, err = n.Apply(&c, timeout)
+	}
 	var elsewhere *NotLeaderError
 	switch {
 	case errors.As(err, &elsewhere):
