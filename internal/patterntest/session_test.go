@@ -191,7 +191,7 @@ func testSessionModel[Tx any](t *testing.T, h *handle[Tx]) {
 	for seed := range uint64(seeds) {
 		random := mathrand.New(mathrand.NewPCG(seed, 1))
 		config := session.Config{
-			Lease: 300 * time.Microsecond, Window: 2 + random.Uint64N(5), MaxResult: 10, MaxBytes: 30, MaxSessions: 2 + random.IntN(4), PerPrincipal: 2 + random.IntN(4), Evict: random.IntN(2) == 0,
+			Lease: 300 * time.Microsecond, Window: 2 + random.Uint64N(5), MaxResult: 10, MaxBytes: 20, MaxSessions: 2 + random.IntN(4), PerPrincipal: 2 + random.IntN(4), Evict: random.IntN(2) == 0,
 		}
 		for _, table := range []string{"session", "session_answer"} {
 			h.must(t, "DELETE FROM everonce_"+table)
@@ -223,6 +223,9 @@ func testSessionModel[Tx any](t *testing.T, h *handle[Tx]) {
 				delete(live, c.Nonce[15])
 			}
 			refusals[want.Err]++
+			if step%10 == 0 && h.number(t, "SELECT count(*) FROM everonce_session AS s WHERE bytes <> (SELECT coalesce(sum(size), 0) FROM everonce_session_answer AS a WHERE a.session_id = s.id)") != 0 {
+				t.Fatalf("seed %d, step %d: bytes are not those of the answers", seed, step)
+			}
 			if c.Op == session.Request && want.Err == 0 && !want.Replayed {
 				executed++
 			}
