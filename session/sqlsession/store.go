@@ -20,7 +20,7 @@ import (
 type Options struct {
 	// Wait is how long a command waits while another one of its session is executed, which a client that sends many at once
 	// often meets: afterwards it is refused with [session.ErrInProgress]. It holds no connection meanwhile. On SQLite all
-	// transactions take turns, and nobody waits here. Default 1 s; negative is not at all.
+	// transactions take turns, and nobody waits here. Negative is not at all. Default 1 s.
 	Wait time.Duration
 }
 
