@@ -227,8 +227,8 @@ func TestSessionInProgress(t *testing.T) {
 	t.Run("mariadb", func(t *testing.T) { t.Parallel(); testSessionInProgress(t, onMariaDB(t)) })
 }
 
-// While a request is executed, its copy is told so at once, a keep-alive does not wait, a registration with its nonce neither,
-// and the session is not purged although its lease is over; the end of the request renews it.
+// While a request is executed, its copy is told so at once, and a registration with its nonce too; a keep-alive does not wait, and
+// the session is not purged, although its lease is over: the end of the request renews it.
 func testSessionInProgress[Tx any](t *testing.T, h *handle[Tx]) {
 	h, micros := h.byHand(t)
 	s, nonce := newSessions(t, h, session.Config{MaxSessions: 1, Evict: true}, &sqlsession.Options{Wait: -1}), anyNonce()
@@ -245,12 +245,12 @@ func testSessionInProgress[Tx any](t *testing.T, h *handle[Tx]) {
 				t.Errorf("%s: %+v, %v", what, a, err)
 			}
 		}
+		micros.Add(time.Hour.Microseconds())
 		beats := []session.Beat{{Session: id, Nonce: nonce, Mark: 1}, {Session: id, Nonce: anyNonce()}, {Session: id + 1, Nonce: nonce}}
 		a, err := s.Apply(outside, &session.Command{Op: session.KeepAlive, Beats: beats}, nil)
 		if err != nil || !slices.Equal(a.Beats, []session.Refusal{0, session.ErrSessionUnknown, session.ErrSessionUnknown}) {
 			t.Errorf("keep-alive: %+v, %v", a, err)
 		}
-		micros.Add(time.Hour.Microseconds())
 		if n, err := s.Purge(outside, 10); n != 0 || err != nil {
 			t.Errorf("purged %d, %v", n, err)
 		}

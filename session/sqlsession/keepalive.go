@@ -47,8 +47,12 @@ func (s *Store[Tx]) keepAlive(ctx context.Context, conn sqldb.Conn, c *session.C
 		b := &c.Beats[i]
 		r := rows[b.Session]
 		refusal := session.Refusal(rules.Absent(uint64(b.Session), uint64(last))) //nolint:gosec // not negative
-		if r != nil {
+		switch {
+		case r == nil:
+		case locked[b.Session]:
 			refusal = s.admit(r, b.Nonce, b.Epoch)
+		default: // its lease may be over: what is executed renews it
+			refusal = session.Refusal(r.Admit(hashed(b.Nonce), b.Epoch))
 		}
 		if refusal == 0 {
 			refusal = session.Refusal(r.Beat(b.Mark, s.config.Window))
