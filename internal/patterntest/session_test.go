@@ -187,13 +187,12 @@ func testSessionDuplicates[Tx any](t *testing.T, h *handle[Tx]) {
 		}
 	}
 	wg.Wait()
-	for range 2 {
+	for _, principal := range []string{"alice", "alice", "bob", "bob"} { // the last one finds the store full
 		for _, host := range hosts {
-			at(host, session.Command{Op: session.Register, Nonce: anyNonce(), Principal: "alice"}, func(session.Answer) {})
-			at(host, session.Command{Op: session.Register, Nonce: anyNonce(), Principal: fmt.Sprint(rand.Text())}, func(session.Answer) {})
+			at(host, session.Command{Op: session.Register, Nonce: anyNonce(), Principal: principal}, func(session.Answer) {})
 		}
+		wg.Wait()
 	}
-	wg.Wait()
 	if n := h.number(t, "SELECT count(*) FROM everonce_session WHERE principal = 'alice'"); n != 3 {
 		t.Errorf("%d sessions of a principal, want 3", n)
 	}

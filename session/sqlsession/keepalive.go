@@ -64,17 +64,17 @@ func (s *Store[Tx]) keepAlive(ctx context.Context, conn sqldb.Conn, c *session.C
 			refused[i] = refusal
 			continue
 		}
-		epoch := r.Epoch
+		epoch, mark := r.Epoch, r.Mark
 		moved := r.Accept(b.Epoch, b.Mark)
 		if !locked[b.Session] {
 			continue
 		}
 		renewed = append(renewed, r.id)
 		if moved || r.Epoch != epoch {
-			news = append(news, call(s.st.advance, r.id, signed(r.Epoch), signed(r.Mark)))
+			news = append(news, call(s.st.advance, r.id, signed(r.Epoch), signed(r.Mark), signed(mark)))
 		}
 		if moved {
-			news = append(news, call(s.st.forget, r.id, signed(r.Mark)))
+			news = append(news, call(s.st.forget, r.id, signed(mark), signed(r.Mark)))
 		}
 	}
 	if len(renewed) > 0 {

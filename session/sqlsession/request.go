@@ -67,8 +67,8 @@ func (s *Store[Tx]) request(ctx context.Context, conn sqldb.Conn, c *session.Com
 	}
 	r.bytes -= gone
 	var last []*sqldb.Call
-	if r.Accept(c.Epoch, c.Mark) {
-		last = append(last, call(s.st.forget, id, signed(r.Mark)))
+	if mark := r.Mark; r.Accept(c.Epoch, c.Mark) {
+		last = append(last, call(s.st.forget, id, signed(mark), signed(r.Mark)))
 	}
 	answer := session.Answer{Replayed: true, Elided: before.elided != 0, Result: before.result}
 	if !seen {

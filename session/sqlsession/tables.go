@@ -62,11 +62,12 @@ func newStatements(d *sqldb.Dialect) *statements {
 	return &statements{
 		lock:   st("lock", 1, columns+"id = {1i} {skip locked}"),
 		exists: st("exists", 1, "SELECT (SELECT count(*) FROM {session} WHERE id = {1i}), last_id FROM {session_state} WHERE id = 1"),
+		// From the mark on, since an index of PostgreSQL keeps what was deleted below it until the vacuum.
 		answer: st("answer", 3, "SELECT number, size, elided, fingerprint, CASE WHEN number = {2i} THEN result END FROM {session_answer}"+
-			" WHERE session_id = {1i} AND (number = {2i} OR number <= {3i})"),
+			" WHERE session_id = {1i} AND number > (SELECT mark FROM {session} WHERE id = {1i}) AND (number = {2i} OR number <= {3i})"),
 		// In what is no transaction any more it would commit by itself.
 		touch:  st("touch", 5, "UPDATE {session} SET epoch = {2i}, mark = {3i}, high = {4i}, bytes = {5i} + 0{alive}, last = {now}, era = {now} >> "+eraBits+" WHERE id = {1i}"),
-		forget: st("forget", 2, "DELETE FROM {session_answer} WHERE session_id = {1i} AND number <= {2i}"),
+		forget: st("forget", 3, "DELETE FROM {session_answer} WHERE session_id = {1i} AND number > {2i} AND number <= {3i}"),
 		keep:   st("keep", 6, "INSERT INTO {session_answer} (session_id, number, elided, fingerprint, size, result) VALUES ({1i}, {2i}, {3i}, {4b}, {5i}, {6b})"),
 
 		state:   st("state", 0, "SELECT last_id, sessions FROM {session_state} WHERE id = 1 {for update}"),
@@ -81,8 +82,8 @@ func newStatements(d *sqldb.Dialect) *statements {
 		readAll: st("read_all", 1, columns+ids),
 		lastID:  st("last_id", 0, "SELECT last_id FROM {session_state} WHERE id = 1"),
 		renew:   st("renew", 1, "UPDATE {session} SET last = {now}, era = {now} >> "+eraBits+" WHERE "+ids),
-		advance: st("advance", 3, "UPDATE {session} SET epoch = {2i}, mark = {3i},"+
-			" bytes = bytes - (SELECT coalesce(sum(size), 0) FROM {session_answer} WHERE session_id = {1i} AND number <= {3i}) WHERE id = {1i}"),
+		advance: st("advance", 4, "UPDATE {session} SET epoch = {2i}, mark = {3i},"+
+			" bytes = bytes - (SELECT coalesce(sum(size), 0) FROM {session_answer} WHERE session_id = {1i} AND number > {4i} AND number <= {3i}) WHERE id = {1i}"),
 
 		expired: st("expired", 2, "SELECT id FROM {session} WHERE era <= ({now} - {1i}) >> "+eraBits+" AND last <= {now} - {1i} ORDER BY era LIMIT {2i} {skip locked}"),
 		// Of the same era, and so few.
