@@ -114,7 +114,7 @@ func NewTx[T, Tx any](recv *everonce.TxReceiver[Tx], spec TxSpec[T, Tx]) (*Consu
 	c.id, c.ready = recv.RecordID, recv.Ready
 	note := noNote[Tx]
 	if spec.Offsets != nil {
-		c.offsets, note = spec.Offsets, spec.Offsets.Note
+		c.offsets, note = spec.Offsets, noting(spec.Offsets)
 	}
 	c.gather = func(n int) gathered {
 		return &batchOf[T, Tx]{
@@ -282,10 +282,10 @@ func (c *Consumer) dispose(ctx context.Context, m *Message, hash string, o evero
 	case everonce.InProgress, everonce.LeaseLost:
 		v.Disposition, v.After = Later, retryAfter(err)
 	case everonce.Failed:
-		if attempt != 0 || ctx.Err() == nil && !errors.Is(err, everonce.ErrStore) {
+		if !keeps(err) && (attempt != 0 || ctx.Err() == nil && !errors.Is(err, everonce.ErrStore)) {
 			return c.again(m, v, Exhausted)
 		}
-		v.Disposition = Keep // before the handler was called
+		v.Disposition = Keep // not for the handler
 	case everonce.Mismatch:
 		return c.bury(m, hash, o, Mismatch, err)
 	case everonce.Unknown:

@@ -25,7 +25,8 @@ const (
 	// If the dead-letter queue refuses it, the message is delivered again after the longest delay.
 	Bury
 	// Keep neither acknowledges nor returns it, and handles it again after a pause, during which the consumer starts no
-	// other message. Outcomes: not_recorded, store_failed; failed if the store failed before the handler was called;
+	// other message. Outcomes: not_recorded, store_failed; failed if the store failed before the handler was called, or
+	// [Offsets] behind it;
 	// unknown if the answer to a commit was lost; invalid, because the consumer is wrong and not the message.
 	Keep
 )

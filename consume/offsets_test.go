@@ -3,6 +3,7 @@ package consume_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -47,10 +48,15 @@ func TestOffsetsAreNotedInTheTransaction(t *testing.T) {
 	if want := [][]string{{"1", "2"}, {"3"}, {"4"}}; !slices.EqualFunc(n.of, want, slices.Equal) {
 		t.Errorf("noted %v, want %v", n.of, want)
 	}
-	n.fail = errors.New("fenced")
-	v := c.Handle(t.Context(), messages("5")[0])
-	vs := c.HandleBatch(t.Context(), messages("6", "7"))
-	if got := dispositions(append(vs, v)); got != "retry, retry, retry" || l.row("5")+l.row("6")+l.row("7") != 0 {
-		t.Errorf("%s; rows %v", got, l.rows)
+	for want, fail := range map[string]error{
+		"keep, keep, keep":    errors.New("the table is away"), // which is not the messages' fault
+		"retry, retry, retry": fmt.Errorf("fenced: %w", consume.ErrGone),
+	} {
+		n.fail = fail
+		v := c.Handle(t.Context(), messages("5")[0])
+		vs := c.HandleBatch(t.Context(), messages("6", "7"))
+		if got := dispositions(append(vs, v)); got != want || l.row("5")+l.row("6")+l.row("7") != 0 {
+			t.Errorf("%v: %s, want %s; rows %v", fail, got, want, l.rows)
+		}
 	}
 }

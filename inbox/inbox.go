@@ -52,6 +52,7 @@ type Inbox[Tx any] struct {
 	call     everonce.CallOption
 	insert   *sqldb.Statement
 	read     *sqldb.Statement
+	look     *sqldb.Statement // on MySQL, before an insertion
 }
 
 // spec is the queue of a consumer's messages, or of all.
@@ -100,7 +101,9 @@ func New[Tx any](receiver *everonce.TxReceiver[Tx], consumer string, opts *Optio
 			" SELECT {1t}, {2t}, {3t}, {4t}, {5t}, {6t}, {7t}, {8b}, {9i}, CASE WHEN {10i} = 0 THEN 0 ELSE c.now + {10i} END, 0{alive}, 0, c.now - {11i}, c.now, c.now, 0, ''"+
 			" FROM (SELECT {now} AS now) AS c WHERE true"+d.Once("consumer, id"), "inbox")
 	in.insert.Keep = true
-	in.read = d.Statement("inbox_read", 2, "SELECT body FROM {inbox} WHERE consumer = {1t} AND id = {2t} {latest}", "inbox")
+	const there = "SELECT body FROM {inbox} WHERE consumer = {1t} AND id = {2t} "
+	in.read, in.look = d.Statement("inbox_read", 2, there+"{latest}", "inbox"), d.Statement("inbox_look", 2, there+"AND 0{alive} = 0", "inbox")
+	in.look.Keep = true
 	return in, nil
 }
 

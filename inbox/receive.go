@@ -19,12 +19,12 @@ import (
 // error that wraps [consume.ErrNoKey], [everonce.ErrInvalidArgument] or [everonce.ErrTooLarge] says that it can never be
 // taken in as it is; nothing was sent then. [everonce.ErrStore]: the database failed, and the message may be in it.
 func (in *Inbox[Tx]) Receive(ctx context.Context, m *consume.Message) (isNew bool, err error) {
-	return in.receive(m, func(op func(context.Context, sqldb.Conn) error) error { return in.table.DB.Write(ctx, op) })
+	return in.receive(m, false, func(op func(context.Context, sqldb.Conn) error) error { return in.table.DB.Write(ctx, op) })
 }
 
 // ReceiveTx is [Inbox.Receive] in a transaction of the caller: the message is taken in when that commits.
 func (in *Inbox[Tx]) ReceiveTx(ctx context.Context, tx Tx, m *consume.Message) (isNew bool, err error) {
-	return in.receive(m, func(op func(context.Context, sqldb.Conn) error) error {
+	return in.receive(m, in.table.DB.Dialect().MySQL, func(op func(context.Context, sqldb.Conn) error) error {
 		conn, err := in.table.DB.Join(ctx, tx)
 		if err != nil {
 			return err
@@ -33,7 +33,8 @@ func (in *Inbox[Tx]) ReceiveTx(ctx context.Context, tx Tx, m *consume.Message) (
 	})
 }
 
-func (in *Inbox[Tx]) receive(m *consume.Message, do func(op func(context.Context, sqldb.Conn) error) error) (bool, error) {
+// receive looks first where the transaction may stay open: an insertion locks what is there.
+func (in *Inbox[Tx]) receive(m *consume.Message, look bool, do func(op func(context.Context, sqldb.Conn) error) error) (bool, error) {
 	args, err := in.row(m)
 	if err != nil {
 		return false, err
@@ -42,6 +43,17 @@ func (in *Inbox[Tx]) receive(m *consume.Message, do func(op func(context.Context
 	var kept []byte // not to be looked at after an error, as the others: they may still be written
 	var isNew, found bool
 	err = do(func(ctx context.Context, c sqldb.Conn) error {
+		compare := func(st *sqldb.Statement) error {
+			read := d.Call(st, args[0], args[1]).ForEach(func(r sqldb.Row) error { return r.Scan(&kept) })
+			err := c.Send(ctx, read)
+			found = read.Affected > 0
+			return err
+		}
+		if look {
+			if err := compare(in.look); err != nil || found {
+				return err
+			}
+		}
 		insert := d.Call(in.insert, args...)
 		calls := []*sqldb.Call{insert}
 		if announce := in.table.Queue.Announce(); announce != nil {
@@ -51,10 +63,7 @@ func (in *Inbox[Tx]) receive(m *consume.Message, do func(op func(context.Context
 			return err
 		}
 		if isNew = d.Inserted(insert.Affected, 1) > 0; !isNew {
-			read := d.Call(in.read, args[0], args[1]).ForEach(func(r sqldb.Row) error { return r.Scan(&kept) })
-			err := c.Send(ctx, read)
-			found = read.Affected > 0 // or it was done, and has just been removed
-			return err
+			return compare(in.read) // or it was done, and has just been removed
 		}
 		return nil
 	})

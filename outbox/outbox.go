@@ -28,6 +28,7 @@ type Outbox[Tx any] struct {
 	opts      Options
 	insert    map[int]*sqldb.Statement // by the number of events
 	read      *sqldb.Statement
+	look      *sqldb.Statement // on MySQL, before an insertion
 	published *sqldb.Statement // longer ago than
 	remove    *sqldb.Statement
 }
@@ -60,8 +61,9 @@ func New[Tx any](receiver *everonce.TxReceiver[Tx], opts *Options) (*Outbox[Tx],
 	for n := 1; n <= maxInsert; n *= 2 {
 		o.insert[n] = insertion(d, n)
 	}
-	o.read = d.Statement("outbox_read", 1,
-		"SELECT id, topic, order_key, type, content_type, headers, payload FROM {outbox} WHERE "+inIDs(d)+" {latest}", "outbox")
+	const there = "SELECT id, topic, order_key, type, content_type, headers, payload FROM {outbox} WHERE "
+	o.read = d.Statement("outbox_read", 1, there+inIDs(d)+" {latest}", "outbox")
+	o.look = d.Statement("outbox_look", 1, there+inIDs(d)+" AND 0{alive} = 0", "outbox")
 	const old = " WHERE q.state IN (4, 5) AND q.state = 4 AND q.done_at <= {now} - {1i} ORDER BY q.done_at LIMIT {2i}"
 	from := "{outbox} AS q" + old
 	if d.MySQL { // without locks in the index, which others want who have just published

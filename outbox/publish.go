@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -43,12 +44,18 @@ func (o *Outbox[Tx]) Publish(ctx context.Context, tx Tx, events ...Event) error 
 	if len(events) == 0 {
 		return nil
 	}
+	again := slices.ContainsFunc(events, func(e Event) bool { return e.ID != "" }) // perhaps
 	if err := name(ctx, events); err != nil {
 		return err
 	}
 	conn, err := o.table.DB.Join(ctx, tx)
 	if err != nil {
 		return fmt.Errorf("outbox: publish: %w", err)
+	}
+	if again && o.table.DB.Dialect().MySQL { // an insertion would lock those that are there
+		if events, err = o.compare(ctx, conn, o.look, events); err != nil || len(events) == 0 {
+			return err
+		}
 	}
 	inserts := o.inserts(events)
 	calls := inserts
@@ -65,7 +72,8 @@ func (o *Outbox[Tx]) Publish(ctx context.Context, tx Tx, events ...Event) error 
 		affected += call.Affected
 	}
 	if o.table.DB.Dialect().Inserted(affected, len(events)) < len(events) {
-		return o.compare(ctx, conn, events)
+		_, err = o.compare(ctx, conn, o.read, events)
+		return err
 	}
 	return nil
 }
@@ -142,15 +150,15 @@ func (o *Outbox[Tx]) inserts(events []Event) (calls []*sqldb.Call) {
 	return calls
 }
 
-// compare makes sure that the events which were not inserted are there as they are.
-func (o *Outbox[Tx]) compare(ctx context.Context, conn sqldb.Conn, events []Event) error {
+// compare makes sure that the events which read finds there are as they are, and returns the others.
+func (o *Outbox[Tx]) compare(ctx context.Context, conn sqldb.Conn, read *sqldb.Statement, events []Event) (others []Event, err error) {
 	there := make(map[string]Event, len(events))
 	ids := make([]string, len(events))
 	for i := range events {
 		ids[i] = events[i].ID
 	}
 	d := o.table.DB.Dialect()
-	err := conn.Send(ctx, d.Call(o.read, d.Texts(ids)).ForEach(func(r sqldb.Row) error {
+	err = conn.Send(ctx, d.Call(read, d.Texts(ids)).ForEach(func(r sqldb.Row) error {
 		var e Event
 		var headers string
 		if err := r.Scan(&e.ID, &e.Topic, &e.Key, &e.Type, &e.ContentType, &headers, &e.Payload); err != nil {
@@ -162,15 +170,18 @@ func (o *Outbox[Tx]) compare(ctx context.Context, conn sqldb.Conn, events []Even
 		return err
 	}))
 	if err != nil {
-		return o.table.Failed("publish", err)
+		return nil, o.table.Failed("publish", err)
 	}
 	for i := range events {
 		mine := &events[i]
-		if kept, ok := there[mine.ID]; ok && !mine.equal(&kept) { // one that is gone by now was published, and removed
-			return fmt.Errorf("outbox: %w: an event with the same ID and another content is there", everonce.ErrMismatch)
+		switch kept, ok := there[mine.ID]; {
+		case !ok: // after an insertion: it was published, and removed
+			others = append(others, *mine)
+		case !mine.equal(&kept):
+			return nil, fmt.Errorf("outbox: %w: an event with the same ID and another content is there", everonce.ErrMismatch)
 		}
 	}
-	return nil
+	return others, nil
 }
 
 // equal reports whether two events with the same ID say the same.

@@ -21,6 +21,7 @@ type Sagas[Tx any] struct {
 	table    *sqlqueue.Table[Tx]
 	insert   *sqldb.Statement
 	read     *sqldb.Statement
+	look     *sqldb.Statement // on MySQL, before an insertion
 	note     *sqldb.Statement
 	order    *sqldb.Statement
 	heed     *sqldb.Statement
@@ -52,7 +53,8 @@ func New[Tx any](receiver *everonce.TxReceiver[Tx]) (*Sagas[Tx], error) {
 	s.insert = d.Statement("saga_insert", 5,
 		"INSERT INTO {saga} (id, definition, lane, shape, input, order_key, status, cause, tries, orders, state, attempts, rank, due_at, created_at, token, error)"+
 			" SELECT {1t}, {2t}, {3t}, {4t}, {5b}, '', 'running', '', '', '', 0{alive}, 0, c.now, c.now, c.now, 0, '' FROM (SELECT {now} AS now) AS c WHERE true"+d.Once("id"), "saga")
-	s.read = d.Statement("saga_read", 1, "SELECT lane, input FROM {saga} WHERE id = {1t} {latest}", "saga")
+	const there = "SELECT lane, input FROM {saga} WHERE id = {1t} "
+	s.read, s.look = d.Statement("saga_read", 1, there+"{latest}", "saga"), d.Statement("saga_look", 1, there+"AND 0{alive} = 0", "saga")
 	s.note = d.Statement("saga_note", 5, "UPDATE {saga} SET status = {3t}, cause = {4t}, tries = {5t} WHERE seq = {1i} AND token = {2i}", "saga")
 	s.order = d.Statement("saga_order", 2, "UPDATE {saga} SET orders = concat(orders, {2t}) WHERE id = {1t} AND state IN (0, 2, 3)", "saga")
 	// What was ordered while a runner had the saga in hand is due when it lets go of it.
@@ -96,6 +98,23 @@ func (d *Definition[In, Tx]) Start(ctx context.Context, sagas *Sagas[Tx], tx Tx,
 		return fmt.Errorf("saga: start: %w", err)
 	}
 	dialect := sagas.table.DB.Dialect()
+	there := func(st *sqldb.Statement) (found bool, err error) {
+		var lane string
+		var kept []byte
+		read := dialect.Call(st, id).ForEach(func(r sqldb.Row) error { return r.Scan(&lane, &kept) })
+		if err := conn.Send(ctx, read); err != nil {
+			return false, sagas.table.Failed("start", err)
+		}
+		if name, _, _ := strings.Cut(lane, "@"); read.Affected > 0 && (name != d.name || !bytes.Equal(kept, raw)) {
+			return true, errOther
+		}
+		return read.Affected > 0, nil
+	}
+	if dialect.MySQL { // an insertion would lock what is there
+		if found, err := there(sagas.look); found || err != nil {
+			return err
+		}
+	}
 	insert := dialect.Call(sagas.insert, id, d.name, d.lane(), d.shape, raw)
 	calls := []*sqldb.Call{insert}
 	if announce := sagas.table.Queue.Announce(); announce != nil {
@@ -107,14 +126,10 @@ func (d *Definition[In, Tx]) Start(ctx context.Context, sagas *Sagas[Tx], tx Tx,
 	if dialect.Inserted(insert.Affected, 1) > 0 {
 		return nil
 	}
-	var lane string
-	var kept []byte
-	err = conn.Send(ctx, dialect.Call(sagas.read, id).ForEach(func(r sqldb.Row) error { return r.Scan(&lane, &kept) }))
-	if err != nil {
-		return sagas.table.Failed("start", err)
+	if found, err := there(sagas.read); found || err != nil {
+		return err
 	}
-	if name, _, _ := strings.Cut(lane, "@"); name != d.name || !bytes.Equal(kept, raw) {
-		return fmt.Errorf("saga: %w: a saga with the same ID and another definition or input is there, or was a moment ago", everonce.ErrMismatch)
-	}
-	return nil
+	return errOther // it was, a moment ago
 }
+
+var errOther = fmt.Errorf("saga: %w: a saga with the same ID and another definition or input is there, or was a moment ago", everonce.ErrMismatch)

@@ -19,8 +19,9 @@ type delivery struct {
 	m *consume.Message
 	p *partition
 
-	finished bool      // under the partition's lock
-	copied   *produced // the copy that an earlier call has sent, and whose fate it did not learn
+	finished bool             // under the partition's lock, as is
+	noted    *kgo.EpochOffset // what its latest transaction wrote into the table of offsets
+	copied   *produced        // the copy that an earlier call has sent, and whose fate it did not learn
 }
 
 var _ consume.Delivery = (*delivery)(nil)
@@ -34,7 +35,10 @@ func (d *delivery) next() kgo.EpochOffset {
 }
 
 // Ack implements [consume.Delivery].
-func (d *delivery) Ack(context.Context) error { return d.p.finish(d) }
+func (d *delivery) Ack(context.Context) error {
+	d.p.heard(d)
+	return d.p.finish(d)
+}
 
 // Retry implements [consume.Delivery].
 func (d *delivery) Retry(ctx context.Context, after time.Duration, counts bool) error {
@@ -90,5 +94,5 @@ func (d *delivery) move(ctx context.Context, r *kgo.Record) error {
 	if err != nil {
 		return err
 	}
-	return d.Ack(ctx)
+	return d.p.finish(d)
 }

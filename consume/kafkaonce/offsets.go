@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -18,11 +19,14 @@ import (
 // for tools that show the lag.
 //
 // A partition has one owner in the table: the member and the generation of the group that took it last. A transaction of
-// any other, such as a process that was paused for longer than its session and goes on, is rolled back with [ErrFenced].
+// any other, such as a process that was paused for longer than its session and goes on, is rolled back with [ErrFenced]. So
+// is one that finds an earlier offset than the last that was committed, as after a failover of the database that lost
+// commits: [Consumer.Run] then ends, and the next one begins at the table's offset.
 //
 // A partition is worked on in its order: the default of Workers.Concurrency is 1. To be faster, set Workers.Batch: a batch
 // is one transaction. With more Concurrency the offset in the table is that of the first message that is not finished, and
-// transactions of one partition wait for each other at its row.
+// transactions of one partition wait for each other at its row. Transactions at repeatable read or serializable need a
+// Concurrency of 1.
 //
 // Groups of the protocol of KIP-848 are not supported.
 //
@@ -33,8 +37,12 @@ type Offsets[Tx any] struct {
 	read, take, write *sqldb.Statement
 }
 
-// ErrFenced says that another member of the group has taken the partition. What the transaction wrote is undone.
-var ErrFenced = fmt.Errorf("%w: kafkaonce: another member of the group has taken the partition in the table of offsets", consume.ErrGone)
+// ErrFenced says that another member of the group has taken the partition, or that its row was removed or set back. What
+// the transaction wrote is undone.
+var ErrFenced = fmt.Errorf("%w: kafkaonce: another member of the group has taken the partition in the table of offsets, or its row was removed or set back", consume.ErrGone)
+
+// takeWithin bounds the wait for a row, so that who waits says so.
+const takeWithin = 5 * time.Second
 
 // columns are the key of a row. A topic that is created anew has another ID, and its offsets begin anew.
 const columns = "consumer_group, topic, topic_id, part"
@@ -46,11 +54,13 @@ func NewOffsets[Tx any](receiver *everonce.TxReceiver[Tx]) (*Offsets[Tx], error)
 		return nil, fmt.Errorf("%w: kafkaonce: the receiver is nil", everonce.ErrInvalidArgument)
 	}
 	db, ok := sqldb.Of(receiver.Store())
-	if !ok {
+	if !ok || db.Dialect().MySQL {
 		return nil, fmt.Errorf("%w: kafkaonce: the receiver's store has no room for offsets (use store/pgxstore or store/sqlitestore)", everonce.ErrInvalidArgument)
 	}
 	d := db.Dialect()
 	const at, owned = "consumer_group = {1t} AND topic = {2t} AND topic_id = {3t} AND part = {4i}", " AND generation = {5i} AND member = {6t}"
+	// A database that was restored, or has failed over, may have lost what it had committed: who would write the next offset would skip that.
+	const kept = " AND (epoch > {10i} OR epoch = {10i} AND next >= {9i})"
 	// Epoch and offset grow together along a log. Where it was cut off, the epoch is a newer one.
 	const ahead = "(epoch < {8i} OR epoch = {8i} AND next < {7i})"
 	o := &Offsets[Tx]{
@@ -63,8 +73,8 @@ func NewOffsets[Tx any](receiver *everonce.TxReceiver[Tx]) (*Offsets[Tx], error)
 		read: d.Statement("kafka_offsets_read", 4, "SELECT generation, member FROM {kafka_offsets} WHERE "+at, "kafka_offsets"),
 		take: d.Statement("kafka_offsets_take", 8, "INSERT INTO {kafka_offsets} AS o ("+columns+", generation, member, next, epoch) VALUES ({1t}, {2t}, {3t}, {4i}, {5i}, {6t}, -1, -1)"+
 			" ON CONFLICT ("+columns+") DO UPDATE SET generation = {5i}, member = {6t} WHERE o.generation = {7i} AND o.member = {8t} RETURNING next, epoch", "kafka_offsets"),
-		write: d.Statement("kafka_offsets_write", 8, "UPDATE {kafka_offsets} SET next = CASE WHEN "+ahead+" THEN {7i} ELSE next END, epoch = CASE WHEN "+ahead+" THEN {8i} ELSE epoch END"+
-			" WHERE "+at+owned, "kafka_offsets"),
+		write: d.Statement("kafka_offsets_write", 10, "UPDATE {kafka_offsets} SET next = CASE WHEN "+ahead+" THEN {7i} ELSE next END, epoch = CASE WHEN "+ahead+" THEN {8i} ELSE epoch END"+
+			" WHERE "+at+owned+kept, "kafka_offsets"),
 	}
 	o.write.Keep = true
 	return o, nil
@@ -116,15 +126,20 @@ type mark struct {
 	place
 	topicID string
 	next    kgo.EpochOffset
+	least   kgo.EpochOffset // which the table has, as its owner has heard
 }
 
 // offsetsTable is what a consumer needs of [Offsets].
 type offsetsTable interface {
 	check(ctx context.Context) error
+	missing() bool
 	ownerOf(ctx context.Context, m *mark) (owner, error)
 	takeOver(ctx context.Context, m *mark, from owner) (taken bool, err error)
 	save(ctx context.Context, ms []mark) (fenced []bool, err error)
 }
+
+// missing reports whether these are the nil of a variable.
+func (o *Offsets[Tx]) missing() bool { return o == nil }
 
 func (o *Offsets[Tx]) check(ctx context.Context) error {
 	return o.failed("look at the table", o.schema.Check(ctx, o.db))
@@ -135,7 +150,7 @@ func (m *mark) key() []any {
 }
 
 func (o *Offsets[Tx]) writing(m *mark) *sqldb.Call {
-	return &sqldb.Call{Statement: o.write, Args: append(m.key(), int64(m.generation), m.member, m.next.Offset, int64(m.next.Epoch))}
+	return &sqldb.Call{Statement: o.write, Args: append(m.key(), int64(m.generation), m.member, m.next.Offset, int64(m.next.Epoch), m.least.Offset, int64(m.least.Epoch))}
 }
 
 // ownerOf returns who has a partition; the zero value if nobody does.
@@ -147,13 +162,16 @@ func (o *Offsets[Tx]) ownerOf(ctx context.Context, m *mark) (by owner, err error
 }
 
 // takeOver makes the mark's owner that of the partition, unless another took it from from meanwhile, and reads the offset. It waits for a
-// transaction that has written the row.
+// transaction that has written the row, but not for long: that of a host that has died stays open until the server hears of it.
 func (o *Offsets[Tx]) takeOver(ctx context.Context, m *mark, from owner) (taken bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, takeWithin)
+	defer cancel()
 	err = o.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
 		var epoch int64
 		call := &sqldb.Call{Statement: o.take, Args: append(m.key(), int64(m.generation), m.member, int64(from.generation), from.member)}
 		err := c.Send(ctx, call.ForEach(func(r sqldb.Row) error { return r.Scan(&m.next.Offset, &epoch) }))
 		taken, m.next.Epoch = call.Affected > 0, int32(epoch) //nolint:gosec // it was one
+		m.least = m.next
 		return err
 	})
 	return taken, o.failed("take a partition", err)

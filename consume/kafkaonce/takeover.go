@@ -24,8 +24,8 @@ func (c *Consumer) withTable(handler *consume.Consumer) ([]kgo.Opt, error) {
 		return nil, nil
 	}
 	var ok bool
-	if c.table, ok = offsets.(offsetsTable); !ok {
-		return nil, fmt.Errorf("%w: kafkaonce: TxSpec.Offsets of the handler is not of this package", everonce.ErrInvalidArgument)
+	if c.table, ok = offsets.(offsetsTable); !ok || c.table.missing() {
+		return nil, fmt.Errorf("%w: kafkaonce: TxSpec.Offsets of the handler is nil, or not of this package (make it with NewOffsets)", everonce.ErrInvalidArgument)
 	}
 	return []kgo.Opt{kgo.AdjustFetchOffsetsFn(c.begins)}, nil
 }
@@ -158,7 +158,21 @@ func (p *partition) markWith(ms []*consume.Message) (mark, error) {
 		}
 		at.next = d.next()
 	}
+	for _, d := range p.window {
+		if in[d.m] {
+			d.noted = &at.next
+		}
+	}
 	return at, nil
+}
+
+// heard notes that the transaction that handled a message, if one did, has committed: the table has its offset.
+func (p *partition) heard(d *delivery) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if d.noted != nil && p.own.least.Less(*d.noted) {
+		p.own.least = *d.noted
+	}
 }
 
 // fence lets go of a partition that is another's by the table. The group has not told this consumer yet.
@@ -194,14 +208,15 @@ func (c *Consumer) save(ctx context.Context, moved map[*partition]kgo.EpochOffse
 	}
 }
 
-// lookAtFenced ends Run if a partition is another's by the table and ours by the group: somebody has changed the row.
+// lookAtFenced ends Run if a partition is another's by the table and ours by the group: somebody has changed the row, or the database has lost
+// what was in it. The next Run begins there.
 func (c *Consumer) lookAtFenced(ctx context.Context) {
 	for _, p := range c.all() {
 		p.mu.Lock()
 		fenced := p.fenced
 		p.mu.Unlock()
 		if fenced && c.confirm(ctx, c.member()) == nil && c.at(p.place) == p {
-			c.fail(fmt.Errorf("kafkaonce: topic %q, partition %d: the row in the table of offsets was removed or changed while the consumer ran (stop all members of the group first): %w", p.topic, p.number, ErrFenced))
+			c.fail(fmt.Errorf("kafkaonce: topic %q, partition %d: the row in the table of offsets was removed or set back while the consumer ran, by hand (stop all members of the group first) or by a database that has lost commits: %w", p.topic, p.number, ErrFenced))
 		}
 	}
 }

@@ -56,7 +56,14 @@ func (t *Topic) establish(ctx context.Context, client *kgo.Client, log *slog.Log
 		return nil, nil, err
 	}
 	needs := t.needs(delays)
-	for err = needs.check(ctx, client); err != nil; err = needs.check(ctx, client) {
+	var configs kadm.ResourceConfigs
+	for {
+		if err = needs.check(ctx, client); err == nil {
+			configs, err = configsOf(ctx, admin, slices.Collect(maps.Keys(needs))...)
+		}
+		if err == nil {
+			break
+		}
 		if !created || !errors.Is(err, kerr.UnknownTopicOrPartition) {
 			return nil, nil, err
 		}
@@ -65,7 +72,6 @@ func (t *Topic) establish(ctx context.Context, client *kgo.Client, log *slog.Log
 		}
 	}
 	largest = make(limits, len(needs))
-	configs, _ := admin.DescribeTopicConfigs(ctx, slices.Collect(maps.Keys(needs))...) //nolint:errcheck // who may not see them has the defaults
 	for _, r := range configs {
 		largest[r.Name] = int32(number(&r, "max.message.bytes", defaultLargest)) //nolint:gosec // Kafka's are 32 bits
 		if err := t.keeps(ctx, &r, delays, log); err != nil {
@@ -73,6 +79,24 @@ func (t *Topic) establish(ctx context.Context, client *kgo.Client, log *slog.Log
 		}
 	}
 	return delays, largest, nil
+}
+
+// configsOf returns the settings of topics, without those that the user may not see.
+func configsOf(ctx context.Context, admin *kadm.Client, names ...string) (seen kadm.ResourceConfigs, err error) {
+	for _, name := range names { // one by one: kadm returns nothing behind one that may not be seen
+		configs, err := admin.DescribeTopicConfigs(ctx, name)
+		if _, denied := errors.AsType[*kadm.AuthError](err); denied {
+			continue
+		}
+		if err == nil && len(configs) == 1 {
+			err = configs[0].Err
+		}
+		if err != nil {
+			return nil, fmt.Errorf("kafkaonce: asking for the settings of topic %q: %w", name, err)
+		}
+		seen = append(seen, configs...)
+	}
+	return seen, nil
 }
 
 // allRetries returns the delays of those that Delays has topics for, or had: messages may wait there.
@@ -103,8 +127,12 @@ func (t *Topic) create(ctx context.Context, client *kgo.Client, admin *kadm.Clie
 	if err := topics.error(t.Name); err != nil {
 		return false, err
 	}
+	configs, err := configsOf(ctx, admin, t.Name)
+	if err != nil {
+		return false, err
+	}
 	var source kadm.ResourceConfig // of who may not see it, empty
-	if configs, err := admin.DescribeTopicConfigs(ctx, t.Name); err == nil && len(configs) == 1 {
+	if len(configs) == 1 {
 		source = configs[0]
 	}
 	for _, name := range names {

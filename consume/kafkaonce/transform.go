@@ -35,13 +35,15 @@ type Transform struct {
 
 // TransformOptions configure a Transform. The zero value of each field is its default; negative values are errors.
 type TransformOptions struct {
-	// TransactionalID names the producer. Two that run at a time must not share it: the later one ends the earlier. One that
-	// stays the same when a process starts again, such as the name of its pod, ends at once what the process left open;
-	// readers of the output wait for that otherwise, up to TransactionTimeout. Default: the group and a random text.
+	// TransactionalID names the producer; the group and "-" are put before it. Two that run at a time in one group must not
+	// share it: the later one ends the earlier. One that stays the same when a process starts again, such as the name of its
+	// pod, ends at once what the process left open; readers of the output wait for that otherwise, up to TransactionTimeout.
+	// Default: a random text.
 	TransactionalID string
-	// TransactionTimeout is how long a transaction may take. Kafka aborts it then. Default 40 s.
+	// TransactionTimeout is how long a transaction may take. Then the context of the function ends, Kafka aborts the
+	// transaction, and its records are transformed again, fewer at a time. Default 40 s.
 	TransactionTimeout time.Duration
-	// Batch is the largest number of input records in one transaction. Default 500.
+	// Batch is the largest number of input records in one transaction. Default 500. Fewer are taken while so many take too long.
 	Batch int
 	// PauseMin and PauseMax bound the pause after a transaction that failed. Default 1 s and 1 minute.
 	PauseMin, PauseMax time.Duration
@@ -70,7 +72,7 @@ func NewTransform(ctx context.Context, url, topic, group string, work func(conte
 	if o.TransactionTimeout < 0 || o.Batch < 0 || o.PauseMin < 0 || o.PauseMax < 0 || o.SessionTimeout < 0 {
 		return nil, fmt.Errorf("%w: kafkaonce: no field of TransformOptions may be negative", everonce.ErrInvalidArgument)
 	}
-	o.TransactionalID = cmp.Or(o.TransactionalID, group+"-"+rand.Text())
+	o.TransactionalID = group + "-" + cmp.Or(o.TransactionalID, rand.Text())
 	o.TransactionTimeout = cmp.Or(o.TransactionTimeout, 40*time.Second)
 	o.Batch = cmp.Or(o.Batch, 500)
 	o.PauseMin = cmp.Or(o.PauseMin, time.Second)
@@ -100,15 +102,17 @@ func NewTransform(ctx context.Context, url, topic, group string, work func(conte
 }
 
 // Run joins the group and transforms records until ctx ends. What is under way then is aborted, and transformed by whoever
-// gets the partition. Run goes on after failures. It returns an error only if it cannot: another one with the same
-// TransactionalID has begun, or the user may not use that ID.
+// gets the partition; Run waits some seconds for brokers that do not answer. Run goes on after failures. It returns an
+// error only if it cannot: another one with the same TransactionalID has begun, or the user may not use that ID.
 func (t *Transform) Run(ctx context.Context) error {
+	batch := t.opts.Batch
 	for failures := 1; ; failures++ {
 		began := time.Now()
-		err := t.session(ctx)
+		err := t.session(ctx, &batch)
 		switch {
 		case ctx.Err() != nil:
 			return nil
+		case errors.Is(err, errTooLate): // Kafka's abort makes the producer look like one that another has fenced
 		case errors.Is(err, kerr.ProducerFenced), errors.Is(err, kerr.InvalidProducerEpoch), errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
 			return fmt.Errorf("kafkaonce: the transactional ID %q is another's now, or not for this user: %w", t.opts.TransactionalID, err)
 		}
@@ -126,8 +130,8 @@ func (t *Transform) failed(ctx context.Context, failures int, err error) {
 	retry.Pause(ctx, pause) //nolint:errcheck // who calls looks at ctx
 }
 
-// session transforms until ctx ends, or its client is of no more use.
-func (t *Transform) session(ctx context.Context) error {
+// session transforms until ctx ends, or its client is of no more use. batch is the size of the next transaction.
+func (t *Transform) session(ctx context.Context, batch *int) error {
 	opts, err := brokers(t.url)
 	if err != nil {
 		return err
@@ -136,9 +140,9 @@ func (t *Transform) session(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer s.CloseAllowingRebalance()
+	defer t.leave(ctx, s)
 	for failures := 0; ; {
-		fetches := s.PollRecords(ctx, t.opts.Batch)
+		fetches := s.PollRecords(ctx, *batch)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -147,7 +151,14 @@ func (t *Transform) session(ctx context.Context) error {
 		})
 		var failed error
 		if fetches.NumRecords() > 0 {
-			if failed, err = t.transact(ctx, s, fetches.Records()); err != nil {
+			began := time.Now()
+			failed, err = t.transact(ctx, s, fetches.Records())
+			took := time.Since(began)
+			*batch = t.opts.sized(*batch, fetches.NumRecords(), took)
+			if err != nil && took >= t.opts.TransactionTimeout {
+				return fmt.Errorf("%w: %w", errTooLate, err)
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -160,6 +171,39 @@ func (t *Transform) session(ctx context.Context) error {
 	}
 }
 
+// sized returns the size of the next batch behind one of n records: a smaller one if that took too long, a larger one if there was time.
+func (o *TransformOptions) sized(batch, n int, took time.Duration) int {
+	switch {
+	case took >= o.TransactionTimeout:
+		return max(n/2, 1)
+	case n >= batch && took < o.TransactionTimeout/4:
+		return min(2*batch, o.Batch)
+	}
+	return batch
+}
+
+// lastWords is how long the brokers have to answer once the end was asked for.
+const lastWords = 5 * time.Second
+
+// ending bounds what is said to the brokers at the end of a transaction or a session.
+func (t *Transform) ending(ctx context.Context) (context.Context, context.CancelFunc) {
+	in, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), t.opts.TransactionTimeout, errSilent)
+	stop := context.AfterFunc(ctx, func() {
+		retry.Pause(in, lastWords) //nolint:errcheck // either way it is over
+		cancel()
+	})
+	return in, func() { stop(); cancel() }
+}
+
+// leave leaves the group and closes the client, which would else wait for brokers that do not answer.
+func (t *Transform) leave(ctx context.Context, s *kgo.GroupTransactSession) {
+	leaving, cancel := t.ending(ctx)
+	defer cancel()
+	s.AllowRebalance()
+	s.Client().LeaveGroupContext(leaving) //nolint:errcheck // the group finds out
+	s.CloseAllowingRebalance()
+}
+
 // transact is one transaction. It returns why that was aborted, or an error after which the session is of no more use. One that a rebalance
 // has aborted is no failure: whoever has the partitions now transforms them again.
 func (t *Transform) transact(ctx context.Context, s *kgo.GroupTransactSession, in []*kgo.Record) (failed, err error) {
@@ -167,23 +211,27 @@ func (t *Transform) transact(ctx context.Context, s *kgo.GroupTransactSession, i
 		return nil, err
 	}
 	promise := kgo.AbortingFirstErrPromise(s.Client())
+	within, cancel := context.WithTimeoutCause(ctx, t.opts.TransactionTimeout, errTooLate)
+	defer cancel()
 	for _, r := range in {
 		var out []*kgo.Record
-		if out, failed = t.safely(ctx, r); failed != nil {
+		if out, failed = t.safely(within, r); failed != nil {
 			break
 		}
 		for _, o := range out {
-			s.Produce(ctx, o, promise.Promise())
+			s.Produce(within, o, promise.Promise())
 		}
 	}
-	if sent := promise.Err(); failed == nil {
-		failed = sent
-	}
-	if failed == nil {
-		failed = ctx.Err()
-	}
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.opts.TransactionTimeout)
+	ending, cancel := t.ending(ctx)
 	defer cancel()
+	sent := make(chan error, 1)
+	go func() { sent <- promise.Err() }()
+	select {
+	case err := <-sent:
+		failed = cmp.Or(failed, err, context.Cause(within))
+	case <-ending.Done():
+		return nil, errSilent // closing the client ends what is under way
+	}
 	_, err = s.End(ending, kgo.TransactionEndTry(failed == nil))
 	return failed, err
 }
@@ -196,10 +244,14 @@ func (t *Transform) safely(ctx context.Context, r *kgo.Record) (out []*kgo.Recor
 			err = errPanicked
 		}
 	}()
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	return t.work(ctx, r)
 }
 
-var errPanicked = errors.New("kafkaonce: the function of a Transform panicked")
+var (
+	errPanicked = errors.New("kafkaonce: the function of a Transform panicked")
+	errTooLate  = errors.New("kafkaonce: the transaction took longer than TransactionTimeout")
+	errSilent   = errors.New("kafkaonce: the brokers do not answer")
+)

@@ -1,12 +1,14 @@
 package kafkaonce_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,10 +19,10 @@ import (
 	"github.com/everonce/everonce/consume/kafkaonce"
 )
 
-// transforming runs a Transform from the bench's topic until the test ends.
-func (b *bench) transforming(work func(context.Context, *kgo.Record) ([]*kgo.Record, error), opts kafkaonce.TransformOptions) {
+// transforming runs a Transform from the bench's topic until the test ends, or stop is called.
+func (b *bench) transforming(work func(context.Context, *kgo.Record) ([]*kgo.Record, error), opts kafkaonce.TransformOptions) (stop func()) {
 	b.t.Helper()
-	opts.Log, opts.SessionTimeout, opts.TransactionTimeout = quiet, 3*time.Second, 5*time.Second
+	opts.Log, opts.SessionTimeout, opts.TransactionTimeout = quiet, 3*time.Second, cmp.Or(opts.TransactionTimeout, 5*time.Second)
 	opts.PauseMin, opts.PauseMax = time.Millisecond, 10*time.Millisecond
 	transform, err := kafkaonce.NewTransform(b.ctx, b.url, b.topic.Name, b.group, work, &opts)
 	if err != nil {
@@ -34,7 +36,9 @@ func (b *bench) transforming(work func(context.Context, *kgo.Record) ([]*kgo.Rec
 			b.t.Error(err)
 		}
 	}()
-	b.t.Cleanup(func() { cancel(); <-done })
+	stop = func() { cancel(); await(b.t, done, "the end of the transform") }
+	b.t.Cleanup(stop)
+	return stop
 }
 
 // to is a record for another topic, of a record.
@@ -153,6 +157,87 @@ func TestTransformAbortsWhatFails(t *testing.T) {
 	if got := strings.Join(handled, " "); got != "1 2 3" {
 		t.Errorf("%s were handled, want 1 2 3", got)
 	}
+}
+
+// A transaction that takes longer than it may is aborted by Kafka, which makes its producer look like a fenced one. It is made again.
+func TestTransformOutlivesASlowTransaction(t *testing.T) {
+	t.Parallel()
+	b, out := newBench(t, 1), newBench(t, 1)
+	b.send(record("1", "a"), record("2", "a"))
+	var handled []string
+	spec := specOf(func(_ context.Context, _ *consume.Message, o order) error {
+		handled = append(handled, o.ID)
+		return nil
+	})
+	spec.Key = consume.BrokerID()
+	r := out.run(spec, nil)
+	slow := true
+	b.transforming(func(ctx context.Context, r *kgo.Record) ([]*kgo.Record, error) {
+		if r.Offset == 1 && slow {
+			slow = false
+			await(t, ctx.Done(), "the deadline")
+			for id := b.group + "-slow"; ; { // Kafka looks every 10 s
+				state, err := b.admin.DescribeTransactions(b.ctx, id)
+				if err != nil {
+					return nil, err
+				}
+				if state[id].State == "CompleteAbort" {
+					break
+				}
+			}
+		}
+		return []*kgo.Record{to(out.topic.Name, r)}, nil
+	}, kafkaonce.TransformOptions{TransactionalID: "slow", TransactionTimeout: time.Second})
+	r.wants(everonce.Executed, everonce.Executed)
+	r.stop()
+	if got := strings.Join(handled, " "); got != "1 2" {
+		t.Errorf("%s were handled, want 1 2", got)
+	}
+}
+
+// silence is a network on which every answer is lost from the first request to produce on, of which it tells.
+type silence struct {
+	produced chan struct{}
+	lost     atomic.Bool
+}
+
+func (s *silence) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	return &silentConn{c, s}, err
+}
+
+type silentConn struct {
+	net.Conn
+	s *silence
+}
+
+func (c *silentConn) Write(b []byte) (int, error) {
+	if len(b) > 6 && b[4] == 0 && b[5] == 0 && c.s.lost.CompareAndSwap(false, true) { // the API's number, behind the length
+		defer close(c.s.produced)
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *silentConn) Read(b []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(b)
+		if err != nil || !c.s.lost.Load() {
+			return n, err
+		}
+	}
+}
+
+// Who stops a Transform whose broker does not answer need not wait for the answer.
+func TestTransformEndsWithoutItsBroker(t *testing.T) {
+	t.Parallel()
+	b, out := newBench(t, 1), newBench(t, 1)
+	b.send(record("1", "a"))
+	s := &silence{produced: make(chan struct{})}
+	stop := b.transforming(func(_ context.Context, r *kgo.Record) ([]*kgo.Record, error) {
+		return []*kgo.Record{to(out.topic.Name, r)}, nil
+	}, kafkaonce.TransformOptions{Client: []kgo.Opt{kgo.Dialer(s.dial)}, TransactionTimeout: 10 * time.Minute})
+	await(t, s.produced, "the output")
+	stop()
 }
 
 func TestTransformRefuses(t *testing.T) {

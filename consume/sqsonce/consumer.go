@@ -37,6 +37,9 @@ func Dial(ctx context.Context, client Client, queue Queue, handler *consume.Cons
 	if handler == nil {
 		return nil, fmt.Errorf("%w: sqsonce: the handler is nil", everonce.ErrInvalidArgument)
 	}
+	if handler.Offsets() != nil {
+		return nil, fmt.Errorf("%w: sqsonce: the handler has TxSpec.Offsets, which are for Kafka", everonce.ErrInvalidArgument)
+	}
 	if opts != nil {
 		if err := handler.CheckWorkers(&opts.Workers); err != nil {
 			return nil, err

@@ -205,7 +205,7 @@ func TestTrapAPausedWorker(t *testing.T) {
 }
 
 // A worker that was paused past its lease commits nothing after another one has taken the message: the effect is the other's, and
-// the try was counted.
+// the try was counted. (The other one's own first try may give up on a busy machine, while the transaction is open.)
 func testTrapAPausedWorker[Tx any](t *testing.T, h *handle[Tx]) {
 	newInbox(t, h, nil)
 	var taken atomic.Bool
@@ -236,7 +236,7 @@ func testTrapAPausedWorker[Tx any](t *testing.T, h *handle[Tx]) {
 		t.Error(got, told.why)
 	}
 	must(t, within(limited(t), "the effect", func() (bool, error) { return h.number(t, "SELECT count(*) FROM effects") > 0, nil }))
-	if n, all := h.number(t, "SELECT count(*) FROM effects WHERE name = 'attempt 2'"), h.number(t, "SELECT count(*) FROM effects"); n != 1 || all != 1 {
+	if n, all := h.number(t, "SELECT count(*) FROM effects WHERE name IN ('attempt 2', 'attempt 3')"), h.number(t, "SELECT count(*) FROM effects"); n != 1 || all != 1 {
 		t.Errorf("%d effects of the other worker, %d in all", n, all)
 	}
 }

@@ -13,15 +13,20 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/kafkaonce"
+	"github.com/everonce/everonce/store/mysqlstore"
 )
 
 // never commits at intervals: what is in the table then is of the transactions.
 var never = kafkaonce.Options{CommitEvery: time.Hour}
 
 func TestKafkaOffsetCommitsWithTheEffect(t *testing.T) {
-	onAll(t, testKafkaOffsetCommitsWithTheEffect[pgx.Tx], testKafkaOffsetCommitsWithTheEffect[*sql.Tx])
+	t.Parallel()
+	t.Run("pgx", func(t *testing.T) { t.Parallel(); testKafkaOffsetCommitsWithTheEffect(t, onPgx(t)) })
+	t.Run("postgres", func(t *testing.T) { t.Parallel(); testKafkaOffsetCommitsWithTheEffect(t, onPostgres(t)) })
+	t.Run("sqlite", func(t *testing.T) { t.Parallel(); testKafkaOffsetCommitsWithTheEffect(t, onSQLite(t)) })
 }
 
 // A worker that is lost between the effect and the commit leaves neither effect nor offset. The next one begins at the table's offset, where
@@ -172,6 +177,51 @@ func TestKafkaOffsetsInARebalance(t *testing.T) {
 	}
 	if n := done(); n != 2*each || l.next(0) != each || l.next(1) != each {
 		t.Errorf("%d effects, offsets %d and %d; want %d, and %d each", n, l.next(0), l.next(1), 2*each, each)
+	}
+}
+
+// A database that has lost what it had committed, as after a failover, is not told to skip that. The next Run begins at the table's offset.
+func TestKafkaOffsetsRowIsSetBack(t *testing.T) {
+	t.Parallel()
+	h := onSQLite(t)
+	l := newLog(t, h, 1)
+	l.send(0, "m-1", "m-2", "m-3")
+	spec := consume.TxSpec[struct{}, *sql.Tx]{Handle: func(context.Context, *sql.Tx, *consume.Message, struct{}) error { return nil }}
+	opts := kafkaonce.Options{CommitEvery: 10 * time.Millisecond}
+	m := l.join(spec, opts)
+	m.wants("m-1 executed fenced=false", "m-2 executed fenced=false", "m-3 executed fenced=false")
+	h.must(t, "UPDATE everonce_kafka_offsets SET next = 1, epoch = -1 WHERE topic = $1", l.topic.Name)
+	l.send(0, "m-4")
+	m.event(kafkaonce.Lost)
+	if err := m.ended(); !errors.Is(err, kafkaonce.ErrFenced) {
+		t.Errorf("Run ended with %v", err)
+	}
+	if next := l.next(0); next != 1 {
+		t.Errorf("the table's offset is %d, want 1", next)
+	}
+	l.join(spec, opts).wants("m-2 replayed fenced=false", "m-3 replayed fenced=false", "m-4 executed fenced=false")
+}
+
+// The statements are PostgreSQL's and SQLite's. Offsets that are nil are refused too.
+func TestKafkaOffsetsRefuse(t *testing.T) {
+	t.Parallel()
+	db, err := sql.Open("mysql", "u@tcp(127.0.0.1:1)/d")
+	must(t, err)
+	defer db.Close() //nolint:errcheck // nothing is in it
+	store, err := mysqlstore.New(db, nil)
+	must(t, err)
+	receiver, err := everonce.NewTxReceiver(store, nil)
+	must(t, err)
+	if _, err := kafkaonce.NewOffsets(receiver); !errors.Is(err, everonce.ErrInvalidArgument) {
+		t.Errorf("MySQL: %v", err)
+	}
+	var none *kafkaonce.Offsets[*sql.Tx]
+	handler, err := consume.NewTx(receiver, consume.TxSpec[struct{}, *sql.Tx]{
+		Consumer: "billing", Key: consume.ProducerID(), Offsets: none, Handle: func(context.Context, *sql.Tx, *consume.Message, struct{}) error { return nil },
+	})
+	must(t, err)
+	if _, err := kafkaonce.Dial(t.Context(), "kafka://127.0.0.1:1", kafkaonce.Topic{Name: "orders"}, handler, nil); !errors.Is(err, everonce.ErrInvalidArgument) {
+		t.Errorf("nil: %v", err)
 	}
 }
 

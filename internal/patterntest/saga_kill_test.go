@@ -54,6 +54,7 @@ func (p *points) reach(point string) {
 	case point == p.PauseAt && p.paused.CompareAndSwap(false, true):
 		fmt.Fprintln(p.said, "paused")
 		syscall.Kill(os.Getpid(), syscall.SIGSTOP) //nolint:errcheck // the test waits in vain then
+		time.Sleep(100 * time.Millisecond)         // until all threads have heard of it: this one may go on for a moment
 	case p.KillAt > 0 && int(p.reached.Add(1)) == p.KillAt:
 		syscall.Kill(os.Getpid(), syscall.SIGKILL) //nolint:errcheck // as above
 		select {}

@@ -72,9 +72,9 @@ func (d *Dialect) Arguments(template string, args int) string {
 }
 
 // Statement makes a statement from a template of so many arguments, in which {now} is the database's time, {skip locked}
-// is [Dialect.SkipLocked], {for update} its like that waits, and {name} is the table of that name, for each of tables. {latest} ends a
-// read of what an insertion met, and {alive}, behind a number, has it fail in what is no transaction any more, where the database
-// does not do so by itself. It returns rows if it is a SELECT, which may begin with WITH RECURSIVE, or has a RETURNING clause.
+// is [Dialect.SkipLocked], {for update} its like that waits, and {name} is the table of that name, for each of tables. On MySQL {no wait}
+// is its like that makes the statement [Statement.NoWait]. {latest} ends a read of what an insertion met, and {alive}, behind a number,
+// has it fail in what is no transaction any more, where the database does not do so by itself. It returns rows if it is a SELECT, which may begin with WITH RECURSIVE, or has a RETURNING clause.
 func (d *Dialect) Statement(name string, args int, template string, tables ...string) *Statement {
 	now := "(SELECT " + d.Now + ")" // once in the statement, and not for each row
 	if d.MySQL {
@@ -89,7 +89,7 @@ func (d *Dialect) Statement(name string, args int, template string, tables ...st
 	}
 	pairs := []string{"{now}", now, "{skip locked}", d.SkipLocked, "{for update}", lock}
 	if d.MySQL {
-		pairs = append(pairs, "{latest}", lock, "{alive}", alive, " rank", " `rank`") // a reserved word of MySQL
+		pairs = append(pairs, "{latest}", lock, "{no wait}", lock+" NOWAIT", "{alive}", alive, " rank", " `rank`") // a reserved word of MySQL
 	} else {
 		pairs = append(pairs, "{latest}", "", "{alive}", "")
 	}
@@ -99,8 +99,9 @@ func (d *Dialect) Statement(name string, args int, template string, tables ...st
 	text := d.Arguments(strings.NewReplacer(pairs...).Replace(template), args)
 	return &Statement{
 		Name: name, Text: text,
-		Rows:  strings.HasPrefix(text, "SELECT ") || strings.HasPrefix(text, "WITH RECURSIVE ") || strings.Contains(text, " RETURNING "),
-		timed: d.Clock != nil && strings.Contains(template, "{now}"),
+		NoWait: strings.Contains(template, "{no wait}"),
+		Rows:   strings.HasPrefix(text, "SELECT ") || strings.HasPrefix(text, "WITH RECURSIVE ") || strings.Contains(text, " RETURNING "),
+		timed:  d.Clock != nil && strings.Contains(template, "{now}"),
 	}
 }
 
@@ -214,7 +215,8 @@ func (d *Dialect) Texts(texts []string) any {
 }
 
 // Once ends an INSERT of rows into a table that has a column "again" on MySQL, and a unique index over these columns beside its
-// primary key: a row that is there stays as it is. [Dialect.Inserted] tells how many are new.
+// primary key: a row that is there stays as it is. [Dialect.Inserted] tells how many are new. On MySQL that row is then locked until
+// the transaction ends, and those wait who have it in hand: in a transaction of the caller's, look for it first.
 func (d *Dialect) Once(columns string) string {
 	if d.MySQL { // counted as two, whether the client counts what was found or what was changed
 		return " ON DUPLICATE KEY UPDATE again = again + 1"

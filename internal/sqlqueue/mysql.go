@@ -51,16 +51,16 @@ func walkKeys(claimable string) string {
 		fmt.Sprintf(" LIMIT %d) AS heads STRAIGHT_JOIN {t} AS q ON q.seq = heads.n ORDER BY q.{group}, q.order_key", lookAhead)
 }
 
-// lockedFollowers makes the call that locks and reads the rows behind a head. Which of them follow without a gap is for [gapless]
-// to say, when they are locked.
+// lockedFollowers makes the call that locks and reads the rows behind a head, up to one that another transaction has locked: the head
+// is not to wait for that. Which of them follow without a gap is for [gapless] to say, when they are locked.
 func (q *Queue) lockedFollowers(r *Row, limit int) *sqldb.Call {
 	return q.call("claim_followers", "SELECT {columns} FROM (SELECT n.seq AS n FROM {t} AS n FORCE INDEX (line)"+
 		" WHERE n.open = 1 AND n.{group} = {1t} AND n.order_key = {2t} AND n.seq > {3i} ORDER BY n.seq LIMIT {4i}) AS line"+
-		" STRAIGHT_JOIN {t} AS q ON q.seq = line.n ORDER BY q.seq {for update}", r.Group, r.OrderKey, r.Seq, int64(limit))
+		" STRAIGHT_JOIN {t} AS q ON q.seq = line.n ORDER BY q.seq {no wait}", r.Group, r.OrderKey, r.Seq, int64(limit))
 }
 
-// gapless accepts rows, in the order of their key, up to one that is not due; it passes over those that were ended while it waited for
-// them.
+// gapless accepts rows, in the order of their key, up to one that is not due; it passes over those that were ended since
+// they were looked for.
 func gapless() func(r *Row) bool {
 	gap := false
 	return func(r *Row) bool {

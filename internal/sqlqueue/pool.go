@@ -255,9 +255,12 @@ func (p *Pool[T]) leased(ctx context.Context, token int64, rows []T, claimed tim
 	p.Work(ctx, token, rows)
 }
 
-// beat renews a lease at a third of it, until ctx ends. If it cannot, or if nothing of it is left, it ends the work.
+// beat renews a lease at a third of it, until ctx ends. If it cannot, or if nothing of it is left, it ends the work: at the lease's end,
+// whatever the database is about.
 func (p *Pool[T]) beat(ctx context.Context, token int64, seqs []int64, claimed time.Time, lose func(error)) {
 	until := claimed.Add(p.Lease)
+	over := time.AfterFunc(time.Until(until), func() { lose(driver.ErrLeaseLost) })
+	defer over.Stop()
 	for retry.Pause(ctx, p.Lease/3) == nil {
 		sent := time.Now()
 		one, cancel := context.WithDeadline(ctx, until)
@@ -271,6 +274,7 @@ func (p *Pool[T]) beat(ctx context.Context, token int64, seqs []int64, claimed t
 			return
 		case err == nil:
 			until = sent.Add(p.Lease)
+			over.Reset(time.Until(until))
 		case !time.Now().Before(until):
 			lose(errors.Join(driver.ErrLeaseLost, err))
 			return

@@ -19,18 +19,18 @@ const (
 // Migrate creates the tables, or updates them to this version. Several processes may run it at once, and it does
 // nothing if the tables are up to date. It returns [driver.ErrSchema] for tables of a newer version.
 func (s *Store[Tx]) Migrate(ctx context.Context) error {
-	if s.schema.Check(ctx, s.driver) == nil {
-		s.checked.Store(true)
-		return nil
-	}
-	err := s.schema.Migrate(ctx, s.driver)
-	if err == nil {
-		s.checked.Store(true)
-	}
-	if errors.Is(err, driver.ErrSchema) {
+	if err := s.settings(ctx); err != nil { // of a database that is no good nothing is changed
 		return err
 	}
-	return s.failed("migrate", err)
+	if s.schema.Check(ctx, s.driver) != nil {
+		switch err := s.schema.Migrate(ctx, s.driver); {
+		case errors.Is(err, driver.ErrSchema):
+			return err
+		case err != nil:
+			return s.failed("migrate", err)
+		}
+	}
+	return s.ready(ctx)
 }
 
 // Schema returns what Migrate runs on an empty database, as text for your own migration tool. It changes only with a
@@ -42,7 +42,7 @@ func SchemaText(text *Statements, migrations [][]string) string {
 	return (&sqldb.Schema{Name: metaSchema, Meta: text.Meta, Migrations: migrations}).Text()
 }
 
-// ready checks the schema's version, once.
+// ready checks the schema's version and the settings, once.
 func (s *Store[Tx]) ready(ctx context.Context) error {
 	if s.checked.Load() {
 		return nil
@@ -53,13 +53,19 @@ func (s *Store[Tx]) ready(ctx context.Context) error {
 		}
 		return s.failed("schema version", err)
 	}
-	if s.traits.Check != nil {
-		if err := s.traits.Check(ctx); err != nil {
-			return s.failed("settings", err)
-		}
+	if err := s.settings(ctx); err != nil {
+		return err
 	}
 	s.checked.Store(true)
 	return nil
+}
+
+// settings refuses a database that is set up so that it cannot keep the store's promises.
+func (s *Store[Tx]) settings(ctx context.Context) error {
+	if s.traits.Check == nil {
+		return nil
+	}
+	return s.failed("settings", s.traits.Check(ctx))
 }
 
 // ReadIdentity returns the identity that the store is bound to: see [driver.IdentityReader].

@@ -40,7 +40,7 @@ func (b *beside) Write(ctx context.Context, op func(context.Context, sqldb.Conn)
 		if err != nil {
 			return err
 		}
-		return tx.Commit()
+		return commit(ctx, tx, nil)
 	})
 	for _, st := range sent { // within the transaction it would have taken a second connection
 		b.prepare(ctx, st)

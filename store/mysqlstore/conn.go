@@ -15,6 +15,9 @@ type conn struct {
 }
 
 func (c *conn) Send(ctx context.Context, calls ...*sqldb.Call) error {
+	if _, err := c.known(ctx, c.q); err != nil {
+		return err
+	}
 	for _, call := range calls {
 		if c.tx != nil && (call.Must || call.Statement == c.statements.Lock) {
 			if err := c.alive(ctx); err != nil {
@@ -50,8 +53,8 @@ func (d *database) prepare(ctx context.Context, st *sqldb.Statement) *prepared {
 		return p.(*prepared)
 	}
 	p := new(prepared)
-	p.text, p.order = sqldb.Unnumbered(st.Text)
-	if !d.kept[st] && !st.Keep {
+	p.text, p.order = sqldb.Unnumbered(d.text(st.Text))
+	if !d.kept[st] && !st.Keep || d.about.Load() == nil { // or its text is not known yet
 		return p
 	}
 	stmt, err := d.db.PrepareContext(ctx, p.text)
@@ -74,7 +77,7 @@ func (c *conn) send(ctx context.Context, call *sqldb.Call) error {
 		p = known.(*prepared)
 	} else {
 		p = new(prepared)
-		p.text, p.order = sqldb.Unnumbered(call.Statement.Text)
+		p.text, p.order = sqldb.Unnumbered(c.text(call.Statement.Text))
 	}
 	q := c.q
 	if p.stmt != nil {

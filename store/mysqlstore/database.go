@@ -34,6 +34,7 @@ type database struct {
 type server struct {
 	mariaDB   bool
 	undoesAll bool // a lock that was not had in time ends the transaction: innodb_rollback_on_timeout
+	snapshots bool // what is newer than the snapshot cannot be locked, and ends the transaction: innodb_snapshot_isolation
 }
 
 func isMariaDB(version string) bool { return strings.Contains(version, "MariaDB") }
@@ -92,7 +93,7 @@ func (w writer) Send(ctx context.Context, calls ...*sqldb.Call) error {
 	if err := (&conn{database: w.database, q: tx, tx: tx}).Send(ctx, calls...); err != nil {
 		return err
 	}
-	return tx.Commit()
+	return commit(ctx, tx, nil)
 }
 
 // exclusiveWait is how many seconds a migration waits for another one.
@@ -149,7 +150,7 @@ func (d *database) known(ctx context.Context, q sqldb.SQLQuerier) (*server, erro
 	var version, isolation string
 	var commits bool
 	s := new(server)
-	ask := &sqldb.Call{Statement: readServer, Each: func(r sqldb.Row) error { return r.Scan(&version, &s.undoesAll, &commits, &isolation) }}
+	ask := &sqldb.Call{Statement: readServer, Each: func(r sqldb.Row) error { return r.Scan(&version, &s.undoesAll, &commits, &isolation, &s.snapshots) }}
 	if err := sqldb.SendSQL(ctx, q, ask); err != nil {
 		return nil, err
 	}
@@ -164,10 +165,33 @@ func (d *database) known(ctx context.Context, q sqldb.SQLQuerier) (*server, erro
 	return s, nil
 }
 
-// readServer names the isolation as each of the two servers does, to the other of which that is a comment.
+// text is a statement's as this server wants it: see [latest].
+func (d *database) text(text string) string {
+	if s := d.about.Load(); s != nil && s.snapshots {
+		return latest(text)
+	}
+	return text
+}
+
+// latest has a statement that writes or locks see the latest rows, as it does by default before MariaDB 11.6.2, for itself alone. The
+// caller's own statements are the caller's.
+func latest(text string) string {
+	if !strings.Contains(text, "INSERT") && !strings.Contains(text, "UPDATE") && !strings.Contains(text, "DELETE") {
+		return text
+	}
+	const set, off = "SET STATEMENT ", "innodb_snapshot_isolation = 0"
+	if before, after, is := strings.Cut(text, set); is {
+		return before + set + off + ", " + after
+	}
+	return set + off + " FOR " + text
+}
+
+// readServer names the isolation as each of the two servers does, to the other of which that is a comment. Not every server has the last
+// variable.
 var readServer = &sqldb.Statement{
 	Name: "server", Rows: true,
-	Text: "SELECT VERSION(), @@innodb_rollback_on_timeout, @@autocommit, /*!80000 @@transaction_isolation *//*M! @@tx_isolation */",
+	Text: "SELECT VERSION(), @@innodb_rollback_on_timeout, @@autocommit, /*!80000 @@transaction_isolation *//*M! @@tx_isolation */," +
+		" coalesce(/*M! (SELECT variable_value = 'ON' FROM information_schema.session_variables WHERE variable_name = 'innodb_snapshot_isolation'), */ 0)",
 }
 
 // errNotOurs is what the end of a joined transaction answers; the engine never asks for it.

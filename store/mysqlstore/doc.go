@@ -43,16 +43,19 @@
 // # Isolation
 //
 // Everything holds at repeatable read, the default of both servers, and at read committed and serializable. A claim reads the
-// latest record, not that of the transaction's snapshot. Purge and deletion run at read committed, so that they lock no
+// latest record, not that of the transaction's snapshot. MariaDB 11.6.2 and newer refuse by default to lock or change a row that is newer
+// than the transaction's snapshot, and roll back (error 1020; innodb_snapshot_isolation). everonce's own statements switch that
+// off, each for itself. Your statements do not, nor does [InsertOnce]: treat the error as a deadlock, or add
+// innodb_snapshot_isolation=0 to the data source name. This is tested with 10.11 and the setting on; no server from 11.6 on was. Purge and deletion run at read committed, so that they lock no
 // gaps. That needs binlog_format to be ROW or MIXED, as it is by default.
 //
-// READ UNCOMMITTED and autocommit=0, in the data source name or the server, are refused at the first use. Do not begin a
+// READ UNCOMMITTED and autocommit=0, in the data source name or the server, are refused at the first use, by Migrate too. Do not begin a
 // transaction for DoTx at sql.LevelReadUncommitted: the store cannot see that, and may replay what is undone later.
 //
 // # The caller's transaction
 //
 // DoTx takes transactions of the *sql.DB that was given to New. Another's is everonce.ErrOtherStore, once the store has been
-// used outside of the caller's transactions.
+// used outside of the caller's transactions: Migrate is enough.
 //
 // DoTx that is told of another attempt keeps that record locked until the caller's transaction ends, unless it was the first in
 // it: roll back, because an attempt of the guarded mode cannot end before.

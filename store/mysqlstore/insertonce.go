@@ -48,7 +48,8 @@ var ErrInvisible = sqlstore.ErrInvisible
 //
 // InsertOnce waits for an open transaction that has inserted the same key, up to innodb_lock_wait_timeout. It then finds that row, at
 // repeatable read too, or inserts its own if the transaction was rolled back. q is a *sql.DB, a *sql.Tx, or a *sql.Conn that has no
-// open transaction.
+// open transaction. Where innodb_snapshot_isolation is on, as from MariaDB 11.6.2 on, a row that is newer than the transaction's
+// snapshot is not found: the transaction is lost, with error 1020.
 func InsertOnce[T any](ctx context.Context, q Querier, in Insert, scan func(Row) (T, error)) (row T, inserted bool, err error) {
 	_, inTx := q.(*sql.Tx)
 	same := sqlstore.Insert{Table: in.Table, Columns: in.Columns, Values: in.Values, Key: in.Key, Returning: in.Returning}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqldb"
 	"github.com/everonce/everonce/internal/testserver"
 	"github.com/everonce/everonce/store/mysqlstore"
 )
@@ -90,21 +91,7 @@ func TestAPurgeLocksWhatItRemovesOnly(t *testing.T) {
 		_, err := everonce.Transact(ctx, b.tr, order(fmt.Sprint(i)), func(context.Context, *sql.Tx) (int, error) { return i, nil }, everonce.WithLifetime(everonce.Lifetime{Retention: 1000}))
 		noErr(t, err)
 	}
-	held := heldAtCommit{committing: make(chan struct{}), goOn: make(chan struct{})}
-	purging, err := mysqlstore.New(openDB(t, testserver.URL(t, "mariadb"), func(c *mysql.Config) {
-		c.DBName = b.name
-		c.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			var d net.Dialer
-			conn, err := d.DialContext(ctx, network, addr)
-			if err != nil {
-				return nil, err
-			}
-			held := held
-			held.Conn = conn
-			return &held, nil
-		}
-	}), nil)
-	noErr(t, err)
+	purging, held := b.heldAtCommit()
 	purged := make(chan error, 1)
 	go func() {
 		res, err := purging.Purge(ctx, driver.PurgeRequest{})
@@ -123,10 +110,66 @@ func TestAPurgeLocksWhatItRemovesOnly(t *testing.T) {
 	noErr(t, <-purged)
 }
 
+// A commit that has no answer when its caller's context ends is left to itself: on a dead line it would hold the caller up for as long as
+// the kernel tries.
+func TestACommitEndsWithItsContext(t *testing.T) {
+	b := newBank(t, nil)
+	store, held := b.heldAtCommit()
+	defer close(held.goOn)
+	_, err := everonce.Transact(t.Context(), b.tr, order("7"), func(context.Context, *sql.Tx) (int, error) { return 7, nil }, everonce.WithLifetime(everonce.Lifetime{Retention: 1000}))
+	noErr(t, err)
+	for what, write := range map[string]func(context.Context) error{
+		"a purge": func(ctx context.Context) error { _, err := store.Purge(ctx, driver.PurgeRequest{}); return err },
+		"a write beside the store": func(ctx context.Context) error {
+			return store.SQL().Write(ctx, func(context.Context, sqldb.Conn) error { return nil })
+		},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		wrote := make(chan error, 1)
+		go func() { wrote <- write(ctx) }()
+		select {
+		case <-held.committing:
+		case err := <-wrote:
+			t.Fatalf("%s ended before its commit: %v", what, err)
+		}
+		cancel()
+		select {
+		case err := <-wrote:
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v, want the context's error", what, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s waits for its commit past its context", what)
+		}
+	}
+}
+
 // heldAtCommit is a connection on which the first COMMIT waits.
 type heldAtCommit struct {
 	net.Conn
 	committing, goOn chan struct{}
+}
+
+// heldAtCommit returns a store on the bank's database whose connections are so.
+func (b *bank) heldAtCommit() (*mysqlstore.Store, *heldAtCommit) {
+	b.t.Helper()
+	held := heldAtCommit{committing: make(chan struct{}), goOn: make(chan struct{})}
+	store, err := mysqlstore.New(openDB(b.t, testserver.URL(b.t, "mariadb"), func(c *mysql.Config) {
+		c.DBName = b.name
+		c.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			var d net.Dialer
+			conn, err := d.DialContext(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			held := held
+			held.Conn = conn
+			return &held, nil
+		}
+	}), nil)
+	noErr(b.t, err)
+	return store, &held
 }
 
 func (c *heldAtCommit) Write(p []byte) (int, error) {
@@ -202,8 +245,12 @@ func TestSessionsThatAreRefused(t *testing.T) {
 			c.DBName, c.Params = b.name, map[string]string{param: value}
 		}), nil)
 		noErr(t, err)
+		want := strings.ToUpper(strings.NewReplacer("tx_", "", "'", "").Replace(param))
+		if err := store.Migrate(t.Context()); !errors.Is(err, everonce.ErrStore) || !strings.Contains(strings.ToUpper(err.Error()), want) {
+			t.Errorf("Migrate, %s=%s: %v, want ErrStore that names it", param, value, err)
+		}
 		_, err = store.Claim(t.Context(), driver.ClaimRequest{ID: driver.RecordID{7}, Nonce: driver.Nonce{1}, Lease: time.Minute})
-		if want := strings.ToUpper(strings.NewReplacer("tx_", "", "'", "").Replace(param)); !errors.Is(err, everonce.ErrStore) || !strings.Contains(strings.ToUpper(err.Error()), want) {
+		if !errors.Is(err, everonce.ErrStore) || !strings.Contains(strings.ToUpper(err.Error()), want) {
 			t.Errorf("%s=%s: %v, want ErrStore that names it", param, value, err)
 		}
 	}
@@ -223,10 +270,9 @@ func TestSessionsThatAreRefused(t *testing.T) {
 	}
 }
 
-// Once the store was used by itself, a transaction of another handle is refused before anything is sent in it.
+// Once the store was used by itself, if only by Migrate, a transaction of another handle is refused before anything is sent in it.
 func TestATransactionOfAnotherHandle(t *testing.T) {
 	b := newBank(t, nil)
-	b.othersRun()
 	tx, err := mariaDB(t).BeginTx(t.Context(), nil)
 	noErr(t, err)
 	defer tx.Rollback() //nolint:errcheck // nothing was written

@@ -92,18 +92,7 @@ func (t *ownTx) Commit(ctx context.Context, last ...*sqldb.Call) error {
 		return t.limit.Reason(sql.ErrTxDone)
 	}
 	t.over = true
-	// Commit takes no context, and the client does not look at any: where the caller's ends, the commit is left to itself.
-	done := make(chan error, 1)
-	go func() {
-		defer t.end()
-		done <- t.tx.Commit()
-	}()
-	var err error
-	select {
-	case err = <-done:
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	}
+	err := commit(ctx, t.tx, t.end)
 	switch {
 	case err == nil:
 		return nil
@@ -113,6 +102,24 @@ func (t *ownTx) Commit(ctx context.Context, last ...*sqldb.Call) error {
 		return fmt.Errorf("%w: %w", sqldb.ErrCommitLost, err)
 	}
 	return err
+}
+
+// commit commits, and calls end, if any, when that has returned. Commit takes no context, and the client does not look at any: where the
+// caller's ends, the commit is left to itself.
+func commit(ctx context.Context, tx *sql.Tx, end func()) error {
+	done := make(chan error, 1)
+	go func() {
+		if end != nil {
+			defer end()
+		}
+		done <- tx.Commit()
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 func (t *ownTx) Rollback(context.Context) error {
