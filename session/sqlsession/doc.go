@@ -13,7 +13,7 @@
 // executed if not. What the work does outside of the transaction may happen again.
 //
 // A request of a session that has ended is refused, and never executed. Time is the store's clock: that of the server, for
-// PostgreSQL and MariaDB. No client's clock counts, and no process's.
+// PostgreSQL and MariaDB, and of the process for SQLite. No client's clock counts.
 //
 // # What it costs
 //
