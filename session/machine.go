@@ -1,10 +1,11 @@
 package session
 
 import (
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/everonce/everonce/session/internal/rules"
 )
 
 // Config is the part of a [Machine]'s state that it begins with. All replicas must begin with the same.
@@ -153,46 +154,29 @@ func (m *Machine) Record(c *Command, result []byte) Answer {
 // session returns the session of a command.
 func (m *Machine) session(id ID, nonce Nonce, epoch uint64) (*session, Refusal) {
 	s := m.byID[id]
-	switch {
-	case s == nil && id != 0 && id <= m.lastID:
-		return nil, ErrSessionExpired
-	case s == nil || subtle.ConstantTimeCompare(s.nonce[:], nonce[:]) == 0:
-		return nil, ErrSessionUnknown
-	case epoch < s.epoch:
-		return nil, ErrFenced
+	if s == nil {
+		return nil, Refusal(rules.Absent(uint64(id), uint64(m.lastID)))
 	}
-	return s, 0
+	return s, Refusal(s.Admit(nonce, epoch))
 }
 
 func (m *Machine) request(c *Command) Answer {
 	s, refusal := m.session(c.Session, c.Nonce, c.Epoch)
-	switch {
-	case refusal != 0:
+	if refusal != 0 {
 		return Answer{Err: refusal}
-	case c.Number == 0:
-		return Answer{Err: ErrInvalid}
-	case c.Mark >= c.Number:
-		return Answer{Err: ErrBadMark}
-	case c.Number <= s.mark:
-		return Answer{Err: ErrStale}
 	}
-	if e := s.find(c.Number); e != nil {
-		switch {
-		case e.sum != c.Fingerprint:
-			return Answer{Err: ErrMismatch}
-		case e.state == executing:
-			return Answer{Err: ErrInProgress}
-		}
+	r := rules.Request{Number: c.Number, Mark: c.Mark, Bytes: s.bytesAbove(c.Mark)}
+	e := s.find(c.Number)
+	if e != nil {
+		r.Seen, r.Same, r.Running = true, e.sum == c.Fingerprint, e.state == executing
+	}
+	switch refused, next := s.Decide(&r, m.config.Window, m.config.MaxBytes); {
+	case refused != 0:
+		return Answer{Err: Refusal(refused), Next: next}
+	case e != nil:
 		answer := Answer{Replayed: true, Elided: e.state == elided, Result: e.result}
 		m.accept(s, c.Epoch, c.Mark)
 		return answer
-	}
-	mark := max(s.mark, c.Mark) // as it will be if the request is accepted
-	if c.Number-mark > m.config.Window || s.bytesAbove(mark) >= m.config.MaxBytes {
-		return Answer{Err: ErrWindowFull}
-	}
-	if next := max(s.high, mark) + 1; s.ordered && c.Number != next {
-		return Answer{Err: ErrGap, Next: next}
 	}
 	m.accept(s, c.Epoch, c.Mark).begin(c.Number, c.Fingerprint)
 	m.open++
@@ -205,14 +189,14 @@ func (m *Machine) register(c *Command) Answer {
 	}
 	if id, ok := m.byNonce[c.Nonce]; ok { // the registration came again
 		s, refusal := m.session(id, c.Nonce, c.Epoch)
-		if refusal == 0 && (s.of.name != c.Principal || s.ordered != c.Ordered) {
+		if refusal == 0 && (s.of.name != c.Principal || s.Ordered != c.Ordered) {
 			refusal = ErrMismatch
 		}
 		if refusal != 0 {
 			return Answer{Err: refusal}
 		}
 		s = m.accept(s, c.Epoch, 0)
-		return Answer{Session: id, Epoch: s.epoch}
+		return Answer{Session: id, Epoch: s.Epoch}
 	}
 	of := m.holder(c.Principal)
 	if quota := m.config.PerPrincipal; quota > 0 && of.sessions >= quota {
@@ -226,7 +210,7 @@ func (m *Machine) register(c *Command) Answer {
 		m.due.pop()
 	}
 	m.lastID++
-	m.add(&session{id: m.lastID, nonce: c.Nonce, epoch: c.Epoch, of: of, ordered: c.Ordered, last: m.now})
+	m.add(&session{Session: rules.Session{Nonce: c.Nonce, Epoch: c.Epoch, Ordered: c.Ordered}, id: m.lastID, of: of, last: m.now})
 	return Answer{Session: m.lastID, Epoch: c.Epoch}
 }
 
@@ -237,8 +221,8 @@ func (m *Machine) keepAlive(c *Command) Answer {
 	var refused []Refusal
 	for i, b := range c.Beats {
 		s, refusal := m.session(b.Session, b.Nonce, b.Epoch)
-		if refusal == 0 && b.Mark > s.high && b.Mark-s.high > m.config.Window {
-			refusal = ErrBadMark
+		if refusal == 0 {
+			refusal = Refusal(s.Beat(b.Mark, m.config.Window))
 		}
 		if refusal == 0 {
 			m.accept(s, b.Epoch, b.Mark)
@@ -255,8 +239,10 @@ func (m *Machine) keepAlive(c *Command) Answer {
 // accept does what every accepted command does to its session: it renews it, and forgets the answers that the client has.
 func (m *Machine) accept(s *session, epoch, mark uint64) *session {
 	s = m.own(s)
-	s.last, s.epoch = m.now, epoch
-	s.forget(mark)
+	s.last = m.now
+	if s.Accept(epoch, mark) {
+		s.forget()
+	}
 	return s
 }
 
@@ -269,7 +255,7 @@ func (m *Machine) holder(name string) *holder {
 }
 
 func (m *Machine) add(s *session) {
-	m.byID[s.id], m.byNonce[s.nonce] = s, s.id
+	m.byID[s.id], m.byNonce[s.Nonce] = s, s.id
 	m.held[s.of.name] = s.of
 	s.of.sessions++
 	m.queue(s)
@@ -278,7 +264,7 @@ func (m *Machine) add(s *session) {
 
 func (m *Machine) remove(s *session) {
 	delete(m.byID, s.id)
-	delete(m.byNonce, s.nonce)
+	delete(m.byNonce, s.Nonce)
 	if s.of.sessions--; s.of.sessions == 0 {
 		delete(m.held, s.of.name)
 	}

@@ -146,11 +146,11 @@ func (w *writer) flag(on bool) {
 
 func (w *writer) session(s *session) {
 	w.number(uint64(s.id))
-	w.raw(s.nonce[:])
-	for _, n := range [...]uint64{s.epoch, s.mark, s.high, uint64(s.last)} { //nolint:gosec // its bits
+	w.raw(s.Nonce[:])
+	for _, n := range [...]uint64{s.Epoch, s.Mark, s.High, uint64(s.last)} { //nolint:gosec // its bits
 		w.number(n)
 	}
-	w.flag(s.ordered)
+	w.flag(s.Ordered)
 	w.length(len(s.of.name))
 	w.buf = append(w.buf, s.of.name...)
 	w.length(len(s.entries))
@@ -267,7 +267,7 @@ func (r *reader) machine(name string) (*Machine, error) {
 		if r.err != nil {
 			break
 		}
-		_, twice := m.byNonce[s.nonce]
+		_, twice := m.byNonce[s.Nonce]
 		if !ok || s.id <= previous || s.id > m.lastID || s.last > m.now || twice {
 			return nil, fmt.Errorf("%w: a session", ErrCorrupt)
 		}
@@ -288,9 +288,9 @@ func (r *reader) machine(name string) (*Machine, error) {
 
 func (r *reader) session(m *Machine, ok *bool) *session {
 	s := &session{id: ID(r.number())}
-	r.fill(s.nonce[:])
-	s.epoch, s.mark, s.high, s.last = r.number(), r.number(), r.number(), int64(r.number()) //nolint:gosec // its bits
-	s.ordered = r.flag(ok)
+	r.fill(s.Nonce[:])
+	s.Epoch, s.Mark, s.High, s.last = r.number(), r.number(), r.number(), int64(r.number()) //nolint:gosec // its bits
+	s.Ordered = r.flag(ok)
 	s.of = m.holder(string(r.bytes(MaxPrincipal, ok)))
 	n := r.length()
 	*ok = *ok && uint64(n) <= m.config.Window //nolint:gosec // not negative
@@ -298,13 +298,13 @@ func (r *reader) session(m *Machine, ok *bool) *session {
 		return s
 	}
 	s.entries = make([]entry, 0, n)
-	number := s.mark
+	number := s.Mark
 	for range n {
 		e := entry{number: r.number()}
 		r.fill(e.sum[:])
 		e.state = state(r.small(1)[0])
 		e.result = r.bytes(m.config.MaxResult, ok)
-		*ok = *ok && e.number > number && e.number <= s.high && (e.state == kept || e.state == elided && e.result == nil)
+		*ok = *ok && e.number > number && e.number <= s.High && (e.state == kept || e.state == elided && e.result == nil)
 		if r.err != nil || !*ok {
 			return s
 		}

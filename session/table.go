@@ -1,21 +1,21 @@
 package session
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/everonce/everonce/session/internal/rules"
+)
 
 // session is one client's. It is changed only by the machine, and only through [Machine.own].
 type session struct {
+	rules.Session
 	id      ID
-	nonce   Nonce
-	epoch   uint64
-	mark    uint64  // the client has every answer up to it
-	high    uint64  // the highest number that was executed
 	last    int64   // when its last command was accepted
 	entries []entry // above the mark, by number
 	of      *holder
 	bytes   int    // of the results of entries
 	place   int32  // in views.listed
 	view    uint32 // the newest view that may show it
-	ordered bool
 }
 
 // holder is a principal with its sessions.
@@ -69,17 +69,13 @@ func (s *session) find(number uint64) *entry {
 func (s *session) begin(number uint64, sum Fingerprint) {
 	at, _ := s.search(number)
 	s.entries = slices.Insert(s.entries, at, entry{number: number, sum: sum})
-	s.high = max(s.high, number)
+	s.High = max(s.High, number)
 }
 
-// forget moves the mark up.
-func (s *session) forget(mark uint64) {
-	if mark <= s.mark {
-		return
-	}
-	s.mark = mark
+// forget drops what the mark has passed.
+func (s *session) forget() {
 	n := 0
-	for n < len(s.entries) && s.entries[n].number <= mark {
+	for n < len(s.entries) && s.entries[n].number <= s.Mark {
 		s.bytes -= len(s.entries[n].result)
 		n++
 	}

@@ -23,6 +23,8 @@ import (
 	"github.com/everonce/everonce/httponce/client"
 	"github.com/everonce/everonce/janitor"
 	"github.com/everonce/everonce/outbox/webhook"
+	"github.com/everonce/everonce/session"
+	"github.com/everonce/everonce/session/sqlsession"
 	"github.com/everonce/everonce/store/dynamostore"
 	"github.com/everonce/everonce/store/memstore"
 	"github.com/everonce/everonce/store/redisstore"
@@ -139,6 +141,10 @@ func TestNegativeValues(t *testing.T) {
 				return err
 			}
 			_, err := sqsonce.Dial(t.Context(), queuesOfNobody{}, sqsonce.Queue{Name: "https://sqs/1/orders", DeadLetters: "https://sqs/1/dead"}, consumer, &o)
+			return err
+		}),
+		"sqlsession.Options": taking(func(o sqlsession.Options) error {
+			_, err := sqlsession.New(tx, session.Config{Lease: time.Minute}, &o)
 			return err
 		}),
 		"webhook.Options": taking(func(o webhook.Options) error {

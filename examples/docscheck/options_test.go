@@ -23,6 +23,7 @@ import (
 	"github.com/everonce/everonce/httponce/client"
 	"github.com/everonce/everonce/janitor"
 	"github.com/everonce/everonce/outbox/webhook"
+	"github.com/everonce/everonce/session/sqlsession"
 	"github.com/everonce/everonce/store/dynamostore"
 	"github.com/everonce/everonce/store/memstore"
 	"github.com/everonce/everonce/store/mongostore"
@@ -73,6 +74,7 @@ var optionTables = []struct {
 	{"sqsonce.Options", "consume/sqsonce", sqsonce.Options{}},
 	{"sqsonce.PublisherOptions", "consume/sqsonce", sqsonce.PublisherOptions{}},
 	{"webhook.Options", "outbox/webhook", webhook.Options{}},
+	{"sqlsession.Options", "session/sqlsession", sqlsession.Options{}},
 }
 
 // TestOptions compares the tables of docs/reference/options.md with the structs, by reflection, and the

@@ -27,6 +27,7 @@ var mayImport = []struct {
 	{"outbox/webhook", []string{"outbox"}},
 	{"outbox", []string{"driver", "consume", "backlog", "internal/sqldb", "internal/sqlqueue", "internal/retry"}},
 	{"saga", []string{"driver", "outbox", "consume", "backlog", "internal/sqldb", "internal/sqlqueue", "internal/retry"}},
+	{"session/sqlsession", []string{"driver", "session", "internal/sqldb", "internal/retry"}},
 	{"session", []string{"driver"}},
 	{"raftonce", []string{"session", "driver"}},
 	{"httponce/internal/wire", nil},

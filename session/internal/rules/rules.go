@@ -1,0 +1,100 @@
+// Package rules decides on one session, for all who keep sessions: in memory, or in rows.
+package rules
+
+import "crypto/subtle"
+
+// Refusal is a session.Refusal, by its number; 0 is none.
+type Refusal uint8
+
+// The refusals that are decided here.
+const (
+	Invalid    Refusal = 1
+	Expired    Refusal = 2
+	Unknown    Refusal = 3
+	Fenced     Refusal = 4
+	BadMark    Refusal = 5
+	Stale      Refusal = 6
+	Mismatch   Refusal = 7
+	InProgress Refusal = 8
+	WindowFull Refusal = 9
+	Gap        Refusal = 10
+)
+
+// Session is what a decision needs to know of one.
+type Session struct {
+	Nonce   [16]byte
+	Epoch   uint64
+	Mark    uint64 // the client has every answer up to it
+	High    uint64 // the highest number that was executed
+	Ordered bool
+}
+
+// Absent is what a command of a session gets that is not there, where last is the highest ID that was given.
+func Absent(id, last uint64) Refusal {
+	if id != 0 && id <= last {
+		return Expired
+	}
+	return Unknown
+}
+
+// Admit decides whether a command is of the session's own client, in its latest run.
+func (s *Session) Admit(nonce [16]byte, epoch uint64) Refusal {
+	switch {
+	case subtle.ConstantTimeCompare(s.Nonce[:], nonce[:]) == 0:
+		return Unknown
+	case epoch < s.Epoch:
+		return Fenced
+	}
+	return 0
+}
+
+// Request is one, and what is kept of it.
+type Request struct {
+	Number, Mark uint64
+	Seen         bool // the number was used
+	Same         bool // by a request with the same fingerprint
+	Running      bool // which is being executed
+	Bytes        int  // of the results that are kept above Mark
+}
+
+// Decide decides on a request that was admitted: if there is no refusal, one that was Seen is replayed, and another one is
+// executed. next comes with Gap.
+func (s *Session) Decide(r *Request, window uint64, maxBytes int) (refusal Refusal, next uint64) {
+	switch {
+	case r.Number == 0:
+		return Invalid, 0
+	case r.Mark >= r.Number:
+		return BadMark, 0
+	case r.Number <= s.Mark:
+		return Stale, 0
+	case r.Seen && !r.Same:
+		return Mismatch, 0
+	case r.Seen && r.Running:
+		return InProgress, 0
+	case r.Seen:
+		return 0, 0
+	}
+	mark := max(s.Mark, r.Mark) // as it will be if the request is accepted
+	if r.Number-mark > window || r.Bytes >= maxBytes {
+		return WindowFull, 0
+	}
+	if next := max(s.High, mark) + 1; s.Ordered && r.Number != next {
+		return Gap, next
+	}
+	return 0, 0
+}
+
+// Beat decides on the mark of a keep-alive that was admitted.
+func (s *Session) Beat(mark, window uint64) Refusal {
+	if mark > s.High && mark-s.High > window {
+		return BadMark
+	}
+	return 0
+}
+
+// Accept does what every accepted command does to its session, but for the time. It reports whether the mark has moved.
+func (s *Session) Accept(epoch, mark uint64) (moved bool) {
+	moved = mark > s.Mark
+	s.Epoch, s.Mark = epoch, max(s.Mark, mark)
+	return moved
+}

@@ -1,0 +1,200 @@
+package sqlsession
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/retry"
+	"github.com/everonce/everonce/internal/sqldb"
+	"github.com/everonce/everonce/session"
+)
+
+// Options are the options of a [Store]. The zero value of each field is its default.
+type Options struct {
+	// Wait is how long a command waits while another one of its session is executed, which a client that sends many at once
+	// often meets: afterwards it is refused with [session.ErrInProgress]. It holds no connection meanwhile. On SQLite all
+	// transactions take turns, and nobody waits here. Negative is not at all. Default 1 s.
+	Wait time.Duration
+}
+
+const defaultWait = time.Second
+
+// Work is what a request has executed: what it writes in tx commits with its answer. It may be called again, after all of an
+// earlier call was rolled back. It must not end the transaction. An error rolls back, and is returned by [Store.Apply].
+type Work[Tx any] func(ctx context.Context, tx Tx, payload []byte) (result []byte, err error)
+
+// Store is client sessions in tables beside the store of a receiver. Tx is the handle of the application's transactions. It
+// is safe for concurrent use.
+type Store[Tx any] struct {
+	receiver *everonce.TxReceiver[Tx]
+	db       sqldb.DB[Tx]
+	dialect  *sqldb.Dialect
+	config   session.Config
+	lease    int64 // in microseconds
+	wait     time.Duration
+	schema   sqldb.Schema
+	st       *statements
+}
+
+// New returns the sessions beside the receiver's store, which must be one in a SQL database: store/pgxstore, store/mysqlstore
+// or store/sqlitestore. All processes should have the same config; its Name is not used, since the store's prefix tells
+// tables apart. It sends nothing. The error wraps [everonce.ErrInvalidArgument] or [session.ErrConfig].
+func New[Tx any](receiver *everonce.TxReceiver[Tx], config session.Config, opts *Options) (*Store[Tx], error) {
+	if receiver == nil {
+		return nil, fmt.Errorf("sqlsession: %w: the receiver is nil", everonce.ErrInvalidArgument)
+	}
+	db, ok := sqldb.Of(receiver.Store())
+	if !ok {
+		return nil, fmt.Errorf("sqlsession: %w: the receiver's store is not in a SQL database (use store/pgxstore, store/mysqlstore or store/sqlitestore)", everonce.ErrInvalidArgument)
+	}
+	m, err := session.New(config) // for its checks and defaults
+	if err != nil {
+		return nil, fmt.Errorf("sqlsession: %w", err)
+	}
+	if config.Lease < time.Microsecond {
+		return nil, fmt.Errorf("sqlsession: %w: Lease is below a microsecond", session.ErrConfig)
+	}
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	d := db.Dialect()
+	return &Store[Tx]{
+		receiver: receiver, db: db, dialect: d, config: m.Config(), lease: config.Lease.Microseconds(), wait: cmp.Or(o.Wait, defaultWait), st: newStatements(d),
+		schema: sqldb.Schema{
+			Name: "session", Meta: sqldb.NewMeta(d), Migrations: [][]string{definitions(d)},
+			Hint: "call Store.Migrate once, or run the text of Store.Schema with your own migration tool",
+		},
+	}, nil
+}
+
+// Migrate creates the tables, or brings them to this version. Several processes may run it at once, and it does nothing if
+// there is nothing to do. It refuses tables of a newer version with [everonce.ErrSchema].
+func (s *Store[Tx]) Migrate(ctx context.Context) error {
+	return s.failed("migrate", s.schema.Migrate(ctx, s.db))
+}
+
+// Schema returns what Migrate runs on an empty database, as text for a migration tool of your own. It changes only with a new
+// version of the schema, which the changelog names.
+func (s *Store[Tx]) Schema() string { return s.schema.Text() }
+
+// Apply applies a command in a transaction that everonce begins and commits; see [everonce.TxReceiver.InTx]. work is needed
+// for a [session.Request]. Numbers, marks, epochs and IDs above 2⁶³-1, and a principal that is not UTF-8 without NUL, are
+// [session.ErrInvalid].
+//
+// A refusal is in the answer, and nothing was written then. The error is the work's, or the store's, and there is no answer:
+// [everonce.ErrStore], [everonce.ErrOutcomeUnknown] where the commit's answer was lost. Send the same command again to find out.
+func (s *Store[Tx]) Apply(ctx context.Context, c *session.Command, work Work[Tx]) (session.Answer, error) {
+	switch {
+	case s == nil || c == nil || c.Op == session.Request && work == nil:
+		return session.Answer{}, fmt.Errorf("sqlsession: %w: the store, the command, or the work of a request is nil", everonce.ErrInvalidArgument)
+	case !valid(c):
+		return session.Answer{Err: session.ErrInvalid}, nil
+	case c.Op == session.Tick: // the database has a clock
+		return session.Answer{}, nil
+	}
+	until := time.Now().Add(s.wait)
+	for try := 1; ; try++ {
+		answer, err := s.once(ctx, c, work)
+		switch {
+		case err == nil, errors.Is(err, errRefused):
+			return answer, nil
+		case !errors.Is(err, errBusy):
+			return session.Answer{}, err
+		case time.Now().After(until):
+			return session.Answer{Err: session.ErrInProgress}, nil
+		case retry.Pause(ctx, retry.Within(time.Millisecond, 50*time.Millisecond, try)) != nil:
+			return session.Answer{}, context.Cause(ctx)
+		}
+	}
+}
+
+// What rolls a transaction back, and is no failure.
+var (
+	errRefused = errors.New("sqlsession: the command is refused")
+	errBusy    = errors.New("sqlsession: another transaction has the session")
+)
+
+func refuse(r session.Refusal) (session.Answer, error) { return session.Answer{Err: r}, errRefused }
+
+func (s *Store[Tx]) once(ctx context.Context, c *session.Command, work Work[Tx]) (answer session.Answer, err error) {
+	err = s.inTx(ctx, "apply", func(ctx context.Context, conn sqldb.Conn, tx Tx) (err error) {
+		switch c.Op {
+		case session.Request:
+			answer, err = s.request(ctx, conn, c, func() ([]byte, error) { return work(ctx, tx, c.Payload) })
+		case session.Register:
+			answer, err = s.register(ctx, conn, c)
+		case session.KeepAlive:
+			answer, err = s.keepAlive(ctx, conn, c)
+		default:
+			answer, err = s.end(ctx, conn, c)
+		}
+		return err
+	})
+	return answer, err
+}
+
+// inTx runs fn in a transaction, and gives a failure of our own statements its meaning.
+func (s *Store[Tx]) inTx(ctx context.Context, what string, fn func(ctx context.Context, conn sqldb.Conn, tx Tx) error) error {
+	err := s.receiver.InTx(ctx, func(ctx context.Context, tx Tx) error {
+		conn, err := s.db.Join(ctx, tx)
+		if err != nil {
+			return err
+		}
+		return fn(ctx, telling{conn}, tx)
+	})
+	if own := (*failure)(nil); errors.As(err, &own) {
+		return s.failed(what, err)
+	}
+	return err
+}
+
+// telling tells failures of our statements from those of the work.
+type telling struct{ sqldb.Conn }
+
+func (t telling) Send(ctx context.Context, calls ...*sqldb.Call) error {
+	if err := t.Conn.Send(ctx, calls...); err != nil {
+		return &failure{err}
+	}
+	return nil
+}
+
+type failure struct{ error }
+
+func (f *failure) Unwrap() error { return f.error }
+
+func (s *Store[Tx]) failed(what string, err error) error {
+	if err == nil || errors.Is(err, everonce.ErrSchema) {
+		return err
+	}
+	return sqldb.Failed(s.db, "sqlsession: "+what, s.schema.Hint, err)
+}
+
+// valid refuses what cannot be, or cannot be kept in a column.
+func valid(c *session.Command) bool {
+	fits := func(numbers ...uint64) bool {
+		highest := uint64(0)
+		for _, n := range numbers {
+			highest = max(highest, n)
+		}
+		return highest <= math.MaxInt64
+	}
+	if c.Op < session.Register || c.Op > session.Tick || len(c.Beats) > session.MaxBeats || len(c.Principal) > session.MaxPrincipal ||
+		!utf8.ValidString(c.Principal) || strings.ContainsRune(c.Principal, 0) || !fits(uint64(c.Session), c.Epoch, c.Number, c.Mark) {
+		return false
+	}
+	for i := range c.Beats {
+		b := &c.Beats[i]
+		if !fits(uint64(b.Session), b.Epoch, b.Mark) {
+			return false
+		}
+	}
+	return true
+}

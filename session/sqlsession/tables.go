@@ -1,0 +1,95 @@
+package sqlsession
+
+import "github.com/everonce/everonce/internal/sqldb"
+
+// The tables: a row for each session; one for each answer above its session's mark; and one row for all, which registrations
+// lock. A session's era is its last time in units of 67 s: it has the index in place of last, so that a request does not change
+// the index each time.
+var tables = []string{"session", "session_answer", "session_state"}
+
+const (
+	eraBits     = "26"
+	sessionRows = "id {int} NOT NULL PRIMARY KEY, nonce {text} NOT NULL, principal {text} NOT NULL, ordered {int} NOT NULL, epoch {int} NOT NULL," +
+		" mark {int} NOT NULL, high {int} NOT NULL, bytes {int} NOT NULL, last {int} NOT NULL, era {int} NOT NULL"
+	answerRows = "session_id {int} NOT NULL, number {int} NOT NULL, elided {int} NOT NULL, fingerprint {bytes} NOT NULL, size {int} NOT NULL, result {bytes}," +
+		" PRIMARY KEY (session_id, number)"
+	stateRows = "id {int} NOT NULL PRIMARY KEY, last_id {int} NOT NULL, sessions {int} NOT NULL"
+)
+
+func definitions(d *sqldb.Dialect) []string {
+	templates := []string{
+		"CREATE TABLE {session} (" + sessionRows + ")",
+		"CREATE UNIQUE INDEX {session_nonce} ON {session} (nonce)",
+		"CREATE INDEX {session_principal} ON {session} (principal)",
+		"CREATE INDEX {session_era} ON {session} (era)",
+		"CREATE TABLE {session_answer} (" + answerRows + ")",
+		"CREATE TABLE {session_state} (" + stateRows + ")",
+		"INSERT INTO {session_state} (id, last_id, sessions) VALUES (1, 0, 0)",
+	}
+	if d.MySQL { // each commits by itself, and may come again
+		const end = ") ENGINE = InnoDB ROW_FORMAT = DYNAMIC"
+		templates = []string{
+			"CREATE TABLE IF NOT EXISTS {session} (" + sessionRows + ", UNIQUE KEY nonce (nonce), KEY principal (principal), KEY era (era)" + end,
+			"CREATE TABLE IF NOT EXISTS {session_answer} (" + answerRows + end,
+			"CREATE TABLE IF NOT EXISTS {session_state} (" + stateRows + end,
+			"INSERT IGNORE INTO {session_state} (id, last_id, sessions) VALUES (1, 0, 0)",
+		}
+	}
+	for i, template := range templates {
+		templates[i] = d.Definition(template, tables...)
+	}
+	return templates
+}
+
+// statements are all that is sent. Who has a row locked is never waited for, but for the one of session_state, which nobody
+// holds who waits for another.
+type statements struct {
+	lock, exists, answer                             *sqldb.Statement // of a request
+	touch, forget, keep                              *sqldb.Statement
+	state, byNonce, nonces, held, insert, registered *sqldb.Statement // of a registration
+	lockAll, readAll, lastID, renew, advance         *sqldb.Statement // of a keep-alive
+	expired, quietest, dropAnswers, drop, fewer      *sqldb.Statement // of an end
+}
+
+func newStatements(d *sqldb.Dialect) *statements {
+	st := func(name string, args int, template string) *sqldb.Statement {
+		s := d.Statement("session_"+name, args, template, tables...)
+		s.Keep = true
+		return s
+	}
+	const columns = "SELECT id, nonce, principal, ordered, epoch, mark, high, bytes, last, {now} FROM {session} WHERE "
+	ids := d.InInts("id", "{1t}")
+	return &statements{
+		lock:   st("lock", 1, columns+"id = {1i} {skip locked}"),
+		exists: st("exists", 1, "SELECT (SELECT count(*) FROM {session} WHERE id = {1i}), last_id FROM {session_state} WHERE id = 1"),
+		// From the mark on, since an index of PostgreSQL keeps what was deleted below it until the vacuum.
+		answer: st("answer", 3, "SELECT number, size, elided, fingerprint, CASE WHEN number = {2i} THEN result END FROM {session_answer}"+
+			" WHERE session_id = {1i} AND number > (SELECT mark FROM {session} WHERE id = {1i}) AND (number = {2i} OR number <= {3i})"),
+		// In what is no transaction any more it would commit by itself.
+		touch:  st("touch", 5, "UPDATE {session} SET epoch = {2i}, mark = {3i}, high = {4i}, bytes = {5i} + 0{alive}, last = {now}, era = {now} >> "+eraBits+" WHERE id = {1i}"),
+		forget: st("forget", 3, "DELETE FROM {session_answer} WHERE session_id = {1i} AND number > {2i} AND number <= {3i}"),
+		keep:   st("keep", 6, "INSERT INTO {session_answer} (session_id, number, elided, fingerprint, size, result) VALUES ({1i}, {2i}, {3i}, {4b}, {5i}, {6b})"),
+
+		state:   st("state", 0, "SELECT last_id, sessions FROM {session_state} WHERE id = 1 {for update}"),
+		byNonce: st("by_nonce", 1, columns+"nonce = {1t} {skip locked}"),
+		nonces:  st("nonces", 1, "SELECT count(*) FROM {session} WHERE nonce = {1t}"),
+		held:    st("held", 2, "SELECT count(*) FROM {session} WHERE principal = {1t} AND last > {now} - {2i}"),
+		insert: st("insert", 5, "INSERT INTO {session} (id, nonce, principal, ordered, epoch, mark, high, bytes, last, era)"+
+			" VALUES ({1i}, {2t}, {3t}, {4i}, {5i}, 0, 0, 0{alive}, {now}, {now} >> "+eraBits+")"),
+		registered: st("registered", 2, "UPDATE {session_state} SET last_id = {1i}, sessions = {2i} WHERE id = 1"),
+
+		lockAll: st("lock_all", 1, columns+ids+" ORDER BY id {skip locked}"),
+		readAll: st("read_all", 1, columns+ids),
+		lastID:  st("last_id", 0, "SELECT last_id FROM {session_state} WHERE id = 1"),
+		renew:   st("renew", 1, "UPDATE {session} SET last = {now}, era = {now} >> "+eraBits+" WHERE "+ids),
+		advance: st("advance", 4, "UPDATE {session} SET epoch = {2i}, mark = {3i},"+
+			" bytes = bytes - (SELECT coalesce(sum(size), 0) FROM {session_answer} WHERE session_id = {1i} AND number > {4i} AND number <= {3i}) WHERE id = {1i}"),
+
+		expired: st("expired", 2, "SELECT id FROM {session} WHERE era <= ({now} - {1i}) >> "+eraBits+" AND last <= {now} - {1i} ORDER BY era LIMIT {2i} {skip locked}"),
+		// Of the same era, and so few.
+		quietest:    st("quietest", 0, "SELECT id FROM {session} ORDER BY era, last, id LIMIT 1 {skip locked}"),
+		dropAnswers: st("drop_answers", 1, "DELETE FROM {session_answer} WHERE "+d.InInts("session_id", "{1t}")),
+		drop:        st("drop", 1, "DELETE FROM {session} WHERE "+ids),
+		fewer:       st("fewer", 1, "UPDATE {session_state} SET sessions = sessions - {1i} WHERE id = 1"),
+	}
+}
