@@ -44,6 +44,9 @@ func isRecord(item attributes) bool {
 
 // inScope calls fn with the items of a scope and everything inside it, in the order of IDs, behind an ID and up to last, until it returns false.
 func (s *Store) inScope(ctx context.Context, scope driver.Scope, first, last driver.RecordID, fn func(item attributes) bool) error {
+	if compare(&first, &last) > 0 { // behind the last one there is nothing, and DynamoDB refuses such a query
+		return nil
+	}
 	for shard := range byte(shards) {
 		if id := last; shard > id[8]>>4 {
 			return nil
