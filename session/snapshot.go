@@ -71,9 +71,8 @@ func (s *Snapshot) Release() {
 
 // WriteTo writes the snapshot. Equal states give equal bytes.
 func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
-	out := &writer{sum: sha256.New()}
-	buffered := bufio.NewWriterSize(w, 1<<16)
-	out.to = io.MultiWriter(buffered, out.sum)
+	sum := sha256.New()
+	out := &writer{to: io.MultiWriter(w, sum)}
 	c := &s.config
 	out.raw([]byte(magic))
 	out.raw([]byte{snapshotVersion})
@@ -94,19 +93,14 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 		}
 	}
 	out.flush()
-	sum := out.sum.Sum(nil)
-	out.raw(sum)
+	out.raw(sum.Sum(nil))
 	out.flush()
-	if out.err == nil {
-		out.err = buffered.Flush()
-	}
 	return out.n, out.err
 }
 
 // writer gathers some kilobytes before it writes and hashes them.
 type writer struct {
 	to  io.Writer
-	sum hash.Hash
 	buf []byte
 	n   int64
 	err error
