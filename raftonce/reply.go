@@ -23,7 +23,7 @@ const (
 	kindRetry     = 3
 )
 
-// errReply is of a reply that is none: something between client and node has answered.
+// errReply: the bytes are not a reply. Something between client and node has answered.
 var errReply = errors.New("raftonce: not a reply of Node.Handle")
 
 func notLeader(leader string) []byte { return append([]byte{replyVersion, kindNotLeader}, leader...) }

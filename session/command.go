@@ -88,7 +88,7 @@ type Answer struct {
 	Beats []Refusal
 }
 
-// Refusal is why a command was refused. It is an error, compared by ==; 0 is none.
+// Refusal is why a command was refused. It is an error, compared by ==. The zero value says that the command was accepted.
 type Refusal uint8
 
 // The refusals. Their numbers are part of the encoding of answers.

@@ -1,7 +1,7 @@
 package session
 
 import (
-	"cmp"
+	"container/heap"
 	"slices"
 )
 
@@ -14,56 +14,30 @@ type dueAt struct {
 	id   ID
 }
 
-func (a dueAt) before(b dueAt) bool { return a.last < b.last || a.last == b.last && a.id < b.id }
-
-// dueHeap is a binary heap, the first to expire at 0.
+// dueHeap is a [heap.Interface]: the first to expire is at 0.
 type dueHeap []dueAt
 
-func (h *dueHeap) push(d dueAt) {
-	*h = append(*h, d)
-	a := *h
-	for i := len(a) - 1; i > 0; {
-		parent := (i - 1) / 2
-		if !a[i].before(a[parent]) {
-			return
-		}
-		a[i], a[parent] = a[parent], a[i]
-		i = parent
-	}
+func (h dueHeap) Len() int { return len(h) }
+func (h dueHeap) Less(i, j int) bool {
+	return h[i].last < h[j].last || h[i].last == h[j].last && h[i].id < h[j].id
 }
+func (h dueHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *dueHeap) Push(d any)   { *h = append(*h, d.(dueAt)) } //nolint:forcetypeassert // of heap.Push below
 
-// sink moves the first one to where it belongs.
-func (h dueHeap) sink() {
-	for i := 0; ; {
-		least := i
-		for child := 2*i + 1; child <= 2*i+2 && child < len(h); child++ {
-			if h[child].before(h[least]) {
-				least = child
-			}
-		}
-		if least == i {
-			return
-		}
-		h[i], h[least] = h[least], h[i]
-		i = least
-	}
-}
-
-func (h *dueHeap) pop() {
-	a := *h
-	last := len(a) - 1
-	a[0] = a[last]
-	*h = a[:last]
-	h.sink()
+func (h *dueHeap) Pop() any {
+	last := len(*h) - 1
+	d := (*h)[last]
+	*h = (*h)[:last]
+	return d
 }
 
 // queue puts a new session into the heap. Those that were ended by their clients are taken out when they are too many.
 func (m *Machine) queue(s *session) {
 	if len(m.due) > 2*len(m.byID)+64 {
 		m.due = slices.DeleteFunc(m.due, func(d dueAt) bool { return m.byID[d.id] == nil || d.id == s.id })
-		slices.SortFunc(m.due, func(a, b dueAt) int { return cmp.Or(cmp.Compare(a.last, b.last), cmp.Compare(a.id, b.id)) }) // which is a heap
+		heap.Init(&m.due)
 	}
-	m.due.push(dueAt{s.last, s.id})
+	heap.Push(&m.due, dueAt{s.last, s.id})
 }
 
 // quietest returns the session whose last command is the oldest, or nil if there is none. It is the first of due then.
@@ -73,10 +47,10 @@ func (m *Machine) quietest() *session {
 		s := m.byID[first.id]
 		switch {
 		case s == nil:
-			m.due.pop()
+			heap.Pop(&m.due)
 		case s.last != first.last:
 			first.last = s.last
-			m.due.sink()
+			heap.Fix(&m.due, 0)
 			if cap(s.entries) > 2*len(s.entries)+2 { // it was busy once, and is now and then looked at here
 				m.own(s).entries = slices.Clip(slices.Clone(s.entries))
 			}
@@ -94,7 +68,7 @@ func (m *Machine) expire() {
 		if s == nil || m.now-s.last < int64(m.config.Lease) {
 			return
 		}
-		m.due.pop()
+		heap.Pop(&m.due)
 		m.remove(s)
 	}
 }

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"container/heap"
 	"errors"
 	"fmt"
 	"time"
@@ -207,7 +208,7 @@ func (m *Machine) register(c *Command) Answer {
 			return Answer{Err: ErrFull}
 		}
 		m.remove(m.quietest())
-		m.due.pop()
+		heap.Pop(&m.due)
 	}
 	m.lastID++
 	m.add(&session{Session: rules.Session{Nonce: c.Nonce, Epoch: c.Epoch, Ordered: c.Ordered}, id: m.lastID, of: of, last: m.now})

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/everonce/everonce/session/internal/rules"
@@ -47,15 +48,7 @@ func (s *session) search(number uint64) (at int, found bool) {
 	if n == 0 || s.entries[n-1].number < number { // as it is nearly always
 		return n, false
 	}
-	return slices.BinarySearchFunc(s.entries, number, func(e entry, number uint64) int {
-		switch {
-		case e.number < number:
-			return -1
-		case e.number > number:
-			return 1
-		}
-		return 0
-	})
+	return slices.BinarySearchFunc(s.entries, number, func(e entry, number uint64) int { return cmp.Compare(e.number, number) })
 }
 
 func (s *session) find(number uint64) *entry {
