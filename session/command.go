@@ -79,9 +79,11 @@ type Answer struct {
 	Elided bool
 	// Result must not be changed.
 	Result []byte
-	// Session and Epoch are the session's, of a registration.
+	// Session and Epoch are the session's, of a registration. High is the highest number that it has executed: a client that
+	// goes on with its session in a later run raises Epoch, and begins above High.
 	Session ID
 	Epoch   uint64
+	High    uint64
 	// Next is the number that an ordered session expects, with ErrGap.
 	Next uint64
 	// Beats are the refusals of a KeepAlive's sessions, in their order; nil if all were renewed.

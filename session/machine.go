@@ -19,7 +19,8 @@ type Config struct {
 	Window uint64
 	// MaxResult is the size in bytes beyond which a result is elided. Default 64 KiB.
 	MaxResult int
-	// MaxBytes is the size of the results kept for one session beyond which it gets ErrWindowFull. Default 1 MiB.
+	// MaxBytes is the size of the results kept for one session beyond which it gets ErrWindowFull, but for the number after
+	// its mark. Default 1 MiB.
 	MaxBytes int
 	// MaxSessions bounds the sessions, and PerPrincipal those of one principal. Defaults 1 000 000, and no bound.
 	MaxSessions, PerPrincipal int
@@ -197,7 +198,7 @@ func (m *Machine) register(c *Command) Answer {
 			return Answer{Err: refusal}
 		}
 		s = m.accept(s, c.Epoch, 0)
-		return Answer{Session: id, Epoch: s.Epoch}
+		return Answer{Session: id, Epoch: s.Epoch, High: s.High}
 	}
 	of := m.holder(c.Principal)
 	if quota := m.config.PerPrincipal; quota > 0 && of.sessions >= quota {

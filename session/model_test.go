@@ -106,7 +106,7 @@ func (m *model) register(c *session.Command, lives []*modelSession) session.Answ
 			return session.Answer{Err: session.ErrMismatch}
 		case s.nonce == c.Nonce:
 			m.accept(s, c.Epoch, 0)
-			return session.Answer{Session: session.ID(i + 1), Epoch: c.Epoch}
+			return session.Answer{Session: session.ID(i + 1), Epoch: c.Epoch, High: s.high}
 		case s.principal == c.Principal:
 			own++
 		}
@@ -156,7 +156,7 @@ func (m *model) request(c *session.Command) session.Answer {
 	}
 	next := max(s.high, mark) + 1
 	switch {
-	case c.Number > mark+m.config.Window, size >= m.config.MaxBytes:
+	case c.Number > mark+m.config.Window, size >= m.config.MaxBytes && c.Number > mark+1:
 		return session.Answer{Err: session.ErrWindowFull}
 	case s.ordered && c.Number != next:
 		return session.Answer{Err: session.ErrGap, Next: next}
@@ -249,7 +249,7 @@ type kind struct {
 }
 
 func equal(a, b session.Answer) bool {
-	return a.Err == b.Err && a.Replayed == b.Replayed && a.Elided == b.Elided && a.Session == b.Session && a.Epoch == b.Epoch && a.Next == b.Next &&
+	return a.Err == b.Err && a.Replayed == b.Replayed && a.Elided == b.Elided && a.Session == b.Session && a.Epoch == b.Epoch && a.High == b.High && a.Next == b.Next &&
 		bytes.Equal(a.Result, b.Result) && slices.Equal(a.Beats, b.Beats)
 }
 

@@ -217,6 +217,13 @@ func TestRule8TheWindow(t *testing.T) {
 	m.do(request(id, 7, 5, large))
 	m.unchanged(func() { m.is("over the quota of bytes", m.do(request(id, 8, 5, "8")), session.ErrWindowFull, "", 4) })
 	m.is("with a mark", m.do(request(id, 8, 6, "8")), 0, "8", 5)
+
+	m = newMachine(t, nil)
+	id = m.register(1)
+	m.do(request(id, 2, 0, large))
+	m.do(request(id, 3, 0, large))
+	m.is("over the quota", m.do(request(id, 4, 0, "4")), session.ErrWindowFull, "", 2)
+	m.is("over the quota, but the mark cannot pass it before", m.do(request(id, 1, 0, "1")), 0, "1", 3)
 }
 
 // TestRule9OrderedAndPipelined: holes are for those who want them.
@@ -256,8 +263,12 @@ func TestARegistrationThatIsRepeated(t *testing.T) {
 	if again := m.register(1); again != id || m.Len() != 1 {
 		t.Errorf("session %d, then %d; %d in all", id, again, m.Len())
 	}
+	m.do(request(id, 3, 0, "c"))
+	if a := m.do(session.Command{Op: session.Register, Nonce: nonce(1), Epoch: 1}); a.Epoch != 1 || a.High != 3 {
+		t.Errorf("by a later run: %+v, and it is to go on above 3", a)
+	}
 	m.unchanged(func() {
-		if a := m.do(session.Command{Op: session.Register, Nonce: nonce(1), Principal: "eve"}); a.Err != session.ErrMismatch {
+		if a := m.do(session.Command{Op: session.Register, Nonce: nonce(1), Epoch: 1, Principal: "eve"}); a.Err != session.ErrMismatch {
 			t.Errorf("of another principal: %+v", a)
 		}
 	})

@@ -75,7 +75,7 @@ func testSessionModel[Tx any](t *testing.T, h *handle[Tx]) {
 			want := m.Apply(now*1000, &c, func() []byte { ran++; return c.Payload })
 			got, err := s.Apply(t.Context(), &c, func(context.Context, Tx, []byte) ([]byte, error) { ran--; return c.Payload, nil })
 			must(t, err)
-			if got.Err != want.Err || got.Replayed != want.Replayed || got.Elided != want.Elided || got.Session != want.Session || got.Epoch != want.Epoch ||
+			if got.Err != want.Err || got.Replayed != want.Replayed || got.Elided != want.Elided || got.Session != want.Session || got.Epoch != want.Epoch || got.High != want.High ||
 				got.Next != want.Next || !bytes.Equal(got.Result, want.Result) || !slices.Equal(got.Beats, want.Beats) || ran != 0 {
 				t.Fatalf("seed %d, step %d: %+v of %+v, want %+v", seed, step, got, c, want)
 			}

@@ -63,7 +63,7 @@ func (s *Store[Tx]) registered(ctx context.Context, conn sqldb.Conn, c *session.
 	}
 	r.Accept(c.Epoch, 0)
 	err := conn.Send(ctx, s.dialect.Call(s.st.touch, r.id, signed(r.Epoch), signed(r.Mark), signed(r.High), r.bytes))
-	return session.Answer{Session: session.ID(r.id), Epoch: r.Epoch}, err //nolint:gosec // not negative
+	return session.Answer{Session: session.ID(r.id), Epoch: r.Epoch, High: r.High}, err //nolint:gosec // not negative
 }
 
 // room removes sessions whose lease is over, or else, by choice, the one that was quiet for the longest time. It returns how

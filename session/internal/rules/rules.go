@@ -75,7 +75,8 @@ func (s *Session) Decide(r *Request, window uint64, maxBytes int) (refusal Refus
 		return 0, 0
 	}
 	mark := max(s.Mark, r.Mark) // as it will be if the request is accepted
-	if r.Number-mark > window || r.Bytes >= maxBytes {
+	// The next one after the mark is accepted whatever is kept: without it, the mark could not pass it.
+	if r.Number-mark > window || r.Bytes >= maxBytes && r.Number-mark > 1 {
 		return WindowFull, 0
 	}
 	if next := max(s.High, mark) + 1; s.Ordered && r.Number != next {
