@@ -109,7 +109,7 @@ const (
 	DecideReplay
 	// DecideExpired: completed; the result's retention is over.
 	DecideExpired
-	// DecideInProgress: another attempt holds the record.
+	// DecideInProgress: another attempt holds the record; or a removal does at this moment, in a store that lets no claim wait for it.
 	DecideInProgress
 	// DecideAbandoned: the outcome of the latest attempt is unknown, and the claim may not take over.
 	DecideAbandoned

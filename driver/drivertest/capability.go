@@ -253,6 +253,7 @@ func checkDeletePart(e *env) {
 }
 
 // checkDeleteMeets lets deletions race with claims of released keys: a claim that was granted is live, and stands.
+// In the end each is granted.
 func checkDeleteMeets(e *env) {
 	for range 5 {
 		released := make([]*attempt, 8)
@@ -264,11 +265,13 @@ func checkDeleteMeets(e *env) {
 		results := make([]driver.ClaimResult, len(released))
 		errs := make([]error, len(released)+1)
 		reqs := make([]driver.ClaimRequest, len(released))
+		over := make(chan struct{})
 		each(len(errs), func(i int) {
 			if i < len(released) {
 				reqs[i] = released[i].taking(driver.TakeNone)
-				results[i], errs[i] = e.s.Claim(e.ctx, reqs[i])
+				results[i], errs[i] = e.claimBeside(over, reqs[i])
 			} else {
+				defer close(over)
 				_, errs[i] = e.h.Peer.(driver.ScopeDeleter).DeleteScope(e.ctx, driver.DeleteScopeRequest{Scope: e.scope, Limit: 100})
 			}
 		})

@@ -5,9 +5,12 @@ import (
 	"database/sql"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/inbox"
+	"github.com/everonce/everonce/internal/sqldb"
+	"github.com/everonce/everonce/internal/sqlqueue"
 	"github.com/everonce/everonce/outbox"
 	"github.com/everonce/everonce/saga"
 )
@@ -104,6 +107,62 @@ func TestTrapWhatComesOnceMoreHoldsUpNobody(t *testing.T) {
 			t.Errorf("%s, after the transaction's end: %v", name, err)
 		}
 		must(t, rollback())
+	}
+}
+
+// A claim locks what it takes, and nothing that it passes over; and what renews or ends rows is over with its statement. Otherwise a
+// process that is stopped in the middle would keep the rows from all others, for as long as its connection stands.
+func TestTrapAStoppedProcessHoldsUpNothingElse(t *testing.T) {
+	t.Parallel()
+	h, ctx := onMariaDB(t), limited(t)
+	h.publish(t, newOutbox(t, h), append(line("orders", "k", 1), outbox.Event{Topic: "orders"}, outbox.Event{Topic: "orders"})...)
+	spec := sqlqueue.Spec{Table: "outbox", Group: "topic", Lane: "topic"}
+	claim := func(db sqldb.Database, n int) (seqs []int64, token int64) {
+		t.Helper()
+		rows, token, err := sqlqueue.Claim(ctx, sqlqueue.New(db, spec), sqlqueue.ClaimRequest{Limit: 10, Lease: time.Minute},
+			func(r *sqlqueue.Row) (*sqlqueue.Row, []any) { return r, nil })
+		must(t, err)
+		for _, r := range rows {
+			seqs = append(seqs, r.Seq)
+		}
+		if len(rows) != n {
+			t.Fatalf("%d rows were claimed, want %d", len(rows), n)
+		}
+		return seqs, token
+	}
+	seqs, token := claim(h.sqldb(t), 3)
+	statements := 0
+	claim(&tamperedDB[*sql.Tx]{h.sqldb(t), &tampering{around: func(_ context.Context, what string, call func() error) error {
+		err := call()
+		if what == "write" { // it has ended
+			return err
+		}
+		statements++
+		if _, locked := h.db.ExecContext(ctx, "SELECT seq FROM everonce_outbox FOR UPDATE NOWAIT"); locked != nil {
+			t.Errorf("after %s, a row in the hand of another is locked: %v", what, locked)
+		}
+		return err
+	}}}, 0)
+	if statements == 0 {
+		t.Error("the claim sent nothing")
+	}
+
+	h.db.SetMaxOpenConns(1)
+	commits := func() (n int) {
+		t.Helper()
+		var name string
+		must(t, h.db.QueryRowContext(ctx, "SHOW SESSION STATUS LIKE 'Com_commit'").Scan(&name, &n))
+		return n
+	}
+	q, before := sqlqueue.New(h.sqldb(t), spec), commits()
+	if kept, err := q.Renew(ctx, token, seqs, time.Minute); kept != 3 || err != nil {
+		t.Errorf("%d rows were renewed, %v", kept, err)
+	}
+	if lost, err := q.End(ctx, token, sqlqueue.End{Seq: seqs[0]}, sqlqueue.End{Seq: seqs[1]}, sqlqueue.End{Seq: seqs[2]}); lost != 0 || err != nil {
+		t.Errorf("%d rows were lost, %v", lost, err)
+	}
+	if n := commits() - before; n != 0 {
+		t.Errorf("a renewal and an end were %d transactions of several statements", n)
 	}
 }
 

@@ -45,6 +45,13 @@ func Of[Tx any](store driver.TxStore[Tx]) (DB[Tx], bool) {
 	return of.SQL(), true
 }
 
+// SingleWriter is an optional power of a [Database] whose [Database.Write] begins and ends a transaction by statements of their own.
+type SingleWriter interface {
+	// WriteOne is Write of one call. The server ends the transaction with the statement: a process that is stopped meanwhile keeps no
+	// locks.
+	WriteOne(ctx context.Context, call *Call) error
+}
+
 // Listener is an optional power of a [Database] that can tell when others have announced something.
 type Listener interface {
 	// Listen calls heard once it listens and then after each announcement on the channel, until ctx ends or the

@@ -166,7 +166,7 @@ func (q *Queue) claim(token int64, req *ClaimRequest) []*sqldb.Call {
 	args = append([]any{token, req.Lease.Microseconds(), int64(req.Limit), req.Floor}, args...)
 	where := due + " AND q.rank >= {4i} AND q.rank <= {now}{in}" + lanes
 	if q.dialect.MySQL {
-		return q.locked(where, args)
+		return q.locked(where, req.Limit, args)
 	}
 	return []*sqldb.Call{q.call("claim", "WITH line AS (SELECT q.seq, q.{group}, q.order_key, q.rank FROM {t} AS q WHERE q.order_key <> '' AND "+where+
 		fmt.Sprintf(" ORDER BY q.rank, q.seq LIMIT %d),", lookAhead)+

@@ -110,37 +110,32 @@ func (q *Queue) End(ctx context.Context, token int64, ends ...End) (int, error) 
 	if len(ends) == 0 {
 		return 0, nil
 	}
-	var lost int // not to be looked at after an error: it may still be written
-	err := q.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
-		calls := q.Ends(token, ends...)
-		if err := c.Send(ctx, calls...); err != nil {
-			return err
-		}
-		lost = len(ends)
-		for _, call := range calls {
-			lost -= int(call.Affected)
-		}
-		return nil
-	})
-	if err != nil {
+	calls := q.Ends(token, ends...)
+	if err := q.send(ctx, calls...); err != nil {
 		return 0, err
+	}
+	lost := len(ends)
+	for _, call := range calls {
+		lost -= int(call.Affected)
 	}
 	return lost, nil
 }
 
 // Renew renews the lease of rows, and returns how many of them the claim still has.
 func (q *Queue) Renew(ctx context.Context, token int64, seqs []int64, lease time.Duration) (int, error) {
-	var kept int // as in End
-	err := q.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
-		call := q.call("renew", "UPDATE {t} AS q SET due_at = {now} + {3i}"+q.inHand(), token, q.dialect.Ints(seqs), lease.Microseconds())
-		err := c.Send(ctx, call)
-		kept = int(call.Affected)
-		return err
-	})
-	if err != nil {
+	call := q.call("renew", "UPDATE {t} AS q SET due_at = {now} + {3i}"+q.inHand(), token, q.dialect.Ints(seqs), lease.Microseconds())
+	if err := q.send(ctx, call); err != nil {
 		return 0, err
 	}
-	return kept, nil
+	return int(call.Affected), nil
+}
+
+// send sends what is written together. What a call has affected is not to be looked at after an error: it may still be written.
+func (q *Queue) send(ctx context.Context, calls ...*sqldb.Call) error {
+	if one, ok := q.db.(sqldb.SingleWriter); ok && len(calls) == 1 {
+		return one.WriteOne(ctx, calls[0])
+	}
+	return q.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) error { return c.Send(ctx, calls...) })
 }
 
 // EndSurely is End, done [Surely].

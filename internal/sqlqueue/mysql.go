@@ -14,9 +14,10 @@ import (
 //
 //   - Rows are locked, and read, by one statement, and changed by a second one, by their numbers, in the same transaction.
 //   - Two columns that the server keeps begin the indexes: keyed says that there is an order key, open that it is one which others wait for.
-//   - What is chosen by an order key is looked for without locks, and then locked by its number: who looks through an index with
-//     locks would hold entries that those want who end rows, whose rows it wants next.
-//   - An index is named where a server that sorts instead would lock all that it sorts.
+//   - What is chosen is looked for without locks, and then locked by its number: who looks through an index with locks would hold
+//     entries that those want who end rows, whose rows it wants next. And MariaDB keeps the locks of what it has passed over until
+//     the transaction ends: a process that is stopped in a claim would keep from others what it has not claimed.
+//   - An index is named where a server that sorts instead would look through all that it sorts.
 
 // mysqlKeys are the columns and the indexes.
 func (s *Spec) mysqlKeys() []string {
@@ -34,13 +35,17 @@ func (s *Spec) mysqlKeys() []string {
 // first is what [head] is elsewhere: it looks at one entry of the index.
 const first = "q.seq = (SELECT p.seq FROM {t} AS p FORCE INDEX (line) WHERE p.open = 1 AND p.{group} = q.{group} AND p.order_key = q.order_key ORDER BY p.seq LIMIT 1)"
 
-// locked makes the calls that lock and read what [Queue.claim] claims: heads, and rows without an order key, up to the limit of each.
-func (q *Queue) locked(where string, args []any) []*sqldb.Call {
+// locked makes the calls that lock and read what [Queue.claim] claims: heads, and rows without an order key, up to the limit of each. It
+// looks at more of the latter, because claims at the same time find the same.
+func (q *Queue) locked(where string, limit int, args []any) []*sqldb.Call {
+	ahead := int64(min(max(100, 10*limit), lookAhead))
 	return []*sqldb.Call{
 		q.call("claim", "SELECT {columns} FROM (SELECT q.seq AS n FROM (SELECT q.seq, q.{group}, q.order_key, q.rank FROM {t} AS q FORCE INDEX (waiting) WHERE {keyed} AND "+where+
 			fmt.Sprintf(" ORDER BY q.rank, q.seq LIMIT %d) AS q", lookAhead)+
 			" WHERE "+first+" ORDER BY q.rank, q.seq LIMIT {3i}) AS due STRAIGHT_JOIN {t} AS q ON q.seq = due.n WHERE "+due+" {skip locked}", args...),
-		q.call("claim_free", "SELECT {columns} FROM {t} AS q FORCE INDEX (waiting) WHERE q.keyed = 0 AND "+where+" ORDER BY q.rank, q.seq LIMIT {3i} {skip locked}", args...),
+		q.call("claim_free", "SELECT {columns} FROM (SELECT q.seq AS n FROM {t} AS q FORCE INDEX (waiting) WHERE q.keyed = 0 AND "+where+
+			fmt.Sprintf(" ORDER BY q.rank, q.seq LIMIT {%di}) AS due STRAIGHT_JOIN {t} AS q ON q.seq = due.n WHERE ", len(args)+1)+due+" LIMIT {3i} {skip locked}",
+			append(args, ahead)...),
 	}
 }
 

@@ -3,6 +3,7 @@ package mysqlstore
 import (
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 
 	"github.com/everonce/everonce/internal/sqldb"
 )
@@ -46,6 +47,31 @@ func (b *beside) Write(ctx context.Context, op func(context.Context, sqldb.Conn)
 		b.prepare(ctx, st)
 	}
 	return err
+}
+
+// WriteOne is Write of one call, without statements that begin and end a transaction.
+func (b *beside) WriteOne(ctx context.Context, call *sqldb.Call) error {
+	if call.Statement.Keep { // it may stay prepared, for any connection
+		return b.Write(ctx, func(ctx context.Context, c sqldb.Conn) error { return c.Send(ctx, call) })
+	}
+	return sqldb.Repeat(ctx, classify, func() error {
+		session, err := b.db.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		defer session.Close() //nolint:errcheck // it goes back to the pool
+		c := &conn{database: b.database, q: session}
+		if _, err = c.known(ctx, session); err == nil {
+			_, err = session.ExecContext(ctx, "SET TRANSACTION ISOLATION LEVEL READ COMMITTED") // of the next one
+		}
+		if err == nil {
+			err = c.Send(ctx, call)
+		}
+		if err != nil { // the level may be that of whoever has the connection next
+			_ = session.Raw(func(any) error { return sqldriver.ErrBadConn }) //nolint:errcheck // that closes it
+		}
+		return err
+	})
 }
 
 // noting notes which statements that are sent often are not prepared yet.

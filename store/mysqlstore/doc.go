@@ -19,7 +19,8 @@
 // # Waiting
 //
 // On MariaDB no claim waits in the server for another transaction of the same key: a duplicate returns as in progress. If
-// an existing record is locked, the claim looks again for up to 0.2 s, because a purge may hold it for a moment.
+// an existing record is locked, the claim looks again for up to 0.2 s, because a purge or a deletion may hold it for a moment. One that
+// holds it for longer, with a large batch or on a slow server, has the claim return as in progress too: try again.
 //
 // MySQL has no such statement. There a duplicate of an open transaction's key waits for innodb_lock_wait_timeout, 50
 // seconds by default. Set it to 1, the least, in the data source name:

@@ -109,7 +109,7 @@ func (e *ears) leave(id driver.RecordID, w *watch) {
 	}
 }
 
-// change has the connection look at a key. The lock is held.
+// change has the connection look at a key, and anew at whether anybody waits. The lock is held.
 func (e *ears) change(id driver.RecordID) {
 	e.changed = append(e.changed, id)
 	if e.look != nil {
@@ -131,6 +131,7 @@ func (e *ears) end(id driver.RecordID, err error) {
 		close(w.begun)
 	}
 	close(w.ended)
+	e.change(id)
 }
 
 // hear keeps the connection until it is lost, or nobody waits.
@@ -210,7 +211,6 @@ func (e *ears) tell(payload string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.end(id, nil)
-	e.change(id)
 }
 
 // lookAt makes the lock on a key be held where it is watched, and only there. The watch has begun when it is held, and the attempt was seen
@@ -256,7 +256,6 @@ func (e *ears) lookAt(ctx context.Context, conn *pgx.Conn, id driver.RecordID, h
 		}
 	default:
 		e.end(id, nil)
-		e.change(id)
 	}
 	return nil
 }

@@ -73,6 +73,34 @@ func testWatch[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
+// TestWatchAtAnEnd: an attempt that is just ending cannot be watched, and a watch that could not begin keeps no connection.
+func TestWatchAtAnEnd(t *testing.T) {
+	both(t, setup{opts: pgxstore.Options{Listen: true}}, testWatchAtAnEnd[pgx.Tx], testWatchAtAnEnd[*sql.Tx])
+}
+
+func testWatchAtAnEnd[Tx any](t *testing.T, h *handle[Tx]) {
+	ctx := t.Context()
+	tx, err := h.begin(ctx, sql.LevelDefault)
+	noErr(t, err)
+	defer h.abort(ctx, tx) //nolint:errcheck // nothing is to stay
+	joined, err := h.store.Join(ctx, tx)
+	noErr(t, err)
+	claim, err := joined.Claim(ctx, txClaimOf(testKey))
+	decided(t, claim, err, driver.DecideClaimed)
+	_, err = joined.Complete(ctx, completionOf(&claim.Record, "done"))
+	noErr(t, err)
+
+	if _, err := h.store.(driver.ChangeWaiter).Watch(ctx, driver.WatchRequest{ID: testKey.RecordID()}); err == nil {
+		t.Fatal("there is a watch, of whose end nobody is told any more")
+	}
+	until := time.Now().Add(10 * time.Second)
+	for number(t, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%'||$1||'%pg_locks%' AND pid <> pg_backend_pid()", h.schema) > 0 {
+		if time.Now().After(until) {
+			t.Fatal("nobody waits, and the connection is left")
+		}
+	}
+}
+
 // TestWatchIsAnOption: it needs a connection that can listen.
 func TestWatchIsAnOption(t *testing.T) {
 	_, err := newPgx(t, setup{}).store.(driver.ChangeWaiter).Watch(context.Background(), driver.WatchRequest{ID: testKey.RecordID()})
