@@ -39,6 +39,7 @@ func (t *Transport) attempt(req *http.Request, op *operation, n int) *attempt {
 	}
 	a.out = req.WithContext(a.ctx)
 	a.out.Header = t.withKey(req.Header, op.values)
+	op.call.put(a.out.Header)
 	a.out.Body = body
 	a.resp, err = t.base.RoundTrip(a.out) //nolint:bodyclose // hand gives it to the caller, drop closes it
 	if err == nil && a.resp == nil {
