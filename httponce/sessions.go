@@ -38,7 +38,7 @@ type sessionsHandler[Tx any] struct {
 func (h *sessionsHandler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{settings: h.settings, route: h.base, w: w, r: r, told: Served{Method: r.Method, Route: "sessions"}}
 	needed := []string{wire.SessionHeader}
-	op := session.Op(0)
+	var op session.Op
 	switch r.Method {
 	case http.MethodPost:
 		op, needed = session.Register, nil

@@ -91,7 +91,7 @@ func sessionItem(h http.Header, name string) (value any, found bool, problem str
 }
 
 // FormatInteger returns n as a field. What is too large for one cannot be a session's: see maxSessionInteger.
-func FormatInteger(n uint64) string { return format(int64(min(n, maxSessionInteger))) } //nolint:gosec // it fits
+func FormatInteger(n uint64) string { return format(int64(min(n, maxSessionInteger))) }
 
 // The bounds of a secret, in bytes.
 const (
