@@ -44,14 +44,14 @@ func ExampleHandleSession() {
 	for _, request := range []struct{ number, mark string }{{"1", "0"}, {"1", "0"}, {"2", "1"}, {"1", "0"}} {
 		res := send(mux, http.MethodPost, "/withdrawals", "", "X-Account", "alice", secret[0], secret[1],
 			"Idempotency-Session", id, "Idempotency-Session-Request", request.number, "Idempotency-Session-Mark", request.mark)
-		fmt.Println(request.number, res.StatusCode, res.Header.Get("Idempotent-Replayed"))
+		fmt.Printf("%s %d %q\n", request.number, res.StatusCode, res.Header.Get("Idempotent-Replayed"))
 	}
 	fmt.Println("balance:", balances["alice"])
 	// Output:
-	// 1 200
-	// 1 200 true
-	// 2 200
-	// 1 410
+	// 1 200 ""
+	// 1 200 "true"
+	// 2 200 ""
+	// 1 410 ""
 	// balance: 80
 }
 

@@ -104,8 +104,8 @@ func (h *sessionHandler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.Fingerprint = x.sum.Sum
-	w.Header()[wire.SessionRequest] = r.Header[wire.SessionRequest] // the session was heeded
-	x.told.Panicked = true                                          // unless it returns
+	w.Header().Set(wire.SessionRequest, wire.FormatInteger(c.Number)) // the session was heeded
+	x.told.Panicked = true                                            // unless it returns
 	defer x.end()
 	h.answer(x, h.apply(x, &c))
 	x.told.Panicked = false
@@ -214,7 +214,16 @@ func untilWork(x *exchange) (ctx context.Context, detach func() error, end func(
 	}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(client))
 	stop := context.AfterFunc(client, func() { cancel(context.Cause(client)) })
-	return ctx, func() error { stop(); return context.Cause(ctx) }, func() { stop(); cancel(nil) }
+	detached := false
+	detach = func() error {
+		if !detached && !stop() {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+		detached = true
+		return nil
+	}
+	return ctx, detach, func() { stop(); cancel(nil) }
 }
 
 // serve calls the handler in one transaction, and returns what is kept.
@@ -259,7 +268,9 @@ func (h *sessionHandler[Tx]) answer(x *exchange, a *applied) {
 	case a.err == nil:
 		x.sendOwn(&a.verdict)
 	case a.worked == nil:
-		x.log.ErrorContext(x.r.Context(), "httponce: the host of sessions failed", "route", x.told.Route, "error", a.err)
+		if !errors.Is(a.err, context.Cause(x.r.Context())) { // the client has gone
+			x.log.ErrorContext(x.r.Context(), "httponce: the host of sessions failed", "route", x.told.Route, "error", a.err)
+		}
 		x.hostFailed(a.err)
 	case a.own != nil:
 		if !onlyStatus(a.worked) {

@@ -3,6 +3,7 @@ package httponce_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -144,7 +145,7 @@ func TestSessionHostFailsOverHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	host := &failing{Host: inner}
-	mux := sessionMux(t, host, &httponce.Options{RetryAfter: 3 * time.Second})
+	mux := sessionMux(t, host, &httponce.Options{RetryAfter: 3 * time.Second, Log: slog.New(slog.DiscardHandler)})
 	secret := []string{"X-Account", "a", "Idempotency-Session-Secret", secretA}
 	register := func() got { return read(t, send(mux, http.MethodPost, "/sessions", "", secret...)) }
 	var mine []string
@@ -192,7 +193,7 @@ func TestSessionKeptByAnotherHandler(t *testing.T) {
 		t.Fatal(err)
 	}
 	foreign := &foreign{host}
-	server := httptest.NewServer(sessionMux(t, foreign, nil))
+	server := httptest.NewServer(sessionMux(t, foreign, &httponce.Options{Log: slog.New(slog.DiscardHandler)}))
 	defer server.Close()
 	s := &sessions{t: t, account: effects, url: server.URL + "/transfers", at: server.URL + "/sessions"}
 	mine := s.register(secretA)

@@ -398,7 +398,7 @@ func TestHandleSessionRefusesWhatHasNoMeaning(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for name, make := range map[string]func() (http.Handler, error){
+	for name, build := range map[string]func() (http.Handler, error){
 		"host": func() (http.Handler, error) {
 			return httponce.HandleSession(nil, httponce.Unscoped(), handleTransfer, nil)
 		},
@@ -412,7 +412,7 @@ func TestHandleSessionRefusesWhatHasNoMeaning(t *testing.T) {
 			return httponce.Sessions(host, httponce.Unscoped(), &httponce.Options{RetryAfter: -1})
 		},
 	} {
-		if h, err := make(); h != nil || !errors.Is(err, everonce.ErrInvalidArgument) {
+		if h, err := build(); h != nil || !errors.Is(err, everonce.ErrInvalidArgument) {
 			t.Errorf("%s: %v, %v", name, h, err)
 		}
 	}

@@ -83,11 +83,12 @@ func (l *live) ask(ctx context.Context, method string, with func(http.Header)) (
 	if err != nil {
 		return nil, err
 	}
-	l.put(req.Header)
-	if with != nil {
-		with(req.Header)
-	}
-	resp, err := l.s.t.repeat(req, &operation{url: req.URL, begun: time.Now()})
+	resp, err := l.s.t.repeat(req, &operation{url: req.URL, begun: time.Now(), put: func(h http.Header) {
+		l.put(h)
+		if with != nil {
+			with(h)
+		}
+	}}) //nolint:bodyclose // drained closes it
 	if err != nil {
 		return nil, err
 	}
@@ -146,9 +147,6 @@ type call struct {
 
 // put writes the headers of an attempt, with the mark of the moment.
 func (c *call) put(h http.Header) {
-	if c == nil {
-		return
-	}
 	c.live.put(h)
 	h.Set(wire.SessionRequest, wire.FormatInteger(c.number))
 	h.Set(wire.SessionMark, wire.FormatInteger(c.live.calls.Mark()))
@@ -171,35 +169,40 @@ func (c *call) leave(worthAnother bool) {
 
 // tried notes what an attempt may have done.
 func (c *call) tried(a *attempt) {
-	if c == nil || c.maybe || a.unsent {
-		return
-	}
-	if a.resp == nil {
-		op := (*net.OpError)(nil)
-		c.maybe = !errors.As(a.err, &op) || op.Op != "dial" // no connection, so nothing was sent
-		return
-	}
-	switch code := a.resp.StatusCode; {
-	case code == http.StatusTooManyRequests, code == http.StatusTooEarly:
-	case code == http.StatusServiceUnavailable || code == http.StatusBadGateway || code == http.StatusConflict:
-		c.maybe = !nothingDone(a)
-	case slices.Contains(c.t.set.RetryStatuses, code):
-		c.maybe = true
+	if c != nil && !c.maybe && !a.unsent {
+		c.maybe = c.mayHaveDone(a)
 	}
 }
 
-// nothingDone reports whether an answer is a problem that says so.
-func nothingDone(a *attempt) bool {
-	if !wire.IsProblem(a.resp.Header) {
-		return false
+// The service's problems by which the operation may have been done, and those of anybody by which it was not.
+var (
+	maybeDone   = []wire.Problem{wire.CommitLost, wire.Unreadable, wire.Internal}
+	nothingDone = []wire.Problem{wire.Unavailable, wire.Busy, wire.NotDone, wire.Unreachable, wire.NumberGap}
+)
+
+// mayHaveDone reports whether it is not known after this attempt that the operation was not done. An answer that is final is
+// looked at in end.
+func (c *call) mayHaveDone(a *attempt) bool {
+	if a.resp == nil {
+		op := (*net.OpError)(nil)
+		return !errors.As(a.err, &op) || op.Op != "dial" // else there was no connection, so nothing was sent
 	}
-	text, whole, err := a.peek(wire.MaxProblem)
-	if err != nil || !whole {
+	code := a.resp.StatusCode
+	switch {
+	case code == http.StatusTooManyRequests, code == http.StatusTooEarly:
 		return false
+	case code == http.StatusConflict, code >= http.StatusInternalServerError:
+		d, _ := refusalOf(a.resp)
+		if heeded(a.resp) && code != http.StatusConflict { // what the handler itself answers so was rolled back
+			return slices.ContainsFunc(maybeDone, d.Is)
+		}
+		return !slices.ContainsFunc(nothingDone, d.Is)
 	}
-	d, err := wire.ReadProblem(a.resp.Header, text)
-	return err == nil && slices.ContainsFunc([]wire.Problem{wire.Unavailable, wire.Busy, wire.NotDone, wire.Unreachable, wire.NumberGap}, d.Is)
+	return slices.Contains(c.t.set.RetryStatuses, code)
 }
+
+// heeded reports whether an answer is the session's service's, and not of who is in between, or knows no sessions.
+func heeded(resp *http.Response) bool { return resp.Header.Get(wire.SessionRequest) != "" }
 
 // end gives the number up, and says what became of the operation.
 func (c *call) end(op *operation, resp *http.Response, err error) (*http.Response, error) {
@@ -209,18 +212,17 @@ func (c *call) end(op *operation, resp *http.Response, err error) (*http.Respons
 		return nil, c.failed(err)
 	}
 	_, refusal := refusalOf(resp)
-	heeded := resp.Header.Get(wire.SessionRequest) != "" // else it is an answer of who is in between, or is no service with sessions
 	switch {
 	case refusal != 0:
 		c.live.note(refusal)
 		c.maybe, err = true, refusal
-	case c.maybe && (c.left || !heeded):
+	case c.maybe && (c.left || !heeded(resp)):
 		err = fmt.Errorf("the last answer is %d", resp.StatusCode)
-	case !heeded && resp.StatusCode < http.StatusMultipleChoices:
+	case !heeded(resp) && resp.StatusCode < http.StatusMultipleChoices:
 		drained(resp.Body)
 		return nil, ErrNotHeeded
 	default:
-		if executed = heeded && (resp.StatusCode < http.StatusBadRequest || c.t.replayed(resp.Header)); executed {
+		if executed = heeded(resp) && (resp.StatusCode < http.StatusBadRequest || c.t.replayed(resp.Header)); executed {
 			c.live.accepted(op.begun)
 		}
 		return resp, nil

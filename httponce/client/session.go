@@ -63,6 +63,7 @@ type Session struct {
 
 	turn   chan struct{} // has the token of who registers, or renews before an operation
 	secret []byte        // of the registration that is to succeed; whoever has the turn uses it
+	asked  time.Time     // when a renewal before an operation last ended; the same
 
 	mu     sync.Mutex
 	live   *live // the last one that was registered
@@ -126,13 +127,9 @@ func (s *Session) RoundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(out)
 		return nil, err
 	}
-	op := &operation{url: req.URL, begun: time.Now(), call: call}
+	op := &operation{url: req.URL, begun: time.Now(), put: call.put, call: call}
 	resp, err := s.t.repeat(out, op)
-	resp, err = call.end(op, resp, err)
-	if resp != nil {
-		resp.Request = req // without the secret
-	}
-	return resp, err
+	return call.end(op, resp, err)
 }
 
 func closeBody(req *http.Request) {
@@ -178,7 +175,10 @@ func (s *Session) ready(ctx context.Context) (*live, error) {
 		return l, err
 	}
 	if l != nil {
-		l.renew(ctx, l.calls.BeatMark())
+		if time.Since(s.asked) > l.lease/6 { // else the network does not let it through, and each operation would wait for that
+			l.renew(ctx, l.calls.BeatMark())
+			s.asked = time.Now()
+		}
 		if l, err = s.current(); l != nil || err != nil {
 			return l, err
 		}

@@ -71,7 +71,8 @@ func TestSessionOutcomes(t *testing.T) {
 		{"503 not done", 503, not, nil},
 		{"dial", 0, not, nil},
 		{"lost", 0, unknown, errGone},
-		{"503", 0, unknown, nil},     // from whom it is, nobody knows
+		{"503", 0, unknown, nil}, // from whom it is, nobody knows
+		{"500", 0, unknown, nil},
 		{"504,401", 0, unknown, nil}, // of who is in between: the service was not asked what became of it
 		{"lost,503 not done", 0, unknown, nil},
 		{"lost,307", 0, unknown, nil}, // followed, it would be another operation
@@ -141,7 +142,27 @@ func TestSessionSecretStaysAtHome(t *testing.T) {
 		b.ServeHTTP(w, r)
 	}))
 	defer server.Close()
-	s := newSession(t, server.URL, nil, client.SessionOptions{})
+	look := client.SessionOptions{Options: client.Options{
+		RetryIf: func(resp *http.Response, _ error, retry bool) bool {
+			if resp != nil && strings.Contains(fmt.Sprint(resp.Request.Header), "Secret") {
+				t.Error("RetryIf sees the secret")
+			}
+			return retry
+		},
+		OnRetry: func(_ context.Context, r client.Retry) {
+			if strings.Contains(fmt.Sprint(r.Request.Header), "Secret") {
+				t.Error("OnRetry sees the secret")
+			}
+		},
+	}}
+	lost := false
+	s := newSession(t, server.URL, trip(func(r *http.Request) (*http.Response, error) {
+		if !lost { // the registration
+			lost = true
+			return nil, errGone
+		}
+		return http.DefaultTransport.RoundTrip(r)
+	}), look)
 	for _, url := range []string{elsewhere.URL + "/pay", server.URL + "/moved"} {
 		_, _, err := sendPay(t.Context(), s, url, "rent")
 		if !errors.Is(err, client.ErrOtherOrigin) || errors.Is(err, everonce.ErrOutcomeUnknown) {
@@ -267,6 +288,26 @@ func TestSessionIsKept(t *testing.T) {
 		}
 		if want := []string{"1 1", "1 2", "1 3", "2 1"}; !slices.Equal(used, want) {
 			t.Errorf("sessions and numbers are %v, want %v", used, want)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestSessionAfterRefusals: operations that came to nothing, more than the window has, do not cost the session its renewals.
+func TestSessionAfterRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBank(t, session.Config{Lease: time.Minute, Window: 4, PerPrincipal: 1})
+		s := newSession(t, "http://bank.test", direct{b}, client.SessionOptions{OneSession: true})
+		for range 20 {
+			if status, _, err := sendPay(t.Context(), s, "http://bank.test/pay", "refuse"); status != http.StatusUnauthorized {
+				t.Fatal(status, err)
+			}
+		}
+		time.Sleep(5 * time.Minute)
+		if err := paid(t.Context(), s, "http://bank.test", "rent"); err != nil {
+			t.Error(err)
 		}
 		if err := s.Close(t.Context()); err != nil {
 			t.Error(err)

@@ -28,7 +28,6 @@ type bank struct {
 	http.Handler
 	mu      sync.Mutex
 	effects map[string]int
-	during  func(text string) // is called by the handler, before its effect
 }
 
 func newBank(t *testing.T, config session.Config) *bank {
@@ -60,8 +59,9 @@ func pay(w http.ResponseWriter, r *http.Request, b *bank) error {
 	if err != nil {
 		return err
 	}
-	if b.during != nil {
-		b.during(string(text))
+	if string(text) == "refuse" {
+		w.WriteHeader(http.StatusUnauthorized)
+		return nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -72,10 +72,12 @@ func charge(ctx context.Context, sender *http.Client, url string) error {
 	if err != nil {
 		return err
 	}
-	defer res.Body.Close()
+	_, err = io.Copy(io.Discard, res.Body)
+	if err = errors.Join(err, res.Body.Close()); err != nil {
+		return err
+	}
 	if res.StatusCode != http.StatusOK {
 		return errors.New(res.Status)
 	}
-	_, err = io.Copy(io.Discard, res.Body)
-	return err
+	return nil
 }
