@@ -298,6 +298,9 @@ func TestSessionsEndpoint(t *testing.T) {
 	if g := register(secretA, "a"); g.header.Get("Idempotency-Session-Lease") != "3600" || g.header.Get("Idempotency-Session-Window") != "4" || g.header.Get("Cache-Control") != "no-store" {
 		t.Errorf("the registration got %+v", g)
 	}
+	if g := s.send(http.MethodPost, s.at, "", append(quoted(secretA), "Origin", "https://shop.test")...); !strings.Contains(g.header.Get("Access-Control-Expose-Headers"), "Idempotency-Session, ") {
+		t.Errorf("a script of another origin got %+v", g)
+	}
 	if g := register(secretB, "a"); g.status != 429 || g.problem != "session-quota" || g.retryAfter != "7" {
 		t.Errorf("a second session of the sender: %+v", g)
 	}

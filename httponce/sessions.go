@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/everonce/everonce"
@@ -77,7 +78,7 @@ func (h *sessionsHandler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) 
 	case err != nil:
 		h.failed(x, err)
 	case op == session.End && answer.Err == session.ErrSessionExpired: // by an attempt whose answer was lost, or by itself
-		h.tell(w, http.StatusNoContent)
+		h.tell(x, http.StatusNoContent)
 	case op == session.Register && answer.Err == session.ErrMismatch:
 		p := wire.InvalidSession
 		p.Detail = wire.SessionSecret + ": it was used for a registration with another " + wire.SessionOrdered + "."
@@ -87,19 +88,22 @@ func (h *sessionsHandler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) 
 	case op == session.Register:
 		w.Header().Set(wire.SessionHeader, wire.FormatInteger(uint64(answer.Session)))
 		w.Header().Set(wire.SessionEpoch, wire.FormatInteger(answer.Epoch))
-		h.tell(w, http.StatusCreated)
+		h.tell(x, http.StatusCreated)
 	default:
-		h.tell(w, http.StatusNoContent)
+		h.tell(x, http.StatusNoContent)
 	}
 }
 
-// tell answers, with the lease.
-func (h *sessionsHandler[Tx]) tell(w http.ResponseWriter, status int) {
-	config, header := h.host.Config(), w.Header()
+// tell answers, with the lease. Scripts of other origins may read that.
+func (h *sessionsHandler[Tx]) tell(x *exchange, status int) {
+	config, header := h.host.Config(), x.w.Header()
 	header.Set(wire.SessionLease, wire.FormatLease(config.Lease))
 	header.Set(wire.SessionWindow, wire.FormatInteger(config.Window))
 	header.Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
+	if len(x.r.Header["Origin"]) > 0 {
+		header.Add("Access-Control-Expose-Headers", strings.Join([]string{wire.SessionHeader, wire.SessionEpoch, wire.SessionLease, wire.SessionWindow}, ", "))
+	}
+	x.w.WriteHeader(status)
 }
 
 // failed answers where the host has no answer. To repeat the request is safe in every case.
