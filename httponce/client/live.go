@@ -83,12 +83,13 @@ func (l *live) ask(ctx context.Context, method string, with func(http.Header)) (
 	if err != nil {
 		return nil, err
 	}
-	resp, err := l.s.t.repeat(req, &operation{url: req.URL, begun: time.Now(), put: func(h http.Header) {
+	put := func(h http.Header) {
 		l.put(h)
 		if with != nil {
 			with(h)
 		}
-	}}) //nolint:bodyclose // drained closes it
+	}
+	resp, err := l.s.t.repeat(req, &operation{url: req.URL, begun: time.Now(), put: put}) //nolint:bodyclose // drained closes it
 	if err != nil {
 		return nil, err
 	}
@@ -111,20 +112,26 @@ func (l *live) put(h http.Header) {
 	h.Set(wire.SessionSecret, l.secret)
 }
 
-// refusalOf returns the problem that an answer is, and the refusal by which the session cannot be used, or the number.
-func refusalOf(resp *http.Response) (wire.Document, session.Refusal) {
-	if resp.StatusCode < http.StatusBadRequest || !wire.IsProblem(resp.Header) {
-		return wire.Document{}, 0
+// problem returns the problem that an answer is, or an empty one.
+func (a *attempt) problem() (d wire.Document) {
+	if a.resp.StatusCode < http.StatusBadRequest || !wire.IsProblem(a.resp.Header) {
+		return d
 	}
-	a := attempt{resp: resp, parent: context.Background(), ctx: context.Background()}
 	text, whole, err := a.peek(wire.MaxProblem)
 	if err != nil || !whole {
-		return wire.Document{}, 0
+		return d
 	}
-	d, err := wire.ReadProblem(resp.Header, text)
-	if err != nil {
-		return wire.Document{}, 0
+	if d, err = wire.ReadProblem(a.resp.Header, text); err != nil {
+		return wire.Document{}
 	}
+	return d
+}
+
+// refusalOf returns the problem that an answer is whose attempt has ended, and the refusal by which the session cannot be
+// used, or the number.
+func refusalOf(resp *http.Response) (wire.Document, session.Refusal) {
+	a := attempt{resp: resp, parent: context.Background(), ctx: context.Background(), timer: time.NewTimer(0), cancel: func(error) {}}
+	d := a.problem()
 	for p, refusal := range map[wire.Problem]session.Refusal{
 		wire.SessionExpired: session.ErrSessionExpired, wire.SessionUnknown: session.ErrSessionUnknown,
 		wire.SessionFenced: session.ErrFenced, wire.RequestStale: session.ErrStale,
@@ -192,7 +199,7 @@ func (c *call) mayHaveDone(a *attempt) bool {
 	case code == http.StatusTooManyRequests, code == http.StatusTooEarly:
 		return false
 	case code == http.StatusConflict, code >= http.StatusInternalServerError:
-		d, _ := refusalOf(a.resp)
+		d, _ := refusalOf(a.resp)                          //nolint:errcheck // a refusal is no error here
 		if heeded(a.resp) && code != http.StatusConflict { // what the handler itself answers so was rolled back
 			return slices.ContainsFunc(maybeDone, d.Is)
 		}

@@ -295,6 +295,33 @@ func TestSessionIsKept(t *testing.T) {
 	})
 }
 
+// TestSessionLongProblem: a problem that is too long to be read as one is the caller's to read, whole.
+func TestSessionLongProblem(t *testing.T) {
+	long := `{"title":"` + strings.Repeat("x", 3<<20) + `"}`
+	for _, status := range []int{http.StatusNotFound, http.StatusNotImplemented} {
+		b := newBank(t, session.Config{Lease: time.Minute})
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/sessions" {
+				b.ServeHTTP(w, r)
+				return
+			}
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.Header().Set("Idempotency-Session-Request", "1")
+			w.WriteHeader(status)
+			io.WriteString(w, long)
+		}))
+		defer server.Close()
+		s := newSession(t, server.URL, nil, client.SessionOptions{})
+		got, body, err := sendPay(t.Context(), s, server.URL+"/pay", "rent")
+		if got != status || body != long || err != nil {
+			t.Errorf("got %d, %d bytes, %v", got, len(body), err)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestSessionAfterRefusals: operations that came to nothing, more than the window has, do not cost the session its renewals.
 func TestSessionAfterRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
