@@ -32,7 +32,7 @@ var (
 	ErrMismatch = errors.New("everonce: key reused with a different request")
 	// ErrOutcomeUnknown: an attempt ended, and nobody knows whether its effect happened. If [Error.RetryAfter] is set,
 	// call again; otherwise settle it.
-	ErrOutcomeUnknown = errors.New("everonce: outcome unknown")
+	ErrOutcomeUnknown = driver.ErrOutcomeUnknown
 	// ErrExpired: the operation was done, or refused for good ([Error.Refused]), and its result is no longer kept.
 	ErrExpired = errors.New("everonce: completed, result expired")
 	// ErrResultElided: the operation was done, but its result was not kept. See [Error.Summary].

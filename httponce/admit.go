@@ -62,24 +62,42 @@ func (s *settings) admit(w http.ResponseWriter, r *http.Request, principal Princ
 	if s.echoKey {
 		x.echoed = r.Header[s.header][0] // before a handler changes it
 	}
-	if rt.Principal != nil {
-		principal = rt.Principal
-	}
-	who, err := principal.name(r)
-	if err != nil {
-		s.log.InfoContext(r.Context(), "httponce: no principal", "route", name, "error", err)
-		x.refused(wire.NoPrincipal, 0)
+	who, ok := x.sender(principal)
+	if !ok {
 		return nil, false
 	}
 	x.key = everonce.Key{Scope: scopeOf(who, r.Method, name), ID: id}
-	if !x.readBody() {
-		return nil, false
-	}
-	if x.sum, err = rt.sum.of(r, &x.body); err != nil {
-		x.bodyRefused(err)
+	if !x.readRequest() {
 		return nil, false
 	}
 	return x, false
+}
+
+// sender returns who sends the request; it refuses the request, and returns false, where nobody is known.
+func (x *exchange) sender(principal Principal) (who string, ok bool) {
+	if x.route.Principal != nil {
+		principal = x.route.Principal
+	}
+	who, err := principal.name(x.r)
+	if err != nil {
+		x.log.InfoContext(x.r.Context(), "httponce: no principal", "route", x.told.Route, "error", err)
+		x.refused(wire.NoPrincipal, 0)
+		return "", false
+	}
+	return who, true
+}
+
+// readRequest reads the body and the fingerprint; it refuses the request, and returns false, where that fails.
+func (x *exchange) readRequest() bool {
+	if !x.readBody() {
+		return false
+	}
+	var err error
+	if x.sum, err = x.route.sum.of(x.r, &x.body); err != nil {
+		x.bodyRefused(err)
+		return false
+	}
+	return true
 }
 
 // notHeeded warns, once for a route, of a request that its sender may believe protected, and whose method heeds no key. An exempt

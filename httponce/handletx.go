@@ -58,21 +58,33 @@ func HandleTx[Tx any](recv *everonce.TxReceiver[Tx], principal Principal, handle
 // checkTx refuses options that have no meaning in a transaction.
 func (s *settings) checkTx() error {
 	for _, rt := range s.routes {
-		for _, o := range [...]struct {
-			set  bool
-			name string
-			why  string
-		}{
+		err := meaningless("HandleTx", []meaning{
 			{rt.AnswerWithin != 0, "AnswerWithin", "a transaction is bounded by the receiver's TxTimeout"},
 			{rt.FailOpen, "FailOpen", "the effects are in the store that would be down"},
 			{rt.Policy != 0, "Policy", "what did not commit did not happen, so there is no unknown"},
 			{rt.Reconcile != nil, "Reconcile", "what did not commit did not happen, so there is nothing to ask"},
 			{rt.Lease != 0, "Lease", "a transaction has none; it is bounded by the receiver's TxTimeout"},
 			{!rt.save.all(firstStatus, http.StatusBadRequest), "Save of 2xx and 3xx", "an answer below 400 is committed with its effects, so it is saved"},
-		} {
-			if o.set {
-				return rt.in(fmt.Errorf("%w: %s has no meaning for HandleTx: %s", everonce.ErrInvalidArgument, o.name, o.why))
-			}
+		})
+		if err != nil {
+			return rt.in(err)
+		}
+	}
+	return nil
+}
+
+// meaning is an option, and why it has no meaning where it is set.
+type meaning struct {
+	set  bool
+	name string
+	why  string
+}
+
+// meaningless refuses the first option that is set.
+func meaningless(in string, options []meaning) error {
+	for _, o := range options {
+		if o.set {
+			return fmt.Errorf("%w: %s has no meaning for %s: %s", everonce.ErrInvalidArgument, o.name, in, o.why)
 		}
 	}
 	return nil
@@ -141,20 +153,27 @@ func (h *txHandler[Tx]) unkeyed(w http.ResponseWriter, r *http.Request) {
 func (h *txHandler[Tx]) serve(ctx context.Context, x *exchange, v *verdict, tx Tx) (Answer, error) {
 	ctx, cancel := h.context(ctx, x.route)
 	defer cancel()
+	return serveTx(ctx, x, v, tx, h.handle, func(own *recorder) func([][]byte) (*pieces, error) { return h.keeps(ctx, x, tx, own) })
+}
+
+// serveTx calls a handler in one transaction; there may be several. keeps returns what keeps the pieces of a large answer.
+func serveTx[Tx any](ctx context.Context, x *exchange, v *verdict, tx Tx, handle func(http.ResponseWriter, *http.Request, Tx) error,
+	keeps func(*recorder) func([][]byte) (*pieces, error),
+) (Answer, error) {
 	own := new(recorder)
 	own.init(x, true)
 	own.buffers = true // until the commit
 	x.own, v.own, v.ending = own, own, 0
 	r := x.request(ctx)
 	defer x.tidy(r)
-	err := h.handle(&txWriter{own}, r, tx)
+	err := handle(&txWriter{own}, r, tx)
 	if err == nil && own.silent() && ctx.Err() != nil { // as one does that has nobody left to answer: the 200 would be no word of its own
 		err = context.Cause(ctx)
 	}
 	if err == nil {
 		own.finish()
 		v.ending = own.ending()
-		return own.outcome(v.ending, h.keeps(ctx, x, tx, own))
+		return own.outcome(v.ending, keeps(own))
 	}
 	if own.status < http.StatusBadRequest { // or none
 		v.own = nil

@@ -30,12 +30,12 @@ func (c *Client) ask(ctx context.Context, command *session.Command) outcome {
 			}
 			return got
 		}
-		if gone := c.lost(); gone != nil && command.Op != session.End {
+		if gone := c.calls.Gone(); gone != nil && command.Op != session.End {
 			got.err = gone
 			return got
 		}
 		if command.Op == session.Request {
-			command.Mark = c.mark()
+			command.Mark = c.calls.Mark()
 		}
 		body, err := command.AppendTo(nil)
 		if err != nil {
@@ -44,7 +44,7 @@ func (c *Client) ask(ctx context.Context, command *session.Command) outcome {
 		}
 		again := c.try(ctx, body, &got)
 		if again == nil {
-			c.note(got.answer.Err)
+			c.calls.Note(got.answer.Err)
 			return got
 		}
 		last = again

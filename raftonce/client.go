@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/sessioncalls"
 	"github.com/everonce/everonce/session"
 )
 
@@ -33,14 +34,11 @@ type Client struct {
 	id      session.ID
 	cancel  context.CancelFunc
 	renewed chan struct{} // closed when nothing renews any more
+	calls   *sessioncalls.Calls
 
-	mu    sync.Mutex
-	node  string   // that is taken to be the leader
-	next  int      // of nodes, to be tried
-	last  uint64   // the highest number given
-	open  []uint64 // the numbers of the calls under way, ascending
-	known uint64   // the highest number that the cluster has answered
-	gone  error    // why the session is no more
+	mu   sync.Mutex
+	node string // that is taken to be the leader
+	next int    // of nodes, to be tried
 }
 
 // NewClient registers a session with the cluster of these nodes, of which some may be down, and renews it until
@@ -49,7 +47,7 @@ func NewClient(ctx context.Context, nodes []string, transport Transport, opts *C
 	if len(nodes) == 0 || transport == nil {
 		return nil, errors.New("raftonce: a client needs nodes and a transport")
 	}
-	c := &Client{send: transport, nodes: slices.Clone(nodes), attempt: 5 * time.Second, node: nodes[0], renewed: make(chan struct{})}
+	c := &Client{send: transport, nodes: slices.Clone(nodes), attempt: 5 * time.Second, node: nodes[0], renewed: make(chan struct{}), calls: sessioncalls.New(0)}
 	if opts != nil && opts.Attempt > 0 {
 		c.attempt = opts.Attempt
 	}
@@ -61,7 +59,10 @@ func NewClient(ctx context.Context, nodes []string, transport Transport, opts *C
 	c.id = got.answer.Session
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c.cancel = cancel
-	go c.renew(life, max(got.lease/3, time.Millisecond))
+	go func() {
+		defer close(c.renewed)
+		c.calls.Renew(life, got.lease, c.beat)
+	}()
 	return c, nil
 }
 
@@ -72,7 +73,7 @@ func NewClient(ctx context.Context, nodes []string, transport Transport, opts *C
 // session has ended in between. It is not executed later: a copy that is still on its way is refused. If the request
 // was never sent, the error is that of ctx, or session.ErrSessionExpired, without ErrOutcomeUnknown.
 func (c *Client) Do(ctx context.Context, payload []byte) ([]byte, error) {
-	number, err := c.begin()
+	number, err := c.calls.Begin(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +82,7 @@ func (c *Client) Do(ctx context.Context, payload []byte) ([]byte, error) {
 		Number: number, Fingerprint: sha256.Sum256(payload), Payload: payload,
 	}
 	got := c.ask(ctx, &request)
-	c.end(number, got)
+	c.calls.End(number, got.err == nil && got.answer.Err == 0)
 	switch got.answer.Err {
 	case session.ErrSessionExpired, session.ErrSessionUnknown, session.ErrFenced, session.ErrStale:
 		got.err = got.answer.Err
@@ -104,7 +105,7 @@ func (c *Client) Leader() string {
 
 // Close ends the session. The outcome of calls that are under way is unknown then.
 func (c *Client) Close(ctx context.Context) error {
-	first := c.lose(ErrClosed)
+	first := c.calls.Lose(ErrClosed)
 	c.cancel()
 	<-c.renewed
 	if !first { // it was closed, or has expired
@@ -117,88 +118,11 @@ func (c *Client) Close(ctx context.Context) error {
 	return errors.Join(got.err, got.answer.Err.Or())
 }
 
-// lose notes that the session is no more, and reports whether that is new.
-func (c *Client) lose(why error) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.gone != nil {
-		return false
-	}
-	c.gone = why
-	return true
-}
-
-func (c *Client) lost() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.gone
-}
-
-// begin gives a number.
-func (c *Client) begin() (uint64, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.gone != nil {
-		return 0, c.gone
-	}
-	c.last++
-	c.open = append(c.open, c.last)
-	return c.last, nil
-}
-
-// end gives the number up: the client has its answer, or wants none any more. Nothing sends it from here on, so it may go
-// under the mark, which also has the cluster refuse what is still on its way.
-func (c *Client) end(number uint64, got outcome) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if at, found := slices.BinarySearch(c.open, number); found {
-		c.open = slices.Delete(c.open, at, at+1)
-	}
-	if got.err == nil && got.answer.Err == 0 {
-		c.known = max(c.known, number)
-	}
-}
-
-// mark is the number up to which no call is under way.
-func (c *Client) mark() uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.open) > 0 {
-		return c.open[0] - 1
-	}
-	return c.last
-}
-
-// renew keeps the session alive, and tells the mark, until ctx or the session ends.
-func (c *Client) renew(ctx context.Context, every time.Duration) {
-	defer close(c.renewed)
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		mark := c.mark()
-		c.mu.Lock()
-		mark = min(mark, c.known) // a mark far above what the cluster has seen is refused
-		c.mu.Unlock()
-		beat := session.Beat{Session: c.id, Nonce: c.nonce, Mark: mark}
-		got := c.ask(ctx, &session.Command{Op: session.KeepAlive, Beats: []session.Beat{beat}})
-		if c.lost() != nil || ctx.Err() != nil {
-			return
-		}
-		for _, refusal := range got.answer.Beats {
-			c.note(refusal)
-		}
-	}
-}
-
-// note looks for what ends the session.
-func (c *Client) note(refusal session.Refusal) {
-	switch refusal {
-	case session.ErrSessionExpired, session.ErrSessionUnknown, session.ErrFenced:
-		c.lose(refusal)
+// beat renews the session, and tells the mark.
+func (c *Client) beat(ctx context.Context, mark uint64) {
+	beat := session.Beat{Session: c.id, Nonce: c.nonce, Mark: mark}
+	got := c.ask(ctx, &session.Command{Op: session.KeepAlive, Beats: []session.Beat{beat}})
+	for _, refusal := range got.answer.Beats {
+		c.calls.Note(refusal)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/everonce/everonce/session/internal/rules"
@@ -108,7 +109,8 @@ func (m *Machine) Apply(stamp int64, c *Command, execute func() []byte) Answer {
 }
 
 // Begin is the first half of [Machine.Apply]: if the answer says Execute, the host executes the request and calls
-// [Machine.Record]. In between the same request is refused with [ErrInProgress], and there is no snapshot.
+// [Machine.Record], or [Machine.Abandon] if nothing came of it. In between the same request is refused with
+// [ErrInProgress], an ordered session expects no other one, and there is no snapshot.
 func (m *Machine) Begin(stamp int64, c *Command) Answer {
 	m.now = max(m.now, stamp)
 	m.expire()
@@ -145,12 +147,27 @@ func (m *Machine) Record(c *Command, result []byte) Answer {
 	if e == nil || e.state != executing {
 		return answer
 	}
+	s.High = max(s.High, c.Number)
 	e.state, e.result = kept, result
 	if len(result) > m.config.MaxResult {
 		e.state, e.result = elided, nil
 	}
 	s.bytes += len(e.result)
 	return answer
+}
+
+// Abandon takes a request back that Begin had executed, and that had no effect: its number may be used again, for another
+// request too. That the command was accepted stands: it has renewed its session, and moved its mark.
+func (m *Machine) Abandon(c *Command) {
+	m.open--
+	s := m.byID[c.Session]
+	if s == nil {
+		return
+	}
+	s = m.own(s)
+	if at, found := s.search(c.Number); found && s.entries[at].state == executing {
+		s.entries = slices.Delete(s.entries, at, at+1)
+	}
 }
 
 // session returns the session of a command.

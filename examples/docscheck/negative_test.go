@@ -24,6 +24,7 @@ import (
 	"github.com/everonce/everonce/janitor"
 	"github.com/everonce/everonce/outbox/webhook"
 	"github.com/everonce/everonce/session"
+	"github.com/everonce/everonce/session/memsession"
 	"github.com/everonce/everonce/session/sqlsession"
 	"github.com/everonce/everonce/store/dynamostore"
 	"github.com/everonce/everonce/store/memstore"
@@ -141,6 +142,10 @@ func TestNegativeValues(t *testing.T) {
 				return err
 			}
 			_, err := sqsonce.Dial(t.Context(), queuesOfNobody{}, sqsonce.Queue{Name: "https://sqs/1/orders", DeadLetters: "https://sqs/1/dead"}, consumer, &o)
+			return err
+		}),
+		"memsession.Options": taking(func(o memsession.Options) error {
+			_, err := memsession.New(T{}, session.Config{Lease: time.Minute}, &o)
 			return err
 		}),
 		"sqlsession.Options": taking(func(o sqlsession.Options) error {

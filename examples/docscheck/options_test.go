@@ -23,6 +23,7 @@ import (
 	"github.com/everonce/everonce/httponce/client"
 	"github.com/everonce/everonce/janitor"
 	"github.com/everonce/everonce/outbox/webhook"
+	"github.com/everonce/everonce/session/memsession"
 	"github.com/everonce/everonce/session/sqlsession"
 	"github.com/everonce/everonce/store/dynamostore"
 	"github.com/everonce/everonce/store/memstore"
@@ -58,6 +59,7 @@ var optionTables = []struct {
 	{"httponce.Route", "httponce", httponce.Route{}},
 	{"httponce.Fingerprint", "httponce", httponce.Fingerprint{}},
 	{"client.Options", "httponce/client", client.Options{}},
+	{"client.SessionOptions", "httponce/client", client.SessionOptions{}},
 	{"consume.Spec", "consume", consume.Spec[T]{}},
 	{"consume.TxSpec", "consume", consume.TxSpec[T, Tx]{}},
 	{"consume.NaturalSpec", "consume", consume.NaturalSpec[T]{}},
@@ -75,6 +77,7 @@ var optionTables = []struct {
 	{"sqsonce.PublisherOptions", "consume/sqsonce", sqsonce.PublisherOptions{}},
 	{"webhook.Options", "outbox/webhook", webhook.Options{}},
 	{"sqlsession.Options", "session/sqlsession", sqlsession.Options{}},
+	{"memsession.Options", "session/memsession", memsession.Options{}},
 }
 
 // TestOptions compares the tables of docs/reference/options.md with the structs, by reflection, and the

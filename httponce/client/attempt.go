@@ -39,13 +39,19 @@ func (t *Transport) attempt(req *http.Request, op *operation, n int) *attempt {
 	}
 	a.out = req.WithContext(a.ctx)
 	a.out.Header = t.withKey(req.Header, op.values)
+	if op.put != nil {
+		op.put(a.out.Header)
+	}
 	a.out.Body = body
 	a.resp, err = t.base.RoundTrip(a.out) //nolint:bodyclose // hand gives it to the caller, drop closes it
 	if err == nil && a.resp == nil {
 		err = errNoAnswer
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		a.resp, a.err = nil, a.told(err)
+	case op.put != nil:
+		a.resp.Request = req // what was put into it is a secret
 	}
 	return a
 }

@@ -25,8 +25,10 @@ func WithKey(ctx context.Context, key string) context.Context {
 
 // operation is what the attempts and redirects of an operation share. It does not change.
 type operation struct {
-	values []string // of the header
-	url    *url.URL // of the first request
+	values []string          // of the header
+	put    func(http.Header) // writes the headers of an attempt, if it has others than the key
+	call   *call             // in a session; nil for an operation with a key
+	url    *url.URL          // of the first request
 	begun  time.Time
 }
 

@@ -123,6 +123,7 @@ func (t *Transport) repeat(req *http.Request, op *operation) (*http.Response, er
 	ctx := req.Context()
 	for n := 1; ; n++ {
 		a := t.attempt(req, op, n)
+		op.call.tried(a)
 		retry := t.worthAnother(ctx, a)
 		pause, may := t.pauseAfter(ctx, op, n, a)
 		if a.resp != nil && a.err == nil && (!retry || !may) {
@@ -134,6 +135,7 @@ func (t *Transport) repeat(req *http.Request, op *operation) (*http.Response, er
 		}
 		if !retry || !may {
 			if a.resp != nil {
+				op.call.leave(retry)
 				return a.hand(ctx, op), nil
 			}
 			a.release()
@@ -144,6 +146,9 @@ func (t *Transport) repeat(req *http.Request, op *operation) (*http.Response, er
 			t.set.OnRetry(ctx, Retry{Request: req, Attempt: n, Status: a.status(), Err: a.err, Pause: pause})
 		}
 		if err := wait(ctx, pause); err != nil {
+			return nil, op.failed(n, err)
+		}
+		if err := op.call.over(); err != nil {
 			return nil, op.failed(n, err)
 		}
 	}

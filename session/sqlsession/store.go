@@ -28,7 +28,7 @@ const defaultWait = time.Second
 
 // Work is what a request has executed: what it writes in tx commits with its answer. It may be called again, after all of an
 // earlier call was rolled back. It must not end the transaction. An error rolls back, and is returned by [Store.Apply].
-type Work[Tx any] func(ctx context.Context, tx Tx, payload []byte) (result []byte, err error)
+type Work[Tx any] = session.Work[Tx]
 
 // Store is client sessions in tables beside the store of a receiver. Tx is the handle of the application's transactions. It
 // is safe for concurrent use.
@@ -74,6 +74,9 @@ func New[Tx any](receiver *everonce.TxReceiver[Tx], config session.Config, opts 
 		},
 	}, nil
 }
+
+// Config returns the Config of the sessions, with its defaults.
+func (s *Store[Tx]) Config() session.Config { return s.config }
 
 // Migrate creates the tables, or brings them to this version. Several processes may run it at once, and it does nothing if
 // there is nothing to do. It refuses tables of a newer version with [everonce.ErrSchema].

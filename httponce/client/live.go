@@ -1,0 +1,247 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/httponce/internal/wire"
+	"github.com/everonce/everonce/internal/sessioncalls"
+	"github.com/everonce/everonce/session"
+)
+
+// live is a session that was registered.
+type live struct {
+	s       *Session
+	id      uint64
+	secret  string // as a field
+	lease   time.Duration
+	calls   *sessioncalls.Calls
+	cancel  context.CancelFunc // ends the renewals
+	renewed chan struct{}      // closed when nothing renews any more
+
+	mu   sync.Mutex
+	last time.Time // when what the service last accepted was sent
+}
+
+// accepted notes that the service has accepted what was sent then. The wall clock counts: the other one may stand still
+// while the machine sleeps.
+func (l *live) accepted(sent time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if sent = sent.Round(0); sent.After(l.last) {
+		l.last = sent
+	}
+}
+
+// quiet reports whether the session may be gone, since its renewals did not come through.
+func (l *live) quiet() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Now().Round(0).Sub(l.last) > l.lease/2
+}
+
+// note looks for a refusal that is the end of the session.
+func (l *live) note(refusal session.Refusal) {
+	l.calls.Note(refusal)
+	if l.calls.Gone() != nil {
+		l.cancel()
+	}
+}
+
+// renew keeps the session, and tells the mark, or finds that it is gone.
+func (l *live) renew(ctx context.Context, mark uint64) {
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, l.lease)
+	defer cancel()
+	_, err := l.ask(ctx, http.MethodPut, func(h http.Header) { h.Set(wire.SessionMark, wire.FormatInteger(mark)) })
+	if refusal := session.Refusal(0); errors.As(err, &refusal) {
+		l.note(refusal)
+	}
+	if err == nil {
+		l.accepted(begun)
+	}
+}
+
+// finish ends the session.
+func (l *live) finish(ctx context.Context) error {
+	if _, err := l.ask(ctx, http.MethodDelete, nil); err != nil {
+		return fmt.Errorf("client: the session was not ended: %w", err)
+	}
+	return nil
+}
+
+// ask sends what is about the session itself, until it is answered. The error is the refusal, or why there is no answer.
+func (l *live) ask(ctx context.Context, method string, with func(http.Header)) (http.Header, error) {
+	req, err := http.NewRequestWithContext(ctx, method, l.s.at.String(), http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	put := func(h http.Header) {
+		l.put(h)
+		if with != nil {
+			with(h)
+		}
+	}
+	resp, err := l.s.t.repeat(req, &operation{url: req.URL, begun: time.Now(), put: put}) //nolint:bodyclose // drained closes it
+	if err != nil {
+		return nil, err
+	}
+	defer drained(resp.Body)
+	if resp.StatusCode < http.StatusMultipleChoices {
+		return resp.Header, nil
+	}
+	d, refusal := refusalOf(resp)
+	if refusal != 0 {
+		return nil, refusal
+	}
+	return nil, fmt.Errorf("the service answered %d %s", resp.StatusCode, d.Title)
+}
+
+// put writes which session it is.
+func (l *live) put(h http.Header) {
+	if l.id > 0 {
+		h.Set(wire.SessionHeader, wire.FormatInteger(l.id))
+	}
+	h.Set(wire.SessionSecret, l.secret)
+}
+
+// problem returns the problem that an answer is, or an empty one.
+func (a *attempt) problem() (d wire.Document) {
+	if a.resp.StatusCode < http.StatusBadRequest || !wire.IsProblem(a.resp.Header) {
+		return d
+	}
+	text, whole, err := a.peek(wire.MaxProblem)
+	if err != nil || !whole {
+		return d
+	}
+	if d, err = wire.ReadProblem(a.resp.Header, text); err != nil {
+		return wire.Document{}
+	}
+	return d
+}
+
+// refusalOf returns the problem that an answer is whose attempt has ended, and the refusal by which the session cannot be
+// used, or the number.
+func refusalOf(resp *http.Response) (wire.Document, session.Refusal) {
+	a := attempt{resp: resp, parent: context.Background(), ctx: context.Background(), timer: time.NewTimer(0), cancel: func(error) {}}
+	d := a.problem()
+	for p, refusal := range map[wire.Problem]session.Refusal{
+		wire.SessionExpired: session.ErrSessionExpired, wire.SessionUnknown: session.ErrSessionUnknown,
+		wire.SessionFenced: session.ErrFenced, wire.RequestStale: session.ErrStale,
+	} {
+		if d.Is(p) {
+			return d, refusal
+		}
+	}
+	return d, 0
+}
+
+// call is an operation of a session. A nil one is none.
+type call struct {
+	t      *Transport
+	live   *live
+	number uint64
+	maybe  bool // an attempt may have executed it
+	left   bool // it would have been worth another attempt
+}
+
+// put writes the headers of an attempt, with the mark of the moment.
+func (c *call) put(h http.Header) {
+	c.live.put(h)
+	h.Set(wire.SessionRequest, wire.FormatInteger(c.number))
+	h.Set(wire.SessionMark, wire.FormatInteger(c.live.calls.Mark()))
+}
+
+// over returns why nothing may be sent any more.
+func (c *call) over() error {
+	if c == nil {
+		return nil
+	}
+	return c.live.calls.Gone()
+}
+
+// leave notes that the limits have ended the attempts.
+func (c *call) leave(worthAnother bool) {
+	if c != nil {
+		c.left = worthAnother
+	}
+}
+
+// tried notes what an attempt may have done.
+func (c *call) tried(a *attempt) {
+	if c != nil && !c.maybe && !a.unsent {
+		c.maybe = c.mayHaveDone(a)
+	}
+}
+
+// The service's problems by which the operation may have been done, and those of anybody by which it was not.
+var (
+	maybeDone   = []wire.Problem{wire.CommitLost, wire.Unreadable, wire.Internal}
+	nothingDone = []wire.Problem{wire.Unavailable, wire.Busy, wire.NotDone, wire.Unreachable, wire.NumberGap}
+)
+
+// mayHaveDone reports whether it is not known after this attempt that the operation was not done. An answer that is final is
+// looked at in end.
+func (c *call) mayHaveDone(a *attempt) bool {
+	if a.resp == nil {
+		op := (*net.OpError)(nil)
+		return !errors.As(a.err, &op) || op.Op != "dial" // else there was no connection, so nothing was sent
+	}
+	code := a.resp.StatusCode
+	switch {
+	case code == http.StatusTooManyRequests, code == http.StatusTooEarly:
+		return false
+	case code == http.StatusConflict, code >= http.StatusInternalServerError:
+		d, _ := refusalOf(a.resp)                          //nolint:errcheck // a refusal is no error here
+		if heeded(a.resp) && code != http.StatusConflict { // what the handler itself answers so was rolled back
+			return slices.ContainsFunc(maybeDone, d.Is)
+		}
+		return !slices.ContainsFunc(nothingDone, d.Is)
+	}
+	return slices.Contains(c.t.set.RetryStatuses, code)
+}
+
+// heeded reports whether an answer is the session's service's, and not of who is in between, or knows no sessions.
+func heeded(resp *http.Response) bool { return resp.Header.Get(wire.SessionRequest) != "" }
+
+// end gives the number up, and says what became of the operation.
+func (c *call) end(op *operation, resp *http.Response, err error) (*http.Response, error) {
+	executed := false
+	defer func() { c.live.calls.End(c.number, executed) }()
+	if err != nil {
+		return nil, c.failed(err)
+	}
+	_, refusal := refusalOf(resp)
+	switch {
+	case refusal != 0:
+		c.live.note(refusal)
+		c.maybe, err = true, refusal
+	case c.maybe && (c.left || !heeded(resp)):
+		err = fmt.Errorf("the last answer is %d", resp.StatusCode)
+	case !heeded(resp) && resp.StatusCode < http.StatusMultipleChoices:
+		drained(resp.Body)
+		return nil, ErrNotHeeded
+	default:
+		if executed = heeded(resp) && (resp.StatusCode < http.StatusBadRequest || c.t.replayed(resp.Header)); executed {
+			c.live.accepted(op.begun)
+		}
+		return resp, nil
+	}
+	drained(resp.Body)
+	return nil, c.failed(err)
+}
+
+// failed says why there is no answer.
+func (c *call) failed(err error) error {
+	if c.maybe {
+		return fmt.Errorf("client: request %d of session %d: %w: %w", c.number, c.live.id, driver.ErrOutcomeUnknown, err)
+	}
+	return fmt.Errorf("client: request %d of session %d was not executed: %w", c.number, c.live.id, err)
+}

@@ -1,0 +1,282 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/everonce/everonce/httponce/internal/wire"
+	"github.com/everonce/everonce/internal/sessioncalls"
+)
+
+// SessionOptions configure a [Session]. The zero value of each field means its default.
+type SessionOptions struct {
+	// Options are as for a [Transport], but for those of keys: KeyHeader, KeyFunc and RawKey are refused. FollowTo allows
+	// the secret to be sent to another origin than that of the sessions.
+	Options
+	// Ordered has the service execute the operations one after the other, in the order in which they began. So there is one
+	// under way at a time.
+	Ordered bool
+	// OneSession has operations fail once the session is lost, with the error that says why. Default: the next operation
+	// registers another session.
+	OneSession bool
+}
+
+// Session is an [http.RoundTripper] whose operations are the numbered requests of a session, for services that take
+// sessions in place of keys (httponce.HandleSession). Use it in an [http.Client]:
+//
+//	s, err := client.NewSession("https://bank.example/sessions", nil, nil)
+//	…
+//	defer s.Close(ctx)
+//	c := &http.Client{Transport: s}
+//
+// The first operation registers the session. Each has the next number, and is sent again with the same number, by the rules
+// of [Transport], until it has an answer. Any number of operations may be under way; where the service's window is full,
+// further ones wait. With each, the service is told up to which number there are answers, so that it forgets them. The
+// session is renewed at a third of its lease, until Close. Any other request is sent once, unchanged.
+//
+// # When nobody knows
+//
+// If an operation ends without an answer, by its context, by the limits of the options, or because the session was lost
+// (nothing could renew it within its lease), and it may have been executed, the error is everonce.ErrOutcomeUnknown (the
+// driver's constant of that name is the same). It is not executed any more after that, and it is never sent under another
+// session. Do not send it again: as a new operation, it may take effect a second time. Find out what became of it first.
+// Without that error it was not executed.
+//
+// The loss of a session is told by the operations that were under way. A new operation registers another session, so that
+// one unknown outcome stops no other payment; see SessionOptions.OneSession.
+//
+// The secret of the session is sent to its origin only (SessionOptions.FollowTo), is not in an answer's Request, and in no
+// error. A redirect followed by an [http.Client] is a new operation.
+//
+// A Session is safe for concurrent use.
+type Session struct {
+	t    *Transport
+	at   *url.URL
+	opts SessionOptions
+
+	turn   chan struct{} // has the token of who registers, or renews before an operation
+	secret []byte        // of the registration that is to succeed; whoever has the turn uses it
+	asked  time.Time     // when a renewal before an operation last ended; the same
+
+	mu     sync.Mutex
+	live   *live // the last one that was registered
+	closed bool
+}
+
+// What a [Session] says.
+var (
+	// ErrSessionClosed means that Session.Close was called.
+	ErrSessionClosed = errors.New("client: the session is closed")
+	// ErrOtherOrigin means that a request is for another origin than that of the sessions, which must not get the secret. It
+	// was not sent.
+	ErrOtherOrigin = errors.New("client: the request is for another origin than the session (see SessionOptions.FollowTo)")
+	// ErrNotHeeded means that a request was accepted by a service that heeds no sessions, so each time that it was sent it
+	// may have taken effect. Look at the URL.
+	ErrNotHeeded = errors.New("client: the service has not heeded the session")
+)
+
+// NewSession returns a session of the service whose sessions are registered at sessionsURL; base is what requests are sent
+// through, as for [NewTransport]. Nothing is sent yet. It returns an error if the URL or opts are invalid.
+func NewSession(sessionsURL string, base http.RoundTripper, opts *SessionOptions) (*Session, error) {
+	var set SessionOptions
+	if opts != nil {
+		set = *opts
+	}
+	if set.KeyHeader != "" || set.KeyFunc != nil || set.RawKey {
+		return nil, errors.New("client: SessionOptions: KeyHeader, KeyFunc and RawKey are of keys, which a session has not")
+	}
+	at, err := url.Parse(sessionsURL)
+	if err != nil || at.Host == "" {
+		return nil, errors.New("client: the URL of the sessions is not absolute")
+	}
+	t, err := NewTransport(base, &set.Options)
+	if err != nil {
+		return nil, err
+	}
+	return &Session{t: t, at: at, opts: set, turn: make(chan struct{}, 1)}, nil
+}
+
+// CloseIdleConnections closes the base's idle connections, for [http.Client.CloseIdleConnections].
+func (s *Session) CloseIdleConnections() { s.t.CloseIdleConnections() }
+
+// RoundTrip sends the request until it has an answer, within the limits. The error is everonce.ErrOutcomeUnknown if nobody
+// knows what became of it; it also is why: a [*RetryError], or the session's end (session.ErrSessionExpired and others).
+// Otherwise the request was not executed: [ErrOtherOrigin], [ErrSessionClosed], [ErrBodyNotRepeatable], or an error of
+// the registration or the context. [ErrNotHeeded] is the exception.
+func (s *Session) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL == nil || !s.t.isOperation(req.Method) {
+		return s.t.base.RoundTrip(req)
+	}
+	if !s.t.mayFollow(s.at, req.URL) {
+		closeBody(req)
+		return nil, fmt.Errorf("%w: %s", ErrOtherOrigin, req.URL.Host)
+	}
+	out, err := s.t.repeatable(req)
+	if err != nil {
+		return nil, err
+	}
+	call, err := s.begin(req.Context())
+	if err != nil {
+		closeBody(out)
+		return nil, err
+	}
+	op := &operation{url: req.URL, begun: time.Now(), put: call.put, call: call}
+	resp, err := s.t.repeat(out, op)
+	return call.end(op, resp, err)
+}
+
+func closeBody(req *http.Request) {
+	if req.Body != nil {
+		_ = req.Body.Close() //nolint:errcheck // it was not read
+	}
+}
+
+// begin gives a number in a session that is there, as far as is known.
+func (s *Session) begin(ctx context.Context) (*call, error) {
+	for {
+		if ctx.Err() != nil {
+			return nil, endOf(ctx)
+		}
+		l, err := s.ready(ctx)
+		if err != nil {
+			return nil, err
+		}
+		number, err := l.calls.Begin(ctx)
+		switch {
+		case err == nil:
+			return &call{t: s.t, live: l, number: number}, nil
+		case l.calls.Gone() == nil || s.opts.OneSession: // by the context
+			return nil, err
+		}
+	}
+}
+
+// ready returns the session: it registers one where there is none, and renews one that was quiet for so long that it may be
+// gone, before an operation is sent under it.
+func (s *Session) ready(ctx context.Context) (*live, error) {
+	if l, err := s.current(); err != nil || l != nil && !l.quiet() {
+		return l, err
+	}
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return nil, endOf(ctx)
+	}
+	l, err := s.current()
+	if err != nil || l != nil && !l.quiet() {
+		return l, err
+	}
+	if l != nil {
+		if time.Since(s.asked) > l.lease/6 { // else the network does not let it through, and each operation would wait for that
+			l.renew(ctx, l.calls.BeatMark())
+			s.asked = time.Now()
+		}
+		if l, err = s.current(); l != nil || err != nil {
+			return l, err
+		}
+	}
+	return s.register(ctx)
+}
+
+// current returns the session, or nil if another one is to be registered.
+func (s *Session) current() (*live, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return nil, ErrSessionClosed
+	case s.live == nil:
+		return nil, nil
+	}
+	gone := s.live.calls.Gone()
+	switch {
+	case gone == nil:
+		return s.live, nil
+	case s.opts.OneSession:
+		return nil, gone
+	}
+	return nil, nil
+}
+
+func (s *Session) register(ctx context.Context) (*live, error) {
+	if s.secret == nil { // else an earlier registration may have come through
+		s.secret = make([]byte, 32)
+		_, _ = rand.Read(s.secret) // it does not fail
+	}
+	l := &live{s: s, secret: wire.FormatSecret(s.secret)}
+	begun := time.Now()
+	h, err := l.ask(ctx, http.MethodPost, func(h http.Header) {
+		if s.opts.Ordered {
+			h.Set(wire.SessionOrdered, "?1")
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("client: the session was not registered: %w", err)
+	}
+	id, found, _ := wire.SessionInteger(h, wire.SessionHeader)
+	window, _, _ := wire.SessionInteger(h, wire.SessionWindow)
+	if l.lease = wire.Lease(h); !found || l.lease == 0 {
+		return nil, errors.New("client: the session was not registered: the answer has no session, or no lease (is the URL that of httponce.Sessions?)")
+	}
+	s.secret = nil
+	if l.id = id; s.opts.Ordered {
+		window = 1
+	}
+	l.calls, l.renewed = sessioncalls.New(window), make(chan struct{})
+	l.accepted(begun)
+	if !s.begun(ctx, l) {
+		return nil, errors.Join(ErrSessionClosed, l.finish(ctx))
+	}
+	return l, nil
+}
+
+// begun has the session renewed from now on. It returns false if Close was called meanwhile.
+func (s *Session) begun(ctx context.Context, l *live) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.live = l
+	ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		defer close(l.renewed)
+		defer l.cancel()
+		l.calls.Renew(ctx, l.lease, l.renew)
+	}()
+	return true
+}
+
+// Close ends the session. The outcome of operations that are under way is unknown then, unless they still get their answer.
+// Later operations are refused with [ErrSessionClosed]. If the service cannot be told, the error says why, and the session
+// ends with its lease.
+func (s *Session) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	l := s.live
+	s.mu.Unlock()
+	if l == nil {
+		return nil
+	}
+	there := l.calls.Lose(ErrSessionClosed)
+	l.cancel()
+	<-l.renewed
+	if !there { // it was lost, or closed before
+		return nil
+	}
+	return l.finish(ctx)
+}
+
+// drained reads an answer that nobody gets, within bounds.
+func drained(body io.ReadCloser) {
+	_, _ = io.CopyN(io.Discard, body, drainBytes) //nolint:errcheck // nobody will see it
+	_ = body.Close()                              //nolint:errcheck // nor that
+}

@@ -1,0 +1,144 @@
+// Package sessioncalls is the client's half of a session, whatever carries it to the host: numbers, the mark under
+// pipelining, the renewals, and the end.
+package sessioncalls
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/everonce/everonce/session"
+)
+
+// Calls are the calls of one session. It is safe for concurrent use.
+type Calls struct {
+	window uint64
+
+	mu    sync.Mutex
+	last  uint64        // the highest number given
+	open  []uint64      // the numbers of the calls under way, ascending
+	known uint64        // the highest number that is known to have been executed
+	gone  error         // why the session is no more
+	moved chan struct{} // closed, and made anew, when a call has ended, or the session has
+	over  chan struct{} // closed when the session is no more
+}
+
+// New returns the calls of a session that keeps the answers of so many numbers above its mark. 0 is not to care: the host
+// refuses what is too many.
+func New(window uint64) *Calls {
+	return &Calls{window: window, moved: make(chan struct{}), over: make(chan struct{})}
+}
+
+// Begin gives a number, as soon as the window has room for it. The error is why the session is no more, or the cause of ctx.
+func (c *Calls) Begin(ctx context.Context) (uint64, error) {
+	for {
+		number, moved, err := c.begin()
+		if err != nil || number > 0 {
+			return number, err
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+	}
+}
+
+func (c *Calls) begin() (number uint64, moved <-chan struct{}, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.gone != nil:
+		return 0, nil, c.gone
+	case c.window > 0 && len(c.open) > 0 && c.last+1-(c.open[0]-1) > c.window:
+		return 0, c.moved, nil
+	}
+	c.last++
+	c.open = append(c.open, c.last)
+	return c.last, nil, nil
+}
+
+// End gives a number up: its call has its answer, or wants none any more. Nothing sends it from here on, so it may go under
+// the mark, which also has the host refuse what is still on its way. executed says that the host is known to have executed it.
+func (c *Calls) End(number uint64, executed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at, found := slices.BinarySearch(c.open, number); found {
+		c.open = slices.Delete(c.open, at, at+1)
+	}
+	if executed {
+		c.known = max(c.known, number)
+	}
+	c.tell()
+}
+
+func (c *Calls) tell() {
+	close(c.moved)
+	c.moved = make(chan struct{})
+}
+
+// Mark is the number up to which no call is under way.
+func (c *Calls) Mark() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mark()
+}
+
+func (c *Calls) mark() uint64 {
+	if len(c.open) > 0 {
+		return c.open[0] - 1
+	}
+	return c.last
+}
+
+// BeatMark is the mark of a renewal: one far above what the host has executed would be refused.
+func (c *Calls) BeatMark() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return min(c.mark(), c.known)
+}
+
+// Lose notes that the session is no more, and reports whether that is new.
+func (c *Calls) Lose(why error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gone != nil {
+		return false
+	}
+	c.gone = why
+	c.tell()
+	close(c.over)
+	return true
+}
+
+// Gone returns why the session is no more, or nil.
+func (c *Calls) Gone() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.gone
+}
+
+// Note looks for a refusal that is the end of the session.
+func (c *Calls) Note(refusal session.Refusal) {
+	switch refusal {
+	case session.ErrSessionExpired, session.ErrSessionUnknown, session.ErrFenced:
+		c.Lose(refusal)
+	}
+}
+
+// Renew calls beat with the mark at every third of the lease, until ctx or the session ends.
+func (c *Calls) Renew(ctx context.Context, lease time.Duration, beat func(ctx context.Context, mark uint64)) {
+	ticker := time.NewTicker(max(lease/3, time.Millisecond))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.over:
+			return
+		case <-ticker.C:
+		}
+		beat(ctx, c.BeatMark())
+	}
+}
