@@ -14,7 +14,8 @@ import (
 // DiskMachine executes a request, and returns its result. What it writes in tx commits together with the request's record.
 // It must be deterministic, must not end tx, and must leave the bucket "everonce" alone.
 //
-// An error is the request's result, as in an [FSM], and undoes nothing: check first, then write.
+// An error is the request's result: it is kept, and replayed. What was written before is undone, for which the requests before
+// it in its batch are executed again: where errors are frequent, check first, then write.
 type DiskMachine func(tx *bbolt.Tx, payload []byte) ([]byte, error)
 
 // DiskOptions are the options of [OpenDisk].
@@ -89,51 +90,25 @@ func (f *DiskFSM) ApplyBatch(logs []*raft.Log) []any {
 	if !f.resumed {
 		panic("raftonce: call DiskFSM.Resume before raft.NewRaft")
 	}
-	answers := make([]any, len(logs))
-	fresh := 0
-	for fresh < len(logs) && logs[fresh].Index <= f.applied {
-		answers[fresh] = ErrRetry
-		fresh++
+	b := diskBatch{fsm: f, logs: logs, answers: make([]any, len(logs))}
+	for b.next < len(logs) && logs[b.next].Index <= f.applied {
+		b.answers[b.next] = ErrRetry
+		b.next++
 	}
-	if fresh == len(logs) {
-		return answers
+	if b.next == len(logs) {
+		return b.answers
 	}
 	last := logs[len(logs)-1].Index
-	err := f.db.Update(func(tx *bbolt.Tx) error {
-		for i, log := range logs[fresh:] {
-			if log.Type != raft.LogCommand {
-				continue
-			}
-			answer, err := f.apply(tx, log)
-			if err != nil {
-				return err
-			}
-			answers[fresh+i] = answer
-		}
-		return f.journal.commit(tx, f.machine, last)
-	})
+	err := errUndo
+	for errors.Is(err, errUndo) {
+		err = f.db.Update(b.run)
+	}
 	if err != nil {
 		panic(fmt.Errorf("raftonce: commit the entries up to %d on disk: %w", last, err))
 	}
 	f.applied = last
 	f.publish()
-	return answers
-}
-
-// apply applies an entry in tx. The error is that of the database.
-func (f *DiskFSM) apply(tx *bbolt.Tx, log *raft.Log) (any, error) {
-	stamp, c, err := parseEntry(log.Data)
-	if err != nil {
-		return err, nil
-	}
-	record := c
-	record.Payload = nil
-	answer := f.machine.Apply(stamp, &c, func() []byte {
-		result := recorded(f.fn(tx, c.Payload))
-		record.Payload = result[:min(len(result), f.machine.Config().MaxResult+1)]
-		return result
-	})
-	return answer, f.journal.append(tx, log.Index, stamp, &record)
+	return b.answers
 }
 
 // Resume has raft go on from the state on disk: call it before [raft.NewRaft], with what that is given. It sets

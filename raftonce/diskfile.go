@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -12,15 +13,18 @@ import (
 
 	"github.com/hashicorp/raft"
 	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/everonce/everonce/session"
 )
 
 // The files of a folder: the database, in that of the highest number, and what of a snapshot has arrived. A snapshot
-// that is whole gets the next number, so that a crash leaves the old state or the new one.
+// that is whole gets the next number, so that a crash leaves the old state or the new one. While the database is open with
+// NoSync there is a mark: if it is still there at the next start, the database may be damaged.
 const (
 	stateFiles = "state-*.db"
 	incoming   = "incoming"
+	unsynced   = "unsynced"
 )
 
 func (f *DiskFSM) file(number uint64) string {
@@ -33,7 +37,7 @@ func boltOptions(opts *DiskOptions) bbolt.Options {
 	}
 	o := *bbolt.DefaultOptions
 	o.FreelistType, o.Timeout = bbolt.FreelistMapType, time.Second
-	if runtime.GOOS != "windows" { // where the file would be as large
+	if runtime.GOOS != "windows" && bits.UintSize == 64 { // Windows would make the file as large
 		o.InitialMmapSize = 1 << 30
 	}
 	return o
@@ -53,11 +57,14 @@ func (f *DiskFSM) open(config session.Config) error {
 			return err
 		}
 	}
+	if err := f.discard(f.file(f.number)); err != nil {
+		return err
+	}
 	if f.db, err = bbolt.Open(f.file(f.number), 0o600, &f.options); err != nil {
 		return err
 	}
 	for _, left := range append(files[:max(0, len(files)-1)], filepath.Join(f.dir, incoming)) {
-		if err := os.Remove(left); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := remove(left); err != nil {
 			return errors.Join(err, f.db.Close())
 		}
 	}
@@ -70,7 +77,7 @@ func (f *DiskFSM) open(config session.Config) error {
 			if m, err = session.New(config); err != nil {
 				return err
 			}
-			err = f.journal.fold(tx, m)
+			err = f.journal.fold(tx, m, 0)
 		}
 		f.use(m)
 		return err
@@ -81,10 +88,56 @@ func (f *DiskFSM) open(config session.Config) error {
 	return nil
 }
 
+// discard removes a database that may be damaged, and sets the mark where this one may become so.
+func (f *DiskFSM) discard(path string) error {
+	mark := filepath.Join(f.dir, unsynced)
+	switch _, err := os.Stat(mark); {
+	case err == nil:
+		// Nobody else may have it open. What is read here may be anything, so no more than its head is.
+		db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: max(f.options.Timeout, time.Millisecond)})
+		if errors.Is(err, bolterrors.ErrTimeout) {
+			return err
+		}
+		if err == nil {
+			if err := db.Close(); err != nil {
+				return err
+			}
+		}
+		if err := errors.Join(remove(path), remove(mark)); err != nil {
+			return err
+		}
+	case !errors.Is(err, os.ErrNotExist):
+		return err
+	}
+	if !f.options.NoSync {
+		return nil
+	}
+	file, err := os.Create(mark) //nolint:gosec // of our folder
+	if err != nil {
+		return err
+	}
+	folder, err := os.Open(f.dir)
+	if err != nil {
+		return errors.Join(err, file.Close())
+	}
+	return errors.Join(file.Sync(), file.Close(), folder.Sync(), folder.Close())
+}
+
+func remove(path string) error {
+	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
 // Close closes the database, when nothing reads it any more. Shut raft down before.
 func (f *DiskFSM) Close() error {
 	f.old.Wait()
-	return f.db.Close()
+	err := errors.Join(f.db.Sync(), f.db.Close())
+	if err == nil && f.options.NoSync {
+		err = remove(filepath.Join(f.dir, unsynced))
+	}
+	return err
 }
 
 // The format of snapshots: the database, whose length is of 64 bits, little endian.
@@ -179,7 +232,7 @@ func (f *DiskFSM) check(path string, j *journal) (m *session.Machine, err error)
 		if m == nil {
 			return fmt.Errorf("%w: it has none", ErrSnapshot)
 		}
-		return tx.Bucket(ours).Put(keyApplied, key(0))
+		return tx.Bucket(ours).Put(keyApplied, key('u', 0)[1:])
 	})
 	return m, errors.Join(err, db.Close())
 }

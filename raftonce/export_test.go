@@ -1,7 +1,6 @@
 package raftonce
 
 import (
-	"bytes"
 	"io"
 
 	"github.com/hashicorp/raft"
@@ -53,44 +52,35 @@ func (f *DiskFSM) PlantedApply(fault string, logs []*raft.Log, crash func()) {
 		f.ApplyBatch(logs)
 		return
 	}
-	last := logs[len(logs)-1].Index
-	later := map[string][]byte{}
+	last := max(f.applied, logs[len(logs)-1].Index)
+	b := diskBatch{fsm: f, answers: make([]any, len(logs)+1)}
+	add := func(records []record, applied uint64) func(tx *bbolt.Tx) error {
+		return func(tx *bbolt.Tx) error { return f.journal.add(tx, f.machine, records, applied) }
+	}
 	commit := func(fn func(tx *bbolt.Tx) error) {
 		if err := f.db.Update(fn); err != nil {
 			panic(err)
 		}
 	}
 	commit(func(tx *bbolt.Tx) error {
-		for _, log := range logs {
-			if log.Index <= f.applied {
-				continue
-			}
-			if _, err := f.apply(tx, log); err != nil {
-				return err
-			}
-			entries := tx.Bucket(ours).Bucket(keyJournal)
-			if entry := entries.Get(key(log.Index)); fault == SessionsApart && entry != nil {
-				later[string(key(log.Index))] = bytes.Clone(entry)
-				if err := entries.Delete(key(log.Index)); err != nil {
+		for b.next = 1; b.next <= len(logs); b.next++ {
+			if log := logs[b.next-1]; log.Index > f.applied {
+				if err := b.apply(tx, log); err != nil {
 					return err
 				}
 			}
 		}
 		if fault == IndexApart {
-			return nil
+			return add(b.journal, f.applied)(tx)
 		}
-		return tx.Bucket(ours).Put(keyApplied, key(last))
+		return add(nil, last)(tx)
 	})
 	crash()
-	commit(func(tx *bbolt.Tx) error {
-		for at, entry := range later {
-			if err := tx.Bucket(ours).Bucket(keyJournal).Put([]byte(at), entry); err != nil {
-				return err
-			}
-		}
-		return tx.Bucket(ours).Put(keyApplied, key(last))
-	})
-	f.applied = max(f.applied, last)
+	if fault == IndexApart {
+		b.journal = nil
+	}
+	commit(add(b.journal, last))
+	f.applied = last
 }
 
 // Unsynced has commits of a state machine on disk be fast, and survive this process only.
