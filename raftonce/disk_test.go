@@ -185,6 +185,7 @@ type crash struct {
 	when, dir string
 	snapshot  []byte // the newest one, nil for none
 	index     uint64 // of the snapshot, which is that of the last entry in it
+	adopt     bool   // a fault: the snapshot is taken as restored
 }
 
 // start does what raft does at a start: it restores the snapshot unless told otherwise, and replays the log behind it.
@@ -212,7 +213,7 @@ func (c *crash) start(t *testing.T, logs []*raft.Log, apply func(*raftonce.DiskF
 	if err := f.Resume(settings, store, snapshots); err != nil {
 		t.Fatalf("%s: %v", c.when, err)
 	}
-	if c.snapshot != nil && !settings.NoSnapshotRestoreOnStart {
+	if c.snapshot != nil && !settings.NoSnapshotRestoreOnStart && !c.adopt {
 		if err := f.Restore(io.NopCloser(bytes.NewReader(c.snapshot))); err != nil {
 			t.Fatalf("%s: %v", c.when, err)
 		}
@@ -310,14 +311,18 @@ func (d during) Read([]byte) (int, error) {
 
 // TestPlantedBugsOnDisk: the comparison with a node in memory sees these faults.
 func TestPlantedBugsOnDisk(t *testing.T) {
+	logs := commands(t, 1)
+	l := newLedger()
+	memory := newFSM(t, l, diskConfig())
+	for _, log := range logs {
+		memory.Apply(log)
+	}
+	differs := func(t *testing.T, f *raftonce.DiskFSM) bool {
+		t.Helper()
+		return !bytes.Equal(table(t, f.Table()), table(t, memory.Table())) || !maps.Equal(counted(t, f), l.executed())
+	}
 	for _, fault := range []string{raftonce.IndexApart, raftonce.SessionsApart, raftonce.NoSkip} {
 		t.Run(fault, func(t *testing.T) {
-			logs := commands(t, 1)
-			l := newLedger()
-			memory := newFSM(t, l, diskConfig())
-			for _, log := range logs {
-				memory.Apply(log)
-			}
 			var crashes []*crash
 			dir := t.TempDir()
 			disk := openDisk(t, dir, count, diskConfig())
@@ -325,19 +330,25 @@ func TestPlantedBugsOnDisk(t *testing.T) {
 				disk.PlantedApply(fault, part, func() { crashes = append(crashes, &crash{dir: copied(t, dir)}) })
 			}
 			crashes = append(crashes, &crash{dir: copied(t, dir)})
-			seen := 0
 			for _, c := range crashes {
-				f := c.start(t, logs, func(f *raftonce.DiskFSM, logs []*raft.Log) { f.PlantedApply(fault, logs, func() {}) })
-				if !bytes.Equal(table(t, f.Table()), table(t, memory.Table())) || !maps.Equal(counted(t, f), l.executed()) {
-					seen++
-				}
-				if err := f.Close(); err != nil {
-					t.Error(err)
+				if differs(t, c.start(t, logs, func(f *raftonce.DiskFSM, logs []*raft.Log) { f.PlantedApply(fault, logs, func() {}) })) {
+					return
 				}
 			}
-			if seen == 0 {
-				t.Errorf("in %d crashes the fault is not seen", len(crashes))
-			}
+			t.Errorf("in %d crashes the fault is not seen", len(crashes))
 		})
 	}
+	t.Run("a snapshot that was never restored is adopted", func(t *testing.T) {
+		leader := openDisk(t, t.TempDir(), count, diskConfig())
+		leader.ApplyBatch(logs[:220])
+		c := &crash{dir: t.TempDir(), snapshot: image(t, leader), index: 220, adopt: true}
+		behind := openDisk(t, c.dir, count, diskConfig())
+		behind.ApplyBatch(logs[:60])
+		if err := behind.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if !differs(t, c.start(t, logs, func(f *raftonce.DiskFSM, logs []*raft.Log) { f.ApplyBatch(logs) })) {
+			t.Error("the fault is not seen")
+		}
+	})
 }
