@@ -111,7 +111,7 @@ func (f *DiskFSM) ApplyBatch(logs []*raft.Log) []any {
 	return b.answers
 }
 
-// Resume has raft go on from the state on disk: call it before [raft.NewRaft], with what that is given. It sets
+// Resume has raft go on from the state on disk: call it before [raft.NewRaft] or [raft.RecoverCluster], with what that is given. It sets
 // config.NoSnapshotRestoreOnStart where the state is not older than the newest snapshot; otherwise raft restores that. The
 // log behind it is replayed, and what is in the state is left out.
 //

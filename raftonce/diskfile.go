@@ -22,13 +22,13 @@ import (
 // that is whole gets the next number, so that a crash leaves the old state or the new one. While the database is open with
 // NoSync there is a mark: if it is still there at the next start, the database may be damaged.
 const (
-	stateFiles = "state-*.db"
-	incoming   = "incoming"
-	unsynced   = "unsynced"
+	stateFile = "state-%020d.db"
+	incoming  = "incoming"
+	unsynced  = "unsynced"
 )
 
 func (f *DiskFSM) file(number uint64) string {
-	return filepath.Join(f.dir, fmt.Sprintf("state-%020d.db", number))
+	return filepath.Join(f.dir, fmt.Sprintf(stateFile, number))
 }
 
 func boltOptions(opts *DiskOptions) bbolt.Options {
@@ -48,14 +48,20 @@ func (f *DiskFSM) open(config session.Config) error {
 	if err := os.MkdirAll(f.dir, 0o700); err != nil {
 		return err
 	}
-	files, err := filepath.Glob(filepath.Join(f.dir, stateFiles)) // sorted
+	entries, err := os.ReadDir(f.dir) // sorted
 	if err != nil {
 		return err
 	}
-	if len(files) > 0 {
-		if _, err := fmt.Sscanf(filepath.Base(files[len(files)-1]), "state-%d.db", &f.number); err != nil {
-			return err
+	var left []string
+	for _, entry := range entries {
+		number := uint64(0)
+		if _, err := fmt.Sscanf(entry.Name(), stateFile, &number); err != nil {
+			continue
 		}
+		if number > f.number {
+			left = append(left, f.file(f.number))
+		}
+		f.number = number
 	}
 	if err := f.discard(f.file(f.number)); err != nil {
 		return err
@@ -63,8 +69,8 @@ func (f *DiskFSM) open(config session.Config) error {
 	if f.db, err = bbolt.Open(f.file(f.number), 0o600, &f.options); err != nil {
 		return err
 	}
-	for _, left := range append(files[:max(0, len(files)-1)], filepath.Join(f.dir, incoming)) {
-		if err := remove(left); err != nil {
+	for _, path := range append(left, filepath.Join(f.dir, incoming)) {
+		if err := remove(path); err != nil {
 			return errors.Join(err, f.db.Close())
 		}
 	}
@@ -155,6 +161,7 @@ func (f *DiskFSM) Snapshot() (raft.FSMSnapshot, error) {
 }
 
 func (s diskSnapshot) Persist(sink raft.SnapshotSink) error {
+	defer s.Release()                                                                              // raft.RecoverCluster does not
 	_, err := sink.Write(binary.LittleEndian.AppendUint64([]byte(diskMagic), uint64(s.tx.Size()))) //nolint:gosec // not negative
 	if err == nil {
 		_, err = s.tx.WriteTo(sink)

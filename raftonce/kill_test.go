@@ -23,7 +23,7 @@ func TestKilledProcess(t *testing.T) {
 	if dir == "" {
 		return
 	}
-	d := startDurable(t, dir, true, true)
+	d := startDurable(t, dir, true, first)
 	id := d.send(&session.Command{Op: session.Register, Nonce: nonce}).Session
 	for n := uint64(len(d.executed())); ; n++ { // from the last one on, whose answer may have been lost
 		if n == 0 {
@@ -76,7 +76,7 @@ func TestKilled(t *testing.T) {
 			t.Fatalf("the process ended: %v", err)
 		}
 	}
-	d := startDurable(t, dir, true, true)
+	d := startDurable(t, dir, true, first)
 	d.send(&session.Command{Op: session.Tick}) // behind all that was there
 	times := d.executed()
 	for n := 1; n <= max(answered, len(times)); n++ {

@@ -28,8 +28,17 @@ type durable struct {
 	ends      []func() error
 }
 
-// startDurable starts a node with the files of a folder. The first of them begins a cluster of its own.
-func startDurable(t *testing.T, dir string, onDisk, first bool) *durable {
+// How a node starts: as the first of a cluster, or joining one; or it goes on alone.
+type beginning int
+
+const (
+	first beginning = iota
+	joining
+	recovering
+)
+
+// startDurable starts a node with the files of a folder.
+func startDurable(t *testing.T, dir string, onDisk bool, how beginning) *durable {
 	t.Helper()
 	d := &durable{t: t}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -65,8 +74,15 @@ func startDurable(t *testing.T, dir string, onDisk, first bool) *durable {
 		d.fsm, d.executed = newFSM(t, l, c), l.executed
 	}
 	d.skipped = settings.NoSnapshotRestoreOnStart
-	if first {
-		one := raft.Configuration{Servers: []raft.Server{{ID: settings.LocalID, Address: d.transport.LocalAddr()}}}
+	one := raft.Configuration{Servers: []raft.Server{{ID: settings.LocalID, Address: d.transport.LocalAddr()}}}
+	switch how {
+	case recovering:
+		if err := raft.RecoverCluster(settings, d.fsm, log, log, snapshots, d.transport, one); err != nil {
+			t.Fatal(err)
+		}
+		d.stop()
+		return startDurable(t, dir, onDisk, joining)
+	case first:
 		if err := raft.BootstrapCluster(settings, log, log, snapshots, d.transport, one); err != nil && err != raft.ErrCantBootstrap { //nolint:errorlint // as it is documented
 			t.Fatal(err)
 		}
@@ -80,8 +96,10 @@ func startDurable(t *testing.T, dir string, onDisk, first bool) *durable {
 
 func (d *durable) stop() {
 	d.t.Helper()
-	if err := d.raft.Shutdown().Error(); err != nil {
-		d.t.Fatal(err)
+	if d.raft != nil {
+		if err := d.raft.Shutdown().Error(); err != nil {
+			d.t.Fatal(err)
+		}
 	}
 	for _, end := range d.ends {
 		if err := end(); err != nil {
@@ -153,13 +171,13 @@ func TestRestart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "a")
-			a := startDurable(t, dir, onDisk, true)
+			a := startDurable(t, dir, onDisk, first)
 			id := a.send(&session.Command{Op: session.Register, Nonce: nonce}).Session
 			answers := a.pay(id, 1, 9)
 			again := func(when string) {
 				t.Helper()
 				a.stop()
-				a = startDurable(t, dir, onDisk, true)
+				a = startDurable(t, dir, onDisk, first)
 				a.repeat(when, id, answers)
 			}
 			again("with a log")
@@ -177,7 +195,7 @@ func TestRestart(t *testing.T) {
 				t.Fatal(err)
 			}
 			there := filepath.Join(t.TempDir(), "b")
-			b := startDurable(t, there, onDisk, false)
+			b := startDurable(t, there, onDisk, joining)
 			connect := func() {
 				a.transport.Connect(b.transport.LocalAddr(), b.transport)
 				b.transport.Connect(a.transport.LocalAddr(), a.transport)
@@ -191,14 +209,17 @@ func TestRestart(t *testing.T) {
 			})
 			for _, when := range []string{"after a snapshot of the leader", "and once more", "and with a log behind that"} {
 				b.stop()
-				b = startDurable(t, there, onDisk, false)
+				b = startDurable(t, there, onDisk, joining)
 				connect()
 				b.other = a
 				b.repeat(when, id, answers)
 				answers = append(answers, b.pay(id, uint64(len(answers)+1), uint64(len(answers)+3))...)
 			}
-			b.stop()
 			a.stop()
+			b.stop()
+			b = startDurable(t, there, onDisk, recovering)
+			b.repeat("alone", id, answers)
+			b.stop()
 		})
 	}
 }
