@@ -32,6 +32,17 @@
 // All nodes have the same [session.Config], for as long as the cluster lives. The numbers and nonces of clients are
 // in the log and the snapshots: who can read those can use the sessions.
 //
+// # Restarts, and state machines on disk
+//
+// A node that starts again gets its state from raft's newest snapshot and the log behind it, and the sessions with it. A
+// [DiskFSM] has state and sessions in a bbolt database, each batch of entries in one commit, and goes on from there:
+//
+//	fsm, err := raftonce.OpenDisk(dir, machine, session.Config{Name: "bank", Lease: time.Minute}, nil)
+//	err = fsm.Resume(config, logs, snapshots)
+//	r, err := raft.NewRaft(config, fsm, logs, stable, snapshots, transport)
+//
+// All nodes of a cluster are of the same kind: their snapshots are not read by the other.
+//
 // # Time
 //
 // The leader stamps each entry. It goes on from the highest stamp in the log with its monotonic clock, so that a wrong wall

@@ -12,6 +12,9 @@ var (
 	ErrEntry = errors.New("raftonce: the entry is no command of a session (append with Node.Apply only)")
 	// ErrSnapshot: a snapshot does not begin with sessions.
 	ErrSnapshot = errors.New("raftonce: not a snapshot with sessions")
+	// ErrAhead: the state on disk has entries that are not in the log. The log was lost, or is another one's. Where it is
+	// right to go on with that log, remove the state's folder: raft restores it from its snapshot and log.
+	ErrAhead = errors.New("raftonce: the state on disk is ahead of the log")
 	// ErrElided: the request was executed, and its result was too large to be kept (session.Config.MaxResult).
 	ErrElided = errors.New("raftonce: the request was executed, and its result was not kept")
 	// ErrClosed: the client was closed.

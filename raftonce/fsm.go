@@ -3,8 +3,6 @@ package raftonce
 import (
 	"fmt"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -23,14 +21,12 @@ type Options struct {
 //
 // It is a [raft.BatchingFSM], and a [raft.ConfigurationStore]: what the state machine in it is, it is passed through.
 type FSM struct {
+	table
 	inner  raft.FSM
 	encode func(any) ([]byte, error)
 	name   string
 
-	now, lease, sessions atomic.Int64 // of the machine, to be read while it is busy
-
-	mu      sync.Mutex // of what follows; it also keeps Release in step with Apply
-	machine *session.Machine
+	mu sync.Mutex // of the machine; it also keeps Release in step with Apply
 }
 
 var (
@@ -45,26 +41,13 @@ func NewFSM(inner raft.FSM, config session.Config, opts *Options) (*FSM, error) 
 	if err != nil {
 		return nil, err
 	}
-	f := &FSM{inner: inner, encode: encode, name: config.Name, machine: machine}
+	f := &FSM{inner: inner, encode: encode, name: config.Name}
 	if opts != nil && opts.Encode != nil {
 		f.encode = opts.Encode
 	}
-	f.publish()
+	f.use(machine)
 	return f, nil
 }
-
-// publish tells those that do not wait for the machine.
-func (f *FSM) publish() {
-	f.now.Store(f.machine.Now())
-	f.lease.Store(int64(f.machine.Config().Lease))
-	f.sessions.Store(int64(f.machine.Len()))
-}
-
-// Sessions returns how many sessions there are.
-func (f *FSM) Sessions() int { return int(f.sessions.Load()) }
-
-// Lease is how long a session lives after its last command.
-func (f *FSM) Lease() time.Duration { return time.Duration(f.lease.Load()) }
 
 // Apply applies an entry. The state machine sees it only if it is a request that was not executed before, with the
 // request's payload as its Data.
@@ -102,9 +85,12 @@ const (
 
 func (f *FSM) result(answer any) []byte {
 	if err, ok := answer.(error); ok {
-		return append([]byte{failed}, err.Error()...)
+		return recorded(nil, err)
 	}
-	b, err := f.encode(answer)
+	return recorded(f.encode(answer))
+}
+
+func recorded(b []byte, err error) []byte {
 	if err != nil {
 		return append([]byte{failed}, err.Error()...)
 	}

@@ -21,7 +21,7 @@ type NodeOptions struct {
 // Node takes commands of clients on a node of the cluster.
 type Node struct {
 	raft    *raft.Raft
-	fsm     *FSM
+	fsm     StateMachine
 	address func(raft.ServerID, raft.ServerAddress) string
 	clock   clock
 	beats   beats
@@ -29,7 +29,7 @@ type Node struct {
 }
 
 // NewNode returns the node of a raft that applies to fsm.
-func NewNode(r *raft.Raft, fsm *FSM, opts *NodeOptions) *Node {
+func NewNode(r *raft.Raft, fsm StateMachine, opts *NodeOptions) *Node {
 	n := &Node{raft: r, fsm: fsm, address: func(_ raft.ServerID, address raft.ServerAddress) string { return string(address) }}
 	if opts != nil && opts.Address != nil {
 		n.address = opts.Address
@@ -58,7 +58,7 @@ func (n *Node) Apply(c *session.Command, timeout time.Duration) (session.Answer,
 	return session.Answer{}, fmt.Errorf("raftonce: this raft does not apply to an FSM of NewFSM: it answers a %T", future.Response())
 }
 
-func (n *Node) stamp() int64 { return n.clock.stamp(n.raft.CurrentTerm(), n.fsm.now.Load()) }
+func (n *Node) stamp() int64 { return n.clock.stamp(n.raft.CurrentTerm(), n.fsm.seen()) }
 
 // refused says what an error of raft means. Only of raft.ErrNotLeader it is known that the command is not in the log.
 func (n *Node) refused(err error) error {
@@ -116,7 +116,7 @@ func (n *Node) Run(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if n.raft.State() != raft.Leader || n.fsm.Sessions() == 0 || n.stamp()-n.fsm.now.Load() < int64(every) {
+		if n.raft.State() != raft.Leader || n.fsm.Sessions() == 0 || n.stamp()-n.fsm.seen() < int64(every) {
 			continue
 		}
 		if n.Tick(every) != nil {

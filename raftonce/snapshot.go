@@ -98,8 +98,7 @@ func (f *FSM) Restore(from io.ReadCloser) error {
 	if err := f.inner.Restore(from); err != nil {
 		return err
 	}
-	f.machine = machine
-	f.publish()
+	f.use(machine)
 	return nil
 }
 

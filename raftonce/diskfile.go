@@ -1,0 +1,245 @@
+package raftonce
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/everonce/everonce/session"
+)
+
+// The files of a folder: the database, in that of the highest number, and what of a snapshot has arrived. A snapshot
+// that is whole gets the next number, so that a crash leaves the old state or the new one. While the database is open with
+// NoSync there is a mark: if it is still there at the next start, the database may be damaged.
+const (
+	stateFile = "state-%020d.db"
+	incoming  = "incoming"
+	unsynced  = "unsynced"
+)
+
+func (f *DiskFSM) file(number uint64) string {
+	return filepath.Join(f.dir, fmt.Sprintf(stateFile, number))
+}
+
+func boltOptions(opts *DiskOptions) bbolt.Options {
+	if opts != nil && opts.Bolt != nil {
+		return *opts.Bolt
+	}
+	o := *bbolt.DefaultOptions
+	o.FreelistType, o.Timeout = bbolt.FreelistMapType, time.Second
+	if runtime.GOOS != "windows" && bits.UintSize == 64 { // Windows would make the file as large
+		o.InitialMmapSize = 1 << 30
+	}
+	return o
+}
+
+// open opens the newest file, or makes one, and removes what a crash has left.
+func (f *DiskFSM) open(config session.Config) error {
+	if err := os.MkdirAll(f.dir, 0o700); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(f.dir) // sorted
+	if err != nil {
+		return err
+	}
+	var left []string
+	for _, entry := range entries {
+		number := uint64(0)
+		if _, err := fmt.Sscanf(entry.Name(), stateFile, &number); err != nil {
+			continue
+		}
+		if number > f.number {
+			left = append(left, f.file(f.number))
+		}
+		f.number = number
+	}
+	if err := f.discard(f.file(f.number)); err != nil {
+		return err
+	}
+	if f.db, err = bbolt.Open(f.file(f.number), 0o600, &f.options); err != nil {
+		return err
+	}
+	for _, path := range append(left, filepath.Join(f.dir, incoming)) {
+		if err := remove(path); err != nil {
+			return errors.Join(err, f.db.Close())
+		}
+	}
+	err = f.db.Update(func(tx *bbolt.Tx) (err error) {
+		var m *session.Machine
+		if m, f.applied, err = f.journal.load(tx, f.name); err != nil {
+			return err
+		}
+		if m == nil {
+			if m, err = session.New(config); err != nil {
+				return err
+			}
+			err = f.journal.fold(tx, m, 0)
+		}
+		f.use(m)
+		return err
+	})
+	if err != nil {
+		return errors.Join(err, f.db.Close())
+	}
+	return nil
+}
+
+// discard removes a database that may be damaged, and sets the mark where this one may become so.
+func (f *DiskFSM) discard(path string) error {
+	mark := filepath.Join(f.dir, unsynced)
+	switch _, err := os.Stat(mark); {
+	case err == nil:
+		// Nobody else may have it open. What is read here may be anything, so no more than its head is.
+		db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: max(f.options.Timeout, time.Millisecond)})
+		if errors.Is(err, bolterrors.ErrTimeout) {
+			return err
+		}
+		if err == nil {
+			if err := db.Close(); err != nil {
+				return err
+			}
+		}
+		if err := errors.Join(remove(path), remove(mark)); err != nil {
+			return err
+		}
+	case !errors.Is(err, os.ErrNotExist):
+		return err
+	}
+	if !f.options.NoSync {
+		return nil
+	}
+	file, err := os.Create(mark) //nolint:gosec // of our folder
+	if err != nil {
+		return err
+	}
+	folder, err := os.Open(f.dir)
+	if err != nil {
+		return errors.Join(err, file.Close())
+	}
+	return errors.Join(file.Sync(), file.Close(), folder.Sync(), folder.Close())
+}
+
+func remove(path string) error {
+	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Close closes the database, when nothing reads it any more. Shut raft down before.
+func (f *DiskFSM) Close() error {
+	f.old.Wait()
+	err := errors.Join(f.db.Sync(), f.db.Close())
+	if err == nil && f.options.NoSync {
+		err = remove(filepath.Join(f.dir, unsynced))
+	}
+	return err
+}
+
+// The format of snapshots: the database, whose length is of 64 bits, little endian.
+const diskMagic = "everonce-raftdisk\x01"
+
+type diskSnapshot struct{ tx *bbolt.Tx }
+
+// Snapshot returns the state of now, with the sessions in it. It is written while entries are applied.
+func (f *DiskFSM) Snapshot() (raft.FSMSnapshot, error) {
+	tx, err := f.begin()
+	if err != nil {
+		return nil, err
+	}
+	return diskSnapshot{tx}, nil
+}
+
+func (s diskSnapshot) Persist(sink raft.SnapshotSink) error {
+	defer s.Release()                                                                              // raft.RecoverCluster does not
+	_, err := sink.Write(binary.LittleEndian.AppendUint64([]byte(diskMagic), uint64(s.tx.Size()))) //nolint:gosec // not negative
+	if err == nil {
+		_, err = s.tx.WriteTo(sink)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("raftonce: write a snapshot: %w", err), sink.Cancel())
+	}
+	return sink.Close()
+}
+
+func (s diskSnapshot) Release() { _ = s.tx.Rollback() } //nolint:errcheck // it fails only if it was released before
+
+// Restore replaces the state by that of a snapshot, at once: after a crash it is the old one or the new one. The error
+// wraps [ErrSnapshot], or those of [session.Restore], or is of the file system; the state is the old one then.
+func (f *DiskFSM) Restore(from io.ReadCloser) error {
+	temp := filepath.Join(f.dir, incoming)
+	if err := receive(from, temp); err != nil {
+		return fmt.Errorf("raftonce: receive a snapshot: %w", err)
+	}
+	var j journal
+	machine, err := f.check(temp, &j)
+	if err == nil {
+		err = os.Rename(temp, f.file(f.number+1))
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("raftonce: restore a snapshot: %w", err), os.Remove(temp))
+	}
+	db, err := bbolt.Open(f.file(f.number+1), 0o600, &f.options)
+	if err != nil {
+		return fmt.Errorf("raftonce: restore a snapshot: %w", err)
+	}
+	f.mu.Lock()
+	old, number := f.db, f.number
+	f.db, f.number = db, number+1
+	f.mu.Unlock()
+	f.old.Go(func() { // a snapshot of it may be being written, which waits for raft, which waits for us
+		_ = old.Close()               //nolint:errcheck // nothing was written to it since the last commit
+		_ = os.Remove(f.file(number)) //nolint:errcheck // or the next start does
+	})
+	f.journal, f.applied = j, 0
+	f.use(machine)
+	return nil
+}
+
+// receive writes a snapshot's database to a file.
+func receive(from io.Reader, path string) error {
+	head := make([]byte, len(diskMagic)+8)
+	if _, err := io.ReadFull(from, head); err != nil || string(head[:len(diskMagic)]) != diskMagic {
+		return errors.Join(fmt.Errorf("%w on disk, or one of another version", ErrSnapshot), err)
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // of our folder
+	if err != nil {
+		return err
+	}
+	_, err = io.CopyN(file, from, int64(binary.LittleEndian.Uint64(head[len(diskMagic):]))) //nolint:gosec // a negative one copies nothing
+	if errors.Is(err, io.EOF) {
+		err = fmt.Errorf("%w: it is cut short", ErrSnapshot)
+	}
+	return errors.Join(err, file.Sync(), file.Close())
+}
+
+// check returns the machine of a database that has arrived, in which from now on no entry is applied: raft says where it
+// stands, and replays everything behind it.
+func (f *DiskFSM) check(path string, j *journal) (m *session.Machine, err error) {
+	options := f.options
+	options.NoSync = false
+	db, err := bbolt.Open(path, 0o600, &options)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSnapshot, err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		if m, _, err = j.load(tx, f.name); err != nil {
+			return err
+		}
+		if m == nil {
+			return fmt.Errorf("%w: it has none", ErrSnapshot)
+		}
+		return tx.Bucket(ours).Put(keyApplied, key('u', 0)[1:])
+	})
+	return m, errors.Join(err, db.Close())
+}

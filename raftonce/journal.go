@@ -1,0 +1,153 @@
+package raftonce
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/everonce/everonce/session"
+)
+
+// The sessions on disk: a snapshot of them, and behind it each command that was applied since, with what it was answered
+// in place of its payload. The machine is a function of its commands, so these bring it back, and an entry costs no more
+// than itself. When the journal is larger than the snapshot, it is folded into a new one: that is a constant for each byte.
+//
+// They are in one bucket. Numbers are of 64 bits, big endian, and lengths of 32, little endian. What a commit writes is at
+// its end, in few pages, which pieces of this size fill.
+//
+//	's' number: a piece of the snapshot
+//	't' index: entries of the log up to that one, the result in place of the payload; each has its length before it
+//	'u': the index up to which entries are applied
+var ours = []byte("everonce")
+
+const chunk = 400
+
+func key(kind byte, n uint64) []byte { return binary.BigEndian.AppendUint64([]byte{kind}, n) }
+
+var keyApplied = []byte{'u'}
+
+// smallJournal is not folded. Tests have a smaller one.
+var smallJournal int64 = 1 << 20
+
+type journal struct {
+	base, size int64 // in bytes, of the snapshot and of what is behind it
+}
+
+// add appends what a batch has applied, up to an index.
+func (j *journal) add(tx *bbolt.Tx, m *session.Machine, records []record, applied uint64) error {
+	b := tx.Bucket(ours)
+	b.FillPercent = 1 // it grows at its end
+	var value []byte
+	for i, r := range records {
+		value = append(binary.LittleEndian.AppendUint32(value, uint32(len(r.entry))), r.entry...) //nolint:gosec // at most that of a log
+		if len(value) < chunk && i < len(records)-1 {
+			continue
+		}
+		if err := b.Put(key('t', r.index), value); err != nil {
+			return err
+		}
+		j.size += int64(len(value))
+		value = nil
+	}
+	if j.size > max(smallJournal, j.base) {
+		return j.fold(tx, m, applied)
+	}
+	return b.Put(keyApplied, key('u', applied)[1:])
+}
+
+// fold writes the sessions as a snapshot, behind which nothing is.
+func (j *journal) fold(tx *bbolt.Tx, m *session.Machine, applied uint64) error {
+	if tx.Bucket(ours) != nil {
+		if err := tx.DeleteBucket(ours); err != nil {
+			return err
+		}
+	}
+	b, err := tx.CreateBucket(ours)
+	if err != nil {
+		return err
+	}
+	b.FillPercent = 1
+	s, err := m.Snapshot()
+	if err != nil {
+		return err
+	}
+	defer s.Release()
+	pieces := bufio.NewWriterSize(&pieceKeys{bucket: b}, chunk)
+	if j.base, err = s.WriteTo(pieces); err != nil {
+		return err
+	}
+	j.size = 0
+	return errors.Join(pieces.Flush(), b.Put(keyApplied, key('u', applied)[1:]))
+}
+
+// pieceKeys writes a piece of a snapshot for each call.
+type pieceKeys struct {
+	bucket *bbolt.Bucket
+	next   uint64
+}
+
+func (w *pieceKeys) Write(b []byte) (int, error) {
+	for part := range slices.Chunk(b, chunk) {
+		w.next++
+		if err := w.bucket.Put(key('s', w.next), bytes.Clone(part)); err != nil {
+			return 0, err
+		}
+	}
+	return len(b), nil
+}
+
+// load returns the machine of that name, and the index up to which entries are in the state. It is nil in a new database.
+func (j *journal) load(tx *bbolt.Tx, name string) (m *session.Machine, applied uint64, err error) {
+	b := tx.Bucket(ours)
+	if b == nil {
+		return nil, 0, nil
+	}
+	number := b.Get(keyApplied)
+	if len(number) != 8 {
+		return nil, 0, fmt.Errorf("%w: the bucket %q is not as it was written", session.ErrCorrupt, ours)
+	}
+	*j = journal{}
+	c := b.Cursor()
+	k, v := c.First()
+	var pieces []io.Reader
+	for ; len(k) > 0 && k[0] == 's'; k, v = c.Next() {
+		pieces = append(pieces, bytes.NewReader(v))
+		j.base += int64(len(v))
+	}
+	if m, err = session.Restore(io.MultiReader(pieces...), name); err != nil {
+		return nil, 0, err
+	}
+	for ; len(k) > 0 && k[0] == 't'; k, v = c.Next() {
+		j.size += int64(len(v))
+		for len(v) > 0 {
+			if v, err = again(m, v); err != nil {
+				return nil, 0, fmt.Errorf("%w: the journal at %x: %w", session.ErrCorrupt, k, err)
+			}
+		}
+	}
+	return m, binary.BigEndian.Uint64(number), nil
+}
+
+// again applies the first command of a part of the journal, and returns the rest.
+func again(m *session.Machine, v []byte) ([]byte, error) {
+	if len(v) < 4 || len(v)-4 < int(binary.LittleEndian.Uint32(v)) {
+		return nil, errors.New("it is cut short")
+	}
+	entry, rest := v[4:4+binary.LittleEndian.Uint32(v)], v[4+binary.LittleEndian.Uint32(v):]
+	stamp, c, err := parseEntry(entry)
+	if err != nil {
+		return nil, err
+	}
+	executed := false
+	m.Apply(stamp, &c, func() []byte { executed = true; return bytes.Clone(c.Payload) })
+	if executed != (len(c.Payload) > 0) {
+		return nil, errors.New("it is of another machine")
+	}
+	return rest, nil
+}

@@ -1,0 +1,46 @@
+package raftonce
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/everonce/everonce/session"
+)
+
+// StateMachine is one with sessions: an [FSM], or a [DiskFSM].
+type StateMachine interface {
+	raft.FSM
+	Sessions() int
+	Lease() time.Duration
+	seen() int64
+}
+
+// table is the sessions of a state machine.
+type table struct {
+	machine              *session.Machine
+	now, lease, sessions atomic.Int64 // of the machine, to be read while it is busy
+}
+
+// use puts another machine into the table.
+func (t *table) use(machine *session.Machine) {
+	t.machine = machine
+	t.publish()
+}
+
+// publish tells those that do not wait for the machine.
+func (t *table) publish() {
+	t.now.Store(t.machine.Now())
+	t.lease.Store(int64(t.machine.Config().Lease))
+	t.sessions.Store(int64(t.machine.Len()))
+}
+
+// Sessions returns how many sessions there are.
+func (t *table) Sessions() int { return int(t.sessions.Load()) }
+
+// Lease is how long a session lives after its last command.
+func (t *table) Lease() time.Duration { return time.Duration(t.lease.Load()) }
+
+// seen is the highest stamp that was applied.
+func (t *table) seen() int64 { return t.now.Load() }
