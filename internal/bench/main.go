@@ -130,6 +130,8 @@ func open(ctx context.Context, name, dir string) (all []measured, done func() er
 		contests, done, err = postgres(ctx)
 	case "patterns":
 		contests, all, done, err = patterns(ctx)
+	case "sessions":
+		contests, done, err = sessions(ctx, dir)
 	case "held", "flat":
 		all, done, err = longPatterns(ctx, name)
 	case "redis":

@@ -45,7 +45,7 @@ func definitions(d *sqldb.Dialect) []string {
 // holds who waits for another.
 type statements struct {
 	lock, exists, answer                             *sqldb.Statement // of a request
-	touch, forget, keep                              *sqldb.Statement
+	touch, forget, keep, alive                       *sqldb.Statement
 	state, byNonce, nonces, held, insert, registered *sqldb.Statement // of a registration
 	lockAll, readAll, lastID, renew, advance         *sqldb.Statement // of a keep-alive
 	expired, quietest, dropAnswers, drop, fewer      *sqldb.Statement // of an end
@@ -69,6 +69,7 @@ func newStatements(d *sqldb.Dialect) *statements {
 		touch:  st("touch", 5, "UPDATE {session} SET epoch = {2i}, mark = {3i}, high = {4i}, bytes = {5i} + 0{alive}, last = {now}, era = {now} >> "+eraBits+" WHERE id = {1i}"),
 		forget: st("forget", 3, "DELETE FROM {session_answer} WHERE session_id = {1i} AND number > {2i} AND number <= {3i}"),
 		keep:   st("keep", 6, "INSERT INTO {session_answer} (session_id, number, elided, fingerprint, size, result) VALUES ({1i}, {2i}, {3i}, {4b}, {5i}, {6b})"),
+		alive:  st("alive", 0, "SELECT 0{alive}"),
 
 		state:   st("state", 0, "SELECT last_id, sessions FROM {session_state} WHERE id = 1 {for update}"),
 		byNonce: st("by_nonce", 1, columns+"nonce = {1t} {skip locked}"),
