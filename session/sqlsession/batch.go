@@ -181,16 +181,18 @@ func (s *Store[Tx]) attempt(batch []*asked[Tx], safely bool) (began bool, err er
 // requests executes those of a batch. Each has an answer or an error then, unless all are rolled back.
 func (s *Store[Tx]) requests(ctx context.Context, conn sqldb.Conn, tx Tx, batch []*asked[Tx], safely bool) error {
 	sessions, ids := make(map[int64]*held, len(batch)), make([]int64, 0, len(batch))
-	calls := make([]*sqldb.Call, 1, len(batch)+1)
-	for _, a := range batch {
+	var all []*held
+	asks := make([][]any, len(batch))
+	for i, a := range batch {
 		a.answer, a.err, a.failed = session.Answer{}, errAlone, false
 		id := int64(a.c.Session) //nolint:gosec // see valid
 		if sessions[id] == nil {
-			sessions[id], ids = &held{kept: make(map[int64]kept, 2)}, append(ids, id)
+			h := &held{kept: make(map[int64]kept, 2)}
+			sessions[id], all, ids = h, append(all, h), append(ids, id)
 		}
-		calls = append(calls, s.reading(sessions[id], a.c))
+		asks[i] = []any{id, signed(a.c.Number), signed(a.c.Mark)}
 	}
-	calls[0] = s.dialect.Call(s.st.lockAll, s.dialect.Ints(ids)).ForEach(func(from sqldb.Row) error {
+	lock := s.dialect.Call(s.st.lockAll, s.dialect.Ints(ids)).ForEach(func(from sqldb.Row) error {
 		r := new(row)
 		err := r.scan(from)
 		if h := sessions[r.id]; err == nil {
@@ -198,7 +200,7 @@ func (s *Store[Tx]) requests(ctx context.Context, conn sqldb.Conn, tx Tx, batch 
 		}
 		return err
 	})
-	if err := conn.Send(ctx, calls...); err != nil {
+	if err := conn.Send(ctx, lock, s.readingAll(sessions, asks)); err != nil {
 		return err
 	}
 	for _, a := range batch {
@@ -219,10 +221,7 @@ func (s *Store[Tx]) requests(ctx context.Context, conn sqldb.Conn, tx Tx, batch 
 			return spoiled
 		}
 	}
-	calls = calls[:0]
-	for _, id := range ids {
-		calls = append(calls, s.writing(sessions[id])...)
-	}
+	calls := s.writingAll(all)
 	if len(calls) == 0 {
 		return errRefused
 	}

@@ -66,14 +66,28 @@ type kept struct {
 func (s *Store[Tx]) reading(h *held, c *session.Command) *sqldb.Call {
 	return s.dialect.Call(s.st.answer, int64(c.Session), signed(c.Number), signed(c.Mark)).ForEach(func(from sqldb.Row) error { //nolint:gosec // see valid
 		var k kept
-		if err := from.Scan(&k.number, &k.size, &k.elided, &k.sum, &k.result); err != nil {
-			return err
-		}
-		if _, there := h.kept[k.number]; !there || k.number == signed(c.Number) { // the others come without their results
-			h.kept[k.number] = k
-		}
-		return nil
+		err := from.Scan(&k.number, &k.size, &k.elided, &k.sum, &k.result)
+		h.kept[k.number] = k
+		return err
 	})
+}
+
+// readingAll is that of many.
+func (s *Store[Tx]) readingAll(sessions map[int64]*held, rows [][]any) *sqldb.Call {
+	return s.call(s.st.answers, rows).ForEach(func(from sqldb.Row) error {
+		var k kept
+		var id, asked int64
+		err := from.Scan(&id, &asked, &k.number, &k.size, &k.elided, &k.sum, &k.result)
+		of := sessions[id].kept
+		if _, there := of[k.number]; !there || k.number == asked { // the others come without their results
+			of[k.number] = k
+		}
+		return err
+	})
+}
+
+func (s *Store[Tx]) call(m many, rows [][]any) *sqldb.Call {
+	return s.dialect.Call(m.Statement, m.rows.Of(rows)...)
 }
 
 // execute decides on a request, and calls the work if that is the answer.
@@ -113,20 +127,55 @@ func (s *Store[Tx]) execute(h *held, c *session.Command, work func() ([]byte, er
 	return answer, nil
 }
 
-// writing is what has become of a session.
+// writing is what has become of a session. What is new comes first: what is deleted then ends with a row of the session's own, and
+// no gap up to another's is locked.
 func (s *Store[Tx]) writing(h *held) []*sqldb.Call {
-	if !h.moved {
-		return nil
-	}
 	call, mark := s.dialect.Call, signed(h.Mark)
 	calls := []*sqldb.Call{call(s.st.touch, h.id, signed(h.Epoch), mark, signed(h.High), h.bytes)}
+	for _, k := range h.fresh {
+		calls = append(calls, call(s.st.keep, h.id, k.number, k.elided, k.sum, k.size, k.result))
+	}
 	if h.Mark > h.before {
 		calls = append(calls, call(s.st.forget, h.id, signed(h.before), mark))
 	}
-	for _, k := range h.fresh {
-		if k.number > mark { // or a later request of the transaction has passed it
-			calls = append(calls, call(s.st.keep, h.id, k.number, k.elided, k.sum, k.size, k.result))
+	return calls
+}
+
+// keptAtOnce is how many bytes of results one statement writes, about.
+const keptAtOnce = 1 << 20
+
+// writingAll is that of many.
+func (s *Store[Tx]) writingAll(sessions []*held) (calls []*sqldb.Call) {
+	var touched, forgotten, fresh [][]any
+	size := int64(0)
+	for _, h := range sessions {
+		if !h.moved {
+			continue
 		}
+		mark := signed(h.Mark)
+		touched = append(touched, []any{h.id, signed(h.Epoch), mark, signed(h.High), h.bytes})
+		if h.Mark > h.before {
+			forgotten = append(forgotten, []any{h.id, signed(h.before), mark})
+		}
+		for _, k := range h.fresh {
+			if k.number <= mark { // a later request of the transaction has passed it
+				continue
+			}
+			fresh = append(fresh, []any{h.id, k.number, k.elided, k.sum, k.size, k.result})
+			if size += k.size; size > keptAtOnce {
+				calls, fresh, size = append(calls, s.call(s.st.keepAll, fresh)), nil, 0
+			}
+		}
+	}
+	if len(touched) == 0 {
+		return nil
+	}
+	calls = append([]*sqldb.Call{s.call(s.st.touchAll, touched)}, calls...)
+	if len(fresh) > 0 {
+		calls = append(calls, s.call(s.st.keepAll, fresh))
+	}
+	if len(forgotten) > 0 {
+		calls = append(calls, s.call(s.st.forgetAll, forgotten))
 	}
 	return calls
 }
