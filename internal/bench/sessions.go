@@ -38,6 +38,15 @@ func (c *sessionClient) next() session.Command {
 	}
 }
 
+// registered begins a session.
+func registered[Tx any](ctx context.Context, store *sqlsession.Store[Tx]) (*sessionClient, error) {
+	c := &sessionClient{}
+	_, _ = rand.Read(c.nonce[:]) //nolint:errcheck // it never fails
+	a, err := store.Apply(ctx, &session.Command{Op: session.Register, Nonce: c.nonce}, nil)
+	c.id = a.Session
+	return c, errors.Join(err, a.Err.Or())
+}
+
 // sessionBench is clients with sessions in a database, and the work that is an update there.
 type sessionBench[Tx any] struct {
 	store string
@@ -58,13 +67,10 @@ func (b *sessionBench[Tx]) way(ctx context.Context, name string, callers int, op
 	}
 	idle := make(chan *sessionClient, callers)
 	for range callers {
-		c := &sessionClient{}
-		_, _ = rand.Read(c.nonce[:]) //nolint:errcheck // it never fails
-		a, err := store.Apply(ctx, &session.Command{Op: session.Register, Nonce: c.nonce}, nil)
-		if err = errors.Join(err, a.Err.Or()); err != nil {
+		c, err := registered(ctx, store)
+		if err != nil {
 			return nil, err
 		}
-		c.id = a.Session
 		idle <- c
 	}
 	work := func(ctx context.Context, tx Tx, _ []byte) ([]byte, error) { return b.work(ctx, tx) }

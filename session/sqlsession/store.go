@@ -30,7 +30,7 @@ type Options struct {
 	// each time may meet as deadlocks, after which they are run again. 1 is a commit for each. Default 64 on SQLite, where all
 	// transactions take turns, and 1 elsewhere.
 	Batch int
-	// Batches is how many transactions this Store has for requests at the same time, if Batch is above 1. Default 4; on SQLite it is
+	// Batches is how many transactions this Store has for requests at the same time, if Batch is above 1. Default 2; on SQLite it is
 	// always 1.
 	Batches int
 }
@@ -38,7 +38,7 @@ type Options struct {
 const (
 	defaultWait    = time.Second
 	defaultBatch   = 64 // on SQLite
-	defaultBatches = 4
+	defaultBatches = 2
 	maxBatch       = 1024
 )
 
