@@ -341,6 +341,38 @@ func testCrashPointsOfABatch[Tx any](t *testing.T, h *handle[Tx]) {
 	})
 }
 
+// What the server rolls back under a work that does not tell is no transaction any more: the next work's effect must not commit by
+// itself, to be had again.
+func TestTrapNoEffectOfABatchCommitsByItself(t *testing.T) {
+	t.Parallel()
+	h := onMariaDB(t)
+	s := newSessions(t, h, session.Config{}, oneByOne)
+	gate := s.gate(t)
+	turns := make([]*turn[*sql.Tx], 3)
+	for i := range turns {
+		nonce := anyNonce()
+		turns[i] = &turn[*sql.Tx]{command: requestOf(s.register(t, nonce), nonce, 1, fmt.Sprint("request ", i))}
+	}
+	turns[1].work = func(ctx context.Context, tx *sql.Tx, payload []byte) ([]byte, error) {
+		return payload, h.exec(ctx, tx, "ROLLBACK") // as for a deadlock
+	}
+	for range 2 { // at first without savepoints
+		s.batch(t, gate, turns...)
+		if !errors.Is(turns[1].err, everonce.ErrStore) {
+			t.Errorf("what was rolled back: %+v, %v", turns[1].answer, turns[1].err)
+		}
+		for _, i := range []int{0, 2} {
+			if n := s.effects(t, fmt.Sprint("request ", i)); n != 1 || turns[i].err != nil || turns[i].answer.Err != 0 {
+				t.Errorf("request %d: %d effects, %+v, %v", i, n, turns[i].answer, turns[i].err)
+			}
+		}
+		h.must(t, "DELETE FROM effects")
+		for _, turn := range turns {
+			turn.command.Number++
+		}
+	}
+}
+
 // A call inside of a transaction on the same store is refused, and not put in line behind itself.
 func TestTrapABatchDoesNotWaitForItself(t *testing.T) {
 	t.Parallel()
