@@ -73,7 +73,16 @@ func (g *growth) run(ctx context.Context, p pace) error {
 			return r, err
 		}
 	}
-	if err := keysAndSessions(ctx, g, "PostgreSQL", g.pg.tx, pg("record"), pg("session", "session_answer", "session_state")); err != nil {
+	keys, sessions := pg("record"), pg("session", "session_answer", "session_state")
+	if err := errors.Join(g.keys(ctx, "PostgreSQL", transactKeys(g.pg.tx), keys), sessionsOf(ctx, g, "PostgreSQL", g.pg.tx, sessions)); err != nil {
+		return err
+	}
+	for _, table := range []string{"record", "session", "session_answer", "session_state"} { // what autovacuum did not come to
+		if _, err := g.pg.pool.Exec(ctx, "VACUUM FULL "+g.pg.schema+".everonce_"+table); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(g.add("PostgreSQL", "a key each, after VACUUM FULL", keys), g.add("PostgreSQL", "sessions, after VACUUM FULL", sessions)); err != nil {
 		return err
 	}
 	var receivers [2]*everonce.TxReceiver[*sql.Tx]
@@ -100,13 +109,6 @@ func (g *growth) run(ctx context.Context, p pace) error {
 		return err
 	}
 	return sessionsOf(ctx, g, "SQLite", receivers[1], sizes[1])
-}
-
-func keysAndSessions[Tx any](ctx context.Context, g *growth, store string, tx *everonce.TxReceiver[Tx], ofKeys, ofSessions func() (grown, error)) error {
-	if err := g.keys(ctx, store, transactKeys(tx), ofKeys); err != nil {
-		return err
-	}
-	return sessionsOf(ctx, g, store, tx, ofSessions)
 }
 
 func (g *growth) add(store, way string, measure func() (grown, error)) error {

@@ -50,6 +50,7 @@ func registered[Tx any](ctx context.Context, store *sqlsession.Store[Tx]) (*sess
 // sessionBench is clients with sessions in a database, and the work that is an update there.
 type sessionBench[Tx any] struct {
 	store string
+	mode  string
 	tx    *everonce.TxReceiver[Tx]
 	trips *atomic.Int64
 	work  func(ctx context.Context, tx Tx) ([]byte, error)
@@ -98,12 +99,12 @@ func (b *sessionBench[Tx]) contests(ctx context.Context) (all []*contest, err er
 			return b.inTx(ctx, func(tx Tx) error { _, err := b.work(ctx, tx); return err })
 		}}
 		keys := &way{name: "a key each: Transact", do: func(ctx context.Context, n int64) error {
-			res, err := everonce.Transact(ctx, b.tx, everonce.Key{Scope: everonce.Scope(fmt.Sprint(b.store, callers)), ID: orderKey(n).ID}, b.work)
+			res, err := everonce.Transact(ctx, b.tx, everonce.Key{Scope: everonce.Scope(fmt.Sprint(b.mode, callers)), ID: orderKey(n).ID}, b.work)
 			return expect(res.Outcome, everonce.Executed, err)
 		}}
-		c := &contest{store: b.store, mode: "sessions", callers: callers, trips: b.trips, ways: []*way{bare, single, batched, keys}}
+		c := &contest{store: b.store, mode: b.mode, callers: callers, trips: b.trips, ways: []*way{bare, single, batched, keys}}
 		if callers == 64 {
-			c.targets = append(c.targets, batched.atLeast(0.9, bare, b.store+", sessions in batches, 64 clients: of bare commits"))
+			c.targets = append(c.targets, batched.atLeast(0.9, bare, b.store+", "+b.mode+", in batches, 64 clients: of bare commits"))
 		}
 		all = append(all, c)
 	}
@@ -128,7 +129,7 @@ func sessions(ctx context.Context, dir string) (all []*contest, done func() erro
 	if err != nil {
 		return nil, nil, errors.Join(err, done())
 	}
-	if err = add((&sessionBench[pgx.Tx]{"PostgreSQL", pg.tx, &pg.trips, pg.work, pg.inTx}).contests(ctx)); err != nil {
+	if err = add((&sessionBench[pgx.Tx]{"PostgreSQL", "sessions", pg.tx, &pg.trips, pg.work, pg.inTx}).contests(ctx)); err != nil {
 		return nil, nil, errors.Join(err, done())
 	}
 	for _, open := range []func() (*sessionBench[*sql.Tx], func() error, error){
@@ -151,7 +152,7 @@ func sessions(ctx context.Context, dir string) (all []*contest, done func() erro
 // sessionsOnSQL is on the same tables through database/sql.
 func sessionsOnSQL(pg *pgBench) (*sessionBench[*sql.Tx], func() error, error) {
 	db := stdlib.OpenDBFromPool(pg.pool)
-	b := &sessionBench[*sql.Tx]{store: "PostgreSQL, database/sql", trips: &pg.trips}
+	b := &sessionBench[*sql.Tx]{store: "PostgreSQL", mode: "sessions, database/sql", trips: &pg.trips}
 	store, err := pgxstore.NewSQL(db, &pgxstore.Options{Schema: pg.schema})
 	if err == nil {
 		b.tx, err = everonce.NewTxReceiver(store, nil)
@@ -166,7 +167,7 @@ func sessionsOnSQL(pg *pgBench) (*sessionBench[*sql.Tx], func() error, error) {
 
 func sessionsOnMariaDB(ctx context.Context) (*sessionBench[*sql.Tx], func() error, error) {
 	m, err := openMariaDB(ctx)
-	return &sessionBench[*sql.Tx]{"MariaDB", m.tx, &m.trips, m.work, m.inTx}, m.close, err
+	return &sessionBench[*sql.Tx]{"MariaDB", "sessions", m.tx, &m.trips, m.work, m.inTx}, m.close, err
 }
 
 func sessionsOnSQLite(ctx context.Context, dir string) (*sessionBench[*sql.Tx], func() error, error) {
@@ -174,7 +175,7 @@ func sessionsOnSQLite(ctx context.Context, dir string) (*sessionBench[*sql.Tx], 
 	if err != nil {
 		return nil, func() error { return nil }, err
 	}
-	b := &sessionBench[*sql.Tx]{store: "SQLite", inTx: inSQL(store.DB())}
+	b := &sessionBench[*sql.Tx]{store: "SQLite", mode: "sessions", inTx: inSQL(store.DB())}
 	b.work = func(ctx context.Context, tx *sql.Tx) ([]byte, error) {
 		_, err := tx.ExecContext(ctx, "UPDATE account SET balance = balance - 1 WHERE id = ?", mathrand.IntN(accounts)+1)
 		return sampleBytes, err
