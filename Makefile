@@ -33,7 +33,7 @@ fmt: ## format all code
 
 .PHONY: bench
 bench: ## one table of ratios: bare work, ours, the naive way
-	@scripts/bench
+	@scripts/bench && scripts/sessionpeer/run
 
 .PHONY: soak
 soak: ## 1000 cycles of SIGKILL against SQLite, PostgreSQL and MariaDB; 10 000 messages, 100 kills of workers, broker and store; 100 000 crowds that wait

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/placed"
 )
 
 // Attempt is one execution of an operation, from its claim to its completion or release. [Do] passes it to the work;
@@ -238,7 +239,7 @@ func NextKey(ctx context.Context, name string) (key string, ok bool) {
 	return p.attempt.DownstreamKey(strconv.Quote(name) + "/" + strconv.Quote(p.step) + "#" + strconv.Itoa(p.used[name])), true
 }
 
-type placeKey struct{}
+type placeKey = placed.Key
 
 func placeOf(ctx context.Context) *place {
 	p, _ := ctx.Value(placeKey{}).(*place)

@@ -1,4 +1,4 @@
-// Package janitor removes expired results and records from a store.
+// Package janitor removes expired results and records from a store, and client sessions beside it.
 package janitor
 
 import (
@@ -27,16 +27,24 @@ type Options struct {
 	Rest time.Duration
 	// Timeout bounds one batch. Default 30 s.
 	Timeout time.Duration
+	// Sessions are purged too, in each round: a *sqlsession.Store. Report's counts are without them.
+	Sessions Sessions
 	// Report is called after every round with its counts, and with the error that ended it early, if any. If it
 	// panics, that is logged ([slog.Default]) and changes nothing else.
 	Report func(Result, error)
 }
 
+// Sessions are what has sessions whose lease can be over, such as a *sqlsession.Store.
+type Sessions interface {
+	// Purge removes some of them, at most limit, and returns how many.
+	Purge(ctx context.Context, limit int) (removed int, err error)
+}
+
 // Result counts what a round removed.
 type Result = driver.PurgeResult
 
-// Start starts a janitor, which removes results whose retention is over and records that are no longer remembered, until
-// ctx ends. Several processes may run one on the same store. The channel is closed when the janitor has stopped. The
+// Start starts a janitor, which removes results whose retention is over, records that are no longer remembered, and
+// Options.Sessions whose lease is over, until ctx ends. Several processes may run one on the same store. The channel is closed when the janitor has stopped. The
 // error wraps [driver.ErrInvalidArgument].
 //
 // The next round makes up for one that fails: only disk space depends on it.
@@ -45,8 +53,8 @@ func Start(ctx context.Context, store driver.Store, opts *Options) (<-chan struc
 	if opts != nil {
 		o = *opts
 	}
-	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil, fmt.Errorf("%w: janitor: the store is nil", driver.ErrInvalidArgument)
+	if isNil(store) || o.Sessions != nil && isNil(o.Sessions) {
+		return nil, fmt.Errorf("%w: janitor: the store, or that of the sessions, is nil", driver.ErrInvalidArgument)
 	}
 	if o.Every < 0 || o.Batch < 0 || o.Rest < 0 || o.Timeout < 0 {
 		return nil, fmt.Errorf("%w: janitor: no field of Options may be negative", driver.ErrInvalidArgument)
@@ -77,6 +85,11 @@ func Start(ctx context.Context, store driver.Store, opts *Options) (<-chan struc
 	return done, nil
 }
 
+func isNil(store any) bool {
+	v := reflect.ValueOf(store)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
+}
+
 func (o *Options) report(ctx context.Context, total Result, err error) {
 	if o.Report == nil {
 		return
@@ -87,23 +100,37 @@ func (o *Options) report(ctx context.Context, total Result, err error) {
 
 // round purges batch by batch until nothing is left.
 func (o *Options) round(ctx context.Context, store driver.Store) (total Result, err error) {
-	for {
-		one, cancel := context.WithTimeout(ctx, o.Timeout)
-		res, err := store.Purge(one, driver.PurgeRequest{Limit: o.Batch})
-		cancel()
+	err = o.batches(ctx, func(ctx context.Context) (more bool, err error) {
+		res, err := store.Purge(ctx, driver.PurgeRequest{Limit: o.Batch})
 		total.Results += res.Results
 		total.Records += res.Records
-		if err != nil {
-			switch {
-			case ctx.Err() != nil:
-				err = nil // told to stop
-			case !errors.Is(err, driver.ErrStore): // as of a store of somebody else's
-				err = fmt.Errorf("%w: %w", driver.ErrStore, err)
-			}
-			return total, err
-		}
-		if !res.More || retry.Pause(ctx, o.Rest) != nil {
-			return total, nil
+		return res.More, err
+	})
+	if o.Sessions != nil {
+		of := o.batches(ctx, func(ctx context.Context) (more bool, err error) {
+			n, err := o.Sessions.Purge(ctx, o.Batch)
+			return n == o.Batch, err
+		})
+		if err == nil {
+			err = of
 		}
 	}
+	return total, err
+}
+
+func (o *Options) batches(ctx context.Context, purge func(ctx context.Context) (more bool, err error)) error {
+	for ctx.Err() == nil {
+		one, cancel := context.WithTimeout(ctx, o.Timeout)
+		more, err := purge(one)
+		cancel()
+		switch {
+		case err == nil && (!more || retry.Pause(ctx, o.Rest) != nil), ctx.Err() != nil: // told to stop
+			return nil
+		case err != nil && !errors.Is(err, driver.ErrStore): // as of a store of somebody else's
+			return fmt.Errorf("%w: %w", driver.ErrStore, err)
+		case err != nil:
+			return err
+		}
+	}
+	return nil
 }

@@ -45,8 +45,11 @@ const (
 // search returns where the number is in entries, or would be.
 func (s *session) search(number uint64) (at int, found bool) {
 	n := len(s.entries)
-	if n == 0 || s.entries[n-1].number < number { // as it is nearly always
+	switch { // nearly always
+	case n == 0 || s.entries[n-1].number < number:
 		return n, false
+	case s.entries[n-1].number == number:
+		return n - 1, true
 	}
 	return slices.BinarySearchFunc(s.entries, number, func(e entry, number uint64) int { return cmp.Compare(e.number, number) })
 }

@@ -18,7 +18,8 @@ import (
 // swept is what purge writes as JSON.
 type swept struct {
 	purged
-	// Entries are the rows that were removed, by the pattern's name. A pattern without a table has no entry.
+	// Entries are the rows that were removed, by the pattern's name, and the sessions, if they were asked for. What has no table
+	// has no entry.
 	Entries map[string]int `json:"entries,omitempty"`
 }
 
@@ -27,14 +28,16 @@ func (a *app) purge() *cobra.Command {
 	var s storeFlags
 	var limit int
 	keep := make([]time.Duration, len(patterns))
+	var lease time.Duration
 	cmd := &cobra.Command{
 		Use:   "purge",
-		Short: "Remove what is past its retention: records, and rows of outbox, inbox and saga",
+		Short: "Remove what is past its retention: records, rows of outbox, inbox and saga, and client sessions",
 		Long: `purge removes results and records whose time is over, as "everonce keys purge" does, and the
 rows of events, messages and sagas that were done or discarded longer ago than --outbox,
 --inbox and --saga say, in batches that do not hold up the application. Give them the retention that
 the service has, if that is longer. What is pending or set aside stays. A table that is not
-there is left out.
+there is left out. Client sessions are removed if --session says how long their lease is: as
+long as the service says, or longer. What is sent in a session after that is refused.
 
 Janitors, relays, workers and runners do this by themselves: purge is for tables where none runs.`,
 		Example: "  everonce purge --store sqlite:shop.db\n  everonce purge --store postgres://localhost/shop --outbox 7d --inbox 7d --limit 100000",
@@ -48,7 +51,10 @@ Janitors, relays, workers and runners do this by themselves: purge is for tables
 				return err
 			}
 			defer store.Close() //nolint:errcheck // what was removed is removed
-			total, err := sweep(cmd, store, keep, cmp.Or(limit, math.MaxInt))
+			if lease < time.Microsecond && cmd.Flags().Changed(sessionTables) {
+				return usagef("--%s is %v, must be the lease of the service's sessions", sessionTables, lease)
+			}
+			total, err := sweep(cmd, store, keep, lease, cmp.Or(limit, math.MaxInt))
 			if err != nil {
 				return err
 			}
@@ -58,6 +64,9 @@ Janitors, relays, workers and runners do this by themselves: purge is for tables
 					if n, there := total.Entries[p.name]; there {
 						parts = append(parts, many(n, p.entry))
 					}
+				}
+				if n, there := total.Entries[sessionTables]; there {
+					parts = append(parts, many(n, "session"))
 				}
 				last := len(parts) - 1
 				_, err := fmt.Fprintf(a.out, "removed %s and %s\n", strings.Join(parts[:last], ", "), parts[last])
@@ -71,11 +80,13 @@ Janitors, relays, workers and runners do this by themselves: purge is for tables
 		keep[i] = p.keep
 		f.Var((*duration.Value)(&keep[i]), p.name, "how long "+p.entry+"s are kept that were done or discarded, like 24h or 7d")
 	}
+	f.Var((*duration.Value)(&lease), sessionTables, "the lease of the service's client sessions, like 10m or 24h: those that were quiet for as long are removed (default: none)")
+	f.Lookup(sessionTables).DefValue = ""
 	f.IntVar(&limit, "limit", 0, "how many to remove of each table at most (default: all)")
 	return cmd
 }
 
-func sweep(cmd *cobra.Command, store storeurl.Store, keep []time.Duration, limit int) (total swept, err error) {
+func sweep(cmd *cobra.Command, store storeurl.Store, keep []time.Duration, lease time.Duration, limit int) (total swept, err error) {
 	if total.purged, err = purge(cmd.Context(), store, 1000, limit); err != nil {
 		return total, err
 	}
@@ -99,6 +110,20 @@ func sweep(cmd *cobra.Command, store storeurl.Store, keep []time.Duration, limit
 			total.Entries = make(map[string]int)
 		}
 		total.Entries[p.name] = n
+	}
+	if lease > 0 {
+		s, err := sessionsBeside(store, lease)
+		n := 0
+		if err == nil {
+			n, err = s.Purge(cmd.Context(), limit)
+		}
+		if err != nil {
+			return total, err
+		}
+		if total.Entries == nil {
+			total.Entries = make(map[string]int)
+		}
+		total.Entries[sessionTables] = n
 	}
 	return total, nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,13 +17,13 @@ func (a *app) schema() *cobra.Command {
 	var opts storeurl.Options
 	var of string
 	var mysql bool
-	names := append([]string{recordTables}, patternNames()...)
+	names := append(append([]string{recordTables}, patternNames()...), sessionTables)
 	cmd := &cobra.Command{
 		Use:   "schema",
 		Short: "Write the SQL that creates the tables of a PostgreSQL store, or those beside it",
 		Long: `schema writes the SQL that creates the tables of a PostgreSQL store, with --mysql of a MariaDB
-or MySQL store, or with --for the table of an outbox, an inbox or sagas beside it, for a database administrator, where the application's
-own role may not create any. It connects to nothing. Run it once, on a schema that is there
+or MySQL store, or with --for those of an outbox, an inbox, sagas or client sessions beside it, for a database administrator, where the
+application's own role may not create any. It connects to nothing. Run it once, on a schema that is there
 and has no such tables.`,
 		Example: "  everonce schema --schema payments | psql -v ON_ERROR_STOP=1 -1 postgres://admin@db/shop\n  everonce schema --for outbox --schema payments\n  everonce schema --mysql | mariadb shop",
 		Args:    noArgs,
@@ -50,12 +51,19 @@ func schemaText(of string, mysql bool, opts storeurl.Options) (string, error) {
 		return storeurl.Schema(opts)
 	}
 	p, err := patternOf(of)
-	if err != nil {
-		return "", usagef("--for: %w", err)
+	if err != nil && of != sessionTables {
+		return "", usagef("--for: %w, and %s", err, sessionTables)
 	}
 	store, err := storeurl.Nowhere(opts, mysql)
 	if err != nil {
 		return "", err
+	}
+	if of == sessionTables {
+		s, err := sessionsBeside(store, time.Hour) // which is not in the text
+		if err != nil {
+			return "", err
+		}
+		return s.Schema(), nil
 	}
 	table, err := p.of(store, "any", nil) // the text is the same for all consumers
 	if err != nil {

@@ -12,11 +12,14 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/internal/testserver"
+	"github.com/everonce/everonce/session"
+	"github.com/everonce/everonce/session/sqlsession"
 	"github.com/everonce/everonce/store/pgxstore"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
@@ -25,6 +28,7 @@ import (
 //
 //	records FILE                 makes a SQLite store with one record of each kind
 //	filled FILE                  makes one with an outbox and an inbox: see fill
+//	sessions FILE                begins two client sessions in one
 //	secretrecord FILE SECRET ID  makes one with an identity secret, from a file, and one operation in it
 //	deliver FILE ID              delivers an operation once more, and writes what became of it
 //	request FILE KEY             sends a request to a protected handler that fails, and writes the answer
@@ -45,6 +49,7 @@ func TestScripts(t *testing.T) {
 var commands = map[string]func(*testscript.TestScript, bool, []string){
 	"records":      records,
 	"filled":       filled,
+	"sessions":     withSessions,
 	"deliver":      deliver,
 	"request":      request,
 	"exits":        exits,
@@ -65,6 +70,25 @@ func setup(env *testscript.Env) error {
 	env.Setenv(toVariable, "")
 	env.Setenv("GORACE", noRaceSleep)
 	return nil
+}
+
+// withSessions begins two sessions in a file.
+func withSessions(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: sessions FILE")
+	}
+	store, err := sqlitestore.Open(context.Background(), ts.MkAbs(args[0]), nil)
+	ts.Check(err)
+	defer store.Close()
+	r, err := everonce.NewTxReceiver(store, nil)
+	ts.Check(err)
+	s, err := sqlsession.New(r, session.Config{Lease: time.Hour}, nil)
+	ts.Check(err)
+	ts.Check(s.Migrate(context.Background()))
+	for n := range byte(2) {
+		a, err := s.Apply(context.Background(), &session.Command{Op: session.Register, Nonce: session.Nonce{n}}, nil)
+		ts.Check(errors.Join(err, a.Err.Or()))
+	}
 }
 
 func records(ts *testscript.TestScript, neg bool, args []string) {
@@ -176,7 +200,7 @@ func withApplies(t *testing.T, url string) map[string]func(*testscript.TestScrip
 			ts.Fatalf("usage: applies SCHEMA")
 		}
 		var text strings.Builder
-		for _, of := range []string{"records", "outbox", "inbox", "saga"} {
+		for _, of := range []string{"records", "outbox", "inbox", "saga", "session"} {
 			ts.Check(ts.Exec("everonce", "schema", "--for", of, "--schema", args[0]))
 			text.WriteString(ts.ReadFile("stdout"))
 		}

@@ -5,11 +5,12 @@
 // them; a ratio is the median over the rounds of that round's ratio. Figures of two runs are not to be compared,
 // ratios are.
 //
-//	bench [-only memory,http,sqlite,proxy,redis,postgres,patterns,mariadb,mongodb,dynamodb,rabbitmq,kafka,nats,sqs] [-rounds N] [-round DURATION]
-//		[-held DURATION] [-delivered ROWS] [-dir FOLDER] [-profile FILE] [-enforce]
+//	bench [-only memory,http,sqlite,proxy,redis,postgres,patterns,sessions,mariadb,mongodb,dynamodb,rabbitmq,kafka,nats,sqs] [-rounds N] [-round DURATION]
+//		[-held DURATION] [-delivered ROWS] [-requests N] [-dir FOLDER] [-profile FILE] [-enforce]
 //
 // Inbox and outbox (patterns) are measured on PostgreSQL; "held" and "flat" measure a relay beside an old snapshot, and
-// one on a table with many delivered rows. They take minutes, and must be asked for.
+// one on a table with many delivered rows; "growth" measures what is kept of many requests, by keys and by sessions. They take
+// minutes, and must be asked for.
 package main
 
 import (
@@ -28,18 +29,19 @@ import (
 
 func main() {
 	// PostgreSQL is behind what waits for the disk too: its checkpoint and vacuum go on when its turns are over.
-	only := flag.String("only", "memory,http,sqlite,proxy,redis,postgres,patterns,mariadb,mongodb,dynamodb,rabbitmq,kafka,nats,sqs", "the `STORES` to measure, and what stands on them")
+	only := flag.String("only", "memory,http,sqlite,proxy,redis,postgres,patterns,sessions,mariadb,mongodb,dynamodb,rabbitmq,kafka,nats,sqs", "the `STORES` to measure, and what stands on them")
 	rounds := flag.Int("rounds", 7, "how often the ways of a contest take turns")
 	round := flag.Duration("round", 500*time.Millisecond, "how long a turn is")
 	held := flag.Duration("held", time.Minute, "how long a relay is measured beside an old snapshot, and before it, with -only held")
 	delivered := flag.Int("delivered", 1_000_000, "how many delivered `ROWS` the largest table has, with -only flat")
+	requests := flag.Int("requests", 1_000_000, "how many `REQUESTS` are kept, with -only growth")
 	dir := flag.String("dir", "", "a `FOLDER` on the disk to measure; default: a new one in the system's place for temporary files")
 	profile := flag.String("profile", "", "write a profile of the processor's time to `FILE`")
 	enforce := flag.Bool("enforce", false, "fail if a figure is below 90 % of its target")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := profiled(*profile, func() error {
-		return run(ctx, strings.Split(*only, ","), pace{*rounds, *round, *held, *delivered}, *dir, *enforce)
+		return run(ctx, strings.Split(*only, ","), pace{*rounds, *round, *held, *delivered, *requests}, *dir, *enforce)
 	})
 	stop()
 	if err != nil {
@@ -130,6 +132,10 @@ func open(ctx context.Context, name, dir string) (all []measured, done func() er
 		contests, done, err = postgres(ctx)
 	case "patterns":
 		contests, all, done, err = patterns(ctx)
+	case "sessions":
+		contests, done, err = sessions(ctx, dir)
+	case "growth":
+		all, done, err = openGrowth(ctx, dir)
 	case "held", "flat":
 		all, done, err = longPatterns(ctx, name)
 	case "redis":
@@ -147,7 +153,7 @@ func open(ctx context.Context, name, dir string) (all []measured, done func() er
 	case "proxy":
 		contests, done, err = overLoopback(ctx, dir)
 	default:
-		err = fmt.Errorf("there is no store %q: memory, http, sqlite, proxy, redis, postgres, patterns, held, flat, mariadb, mongodb, dynamodb, rabbitmq, kafka, nats, sqs", name)
+		err = fmt.Errorf("there is no store %q: memory, http, sqlite, proxy, redis, postgres, patterns, held, flat, sessions, growth, mariadb, mongodb, dynamodb, rabbitmq, kafka, nats, sqs", name)
 	}
 	for _, c := range slices.Backward(contests) {
 		all = slices.Insert(all, 0, measured(c))

@@ -29,15 +29,24 @@ type mariadbBench struct {
 }
 
 func mariadb(ctx context.Context) ([]*contest, func() error, error) {
-	url := os.Getenv("EVERONCE_TEST_MARIADB_URL")
-	if url == "" {
-		return nil, nil, errors.New(`no MariaDB: run it by make bench, or set EVERONCE_TEST_MARIADB_URL, or choose others with -only`)
+	b, err := openMariaDB(ctx)
+	if err == nil {
+		err = b.fill(ctx)
 	}
-	b := &mariadbBench{}
-	if err := b.open(ctx, url); err != nil {
+	if err != nil {
 		return nil, nil, errors.Join(err, b.close())
 	}
 	return []*contest{b.transactional(), b.replays()}, b.close, nil
+}
+
+// openMariaDB makes a database; close it even after an error.
+func openMariaDB(ctx context.Context) (*mariadbBench, error) {
+	b := &mariadbBench{}
+	url := os.Getenv("EVERONCE_TEST_MARIADB_URL")
+	if url == "" {
+		return b, errors.New(`no MariaDB: run it by make bench, or set EVERONCE_TEST_MARIADB_URL, or choose others with -only`)
+	}
+	return b, b.open(ctx, url)
 }
 
 func (b *mariadbBench) open(ctx context.Context, url string) error {
@@ -76,16 +85,6 @@ func (b *mariadbBench) open(ctx context.Context, url string) error {
 	if b.tx, err = everonce.NewTxReceiver(store, &everonce.Options{Codec: everonce.Raw()}); err != nil {
 		return err
 	}
-	return b.fill(ctx)
-}
-
-// text puts the database's name into a statement.
-func (b *mariadbBench) text(statement string) string {
-	return strings.ReplaceAll(statement, "{n}", b.name)
-}
-
-// fill makes the accounts, and does the operations that are replayed later.
-func (b *mariadbBench) fill(ctx context.Context) error {
 	for _, text := range []string{
 		"CREATE TABLE {n}.account (id int PRIMARY KEY, balance bigint NOT NULL) ENGINE = InnoDB",
 		"INSERT INTO {n}.account SELECT seq, 0 FROM seq_1_to_" + strconv.Itoa(accounts),
@@ -96,6 +95,16 @@ func (b *mariadbBench) fill(ctx context.Context) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// text puts the database's name into a statement.
+func (b *mariadbBench) text(statement string) string {
+	return strings.ReplaceAll(statement, "{n}", b.name)
+}
+
+// fill does the operations that are replayed later.
+func (b *mariadbBench) fill(ctx context.Context) error {
 	return b.inTx(ctx, func(tx *sql.Tx) error {
 		for n := range int64(knownKeys) {
 			if _, err := everonce.DoTx(ctx, tx, b.tx, knownKey(n), func(context.Context) ([]byte, error) { return sampleBytes, nil }); err != nil {

@@ -19,6 +19,8 @@ type pace struct {
 	// largest table has.
 	held      time.Duration
 	delivered int
+	// requests is how many are sent where it is measured what is kept of them.
+	requests int
 }
 
 // way is one way of doing the same work.

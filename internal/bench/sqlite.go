@@ -56,19 +56,26 @@ func (b *sqliteBench) open(ctx context.Context, dir string) (err error) {
 	if b.tx, err = everonce.NewTxReceiver(b.store, opts); err != nil {
 		return err
 	}
-	for _, text := range []string{
-		"CREATE TABLE account (id INTEGER PRIMARY KEY, balance INTEGER NOT NULL) STRICT",
-		"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < " + strconv.Itoa(accounts) + ") INSERT INTO account SELECT i, 0 FROM n",
-		"CREATE TABLE naive (scope TEXT, id TEXT, result BLOB, created_at INTEGER NOT NULL, PRIMARY KEY (scope, id)) STRICT, WITHOUT ROWID",
-	} {
-		if _, err := b.store.DB().ExecContext(ctx, text); err != nil {
-			return err
-		}
+	if err := fillAccounts(ctx, b.store.DB()); err != nil {
+		return err
 	}
 	if b.hand, err = openByHand(ctx, filepath.Join(dir, "hand.db"), b.store.Schema()); err != nil {
 		return err
 	}
 	return b.fill(ctx)
+}
+
+func fillAccounts(ctx context.Context, db *sql.DB) error {
+	for _, text := range []string{
+		"CREATE TABLE account (id INTEGER PRIMARY KEY, balance INTEGER NOT NULL) STRICT",
+		"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < " + strconv.Itoa(accounts) + ") INSERT INTO account SELECT i, 0 FROM n",
+		"CREATE TABLE naive (scope TEXT, id TEXT, result BLOB, created_at INTEGER NOT NULL, PRIMARY KEY (scope, id)) STRICT, WITHOUT ROWID",
+	} {
+		if _, err := db.ExecContext(ctx, text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fill does the operations that are replayed later.

@@ -189,3 +189,42 @@ func TestJanitorOptionsAreValidated(t *testing.T) {
 	cancel()
 	<-done
 }
+
+// someSessions are as many whose lease is over.
+type someSessions struct {
+	left, calls int
+	fails       error
+}
+
+func (s *someSessions) Purge(_ context.Context, limit int) (int, error) {
+	n := min(limit, s.left)
+	s.calls, s.left = s.calls+1, s.left-n
+	return n, s.fails
+}
+
+// Sessions go in batches, in each round, also where the store's own round fails; and what they fail with is told.
+func TestJanitorPurgesSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFaultStore()
+		s.on("Purge", 1, refuse(errNet))
+		ctx, cancel := context.WithCancel(context.Background())
+		sessions := &someSessions{left: 25}
+		var rounds []round
+		done, err := janitor.Start(ctx, s, &janitor.Options{
+			Batch: 10, Sessions: sessions,
+			Report: func(res driver.PurgeResult, err error) {
+				rounds = append(rounds, round{time.Now(), res, err})
+				sessions.fails = errWork
+			},
+		})
+		checkErr(t, err, nil)
+		time.Sleep(time.Minute + time.Second)
+		cancel()
+		<-done
+		checkEqual(t, "left", sessions.left, 0)
+		checkErr(t, rounds[0].err, errNet)
+		checkErr(t, rounds[1].err, errWork)
+		_, err = janitor.Start(ctx, s, &janitor.Options{Sessions: (*someSessions)(nil)})
+		checkErr(t, err, driver.ErrInvalidArgument)
+	})
+}

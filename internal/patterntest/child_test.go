@@ -35,6 +35,7 @@ type childSpec struct {
 	Sink             string // the file to which events are published: a line for each, which survives the process
 	DieAfterSend     int    // the process kills itself after so many events were sent, before any of that call is marked; 0 is never
 	DieInHandler     int    // or when so many handlers have written their effect, before the commit
+	Socket           string // if set, it serves sessions there, in place of relay and worker: so many answers are sent, or so many effects written
 }
 
 // killLease is the lease of everything in these processes: what a dead one had in hand comes back that much later.
@@ -101,6 +102,9 @@ func relayAndWork[Tx any](ctx context.Context, spec childSpec, store driver.TxSt
 	receiver, err := everonce.NewTxReceiver(store, nil)
 	if err != nil {
 		return err
+	}
+	if spec.Socket != "" {
+		return serveSessions(ctx, spec, receiver, exec)
 	}
 	box, err := outbox.New(receiver, nil)
 	if err != nil {

@@ -17,8 +17,9 @@
 //
 // # What it costs
 //
-// A request reads in one round trip, writes in a second one, and commits. The requests of one session run one after the other,
-// since each has the session's row; those of different sessions do not meet. Registrations, and sessions that end, take turns for
-// one row of the table session_state, from their writing to their commit: it has the highest ID, so that IDs are never used
-// again, and the number of sessions, which is compared with MaxSessions. The sessions of a principal are counted by an index.
+// A request reads in one round trip, writes in a second one, and commits. Requests of many sessions can share that, and the commit:
+// see Options.Batch. The requests of one session run one after the other, since each has the session's row; those of different
+// sessions do not meet. Registrations, and sessions that end, take turns for one row of the table session_state, from their
+// writing to their commit: it has the highest ID, so that IDs are never used again, and the number of sessions, which is compared
+// with MaxSessions. The sessions of a principal are counted by an index.
 package sqlsession

@@ -29,48 +29,84 @@ func (s *Store[Tx]) lock(ctx context.Context, conn sqldb.Conn, c *session.Comman
 	return nil, session.Refusal(rules.Absent(uint64(c.Session), uint64(last))), nil //nolint:gosec // not negative
 }
 
-// kept is what is kept of a number.
-type kept struct {
-	number, size, elided int64
-	sum, result          []byte
-}
-
+// request has one executed.
 func (s *Store[Tx]) request(ctx context.Context, conn sqldb.Conn, c *session.Command, work func() ([]byte, error)) (session.Answer, error) {
-	id, number, call := int64(c.Session), signed(c.Number), s.dialect.Call //nolint:gosec // see valid
-	var before kept
-	gone := int64(0) // the size of what the mark passes
-	r, refusal, err := s.lock(ctx, conn, c, call(s.st.answer, id, number, signed(c.Mark)).ForEach(func(from sqldb.Row) error {
-		var k kept
-		if err := from.Scan(&k.number, &k.size, &k.elided, &k.sum, &k.result); err != nil {
-			return err
-		}
-		if k.number <= signed(c.Mark) {
-			gone += k.size
-		}
-		if k.number == number {
-			before = k
-		}
-		return nil
-	}))
+	h := &held{kept: make(map[int64]kept, 2)}
+	r, refusal, err := s.lock(ctx, conn, c, s.reading(h, c))
 	switch {
 	case err != nil:
 		return session.Answer{}, err
 	case refusal != 0:
 		return refuse(refusal)
 	}
-	seen := before.number > 0
-	refused, next := r.Decide(&rules.Request{
-		Number: c.Number, Mark: c.Mark, Seen: seen, Same: bytes.Equal(before.sum, c.Fingerprint[:]), Bytes: int(r.bytes - gone),
+	h.row, h.before = r, r.Mark
+	answer, err := s.execute(h, c, work)
+	if err != nil {
+		return answer, err
+	}
+	return answer, conn.Send(ctx, s.writing(h)...)
+}
+
+// held is a session that a transaction has, with the answers that its requests may meet there.
+type held struct {
+	*row
+	before uint64 // its mark, in the table
+	kept   map[int64]kept
+	fresh  []kept
+	moved  bool // it was renewed, at least
+}
+
+// kept is what is kept of a number.
+type kept struct {
+	number, size, elided int64
+	sum, result          []byte
+}
+
+// reading is the call that finds what is kept for a request: its own number, and what its mark passes.
+func (s *Store[Tx]) reading(h *held, c *session.Command) *sqldb.Call {
+	return s.dialect.Call(s.st.answer, int64(c.Session), signed(c.Number), signed(c.Mark)).ForEach(func(from sqldb.Row) error { //nolint:gosec // see valid
+		var k kept
+		err := from.Scan(&k.number, &k.size, &k.elided, &k.sum, &k.result)
+		h.kept[k.number] = k
+		return err
+	})
+}
+
+// readingAll is that of many.
+func (s *Store[Tx]) readingAll(sessions map[int64]*held, rows [][]any) *sqldb.Call {
+	return s.call(s.st.answers, rows).ForEach(func(from sqldb.Row) error {
+		var k kept
+		var id, asked int64
+		err := from.Scan(&id, &asked, &k.number, &k.size, &k.elided, &k.sum, &k.result)
+		of := sessions[id].kept
+		if _, there := of[k.number]; !there || k.number == asked { // the others come without their results
+			of[k.number] = k
+		}
+		return err
+	})
+}
+
+func (s *Store[Tx]) call(m many, rows [][]any) *sqldb.Call {
+	return s.dialect.Call(m.Statement, m.rows.Of(rows)...)
+}
+
+// execute decides on a request, and calls the work if that is the answer.
+func (s *Store[Tx]) execute(h *held, c *session.Command, work func() ([]byte, error)) (session.Answer, error) {
+	number := signed(c.Number)
+	before, seen := h.kept[number]
+	gone := int64(0) // the size of what the mark passes
+	for _, k := range h.kept {
+		if k.number > signed(h.Mark) && k.number <= signed(c.Mark) {
+			gone += k.size
+		}
+	}
+	refused, next := h.Decide(&rules.Request{
+		Number: c.Number, Mark: c.Mark, Seen: seen, Same: bytes.Equal(before.sum, c.Fingerprint[:]), Bytes: int(h.bytes - gone),
 	}, s.config.Window, s.config.MaxBytes)
 	if refused != 0 {
 		return session.Answer{Err: session.Refusal(refused), Next: next}, errRefused
 	}
-	r.bytes -= gone
-	var last []*sqldb.Call
-	if mark := r.Mark; r.Accept(c.Epoch, c.Mark) {
-		last = append(last, call(s.st.forget, id, signed(mark), signed(r.Mark)))
-	}
-	answer := session.Answer{Replayed: true, Elided: before.elided != 0, Result: before.result}
+	answer := session.Answer{Replayed: true, Elided: before.elided != 0, Result: bytes.Clone(before.result)}
 	if !seen {
 		result, err := work()
 		if err != nil {
@@ -81,9 +117,65 @@ func (s *Store[Tx]) request(ctx context.Context, conn sqldb.Conn, c *session.Com
 		if large {
 			result = nil
 		}
-		r.High, r.bytes = max(r.High, c.Number), r.bytes+int64(len(result))
-		last = append(last, call(s.st.keep, id, number, flag(large), c.Fingerprint[:], int64(len(result)), result))
+		k := kept{number: number, size: int64(len(result)), elided: flag(large), sum: c.Fingerprint[:], result: result}
+		h.kept[number], h.fresh = k, append(h.fresh, k)
+		h.High, h.bytes = max(h.High, c.Number), h.bytes+k.size
 	}
-	touch := call(s.st.touch, id, signed(r.Epoch), signed(r.Mark), signed(r.High), r.bytes)
-	return answer, conn.Send(ctx, append([]*sqldb.Call{touch}, last...)...)
+	h.bytes -= gone
+	h.Accept(c.Epoch, c.Mark)
+	h.moved = true
+	return answer, nil
+}
+
+// writing is what has become of a session. What is new comes first: what is deleted then ends with a row of the session's own, and
+// no gap up to another's is locked.
+func (s *Store[Tx]) writing(h *held) []*sqldb.Call {
+	call, mark := s.dialect.Call, signed(h.Mark)
+	calls := []*sqldb.Call{call(s.st.touch, h.id, signed(h.Epoch), mark, signed(h.High), h.bytes)}
+	for _, k := range h.fresh {
+		calls = append(calls, call(s.st.keep, h.id, k.number, k.elided, k.sum, k.size, k.result))
+	}
+	if h.Mark > h.before {
+		calls = append(calls, call(s.st.forget, h.id, signed(h.before), mark))
+	}
+	return calls
+}
+
+// keptAtOnce is how many bytes of results one statement writes, about.
+const keptAtOnce = 1 << 20
+
+// writingAll is that of many.
+func (s *Store[Tx]) writingAll(sessions []*held) (calls []*sqldb.Call) {
+	var touched, forgotten, fresh [][]any
+	size := int64(0)
+	for _, h := range sessions {
+		if !h.moved {
+			continue
+		}
+		mark := signed(h.Mark)
+		touched = append(touched, []any{h.id, signed(h.Epoch), mark, signed(h.High), h.bytes})
+		if h.Mark > h.before {
+			forgotten = append(forgotten, []any{h.id, signed(h.before), mark})
+		}
+		for _, k := range h.fresh {
+			if k.number <= mark { // a later request of the transaction has passed it
+				continue
+			}
+			fresh = append(fresh, []any{h.id, k.number, k.elided, k.sum, k.size, k.result})
+			if size += k.size; size > keptAtOnce {
+				calls, fresh, size = append(calls, s.call(s.st.keepAll, fresh)), nil, 0
+			}
+		}
+	}
+	if len(touched) == 0 {
+		return nil
+	}
+	calls = append([]*sqldb.Call{s.call(s.st.touchAll, touched)}, calls...)
+	if len(fresh) > 0 {
+		calls = append(calls, s.call(s.st.keepAll, fresh))
+	}
+	if len(forgotten) > 0 {
+		calls = append(calls, s.call(s.st.forgetAll, forgotten))
+	}
+	return calls
 }

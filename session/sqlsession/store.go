@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -22,12 +23,36 @@ type Options struct {
 	// often meets: afterwards it is refused with [session.ErrInProgress]. It holds no connection meanwhile. On SQLite all
 	// transactions take turns, and nobody waits here. Negative is not at all. Default 1 s.
 	Wait time.Duration
+	// Batch is how many requests of this Store share a commit at the most. Nobody waits for others to come: a request that finds
+	// a transaction free (see Batches) has it alone and at once, and those who come meanwhile share the next one. Each takes
+	// effect, or fails, by itself, as without batches. Their works run one after the other, and locks of all are held until the
+	// commit: batches pay where works are short and commits are what costs, and works that lock rows of others in another order
+	// each time may meet as deadlocks, after which they are run again. 1 is a commit for each. Default 64 on SQLite, where all
+	// transactions take turns, and 1 elsewhere.
+	Batch int
+	// Batches is how many transactions this Store has for requests at the same time, if Batch is above 1. Default 2; on SQLite it is
+	// always 1.
+	Batches int
 }
 
-const defaultWait = time.Second
+const (
+	defaultWait    = time.Second
+	defaultBatch   = 64 // on SQLite
+	defaultBatches = 2
+	maxBatch       = 1024
+)
+
+// batches returns Batch and Batches as they are meant.
+func (o *Options) batches(d *sqldb.Dialect) (batch, batches int) {
+	if d.SkipLocked == "" { // SQLite
+		return cmp.Or(o.Batch, defaultBatch), 1
+	}
+	return cmp.Or(o.Batch, 1), cmp.Or(o.Batches, defaultBatches)
+}
 
 // Work is what a request has executed: what it writes in tx commits with its answer. It may be called again, after all of an
-// earlier call was rolled back. It must not end the transaction. An error rolls back, and is returned by [Store.Apply].
+// earlier call was rolled back. In a batch ctx has the values of Apply's, and ends with the transaction. It must not end the
+// transaction. An error rolls back, and is returned by [Store.Apply].
 type Work[Tx any] = session.Work[Tx]
 
 // Store is client sessions in tables beside the store of a receiver. Tx is the handle of the application's transactions. It
@@ -41,6 +66,8 @@ type Store[Tx any] struct {
 	wait     time.Duration
 	schema   sqldb.Schema
 	st       *statements
+	queue    queue[Tx]
+	failing  atomic.Bool // works have failed in the last batch
 }
 
 // New returns the sessions beside the receiver's store, which must be one in a SQL database: store/pgxstore, store/mysqlstore
@@ -65,14 +92,20 @@ func New[Tx any](receiver *everonce.TxReceiver[Tx], config session.Config, opts 
 	if opts != nil {
 		o = *opts
 	}
+	if o.Batch < 0 || o.Batch > maxBatch || o.Batches < 0 {
+		return nil, fmt.Errorf("sqlsession: %w: Batch is not from 0 to %d, or Batches is negative", everonce.ErrInvalidArgument, maxBatch)
+	}
 	d := db.Dialect()
-	return &Store[Tx]{
+	s := &Store[Tx]{
 		receiver: receiver, db: db, dialect: d, config: m.Config(), lease: config.Lease.Microseconds(), wait: cmp.Or(o.Wait, defaultWait), st: newStatements(d),
 		schema: sqldb.Schema{
 			Name: "session", Meta: sqldb.NewMeta(d), Migrations: [][]string{definitions(d)},
 			Hint: "call Store.Migrate once, or run the text of Store.Schema with your own migration tool",
 		},
-	}, nil
+	}
+	s.queue.busy = make(map[session.ID]bool)
+	s.queue.most, s.queue.free = o.batches(d)
+	return s, nil
 }
 
 // Config returns the Config of the sessions, with its defaults.
@@ -105,7 +138,11 @@ func (s *Store[Tx]) Apply(ctx context.Context, c *session.Command, work Work[Tx]
 	}
 	until := time.Now().Add(s.wait)
 	for try := 1; ; try++ {
-		answer, err := s.once(ctx, c, work)
+		apply := s.once
+		if c.Op == session.Request {
+			apply = s.batched
+		}
+		answer, err := apply(ctx, c, work)
 		switch {
 		case err == nil, errors.Is(err, errRefused):
 			return answer, nil

@@ -1,6 +1,10 @@
 package sqlsession
 
-import "github.com/everonce/everonce/internal/sqldb"
+import (
+	"strings"
+
+	"github.com/everonce/everonce/internal/sqldb"
+)
 
 // The tables: a row for each session; one for each answer above its session's mark; and one row for all, which registrations
 // lock. A session's era is its last time in units of 67 s: it has the index in place of last, so that a request does not change
@@ -45,10 +49,17 @@ func definitions(d *sqldb.Dialect) []string {
 // holds who waits for another.
 type statements struct {
 	lock, exists, answer                             *sqldb.Statement // of a request
-	touch, forget, keep                              *sqldb.Statement
+	touch, forget, keep, alive                       *sqldb.Statement
+	answers, touchAll, forgetAll, keepAll            many             // of requests
 	state, byNonce, nonces, held, insert, registered *sqldb.Statement // of a registration
 	lockAll, readAll, lastID, renew, advance         *sqldb.Statement // of a keep-alive
 	expired, quietest, dropAnswers, drop, fewer      *sqldb.Statement // of an end
+}
+
+// many is a statement for many rows.
+type many struct {
+	*sqldb.Statement
+	rows sqldb.Rows
 }
 
 func newStatements(d *sqldb.Dialect) *statements {
@@ -56,6 +67,28 @@ func newStatements(d *sqldb.Dialect) *statements {
 		s := d.Statement("session_"+name, args, template, tables...)
 		s.Keep = true
 		return s
+	}
+	all := func(name, template string, columns ...string) many {
+		rows := d.Rows(columns...)
+		return many{st(name, rows.Args(), strings.ReplaceAll(template, "{u}", rows.From())), rows}
+	}
+	// Each row is looked for by itself, whatever the planner thinks that there is.
+	answers := "{u} CROSS JOIN LATERAL (SELECT * FROM {session_answer} WHERE session_id = u.id AND number > (SELECT mark FROM {session} WHERE id = u.id)" +
+		" AND (number = u.number OR number <= u.mark) OFFSET 0) AS a"
+	touch := "UPDATE {session} AS s SET epoch = u.epoch, mark = u.mark, high = u.high, bytes = u.bytes, last = {now}, era = {now} >> " + eraBits + " FROM {u} WHERE s.id = u.id"
+	forget := "DELETE FROM {session_answer} AS a USING {u} WHERE a.session_id = u.id AND a.number > u.since AND a.number <= u.mark"
+	if !d.Arrays {
+		const own = " ON a.session_id = u.id AND a.number > "
+		first := "{u} CROSS JOIN {session_answer} AS a"
+		if d.MySQL {
+			first = "{u} STRAIGHT_JOIN {session_answer} AS a FORCE INDEX (PRIMARY)"
+			touch = "UPDATE {u} STRAIGHT_JOIN {session} AS s FORCE INDEX (PRIMARY) ON s.id = u.id SET s.epoch = u.epoch, s.mark = u.mark, s.high = u.high," +
+				" s.bytes = u.bytes + 0{alive}, s.last = {now}, s.era = {now} >> " + eraBits
+			forget = "DELETE a FROM " + first + own + "u.since AND a.number <= u.mark"
+		} else {
+			forget = "DELETE FROM {session_answer} WHERE (session_id, number) IN (SELECT a.session_id, a.number FROM " + first + own + "u.since AND a.number <= u.mark)"
+		}
+		answers = first + own + "(SELECT mark FROM {session} WHERE id = u.id) AND (a.number = u.number OR a.number <= u.mark)"
 	}
 	const columns = "SELECT id, nonce, principal, ordered, epoch, mark, high, bytes, last, {now} FROM {session} WHERE "
 	ids := d.InInts("id", "{1t}")
@@ -69,6 +102,13 @@ func newStatements(d *sqldb.Dialect) *statements {
 		touch:  st("touch", 5, "UPDATE {session} SET epoch = {2i}, mark = {3i}, high = {4i}, bytes = {5i} + 0{alive}, last = {now}, era = {now} >> "+eraBits+" WHERE id = {1i}"),
 		forget: st("forget", 3, "DELETE FROM {session_answer} WHERE session_id = {1i} AND number > {2i} AND number <= {3i}"),
 		keep:   st("keep", 6, "INSERT INTO {session_answer} (session_id, number, elided, fingerprint, size, result) VALUES ({1i}, {2i}, {3i}, {4b}, {5i}, {6b})"),
+		alive:  st("alive", 0, "SELECT 0{alive}"),
+		answers: all("answers", "SELECT u.id, u.number, a.number, a.size, a.elided, a.fingerprint, CASE WHEN a.number = u.number THEN a.result END FROM "+answers,
+			"id", "number", "mark"),
+		touchAll:  all("touch_all", touch, "id", "epoch", "mark", "high", "bytes"),
+		forgetAll: all("forget_all", forget, "id", "since", "mark"),
+		keepAll: all("keep_all", "INSERT INTO {session_answer} (session_id, number, elided, fingerprint, size, result)"+
+			" SELECT u.id, u.number, u.elided, u.b_fingerprint, u.size, u.b_result FROM {u}", "id", "number", "elided", "b_fingerprint", "size", "b_result"),
 
 		state:   st("state", 0, "SELECT last_id, sessions FROM {session_state} WHERE id = 1 {for update}"),
 		byNonce: st("by_nonce", 1, columns+"nonce = {1t} {skip locked}"),

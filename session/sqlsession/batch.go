@@ -1,0 +1,299 @@
+package sqlsession
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/placed"
+	"github.com/everonce/everonce/internal/sqldb"
+	"github.com/everonce/everonce/session"
+)
+
+// queue has requests wait while others are executed, and then share a commit. Who comes while a transaction is free has it alone,
+// at once.
+type queue[Tx any] struct {
+	most int // in a batch; below 2 there are none
+
+	mu      sync.Mutex
+	free    int // transactions
+	busy    map[session.ID]bool
+	waiting []*asked[Tx]
+}
+
+// asked is a request that waits for its answer.
+type asked[Tx any] struct {
+	ctx    context.Context //nolint:containedctx // the caller's
+	c      *session.Command
+	work   Work[Tx]
+	done   chan struct{}
+	answer session.Answer
+	err    error // errAlone where the batch has not come to an answer
+	failed bool  // the work did
+}
+
+var errAlone = errors.New("sqlsession: run it by itself")
+
+// batched applies a request, mostly together with those of other callers.
+func (s *Store[Tx]) batched(ctx context.Context, c *session.Command, work Work[Tx]) (session.Answer, error) {
+	if s.queue.most < 2 || placed.In(ctx) { // what this call is inside of is not for others
+		return s.once(ctx, c, work)
+	}
+	a := &asked[Tx]{ctx: ctx, c: c, work: work, done: make(chan struct{})}
+	if s.queue.enter(a) {
+		defer s.leave(a)
+		return s.once(ctx, c, work)
+	}
+	select {
+	case <-a.done:
+	case <-ctx.Done():
+		if s.queue.withdraw(a) {
+			return session.Answer{}, context.Cause(ctx)
+		}
+		<-a.done
+	}
+	if a.err == errAlone { //nolint:errorlint // never wrapped
+		return s.once(ctx, c, work)
+	}
+	return a.answer, a.err
+}
+
+// enter takes a free transaction, or has the request wait.
+func (q *queue[Tx]) enter(a *asked[Tx]) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.free == 0 || q.busy[a.c.Session] {
+		q.waiting = append(q.waiting, a)
+		return false
+	}
+	q.free--
+	q.busy[a.c.Session] = true
+	return true
+}
+
+// withdraw takes back a request that nothing was done about.
+func (q *queue[Tx]) withdraw(a *asked[Tx]) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i, other := range q.waiting {
+		if other == a {
+			q.waiting = append(q.waiting[:i], q.waiting[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// next ends a transaction's requests, and returns those that it is to go on with.
+func (q *queue[Tx]) next(ended ...*asked[Tx]) []*asked[Tx] {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, a := range ended {
+		delete(q.busy, a.c.Session)
+	}
+	var batch, rest []*asked[Tx]
+	for i, a := range q.waiting {
+		if len(batch) == q.most {
+			rest = append(rest, q.waiting[i:]...)
+			break
+		}
+		if q.busy[a.c.Session] {
+			rest = append(rest, a)
+		} else {
+			batch = append(batch, a)
+		}
+	}
+	q.waiting = rest
+	for _, a := range batch {
+		q.busy[a.c.Session] = true
+	}
+	if len(batch) == 0 {
+		q.free++
+	}
+	return batch
+}
+
+// leave hands the transaction on to those who wait.
+func (s *Store[Tx]) leave(a *asked[Tx]) {
+	if batch := s.queue.next(a); len(batch) > 0 {
+		go s.batches(batch)
+	}
+}
+
+// batches executes one batch after the other, until nobody waits.
+func (s *Store[Tx]) batches(batch []*asked[Tx]) {
+	for len(batch) > 0 {
+		s.together(batch)
+		ended := batch
+		batch = s.queue.next(ended...)
+		for _, a := range ended {
+			close(a.done)
+		}
+	}
+}
+
+// together executes requests in one transaction. At first without savepoints: if a work fails, all are rolled back, and
+// executed again, each behind one. What has no answer then is run by itself.
+func (s *Store[Tx]) together(batch []*asked[Tx]) {
+	safely := s.failing.Load()
+	for {
+		began, err := s.attempt(batch, safely)
+		switch {
+		case err == nil, errors.Is(err, errRefused):
+			if safely {
+				s.failing.Store(slices.ContainsFunc(batch, func(a *asked[Tx]) bool { return a.failed }))
+			}
+			return
+		case !began, errors.Is(err, everonce.ErrOutcomeUnknown): // that is for all
+			for _, a := range batch {
+				a.answer, a.err = session.Answer{}, err
+			}
+			return
+		case safely, errors.Is(err, everonce.ErrTxTooLong):
+			for _, a := range batch {
+				a.answer, a.err = session.Answer{}, errAlone
+			}
+			return
+		}
+		safely = true
+	}
+}
+
+// attempt runs the transaction of a batch. It is a goroutine's, which a work may end.
+func (s *Store[Tx]) attempt(batch []*asked[Tx], safely bool) (began bool, err error) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		err = errFailing
+		defer func() { _ = recover() }() //nolint:errcheck // it panics again where it is run by itself
+		err = s.inTx(context.Background(), "apply", func(ctx context.Context, conn sqldb.Conn, tx Tx) error {
+			began = true
+			return s.requests(ctx, conn, tx, batch, safely)
+		})
+	}()
+	<-ended
+	return began, err
+}
+
+// requests executes those of a batch. Each has an answer or an error then, unless all are rolled back.
+func (s *Store[Tx]) requests(ctx context.Context, conn sqldb.Conn, tx Tx, batch []*asked[Tx], safely bool) error {
+	sessions, ids := make(map[int64]*held, len(batch)), make([]int64, 0, len(batch))
+	var all []*held
+	asks := make([][]any, len(batch))
+	for i, a := range batch {
+		a.answer, a.err, a.failed = session.Answer{}, errAlone, false
+		id := int64(a.c.Session) //nolint:gosec // see valid
+		if sessions[id] == nil {
+			h := &held{kept: make(map[int64]kept, 2)}
+			sessions[id], all, ids = h, append(all, h), append(ids, id)
+		}
+		asks[i] = []any{id, signed(a.c.Number), signed(a.c.Mark)}
+	}
+	lock := s.dialect.Call(s.st.lockAll, s.dialect.Ints(ids)).ForEach(func(from sqldb.Row) error {
+		r := new(row)
+		err := r.scan(from)
+		if h := sessions[r.id]; err == nil {
+			h.row, h.before = r, r.Mark
+		}
+		return err
+	})
+	if err := conn.Send(ctx, lock, s.readingAll(sessions, asks)); err != nil {
+		return err
+	}
+	for _, a := range batch {
+		h := sessions[int64(a.c.Session)]       //nolint:gosec // see valid
+		if h.row == nil || a.ctx.Err() != nil { // run by itself, it is told why
+			continue
+		}
+		if refusal := s.admit(h.row, a.c.Nonce, a.c.Epoch); refusal != 0 {
+			a.answer, a.err = session.Answer{Err: refusal}, errRefused
+			continue
+		}
+		var spoiled error
+		a.answer, a.err = s.execute(h, a.c, func() (result []byte, err error) {
+			result, err, spoiled = s.behind(ctx, conn, tx, a, safely)
+			return result, err
+		})
+		if spoiled != nil {
+			return spoiled
+		}
+	}
+	calls := s.writingAll(all)
+	if len(calls) == 0 {
+		return errRefused
+	}
+	return conn.Send(ctx, calls...)
+}
+
+// behind calls the work of one request among others. spoiled ends the transaction.
+func (s *Store[Tx]) behind(ctx context.Context, conn sqldb.Conn, tx Tx, a *asked[Tx], safely bool) (result []byte, err, spoiled error) {
+	ctx = &amongOthers{ctx, a.ctx}
+	call := s.dialect.Call
+	if !safely {
+		if result, err = a.work(ctx, tx, a.c.Payload); err == nil {
+			if s.dialect.MySQL { // what the server has rolled back is no transaction any more, and the next work would commit by itself
+				alive := call(s.st.alive)
+				alive.Must = true
+				spoiled = conn.Send(ctx, alive)
+			}
+			return result, spoiled, spoiled
+		}
+		if s.retryable(err) {
+			return nil, err, err
+		}
+		return nil, err, errFailing
+	}
+	if err := conn.Send(ctx, call(savepoint)); err != nil {
+		return nil, err, err
+	}
+	result, err = a.caught(ctx, tx)
+	if err == nil {
+		if err = conn.Send(ctx, call(release)); err == nil {
+			return result, nil, nil
+		}
+		err = errAlone // its transaction would not have committed: that is told where it has one to itself
+	}
+	if s.retryable(err) {
+		return nil, err, err
+	}
+	a.failed = true
+	return nil, err, conn.Send(ctx, call(rollback), call(release)) // which proves that the others' is alive
+}
+
+// Statements that only a driver looks at: they have no arguments, nor names of tables.
+var (
+	savepoint = &sqldb.Statement{Name: "session_savepoint", Text: "SAVEPOINT everonce_session", Rides: true}
+	release   = &sqldb.Statement{Name: "session_release", Text: "RELEASE SAVEPOINT everonce_session"}
+	rollback  = &sqldb.Statement{Name: "session_rollback", Text: "ROLLBACK TO SAVEPOINT everonce_session"}
+)
+
+// retryable reports whether the database asks for the transaction to be run again.
+func (s *Store[Tx]) retryable(err error) bool {
+	return s.receiver.Store().ClassifyTx(err) == driver.TxErrorRetry
+}
+
+// caught calls the work, and catches its panic: run by itself it panics where it is to.
+func (a *asked[Tx]) caught(ctx context.Context, tx Tx) (result []byte, err error) {
+	err = errAlone                   //nolint:wastedassign // it is what is left after a panic
+	defer func() { _ = recover() }() //nolint:errcheck // see above
+	return a.work(ctx, tx, a.c.Payload)
+}
+
+var errFailing = errors.New("sqlsession: a work failed, with others in its transaction")
+
+// amongOthers is the context of a work in a batch: the caller's values, and the end of the transaction. The end of the caller's
+// could take the connection, and all the others with it.
+type amongOthers struct {
+	context.Context
+	caller context.Context //nolint:containedctx // for its values
+}
+
+func (c *amongOthers) Value(key any) any {
+	if v := c.Context.Value(key); v != nil {
+		return v
+	}
+	return c.caller.Value(key)
+}
