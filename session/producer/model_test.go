@@ -132,8 +132,11 @@ func explore(seed uint64, seen map[producer.Answer]int, begin func(window int) h
 			ends[stream] += int64(b.Count)
 			return ends[stream] - int64(b.Count), nil
 		})
-		if err != nil || got != want {
-			return fmt.Errorf("step %d: %+v, %v of %+v, want %+v", step, got, err, b, want)
+		if err != nil {
+			return err
+		}
+		if got != want {
+			return fmt.Errorf("step %d: %+v of %+v, want %+v", step, got, b, want)
 		}
 		seen[producer.Answer{Err: got.Err, Duplicate: got.Duplicate}]++
 	}

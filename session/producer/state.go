@@ -58,7 +58,7 @@ type entry struct {
 const sequences = 1 << 31
 
 // wrapped is the sequence number after n records.
-func wrapped(n int64) int32 { return int32(n & (sequences - 1)) } //nolint:gosec // 31 bits
+func wrapped(n int64) int32 { return int32(n & (sequences - 1)) }
 
 func (b *Batch) valid() bool {
 	return b.Producer > 0 && b.Epoch >= 0 && b.First >= 0 && b.Count > 0 && b.Count <= MaxCount

@@ -40,13 +40,25 @@ type Table struct {
 	last      ID
 	producers map[ID]*producer
 	names     map[string]ID
+	states    map[place]*state
 }
 
 // producer is one that was granted.
 type producer struct {
 	Grant
 	name    string
-	streams map[string]*State
+	streams []string // in which it has a state
+}
+
+type place struct {
+	producer ID
+	stream   string
+}
+
+// state is a producer's in a stream.
+type state struct {
+	State
+	of *producer
 }
 
 // NewTable returns a table without producers, that remembers so many batches of each producer in each stream; 0 is
@@ -55,7 +67,7 @@ func NewTable(window int) *Table {
 	if window == 0 {
 		window = DefaultWindow
 	}
-	return &Table{window: window, producers: map[ID]*producer{}, names: map[string]ID{}}
+	return &Table{window: window, producers: map[ID]*producer{}, names: map[string]ID{}, states: map[place]*state{}}
 }
 
 // Len returns the number of producers.
@@ -83,7 +95,7 @@ func (t *Table) Admit(name string, g Grant) error {
 			t.Forget(old.Producer)
 		}
 		t.last = g.Producer
-		t.producers[g.Producer] = &producer{Grant: g, name: name, streams: map[string]*State{}}
+		t.producers[g.Producer] = &producer{Grant: g, name: name}
 		if name != "" {
 			t.names[name] = g.Producer
 		}
@@ -98,22 +110,26 @@ func (t *Table) Check(stream string, b *Batch) Answer {
 	return answer
 }
 
-func (t *Table) check(stream string, b *Batch) (Answer, *producer) {
-	p := t.producers[b.Producer]
+// check also returns the state, nil if there is none yet.
+func (t *Table) check(stream string, b *Batch) (Answer, *state) {
+	s := t.states[place{b.Producer, stream}]
+	var of *producer
+	before := &none
+	if s != nil {
+		of, before = s.of, &s.State
+	} else {
+		of = t.producers[b.Producer]
+	}
 	switch {
 	case !b.valid():
 		return Answer{Err: ErrInvalid}, nil
-	case p == nil:
+	case of == nil:
 		return Answer{Err: Absent(b.Producer, t.last)}, nil
 	}
-	if refusal := p.Grant.Admit(b.Epoch); refusal != 0 {
+	if refusal := of.Grant.Admit(b.Epoch); refusal != 0 {
 		return Answer{Err: refusal}, nil
 	}
-	s := p.streams[stream]
-	if s == nil {
-		s = &none
-	}
-	return s.Check(b), p
+	return before.Check(b), s
 }
 
 var none State
@@ -129,24 +145,31 @@ func Absent(id, last ID) Refusal {
 // Append notes that a batch is appended to a stream, for which [Table.Check] has said so. It reports false, and does nothing, for
 // a batch that cannot be appended.
 func (t *Table) Append(stream string, b *Batch, position int64) bool {
-	answer, p := t.check(stream, b)
+	answer, s := t.check(stream, b)
 	if answer.Err != 0 || answer.Duplicate {
 		return false
 	}
-	s := p.streams[stream]
 	if s == nil {
-		s = new(State)
-		p.streams[stream] = s
+		s = t.begin(stream, b.Producer)
 	}
 	s.Append(b, position, t.window)
 	return true
+}
+
+// begin gives a producer a state in a stream.
+func (t *Table) begin(stream string, id ID) *state {
+	of := t.producers[id]
+	of.streams = append(of.streams, stream)
+	s := &state{of: of}
+	t.states[place{id, stream}] = s
+	return s
 }
 
 // Apply checks a batch, has it appended if it is to be, and notes that. write makes the batch durable, and returns the position of
 // its first record. If it fails the table is as before, and the error is its own; whether the batch is durable then is for the host
 // to find out before it goes on.
 func (t *Table) Apply(stream string, b *Batch, write func() (position int64, err error)) (Answer, error) {
-	answer := t.Check(stream, b)
+	answer, s := t.check(stream, b)
 	if answer.Err != 0 || answer.Duplicate {
 		return answer, nil
 	}
@@ -154,7 +177,10 @@ func (t *Table) Apply(stream string, b *Batch, write func() (position int64, err
 	if err != nil {
 		return Answer{}, err
 	}
-	t.Append(stream, b, position)
+	if s == nil {
+		s = t.begin(stream, b.Producer)
+	}
+	s.Append(b, position, t.window)
 	return Answer{Position: position}, nil
 }
 
@@ -165,6 +191,9 @@ func (t *Table) Forget(id ID) {
 		return
 	}
 	delete(t.producers, id)
+	for _, stream := range p.streams {
+		delete(t.states, place{id, stream})
+	}
 	if p.name != "" {
 		delete(t.names, p.name)
 	}

@@ -42,7 +42,7 @@ func (s *Store[Tx]) grant(ctx context.Context, conn sqldb.Conn, name string) (pr
 	if id > 0 && epoch < producer.MaxEpoch {
 		epoch++
 		err := conn.Send(ctx, call(s.st.raise, id, epoch), call(s.st.raised, id, epoch))
-		return producer.Grant{Producer: producer.ID(id), Epoch: int16(epoch), Named: true}, err
+		return producer.Grant{Producer: producer.ID(id), Epoch: int16(epoch), Named: true}, err //nolint:gosec // at most MaxEpoch
 	}
 	if id > 0 { // its epochs are used up
 		if err := s.remove(ctx, conn, id); err != nil {

@@ -26,7 +26,7 @@ func decode(b []byte, count int64) ([][]byte, error) {
 	records := make([][]byte, 0, count)
 	for range count {
 		n, size := binary.Uvarint(b)
-		if size <= 0 || n > uint64(len(b)-size) {
+		if size <= 0 || n > uint64(len(b)-size) { //nolint:gosec // not negative
 			return nil, errRecords
 		}
 		end := size + int(n) //nolint:gosec // at most len(b)
