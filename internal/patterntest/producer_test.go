@@ -1,7 +1,6 @@
 package patterntest
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -462,17 +461,5 @@ func testEarlierRun[Tx any](t *testing.T, h *handle[Tx]) {
 		if later.Epoch != g.Epoch+1 {
 			t.Errorf("granted %+v after %+v", later, g)
 		}
-	}
-}
-
-// TestPlantedProducerBugs: positions that are counted without the stream's lock are noticed.
-func TestPlantedProducerBugs(t *testing.T) {
-	t.Parallel()
-	h := onPostgres(t)
-	bad := tampered(t, h, &tampering{text: bug{"producer_lock_stream", ` FOR UPDATE`, ``}.text})
-	hosts := []streams[*sql.Tx]{newStreams(t, bad, nil), newStreams(t, bad, nil)}
-	must(t, hosts[0].CreateStream(context.Background(), "others"))
-	if err := auditProducers(t, hosts); err == nil {
-		t.Error("nobody has noticed")
 	}
 }
