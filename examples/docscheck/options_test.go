@@ -23,6 +23,7 @@ import (
 	"github.com/everonce/everonce/httponce/client"
 	"github.com/everonce/everonce/janitor"
 	"github.com/everonce/everonce/outbox/webhook"
+	"github.com/everonce/everonce/session/producer/sqlproducer"
 	"github.com/everonce/everonce/session/sqlsession"
 	"github.com/everonce/everonce/store/dynamostore"
 	"github.com/everonce/everonce/store/memstore"
@@ -75,6 +76,7 @@ var optionTables = []struct {
 	{"sqsonce.PublisherOptions", "consume/sqsonce", sqsonce.PublisherOptions{}},
 	{"webhook.Options", "outbox/webhook", webhook.Options{}},
 	{"sqlsession.Options", "session/sqlsession", sqlsession.Options{}},
+	{"sqlproducer.Options", "session/producer/sqlproducer", sqlproducer.Options{}},
 }
 
 // TestOptions compares the tables of docs/reference/options.md with the structs, by reflection, and the

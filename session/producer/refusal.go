@@ -16,7 +16,8 @@ const (
 	ErrFenced Refusal = 4
 	// ErrOutOfOrder: records are missing in between: Answer.Expected is the number that must come first.
 	ErrOutOfOrder Refusal = 5
-	// ErrTooOld: the batch was appended, and so long ago that its position is not known any more.
+	// ErrTooOld: the batch was appended, and so long ago that its position is not known any more: it is below the window. Kafka's
+	// protocol has DUPLICATE_SEQUENCE_NUMBER for it, which clients take as a success.
 	ErrTooOld Refusal = 6
 	// ErrMismatch: its numbers were used for other records: a part of the batch, or with another Sum.
 	ErrMismatch Refusal = 7

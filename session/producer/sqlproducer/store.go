@@ -16,11 +16,12 @@ import (
 // Options are the options of a [Store]. The zero value of each field is its default.
 type Options struct {
 	// Window is how many batches of a producer are remembered in each stream: at least as many as it has under way. At most
-	// [producer.MaxWindow]. Default [producer.DefaultWindow].
+	// [producer.MaxWindow]. Default 5.
 	Window int
-	// MaxRecords and MaxBytes bound a batch, the bytes being those of its records. Beyond them it is [producer.ErrTooLarge].
-	// Defaults 10 000 and 1 MiB.
-	MaxRecords, MaxBytes int
+	// MaxRecords bounds the records of a batch. Beyond that it is [producer.ErrTooLarge]. At most [producer.MaxCount]. Default 10 000.
+	MaxRecords int
+	// MaxBytes bounds the bytes of a batch's records, likewise. Default 1 MiB.
+	MaxBytes int
 }
 
 const (
