@@ -1,6 +1,7 @@
 package patterntest
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -422,6 +423,47 @@ func TestTrapNoBatchCommitsByItself(t *testing.T) {
 	s.wants(t, "again", batchOf(g, 0, "lost"), producer.Answer{})
 }
 
+func TestPurgeOfProducersWaitsForNobody(t *testing.T) {
+	t.Parallel()
+	t.Run("pgx", func(t *testing.T) { t.Parallel(); testProducerPurge(t, onPgx(t)) })
+	t.Run("mariadb", func(t *testing.T) { t.Parallel(); testProducerPurge(t, onMariaDB(t)) })
+}
+
+// More than a batch of producers is idle, and two of them have a transaction open: in a first batch, and in a later one. All others
+// are removed.
+func testProducerPurge[Tx any](t *testing.T, h *handle[Tx]) {
+	h, micros := h.byHand(t)
+	s := newStreams(t, h, nil)
+	must(t, s.CreateStream(t.Context(), "others"))
+	h.inTx(t, func(ctx context.Context, tx Tx) error {
+		for id := range int64(250) {
+			if err := h.exec(ctx, tx, "INSERT INTO everonce_producer (id, name, epoch, last) VALUES ($1, NULL, 0, $2)", id+1, micros.Load()); err != nil {
+				return err
+			}
+		}
+		return h.exec(ctx, tx, "UPDATE everonce_producer_state SET last_id = 250")
+	})
+	first, later := producer.Grant{Producer: 7}, producer.Grant{Producer: 120}
+	s.send(t, batchOf(later, 0, "a"))
+	micros.Add(3 * time.Hour.Microseconds())
+	open := []*sqlproducer.Batch{batchOf(later, 1, "b"), batchOf(first, 0, "a")}
+	open[1].Stream = "others"
+	for _, b := range open {
+		tx, commit, _, err := h.begin(t.Context())
+		must(t, err)
+		defer func() {
+			must(t, commit())
+			s.wants(t, "one that was appending", b, producer.Answer{Duplicate: true, Position: int64(b.First)})
+		}()
+		if a, err := s.AppendTx(t.Context(), tx, b); err != nil || a.Err != 0 {
+			t.Errorf("%+v, %v", a, err)
+		}
+	}
+	if n, err := s.Purge(limited(t), time.Hour, 1000); n != 248 || err != nil {
+		t.Errorf("purged %d, %v", n, err)
+	}
+}
+
 func TestAnEarlierRunThatIsAppending(t *testing.T) {
 	t.Parallel()
 	t.Run("pgx", func(t *testing.T) { t.Parallel(); testEarlierRun(t, onPgx(t)) })
@@ -461,5 +503,90 @@ func testEarlierRun[Tx any](t *testing.T, h *handle[Tx]) {
 		if later.Epoch != g.Epoch+1 {
 			t.Errorf("granted %+v after %+v", later, g)
 		}
+	}
+}
+
+func TestProducersThatWakeUp(t *testing.T) {
+	onEachDatabase(t, testProducersThatWakeUp[pgx.Tx], testProducersThatWakeUp[*sql.Tx])
+}
+
+// Producers that were idle send while they are purged, their last batch again and a new one: each is either there, and goes on, or
+// forgotten for good. Nobody gets an error.
+func testProducersThatWakeUp[Tx any](t *testing.T, h *handle[Tx]) {
+	h, micros := h.byHand(t)
+	s := newStreams(t, h, nil)
+	for round := range 5 {
+		var wg sync.WaitGroup
+		var grants []producer.Grant
+		for range 12 {
+			g := s.grant(t, "")
+			s.wants(t, "the first", batchOf(g, 0, "first"), producer.Answer{Position: s.end(t)})
+			grants = append(grants, g)
+		}
+		micros.Add(3 * time.Hour.Microseconds())
+		var removed int
+		wg.Go(func() {
+			var err error
+			if removed, err = s.Purge(t.Context(), time.Hour, 100); err != nil {
+				t.Errorf("purge: %v", err)
+			}
+		})
+		answers := make([]producer.Answer, len(grants))
+		for i, g := range grants {
+			wg.Go(func() {
+				for _, b := range []*sqlproducer.Batch{batchOf(g, 0, "first"), batchOf(g, 1, "second")} {
+					a, err := s.Append(t.Context(), b)
+					if err != nil || a.Err != 0 && a.Err != producer.ErrForgotten {
+						t.Errorf("%+v, %v", a, err)
+					}
+					answers[i] = a
+				}
+			})
+		}
+		wg.Wait()
+		lives := 0
+		for i, g := range grants {
+			a := s.send(t, batchOf(g, 1, "second"))
+			if answers[i].Err != 0 && a.Err != producer.ErrForgotten || answers[i].Err == 0 && (!a.Duplicate || a.Position != answers[i].Position) {
+				t.Errorf("%+v, and then %+v", answers[i], a)
+			}
+			if a.Err == 0 {
+				lives++
+			}
+		}
+		if n := h.number(t, "SELECT count(*) FROM everonce_producer"); n != lives || removed < len(grants)-lives {
+			t.Errorf("round %d: %d producers and %d that live; %d were removed", round, n, lives, removed)
+		}
+		micros.Add(3 * time.Hour.Microseconds())
+		if _, err := s.Purge(t.Context(), time.Hour, 100); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (s streams[Tx]) end(t testing.TB) int64 {
+	t.Helper()
+	_, next, err := s.Bounds(t.Context(), "orders")
+	must(t, err)
+	return next
+}
+
+// What cannot be read is the store's failure, and never a producer that has sent nothing.
+func TestTrapADamagedProducer(t *testing.T) {
+	t.Parallel()
+	h := onSQLite(t)
+	s := newStreams(t, h, nil)
+	g := s.grant(t, "")
+	s.send(t, batchOf(g, 0, "a"))
+	h.must(t, "UPDATE everonce_producer_window SET state = $1", []byte{})
+	for first := range int32(2) {
+		if a, err := s.Append(t.Context(), batchOf(g, first, "a")); !errors.Is(err, everonce.ErrStore) {
+			t.Errorf("a state that is gone: %+v, %v", a, err)
+		}
+	}
+	s.has(t, 0, "a")
+	h.must(t, "UPDATE everonce_producer_log SET data = $1", []byte{7, 'a'})
+	if r, err := s.Read(t.Context(), "orders", 0, 1); !errors.Is(err, everonce.ErrStore) {
+		t.Errorf("a record that is cut short: %v, %v", r, err)
 	}
 }

@@ -45,7 +45,7 @@ func (s *Store[Tx]) grant(ctx context.Context, conn sqldb.Conn, name string) (pr
 		return producer.Grant{Producer: producer.ID(id), Epoch: int16(epoch), Named: true}, err //nolint:gosec // at most MaxEpoch
 	}
 	if id > 0 { // its epochs are used up
-		if err := s.remove(ctx, conn, id); err != nil {
+		if err := conn.Send(ctx, call(s.st.dropWindows, id), call(s.st.drop, id)); err != nil {
 			return producer.Grant{}, err
 		}
 	}
@@ -56,10 +56,4 @@ func (s *Store[Tx]) grant(ctx context.Context, conn sqldb.Conn, name string) (pr
 	}
 	err := conn.Send(ctx, call(s.st.insert, last, named), call(s.st.granted, last))
 	return producer.Grant{Producer: producer.ID(last), Named: name != ""}, err
-}
-
-// remove forgets producers.
-func (s *Store[Tx]) remove(ctx context.Context, conn sqldb.Conn, ids ...int64) error {
-	list := s.dialect.Ints(ids)
-	return conn.Send(ctx, s.dialect.Call(s.st.dropWindows, list), s.dialect.Call(s.st.drop, list))
 }

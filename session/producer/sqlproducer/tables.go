@@ -54,7 +54,8 @@ type statements struct {
 	read                                              *sqldb.Statement
 	lockState, byName, insert, granted, raise, raised *sqldb.Statement // of a grant
 	below, older, cut, first                          *sqldb.Statement // of a truncation
-	idle, dropWindows, drop                           *sqldb.Statement // of a purge
+	idle, lockWindows, countWindows                   *sqldb.Statement // of a purge
+	dropWindow, dropWindows, drop                     *sqldb.Statement
 }
 
 func newStatements(d *sqldb.Dialect) *statements {
@@ -71,6 +72,12 @@ func newStatements(d *sqldb.Dialect) *statements {
 		stream = "SELECT first, next FROM {producer_stream} WHERE name = {1t}"
 		batch  = "SELECT last, at FROM {producer_log} WHERE stream = {1t} AND "
 	)
+	// MySQL locks what it looks at: it is told to use the index of a small table too.
+	last, windows := "{producer} ", "{producer_window} "
+	if d.MySQL {
+		last, windows = last+"FORCE INDEX (last) ", windows+"FORCE INDEX (producer) "
+	}
+	ofProducers := windows + "WHERE " + d.InInts("producer_id", "{1t}")
 	return &statements{
 		create: st("create", 1, create),
 		bounds: st("bounds", 1, stream),
@@ -95,15 +102,18 @@ func newStatements(d *sqldb.Dialect) *statements {
 		insert:    st("insert", 2, "INSERT INTO {producer} (id, name, epoch, last) VALUES ({1i}, {2t}, 0, {now})"),
 		granted:   st("granted", 1, "UPDATE {producer_state} SET last_id = {1i} WHERE id = 1"),
 		raise:     st("raise", 2, "UPDATE {producer} SET epoch = {2i}, last = {now} WHERE id = {1i}"),
-		raised:    st("raised", 2, "UPDATE {producer_window} SET granted = {2i} WHERE producer_id = {1i}"),
+		raised:    st("raised", 2, "UPDATE "+windows+"SET granted = {2i} WHERE producer_id = {1i}"),
 
 		below: st("below", 3, batch+"last < {2i} ORDER BY last LIMIT {3i}"),
 		older: st("older", 3, batch+"at <= {now} - {2i} ORDER BY last LIMIT {3i}"),
 		cut:   st("cut", 2, "DELETE FROM {producer_log} WHERE stream = {1t} AND last <= {2i}"),
 		first: st("first", 2, "UPDATE {producer_stream} SET first = {2i} WHERE name = {1t}"),
 
-		idle:        st("idle", 2, "SELECT id FROM {producer} WHERE last <= {now} - {1i} ORDER BY last LIMIT {2i} {skip locked}"),
-		dropWindows: st("drop_windows", 1, "DELETE FROM {producer_window} WHERE "+d.InInts("producer_id", "{1t}")),
-		drop:        st("drop", 1, "DELETE FROM {producer} WHERE "+d.InInts("id", "{1t}")),
+		idle:         st("idle", 2, "SELECT id FROM "+last+"WHERE last <= {now} - {1i} ORDER BY last LIMIT {2i} {skip locked}"),
+		lockWindows:  st("lock_windows", 1, "SELECT producer_id, stream FROM "+ofProducers+" {skip locked}"),
+		countWindows: st("count_windows", 1, "SELECT producer_id, count(*) FROM "+ofProducers+" GROUP BY producer_id"),
+		dropWindow:   st("drop_window", 2, "DELETE FROM {producer_window} WHERE stream = {1t} AND producer_id = {2i}"),
+		dropWindows:  st("drop_windows", 1, "DELETE FROM {producer_window} WHERE producer_id = {1i}"),
+		drop:         st("drop", 1, "DELETE FROM {producer} WHERE id = {1i}"),
 	}
 }

@@ -72,34 +72,73 @@ func (s *Store[Tx]) cut(ctx context.Context, conn sqldb.Conn, stream string, fin
 
 // Purge forgets producers that have neither been granted an epoch nor appended anything for the time of idle, by the store's clock and
 // within 67 s; at most limit of them, in transactions of 100. It returns how many. What they send afterwards is
-// [producer.ErrForgotten], so idle must be longer than producers send anything again. Their records stay. Any number of processes may
-// call it at once. The error wraps [everonce.ErrInvalidArgument] for an idle that is not positive or a negative limit, or
+// [producer.ErrForgotten], so idle must be longer than producers send anything again. Their records stay. It waits for nobody who
+// appends. Any number of processes may call it at once. The error wraps [everonce.ErrInvalidArgument] for an idle that is not positive or a negative limit, or
 // [everonce.ErrStore].
 func (s *Store[Tx]) Purge(ctx context.Context, idle time.Duration, limit int) (removed int, err error) {
 	if idle <= 0 || limit < 0 {
 		return 0, fmt.Errorf("sqlproducer: %w: idle is not positive, or the limit is negative", everonce.ErrInvalidArgument)
 	}
-	for n := purgeBatch; n == purgeBatch && removed < limit; removed += n {
-		batch := min(purgeBatch, limit-removed)
-		err := s.inTx(ctx, "purge", func(ctx context.Context, conn sqldb.Conn) error {
-			var ids []int64
-			find := s.dialect.Call(s.st.idle, idle.Microseconds()+1<<eraBits, int64(batch)).ForEach(func(r sqldb.Row) error {
-				var id int64
-				err := r.Scan(&id)
-				ids = append(ids, id)
-				return err
-			})
-			if err := conn.Send(ctx, find); err != nil {
-				return err
-			}
-			if n = len(ids); n == 0 {
-				return nil
-			}
-			return s.remove(ctx, conn, ids...)
+	for more := true; more && removed < limit; {
+		n, batch := 0, min(purgeBatch, limit-removed)
+		err := s.inTx(ctx, "purge", func(ctx context.Context, conn sqldb.Conn) (err error) {
+			var found int
+			n, found, err = s.purge(ctx, conn, idle.Microseconds()+1<<eraBits, batch)
+			more = found == batch && n > 0
+			return err
 		})
 		if err != nil {
 			return removed, err
 		}
+		removed += n
 	}
 	return removed, nil
+}
+
+// purge removes producers that are idle, of so many that it finds. Those that append at this moment it leaves out, and does not wait
+// for them: so it removes nothing but what it has locked, row by row.
+func (s *Store[Tx]) purge(ctx context.Context, conn sqldb.Conn, micros int64, limit int) (removed, found int, err error) {
+	call := s.dialect.Call
+	var ids []int64
+	err = conn.Send(ctx, call(s.st.idle, micros, int64(limit)).ForEach(func(r sqldb.Row) error {
+		var id int64
+		err := r.Scan(&id)
+		ids = append(ids, id)
+		return err
+	}))
+	if err != nil || len(ids) == 0 {
+		return 0, 0, err
+	}
+	list := s.dialect.Ints(ids)
+	others := map[int64]int64{} // how many rows of a producer others have locked
+	drops := map[int64][]*sqldb.Call{}
+	err = conn.Send(ctx,
+		call(s.st.lockWindows, list).ForEach(func(r sqldb.Row) error {
+			var id int64
+			var stream string
+			err := r.Scan(&id, &stream)
+			others[id]--
+			drops[id] = append(drops[id], call(s.st.dropWindow, stream, id))
+			return err
+		}),
+		call(s.st.countWindows, list).ForEach(func(r sqldb.Row) error {
+			var id, n int64
+			err := r.Scan(&id, &n)
+			others[id] += n
+			return err
+		}))
+	if err != nil {
+		return 0, 0, err
+	}
+	var all []*sqldb.Call
+	for _, id := range ids {
+		if others[id] == 0 {
+			all = append(append(all, drops[id]...), call(s.st.drop, id))
+			removed++
+		}
+	}
+	if removed > 0 {
+		err = conn.Send(ctx, all...)
+	}
+	return removed, len(ids), err
 }
