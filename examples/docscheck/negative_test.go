@@ -25,6 +25,7 @@ import (
 	"github.com/everonce/everonce/outbox/webhook"
 	"github.com/everonce/everonce/session"
 	"github.com/everonce/everonce/session/memsession"
+	"github.com/everonce/everonce/session/producer/sqlproducer"
 	"github.com/everonce/everonce/session/sqlsession"
 	"github.com/everonce/everonce/store/dynamostore"
 	"github.com/everonce/everonce/store/memstore"
@@ -150,6 +151,10 @@ func TestNegativeValues(t *testing.T) {
 		}),
 		"sqlsession.Options": taking(func(o sqlsession.Options) error {
 			_, err := sqlsession.New(tx, session.Config{Lease: time.Minute}, &o)
+			return err
+		}),
+		"sqlproducer.Options": taking(func(o sqlproducer.Options) error {
+			_, err := sqlproducer.New(tx, &o)
 			return err
 		}),
 		"webhook.Options": taking(func(o webhook.Options) error {

@@ -24,6 +24,7 @@ import (
 	"github.com/everonce/everonce/janitor"
 	"github.com/everonce/everonce/outbox/webhook"
 	"github.com/everonce/everonce/session/memsession"
+	"github.com/everonce/everonce/session/producer/sqlproducer"
 	"github.com/everonce/everonce/session/sqlsession"
 	"github.com/everonce/everonce/store/dynamostore"
 	"github.com/everonce/everonce/store/memstore"
@@ -78,6 +79,7 @@ var optionTables = []struct {
 	{"webhook.Options", "outbox/webhook", webhook.Options{}},
 	{"sqlsession.Options", "session/sqlsession", sqlsession.Options{}},
 	{"memsession.Options", "session/memsession", memsession.Options{}},
+	{"sqlproducer.Options", "session/producer/sqlproducer", sqlproducer.Options{}},
 }
 
 // TestOptions compares the tables of docs/reference/options.md with the structs, by reflection, and the

@@ -59,7 +59,11 @@ func patterns(ctx context.Context) ([]*contest, []measured, func() error, error)
 	if err != nil {
 		return nil, nil, nil, errors.Join(err, b.close())
 	}
-	return []*contest{b.publishing(), b.relaying(), b.working()}, []measured{&latency{b: b}}, b.close, nil
+	appending, err := b.appending(ctx)
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, b.close())
+	}
+	return []*contest{b.publishing(), b.relaying(), b.working(), appending}, []measured{&latency{b: b}}, b.close, nil
 }
 
 // longPatterns are the parts that take minutes.

@@ -27,6 +27,8 @@ var mayImport = []struct {
 	{"outbox/webhook", []string{"outbox"}},
 	{"outbox", []string{"driver", "consume", "backlog", "internal/sqldb", "internal/sqlqueue", "internal/retry"}},
 	{"saga", []string{"driver", "outbox", "consume", "backlog", "internal/sqldb", "internal/sqlqueue", "internal/retry"}},
+	{"session/producer/sqlproducer", []string{"driver", "session/producer", "internal/sqldb"}},
+	{"session/producer", nil},
 	{"session/sqlsession", []string{"driver", "session", "internal/sqldb", "internal/retry", "internal/placed"}},
 	{"session", []string{"driver"}},
 	{"raftonce", []string{"session", "driver", "internal/sessioncalls"}},

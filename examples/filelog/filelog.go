@@ -1,0 +1,250 @@
+//go:build unix
+
+// Package filelog is a log of streams in one file, whose producers may send a batch again: package session/producer without a
+// database.
+//
+// A record of the file is a grant, or a batch with its sequence number, so both are durable in one step. What is known of
+// producers is rebuilt from the file when it is opened. A record that was torn by a crash is cut off: nobody was told of it.
+//
+// It shows how little a host is: each batch waits for a sync of its own, and all states are in memory. There is no retention.
+package filelog
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"github.com/everonce/everonce/session/producer"
+)
+
+// Batch is records of a producer for one stream.
+type Batch struct {
+	Stream   string
+	Producer producer.ID
+	Epoch    int16
+	First    int32 // the sequence number of the first record
+	Records  [][]byte
+}
+
+// entry is a record of the file: one of both.
+type entry struct {
+	Name  string          `json:",omitempty"` // with a grant
+	Grant *producer.Grant `json:",omitempty"`
+	Batch *Batch          `json:",omitempty"`
+}
+
+// Log is an open file. It is safe for concurrent use, by one process: another one cannot open it.
+type Log struct {
+	mu      sync.Mutex
+	file    *os.File
+	table   *producer.Table
+	streams map[string][][]byte
+	broken  error
+}
+
+// Errors.
+var (
+	// ErrDamaged: what was acknowledged cannot be read any more.
+	ErrDamaged = errors.New("filelog: the file is damaged")
+	// ErrTooLarge: the batch does not fit into a record.
+	ErrTooLarge = errors.New("filelog: the batch is too large")
+)
+
+const maxRecord = 16 << 20
+
+// Open opens a file, or creates it, and rebuilds what is known of producers.
+func Open(name string) (*Log, error) {
+	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600) //nolint:gosec // the file is the caller's choice
+	if err != nil {
+		return nil, err
+	}
+	l := &Log{file: file, table: producer.NewTable(0), streams: map[string][][]byte{}}
+	if err := l.recover(name); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return l, nil
+}
+
+// Close closes the file.
+func (l *Log) Close() error { return l.file.Close() }
+
+// Init grants an ID and an epoch to a run of a producer; see [producer.Table.Next].
+func (l *Log) Init(name string) (producer.Grant, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	grant := l.table.Next(name)
+	if err := l.write(&entry{Name: name, Grant: &grant}); err != nil {
+		return producer.Grant{}, err
+	}
+	return grant, l.table.Admit(name, grant)
+}
+
+// Append appends a batch, or finds that it is there. When it returns a nil error and the answer has no Err, the batch is durable.
+// After an error nobody knows, and the log refuses all until it is opened again: then the same batch tells.
+func (l *Log) Append(b *Batch) (producer.Answer, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.broken != nil {
+		return producer.Answer{}, l.broken
+	}
+	return l.table.Apply(b.Stream, b.rules(), func() (int64, error) {
+		if err := l.write(&entry{Batch: b}); err != nil {
+			return 0, err
+		}
+		return l.add(b), nil
+	})
+}
+
+// Read returns the records of a stream from a position on.
+func (l *Log) Read(stream string, from int64) [][]byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	records := l.streams[stream]
+	return records[min(max(from, 0), int64(len(records))):]
+}
+
+// rules is what the rules look at.
+func (b *Batch) rules() *producer.Batch {
+	return &producer.Batch{Producer: b.Producer, Epoch: b.Epoch, First: b.First, Count: len(b.Records)}
+}
+
+// add returns the position of the first record.
+func (l *Log) add(b *Batch) int64 {
+	position := int64(len(l.streams[b.Stream]))
+	l.streams[b.Stream] = append(l.streams[b.Stream], b.Records...)
+	return position
+}
+
+// A record of the file is its length, the checksum of that, the checksum of the content, and the content, which is JSON.
+const head = 12
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func sum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+
+func (e *entry) encode() ([]byte, error) {
+	content, err := json.Marshal(e)
+	if err == nil && len(content) > maxRecord {
+		err = ErrTooLarge
+	}
+	if err != nil {
+		return nil, err
+	}
+	number := binary.LittleEndian.AppendUint32
+	b := number(nil, uint32(len(content))) //nolint:gosec // at most maxRecord
+	return append(number(number(b, sum(b)), sum(content)), content...), nil
+}
+
+// write makes a record durable. After a write or a sync that has failed nobody knows what is in the file.
+func (l *Log) write(e *entry) error {
+	if l.broken != nil {
+		return l.broken
+	}
+	b, err := e.encode()
+	if err != nil {
+		return err
+	}
+	if _, err = l.file.Write(b); err == nil {
+		err = l.file.Sync()
+	}
+	if err != nil {
+		l.broken = fmt.Errorf("filelog: %w", err)
+	}
+	return l.broken
+}
+
+// recover reads the file, and cuts off a record that was torn.
+func (l *Log) recover(name string) error {
+	if err := syscall.Flock(int(l.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return fmt.Errorf("filelog: another process has the file: %w", err)
+	}
+	b, err := io.ReadAll(l.file)
+	if err != nil {
+		return err
+	}
+	at, err := l.load(b)
+	if err != nil {
+		return err
+	}
+	if at < len(b) {
+		if err := l.file.Truncate(int64(at)); err != nil {
+			return err
+		}
+	}
+	if err := l.file.Sync(); err != nil { // what is read may be what a crash has left unsynced
+		return err
+	}
+	folder, err := os.Open(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}
+
+// load applies the records, and returns where the last whole one ends.
+func (l *Log) load(b []byte) (at int, err error) {
+	for at < len(b) {
+		content, err := next(b[at:])
+		if err == nil && content == nil {
+			break
+		}
+		if err == nil {
+			err = l.apply(content)
+		}
+		if err != nil {
+			return at, fmt.Errorf("%w: the record at %d: %w", ErrDamaged, at, err)
+		}
+		at += head + len(content)
+	}
+	return at, nil
+}
+
+// errSum: the content, or the length, is not what was written.
+var errSum = errors.New("its checksum does not fit")
+
+// next returns the content of the first record, or nil if that was torn: it ends with the file, or zeros do, as where the size is
+// on the disk and the content is not. What is behind a record was written after that was durable: then it is not torn, but damaged.
+func next(b []byte) ([]byte, error) {
+	if len(bytes.TrimRight(b, "\x00")) <= head { // a content has no zeros
+		return nil, nil
+	}
+	size := int64(binary.LittleEndian.Uint32(b))
+	if sum(b[:4]) != binary.LittleEndian.Uint32(b[4:]) || size == 0 || size > maxRecord {
+		return nil, errSum
+	}
+	if int64(len(b)) < head+size {
+		return nil, nil
+	}
+	content := b[head : head+size]
+	if sum(content) != binary.LittleEndian.Uint32(b[8:]) {
+		if int64(len(b)) > head+size {
+			return nil, errSum
+		}
+		return nil, nil
+	}
+	return content, nil
+}
+
+// apply does what the record did when it was written.
+func (l *Log) apply(content []byte) error {
+	var e entry
+	if err := json.Unmarshal(content, &e); err != nil {
+		return err
+	}
+	switch {
+	case e.Grant != nil:
+		return l.table.Admit(e.Name, *e.Grant)
+	case e.Batch == nil || !l.table.Append(e.Batch.Stream, e.Batch.rules(), int64(len(l.streams[e.Batch.Stream]))):
+		return errors.New("it cannot follow")
+	}
+	l.add(e.Batch)
+	return nil
+}

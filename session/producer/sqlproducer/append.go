@@ -1,0 +1,137 @@
+package sqlproducer
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+
+	"github.com/everonce/everonce/internal/sqldb"
+	"github.com/everonce/everonce/session/producer"
+)
+
+// Batch is what a producer sends: records for one stream, which are appended together.
+type Batch struct {
+	Stream   string
+	Producer producer.ID
+	Epoch    int16
+	// First is the sequence number of the first record; see [producer.Batch].
+	First   int32
+	Records [][]byte
+}
+
+// Append appends a batch in a transaction that everonce begins and commits, or finds that it is there. When it returns a nil error and
+// the answer has no Err, the batch is durable at Position: acknowledge it.
+//
+// A refusal is in the answer, and nothing was written then. The error is the store's, and there is no answer: [everonce.ErrStore],
+// [everonce.ErrOutcomeUnknown] where the commit's answer was lost. Send the same batch again to find out.
+func (s *Store[Tx]) Append(ctx context.Context, b *Batch) (answer producer.Answer, err error) {
+	p, data, refusal := s.pack(b)
+	if refusal != 0 {
+		return producer.Answer{Err: refusal}, nil
+	}
+	err = s.inTx(ctx, "append", func(ctx context.Context, conn sqldb.Conn) (err error) {
+		if answer, err = s.append(ctx, conn, b.Stream, p, data); err == nil && answer.Err != 0 {
+			err = errRefused
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, errRefused) {
+		return producer.Answer{}, err
+	}
+	return answer, nil
+}
+
+// AppendTx is [Store.Append] in a transaction of the caller: the batch is durable when that commits, so acknowledge it then. The
+// stream is locked until then: other appends to it wait. A transaction that appends to several streams should do so in the order of
+// their names, as all do then, or it may be the victim of a deadlock. An error may have ended the transaction: roll it back.
+func (s *Store[Tx]) AppendTx(ctx context.Context, tx Tx, b *Batch) (answer producer.Answer, err error) {
+	p, data, refusal := s.pack(b)
+	if refusal != 0 {
+		return producer.Answer{Err: refusal}, nil
+	}
+	err = s.joined(ctx, tx, "append", func(ctx context.Context, conn sqldb.Conn) (err error) {
+		answer, err = s.append(ctx, conn, b.Stream, p, data)
+		return err
+	})
+	if err != nil {
+		return producer.Answer{}, err
+	}
+	return answer, nil
+}
+
+// pack encodes the records, and refuses what cannot be.
+func (s *Store[Tx]) pack(b *Batch) (*producer.Batch, []byte, producer.Refusal) {
+	if b == nil || b.Producer < 1 || b.Epoch < 0 || b.First < 0 || len(b.Records) == 0 {
+		return nil, nil, producer.ErrInvalid
+	}
+	if b.Stream == "" || !fits(b.Stream) {
+		return nil, nil, producer.ErrNoStream
+	}
+	if len(b.Records) > s.opts.MaxRecords {
+		return nil, nil, producer.ErrTooLarge
+	}
+	size := 0
+	for _, r := range b.Records {
+		if size += len(r); size > s.opts.MaxBytes {
+			return nil, nil, producer.ErrTooLarge
+		}
+	}
+	data := encode(b.Records, size)
+	sum := sha256.Sum256(data)
+	return &producer.Batch{
+		Producer: b.Producer, Epoch: b.Epoch, First: b.First, Count: len(b.Records), Sum: binary.LittleEndian.Uint64(sum[:]),
+	}, data, 0
+}
+
+func (s *Store[Tx]) append(ctx context.Context, conn sqldb.Conn, stream string, b *producer.Batch, data []byte) (producer.Answer, error) {
+	call, id := s.dialect.Call, int64(b.Producer)
+	var first, next, granted, named, last, now int64
+	var stored []byte
+	lock := into(call(s.st.lockStream, stream), &first, &next)
+	window := into(call(s.st.lockWindow, stream, id), &granted, &named, &last, &now, &stored)
+	if err := conn.Send(ctx, lock, window); err != nil {
+		return producer.Answer{}, err
+	}
+	if lock.Affected == 0 {
+		return producer.Answer{Err: producer.ErrNoStream}, nil
+	}
+	var state producer.State
+	var err error
+	known := window.Affected > 0
+	if known {
+		state, err = producer.ParseState(stored)
+	} else { // its first batch in the stream: no grant is to come in between
+		var highest int64
+		of := into(call(s.st.lockProducer, id), &granted, &named)
+		err = conn.Send(ctx, of, into(call(s.st.lastID), &highest))
+		if err == nil && of.Affected == 0 {
+			return producer.Answer{Err: producer.Absent(b.Producer, producer.ID(highest))}, nil
+		}
+	}
+	if err != nil {
+		return producer.Answer{}, err
+	}
+	grant := producer.Grant{Producer: b.Producer, Epoch: int16(granted), Named: named != 0} //nolint:gosec // as it was granted
+	if refusal := grant.Admit(b.Epoch); refusal != 0 {
+		return producer.Answer{Err: refusal}, nil
+	}
+	if answer := state.Check(b); answer.Err != 0 || answer.Duplicate {
+		return answer, nil
+	}
+	state.Append(b, next, s.opts.Window)
+	end := next + int64(b.Count)
+	calls := []*sqldb.Call{
+		call(s.st.advance, stream, end),
+		call(s.st.put, stream, end-1, int64(b.Count), id, int64(b.Epoch), int64(b.First), data),
+	}
+	if known {
+		calls = append(calls, call(s.st.keep, stream, id, state.AppendTo(nil)))
+	} else {
+		calls = append(calls, call(s.st.open, stream, id, granted, named, state.AppendTo(nil)))
+	}
+	if last>>eraBits != now>>eraBits || !known {
+		calls = append(calls, call(s.st.touch, id))
+	}
+	return producer.Answer{Position: next}, conn.Send(ctx, calls...)
+}

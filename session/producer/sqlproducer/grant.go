@@ -1,0 +1,59 @@
+package sqlproducer
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/sqldb"
+	"github.com/everonce/everonce/session/producer"
+)
+
+// InitProducer grants an ID and an epoch to a run of a producer. One without a name gets a new ID. One with a name, Kafka's
+// transactional.id, gets the ID that it had and the next epoch: from then on earlier runs are [producer.ErrFenced]. IDs are never
+// used again. Sequences begin at 0 in each stream.
+//
+// The error wraps [everonce.ErrInvalidArgument] for a name that is too long or no UTF-8; [everonce.ErrStore];
+// [everonce.ErrOutcomeUnknown] where the commit's answer was lost: call it again, for a higher epoch or another ID.
+func (s *Store[Tx]) InitProducer(ctx context.Context, name string) (g producer.Grant, err error) {
+	if !fits(name) {
+		return g, fmt.Errorf("sqlproducer: %w: the producer's name is longer than %d bytes, or not UTF-8 without NUL", everonce.ErrInvalidArgument, MaxName)
+	}
+	err = s.inTx(ctx, "grant", func(ctx context.Context, conn sqldb.Conn) (err error) {
+		g, err = s.grant(ctx, conn, name)
+		return err
+	})
+	if err != nil {
+		return producer.Grant{}, err
+	}
+	return g, nil
+}
+
+func (s *Store[Tx]) grant(ctx context.Context, conn sqldb.Conn, name string) (producer.Grant, error) {
+	call := s.dialect.Call
+	var last, id, epoch int64
+	calls := []*sqldb.Call{into(call(s.st.lockState), &last)}
+	if name != "" {
+		calls = append(calls, into(call(s.st.byName, name), &id, &epoch))
+	}
+	if err := conn.Send(ctx, calls...); err != nil {
+		return producer.Grant{}, err
+	}
+	if id > 0 && epoch < producer.MaxEpoch {
+		epoch++
+		err := conn.Send(ctx, call(s.st.raise, id, epoch), call(s.st.raised, id, epoch))
+		return producer.Grant{Producer: producer.ID(id), Epoch: int16(epoch), Named: true}, err //nolint:gosec // at most MaxEpoch
+	}
+	if id > 0 { // its epochs are used up
+		if err := conn.Send(ctx, call(s.st.dropWindows, id), call(s.st.drop, id)); err != nil {
+			return producer.Grant{}, err
+		}
+	}
+	last++
+	var named any // NULL, of which a unique index takes many
+	if name != "" {
+		named = name
+	}
+	err := conn.Send(ctx, call(s.st.insert, last, named), call(s.st.granted, last))
+	return producer.Grant{Producer: producer.ID(last), Named: name != ""}, err
+}

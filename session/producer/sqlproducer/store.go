@@ -1,0 +1,133 @@
+package sqlproducer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/sqldb"
+	"github.com/everonce/everonce/session/producer"
+)
+
+// Options are the options of a [Store]. The zero value of each field is its default.
+type Options struct {
+	// Window is how many batches of a producer are remembered in each stream: at least as many as it has under way. At most
+	// [producer.MaxWindow]. Default 5.
+	Window int
+	// MaxRecords bounds the records of a batch. Beyond that it is [producer.ErrTooLarge]. At most [producer.MaxCount]. Default 10 000.
+	MaxRecords int
+	// MaxBytes bounds the bytes of a batch's records, likewise. Default 1 MiB.
+	MaxBytes int
+}
+
+const (
+	defaultMaxRecords = 10_000
+	defaultMaxBytes   = 1 << 20
+	// MaxName bounds the names of streams and producers, in bytes. They are UTF-8 without NUL.
+	MaxName = 255
+)
+
+// Store is a log of streams in tables beside the store of a receiver. Tx is the handle of the application's transactions. It is
+// safe for concurrent use.
+type Store[Tx any] struct {
+	receiver *everonce.TxReceiver[Tx]
+	db       sqldb.DB[Tx]
+	dialect  *sqldb.Dialect
+	opts     Options
+	schema   sqldb.Schema
+	st       *statements
+}
+
+// New returns the log beside the receiver's store, which must be one in a SQL database: store/pgxstore, store/mysqlstore or
+// store/sqlitestore. All processes should have the same options. It sends nothing. The error wraps [everonce.ErrInvalidArgument].
+func New[Tx any](receiver *everonce.TxReceiver[Tx], opts *Options) (*Store[Tx], error) {
+	if receiver == nil {
+		return nil, fmt.Errorf("sqlproducer: %w: the receiver is nil", everonce.ErrInvalidArgument)
+	}
+	db, ok := sqldb.Of(receiver.Store())
+	if !ok {
+		return nil, fmt.Errorf("sqlproducer: %w: the receiver's store is not in a SQL database (use store/pgxstore, store/mysqlstore or store/sqlitestore)", everonce.ErrInvalidArgument)
+	}
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.Window < 0 || o.Window > producer.MaxWindow || o.MaxRecords < 0 || o.MaxRecords > producer.MaxCount || o.MaxBytes < 0 {
+		return nil, fmt.Errorf("sqlproducer: %w: Window, MaxRecords or MaxBytes is negative or too large", everonce.ErrInvalidArgument)
+	}
+	o.Window = cmp.Or(o.Window, producer.DefaultWindow)
+	o.MaxRecords, o.MaxBytes = cmp.Or(o.MaxRecords, defaultMaxRecords), cmp.Or(o.MaxBytes, defaultMaxBytes)
+	d := db.Dialect()
+	return &Store[Tx]{
+		receiver: receiver, db: db, dialect: d, opts: o, st: newStatements(d),
+		schema: sqldb.Schema{
+			Name: "producer", Meta: sqldb.NewMeta(d), Migrations: [][]string{definitions(d)},
+			Hint: "call Store.Migrate once, or run the text of Store.Schema with your own migration tool",
+		},
+	}, nil
+}
+
+// Migrate creates the tables, or brings them to this version. Several processes may run it at once, and it does nothing if
+// there is nothing to do. It refuses tables of a newer version with [everonce.ErrSchema].
+func (s *Store[Tx]) Migrate(ctx context.Context) error {
+	return s.failed("migrate", s.schema.Migrate(ctx, s.db))
+}
+
+// Schema returns what Migrate runs on an empty database, as text for a migration tool of your own. It changes only with a new
+// version of the schema, which the changelog names.
+func (s *Store[Tx]) Schema() string { return s.schema.Text() }
+
+// CreateStream creates a stream, or does nothing if there is one. The error wraps [everonce.ErrInvalidArgument] for a name that
+// is empty, too long or no UTF-8, or [everonce.ErrStore].
+func (s *Store[Tx]) CreateStream(ctx context.Context, name string) error {
+	if err := checkName("the stream's name", name); err != nil {
+		return err
+	}
+	return s.inTx(ctx, "create a stream", func(ctx context.Context, conn sqldb.Conn) error {
+		return conn.Send(ctx, s.dialect.Call(s.st.create, name))
+	})
+}
+
+func checkName(what, name string) error {
+	if name == "" || !fits(name) {
+		return fmt.Errorf("sqlproducer: %w: %s is empty, longer than %d bytes, or not UTF-8 without NUL", everonce.ErrInvalidArgument, what, MaxName)
+	}
+	return nil
+}
+
+func fits(name string) bool {
+	return len(name) <= MaxName && utf8.ValidString(name) && !strings.ContainsRune(name, 0)
+}
+
+// errRefused rolls a transaction back, and is no failure.
+var errRefused = errors.New("sqlproducer: the batch is refused")
+
+// inTx runs fn in a transaction that everonce begins and commits.
+func (s *Store[Tx]) inTx(ctx context.Context, what string, fn func(ctx context.Context, conn sqldb.Conn) error) error {
+	return s.receiver.InTx(ctx, func(ctx context.Context, tx Tx) error { return s.joined(ctx, tx, what, fn) })
+}
+
+// joined runs fn in a transaction, and gives a failure its meaning.
+func (s *Store[Tx]) joined(ctx context.Context, tx Tx, what string, fn func(ctx context.Context, conn sqldb.Conn) error) error {
+	conn, err := s.db.Join(ctx, tx)
+	if err != nil {
+		return fmt.Errorf("sqlproducer: %s: %w", what, err)
+	}
+	return s.failed(what, fn(ctx, conn))
+}
+
+func (s *Store[Tx]) failed(what string, err error) error {
+	if err == nil || errors.Is(err, everonce.ErrSchema) || errors.Is(err, errRefused) {
+		return err
+	}
+	return sqldb.Failed(s.db, "sqlproducer: "+what, s.schema.Hint, err)
+}
+
+// into has a call's rows scanned into numbers, the last row's in the end.
+func into(call *sqldb.Call, dest ...any) *sqldb.Call {
+	return call.ForEach(func(r sqldb.Row) error { return r.Scan(dest...) })
+}

@@ -1,0 +1,144 @@
+package sqlproducer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/sqldb"
+	"github.com/everonce/everonce/session/producer"
+)
+
+// What one transaction of [Store.Truncate], [Store.Expire] and [Store.Purge] removes.
+const (
+	cutBatch   = 100
+	purgeBatch = 100
+)
+
+// Truncate removes batches of a stream whose records are all below a position, the oldest first and at most limit of them, in
+// transactions of 100, and returns how many. What is known of producers stays: a batch that comes again is a duplicate as before. Any
+// number of processes may call it at once. The error wraps [producer.ErrNoStream], [everonce.ErrInvalidArgument] for a negative
+// argument, or [everonce.ErrStore].
+func (s *Store[Tx]) Truncate(ctx context.Context, stream string, before int64, limit int) (removed int, err error) {
+	return s.truncate(ctx, stream, s.st.below, before, limit)
+}
+
+// Expire is [Store.Truncate] for batches that were appended longer ago than age, by the store's clock.
+func (s *Store[Tx]) Expire(ctx context.Context, stream string, age time.Duration, limit int) (removed int, err error) {
+	if age < 0 {
+		return 0, fmt.Errorf("sqlproducer: %w: the age is negative", everonce.ErrInvalidArgument)
+	}
+	return s.truncate(ctx, stream, s.st.older, age.Microseconds(), limit)
+}
+
+func (s *Store[Tx]) truncate(ctx context.Context, stream string, st *sqldb.Statement, arg int64, limit int) (removed int, err error) {
+	if arg < 0 || limit < 0 {
+		return 0, fmt.Errorf("sqlproducer: %w: the position or the limit is negative", everonce.ErrInvalidArgument)
+	}
+	for n := cutBatch; n == cutBatch && removed < limit; removed += n {
+		batch := min(cutBatch, limit-removed)
+		err := s.inTx(ctx, "truncate", func(ctx context.Context, conn sqldb.Conn) (err error) {
+			n, err = s.cut(ctx, conn, stream, s.dialect.Call(st, stream, arg, int64(batch)))
+			return err
+		})
+		if errors.Is(err, errRefused) {
+			err = fmt.Errorf("sqlproducer: %w", producer.ErrNoStream)
+		}
+		if err != nil {
+			return removed, err
+		}
+	}
+	return removed, nil
+}
+
+// cut removes what a call finds. It locks the stream first, as an append does.
+func (s *Store[Tx]) cut(ctx context.Context, conn sqldb.Conn, stream string, find *sqldb.Call) (int, error) {
+	call := s.dialect.Call
+	var first, next, last, at int64
+	lock := into(call(s.st.lockStream, stream), &first, &next)
+	if err := conn.Send(ctx, lock); err != nil {
+		return 0, err
+	}
+	if lock.Affected == 0 {
+		return 0, errRefused
+	}
+	if err := conn.Send(ctx, into(find, &last, &at)); err != nil || find.Affected == 0 {
+		return 0, err
+	}
+	return int(find.Affected), conn.Send(ctx, call(s.st.cut, stream, last), call(s.st.first, stream, last+1))
+}
+
+// Purge forgets producers that have neither been granted an epoch nor appended anything for the time of idle, by the store's clock and
+// within 67 s; at most limit of them, in transactions of 100. It returns how many. What they send afterwards is
+// [producer.ErrForgotten], so idle must be longer than producers send anything again. Their records stay. It waits for nobody who
+// appends. Any number of processes may call it at once. The error wraps [everonce.ErrInvalidArgument] for an idle that is not positive or a negative limit, or
+// [everonce.ErrStore].
+func (s *Store[Tx]) Purge(ctx context.Context, idle time.Duration, limit int) (removed int, err error) {
+	if idle <= 0 || limit < 0 {
+		return 0, fmt.Errorf("sqlproducer: %w: idle is not positive, or the limit is negative", everonce.ErrInvalidArgument)
+	}
+	for more := true; more && removed < limit; {
+		n, batch := 0, min(purgeBatch, limit-removed)
+		err := s.inTx(ctx, "purge", func(ctx context.Context, conn sqldb.Conn) (err error) {
+			var found int
+			n, found, err = s.purge(ctx, conn, idle.Microseconds()+1<<eraBits, batch)
+			more = found == batch && n > 0
+			return err
+		})
+		if err != nil {
+			return removed, err
+		}
+		removed += n
+	}
+	return removed, nil
+}
+
+// purge removes producers that are idle, of so many that it finds. Those that append at this moment it leaves out, and does not wait
+// for them: so it removes nothing but what it has locked, row by row.
+func (s *Store[Tx]) purge(ctx context.Context, conn sqldb.Conn, micros int64, limit int) (removed, found int, err error) {
+	call := s.dialect.Call
+	var ids []int64
+	err = conn.Send(ctx, call(s.st.idle, micros, int64(limit)).ForEach(func(r sqldb.Row) error {
+		var id int64
+		err := r.Scan(&id)
+		ids = append(ids, id)
+		return err
+	}))
+	if err != nil || len(ids) == 0 {
+		return 0, 0, err
+	}
+	list := s.dialect.Ints(ids)
+	others := map[int64]int64{} // how many rows of a producer others have locked
+	drops := map[int64][]*sqldb.Call{}
+	err = conn.Send(ctx,
+		call(s.st.lockWindows, list).ForEach(func(r sqldb.Row) error {
+			var id int64
+			var stream string
+			err := r.Scan(&id, &stream)
+			others[id]--
+			drops[id] = append(drops[id], call(s.st.dropWindow, stream, id))
+			return err
+		}),
+		call(s.st.countWindows, list).ForEach(func(r sqldb.Row) error {
+			var id, n int64
+			err := r.Scan(&id, &n)
+			others[id] += n
+			return err
+		}))
+	if err != nil {
+		return 0, 0, err
+	}
+	var all []*sqldb.Call
+	for _, id := range ids {
+		if others[id] == 0 {
+			all = append(append(all, drops[id]...), call(s.st.drop, id))
+			removed++
+		}
+	}
+	if removed > 0 {
+		err = conn.Send(ctx, all...)
+	}
+	return removed, len(ids), err
+}
