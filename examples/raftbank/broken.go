@@ -69,7 +69,7 @@ func (t *teller) bareDo(ctx context.Context, command []byte) ([]byte, error) {
 	sent := false
 	for {
 		at := t.at.Load()
-		code, text, err := t.bareTry(ctx, t.run.network.doors()[at%int64(len(names))], command)
+		code, text, err := t.bareTry(ctx, t.run.network.doors[at%int64(len(names))], command)
 		switch {
 		case err == nil && code == http.StatusOK:
 			return text, nil

@@ -15,6 +15,7 @@ import (
 type network struct {
 	peers map[[2]string]*toxiproxy.Proxy // from, to
 	front map[string]*toxiproxy.Proxy
+	doors []string // where clients reach the nodes, in the order of their names
 }
 
 func newNetwork() (*network, error) {
@@ -29,6 +30,7 @@ func newNetwork() (*network, error) {
 		var err error
 		n.front[to], err = open("to " + to)
 		errs = append(errs, err)
+		n.doors = append(n.doors, n.front[to].Listen)
 		for _, from := range names {
 			if from != to {
 				n.peers[[2]string{from, to}], err = open(from + " to " + to)
@@ -60,14 +62,6 @@ func (n *network) from(name string) map[string]string {
 		}
 	}
 	return begin
-}
-
-// doors returns where clients reach the nodes, in the order of their names.
-func (n *network) doors() (all []string) {
-	for _, name := range names {
-		all = append(all, n.front[name].Listen)
-	}
-	return all
 }
 
 // lead leads the ways to a node that has started.

@@ -71,7 +71,7 @@ func raftbank(ctx context.Context, s settings) (rep Report, err error) {
 		return rep, err
 	}
 	rep.Retries, rep.Kills, rep.LeaderChanges = retries, r.kills, len(r.terms)-1
-	rep.Linearizable, err = r.history.linearizable()
+	rep.Linearizable, err = r.history.linearizable(books.Ledger)
 	rep.Seconds = time.Since(r.began).Seconds()
 	return rep, err
 }
@@ -79,7 +79,7 @@ func raftbank(ctx context.Context, s settings) (rep Report, err error) {
 // open starts the nodes, and waits until one of them leads.
 func (r *run) open(ctx context.Context, folder string) error {
 	doors := map[string]string{}
-	for i, door := range r.network.doors() {
+	for i, door := range r.network.doors {
 		doors[names[i]] = door
 	}
 	for _, name := range names {
@@ -189,7 +189,11 @@ func (r *run) settle(ctx context.Context) (Books, error) {
 			return all[0], nil
 		}
 		if time.Now().After(end) {
-			return Books{}, errors.Join(errors.New("the replicas do not become equal"), err)
+			var lengths []int
+			for _, b := range all {
+				lengths = append(lengths, len(b.Ledger))
+			}
+			return Books{}, errors.Join(fmt.Errorf("the replicas do not become equal: their ledgers have %v transfers", lengths), err)
 		}
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
 			return Books{}, err

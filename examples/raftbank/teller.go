@@ -40,7 +40,7 @@ func (r *run) newTeller(ctx context.Context) (*teller, error) {
 		t.do = t.bareDo
 		return t, nil
 	}
-	client, err := raftonce.NewClient(ctx, r.network.doors(), t.send, &raftonce.ClientOptions{Attempt: attemptLimit})
+	client, err := raftonce.NewClient(ctx, r.network.doors, t.send, &raftonce.ClientOptions{Attempt: attemptLimit})
 	if err != nil {
 		return nil, err
 	}
@@ -64,8 +64,8 @@ func (t *teller) send(ctx context.Context, door string, command []byte) ([]byte,
 func (t *teller) work(ctx context.Context, queue <-chan Transfer, random *rand.Rand) error {
 	for transfer := range queue {
 		limit := patience
-		if random.IntN(16) == 0 { // some give up early, and do not know then
-			limit = time.Duration(1+random.IntN(300)) * time.Millisecond
+		if random.IntN(8) == 0 { // some give up early, and do not know then
+			limit = time.Millisecond << random.IntN(10)
 		}
 		if err := t.transfer(ctx, transfer, limit); err != nil {
 			return err
@@ -117,7 +117,7 @@ func (t *teller) transfer(ctx context.Context, transfer Transfer, limit time.Dur
 func (t *teller) read(ctx context.Context, first int) error {
 	for i := first; ; i++ {
 		e := entry{told: read, call: t.run.now()}
-		books, err := booksOf(ctx, t.run.network.doors()[i%len(names)], "/books")
+		books, err := booksOf(ctx, t.run.network.doors[i%len(names)], "/books")
 		if err == nil {
 			e.end, e.balances, e.position = t.run.now(), books.Balances, len(books.Ledger)
 			t.run.history.add(e)
