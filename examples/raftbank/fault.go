@@ -14,20 +14,20 @@ type fault struct {
 }
 
 var faults = []fault{
-	{"killed", func(r *run, p *process) (func() error, error) {
-		r.kills++
-		return func() error { return r.start(p) }, p.kill()
-	}},
+	{"killed", (*run).kill},
+	{"killed", (*run).kill},
 	{"paused", func(_ *run, p *process) (func() error, error) {
 		return func() error { return p.cmd.Process.Signal(syscall.SIGCONT) }, p.cmd.Process.Signal(syscall.SIGSTOP)
 	}},
 	{"cut off silently", func(r *run, p *process) (func() error, error) { return r.network.cutOff(p.Name, swallow) }},
-	{"not heard by clients", func(r *run, p *process) (func() error, error) { return r.network.hush(p.Name, swallow) }},
-	{"killed", func(r *run, p *process) (func() error, error) {
-		r.kills++
-		return func() error { return r.start(p) }, p.kill()
-	}},
 	{"cut off by resets", func(r *run, p *process) (func() error, error) { return r.network.cutOff(p.Name, reset) }},
+	{"not heard by clients", func(r *run, p *process) (func() error, error) { return r.network.hush(p.Name, swallow) }},
+}
+
+// kill kills a node, which is healed by a start with its files.
+func (r *run) kill(p *process) (heal func() error, err error) {
+	r.kills++
+	return func() error { return r.start(p) }, p.kill()
 }
 
 // feed gives the transfers to the tellers. In the middle of each part, when all have their hands full, something is done to a
@@ -61,7 +61,7 @@ func (r *run) feed(ctx context.Context, queue chan<- Transfer, transfers []Trans
 			victim = names[random.IntN(len(names))]
 		}
 		length := 700*time.Millisecond + time.Duration(random.IntN(1000))*time.Millisecond
-		r.Log.Printf("%s is %s for %v", victim, f.name, length)
+		r.Log.Printf("%v: %s is %s for %v", time.Duration(r.now()), victim, f.name, length)
 		heal, err := f.inflict(r, r.processes[victim])
 		if err != nil {
 			return err

@@ -164,6 +164,10 @@ func TestLinearizable(t *testing.T) {
 		if got, err := h.linearizable(strings.Fields(tc.ledger)); got != tc.want || err != nil {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
+		late := name == "a stale read" || name == "another position"
+		if _, _, found := h.stale(); found != late {
+			t.Errorf("%s: a call that came too late to be missed: %v", name, found)
+		}
 	}
 }
 

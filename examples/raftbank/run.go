@@ -71,7 +71,13 @@ func raftbank(ctx context.Context, s settings) (rep Report, err error) {
 		return rep, err
 	}
 	rep.Retries, rep.Kills, rep.LeaderChanges = retries, r.kills, len(r.terms)-1
-	rep.Linearizable, err = r.history.linearizable(books.Ledger)
+	if rep.Linearizable, err = r.history.linearizable(books.Ledger); err != nil {
+		return rep, err
+	}
+	if seen, missed, found := r.history.stale(); found {
+		r.Log.Printf("from %v to %v %s was read, and had %d transfers; %d were known since %v",
+			time.Duration(missed.call), time.Duration(missed.end), missed.node, missed.position, seen.position, time.Duration(seen.end))
+	}
 	rep.Seconds = time.Since(r.began).Seconds()
 	return rep, err
 }

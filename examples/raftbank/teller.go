@@ -116,7 +116,7 @@ func (t *teller) transfer(ctx context.Context, transfer Transfer, limit time.Dur
 // read reads the books, of whatever node knows that it is the leader, and notes what it has read.
 func (t *teller) read(ctx context.Context, first int) error {
 	for i := first; ; i++ {
-		e := entry{told: read, call: t.run.now()}
+		e := entry{told: read, node: names[i%len(names)], call: t.run.now()}
 		books, err := booksOf(ctx, t.run.network.doors[i%len(names)], "/books")
 		if err == nil {
 			e.end, e.balances, e.position = t.run.now(), books.Balances, len(books.Ledger)
