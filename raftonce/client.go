@@ -70,8 +70,10 @@ func NewClient(ctx context.Context, nodes []string, transport Transport, opts *C
 // whatever node is the leader, until it has an answer or ctx ends.
 //
 // An error that wraps [everonce.ErrOutcomeUnknown] says that the request may have been executed, or not: ctx or the
-// session has ended in between. It is not executed later: a copy that is still on its way is refused. If the request
-// was never sent, the error is that of ctx, or session.ErrSessionExpired, without ErrOutcomeUnknown.
+// session has ended in between. A copy that is still on its way may be executed after Do has returned, until the session
+// has ended, by [Client.Close] too, or until another request is answered that was sent when no earlier one was under way:
+// what comes after that is refused. If the request was never sent, the error is that of ctx, or
+// session.ErrSessionExpired, without ErrOutcomeUnknown.
 func (c *Client) Do(ctx context.Context, payload []byte) ([]byte, error) {
 	number, err := c.calls.Begin(ctx)
 	if err != nil {

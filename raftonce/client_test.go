@@ -1,6 +1,7 @@
 package raftonce_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -181,40 +182,79 @@ func TestQuietClientKeepsItsSession(t *testing.T) {
 	})
 }
 
-// TestCallGivenUp: what its caller gave up is not executed any more, once the client has sent something else.
+// TestCallGivenUp: what its caller gave up is not executed any more, once the client has sent something else, with no earlier
+// call under way, or has closed. Until then a copy may come, whatever was read.
 func TestCallGivenUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		defer c.close()
-		var held []byte
-		hold := false
-		client := c.client(func(ctx context.Context, address string, command []byte) ([]byte, error) {
-			if hold {
-				held = command
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}
-			return c.send(ctx, address, command)
+	for name, tc := range map[string]struct {
+		earlier, next, closed bool
+		want                  int
+	}{
+		"nothing follows":                         {want: 1},
+		"a call follows":                          {next: true},
+		"a call follows, an earlier is under way": {earlier: true, next: true, want: 1},
+		"it is closed":                            {closed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testCallGivenUp(t, tc.earlier, tc.next, tc.closed, tc.want) })
 		})
-		hold = true
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		_, err := client.Do(ctx, []byte("given up"))
-		if !errors.Is(err, everonce.ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a call given up: %v", err)
+	}
+}
+
+func testCallGivenUp(t *testing.T, earlier, next, closed bool, want int) {
+	c := newCluster(t)
+	defer c.close()
+	copies := make(chan []byte, 1)
+	client := c.client(func(ctx context.Context, address string, command []byte) ([]byte, error) {
+		switch {
+		case bytes.Contains(command, []byte("given up")):
+			copies <- command
+			fallthrough
+		case bytes.Contains(command, []byte("earlier")):
+			<-ctx.Done()
+			return nil, ctx.Err()
 		}
-		hold = false
+		return c.send(ctx, address, command)
+	})
+	var before sync.WaitGroup
+	defer before.Wait()
+	long, end := context.WithCancel(t.Context())
+	defer end()
+	if earlier {
+		before.Go(func() {
+			if _, err := client.Do(long, []byte("earlier")); !errors.Is(err, everonce.ErrOutcomeUnknown) {
+				t.Errorf("the earlier call: %v", err)
+			}
+		})
+		synctest.Wait()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err := client.Do(ctx, []byte("given up"))
+	if !errors.Is(err, everonce.ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a call given up: %v", err)
+	}
+	if next {
 		if _, err := client.Do(t.Context(), []byte("next")); err != nil {
 			t.Fatal(err)
 		}
-		c.leader().Handle("tester", held, time.Second)
+	}
+	if closed {
 		if err := client.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if got := c.settle(); got["given up"] != 0 || got["next"] != 1 {
-			t.Errorf("executed: %v", got)
-		}
-	})
+	}
+	leader := c.leader()
+	if err := leader.Read(time.Second); err != nil || leader.ledger.executed()["given up"] != 0 {
+		t.Errorf("it was read: %v, %v", leader.ledger.executed(), err)
+	}
+	leader.Handle("tester", <-copies, time.Second)
+	end()
+	if err := client.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := c.settle(); got["given up"] != want {
+		t.Errorf("executed: %v", got)
+	}
 }
 
 // TestManyCallsGivenUp: a client that gave up more calls than the window has, while no node was reached, goes on.

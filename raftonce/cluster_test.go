@@ -122,6 +122,14 @@ func newCluster(t *testing.T) *cluster { return startCluster(t, 10_000, nil) }
 // is not nil, it puts a fault between raft and the state machine.
 func startCluster(t *testing.T, trailing uint64, planted func(*raftonce.FSM) raft.FSM) *cluster {
 	t.Helper()
+	return startClusterOver(t, trailing, planted, func(m *member, logs raft.LogStore) (raft.Transport, raft.LogStore) { return m.transport, logs })
+}
+
+// startClusterOver starts the nodes over what between returns for each.
+func startClusterOver(t *testing.T, trailing uint64, planted func(*raftonce.FSM) raft.FSM,
+	between func(*member, raft.LogStore) (raft.Transport, raft.LogStore),
+) *cluster {
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	c := &cluster{t: t, stop: stop, cut: map[string]bool{}}
 	var servers []raft.Server
@@ -158,7 +166,8 @@ func startCluster(t *testing.T, trailing uint64, planted func(*raftonce.FSM) raf
 			t.Fatal(err)
 		}
 		var err error
-		if m.raft, err = raft.NewRaft(settings, fsm, store, store, snapshots, m.transport); err != nil {
+		transport, logs := between(m, store)
+		if m.raft, err = raft.NewRaft(settings, fsm, logs, store, snapshots, transport); err != nil {
 			t.Fatal(err)
 		}
 		m.Node = raftonce.NewNode(m.raft, m.fsm, nil)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -25,7 +24,7 @@ type Node struct {
 	address func(raft.ServerID, raft.ServerAddress) string
 	clock   clock
 	beats   beats
-	caught  atomic.Uint64 // the term in which everything of the terms before is applied here
+	reads   reads
 }
 
 // NewNode returns the node of a raft that applies to fsm.
@@ -125,23 +124,15 @@ func (n *Node) Run(ctx context.Context) {
 	}
 }
 
-// Read waits until this node is known to be the leader still, and has applied everything that was answered before the
-// call: who reads the state machine then reads linearizable. It costs a round to the other nodes, and the first one in a
-// term an entry of the log. The errors wrap [ErrNotLeader] or [ErrRetry]; nothing has happened then.
+// Read waits until everything that was answered before the call is applied here: who reads the state machine then reads
+// linearizable. It costs an entry of the log, which those who call at the same time share; timeout is how long that may wait to
+// be appended. The errors wrap [ErrNotLeader] or [ErrRetry]; nothing has happened then.
+//
+// To ask the other nodes whether this one is the leader still, by raft.VerifyLeader, would cost no entry, but not be
+// certain: a leader that stood still takes answers to heartbeats of before for answers of now.
 func (n *Node) Read(timeout time.Duration) error {
-	term := n.raft.CurrentTerm()
-	if n.caught.Load() != term {
-		// What the leaders before this one have answered is in the log here, but maybe not applied yet.
-		if err := n.raft.Barrier(timeout).Error(); err != nil {
-			return n.refused(err)
-		}
-	}
-	if err := n.raft.VerifyLeader().Error(); err != nil {
+	if err := n.reads.wait(func() error { return n.raft.Barrier(timeout).Error() }); err != nil {
 		return n.refused(err)
 	}
-	if n.raft.CurrentTerm() != term {
-		return fmt.Errorf("%w: %w", ErrRetry, raft.ErrLeadershipLost)
-	}
-	n.caught.Store(term)
 	return nil
 }

@@ -220,7 +220,7 @@ func TestReadAfterLeaderChange(t *testing.T) {
 		c.isolate(leader)
 		next := c.leader()
 		time.AfterFunc(time.Second, func() { close(gate) })
-		for range 3 { // the later ones need no entry of the log
+		for range 3 {
 			if err := next.Read(time.Second); err != nil {
 				t.Fatal(err)
 			}

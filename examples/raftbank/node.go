@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+
+	"github.com/everonce/everonce/raftonce"
+	"github.com/everonce/everonce/session"
+)
+
+// nodeFlag makes the program a node: it is how the program runs itself again.
+const nodeFlag = "-node"
+
+// names are the nodes', in raft too: where they are is the network's matter.
+var names = []string{"north", "south", "west"}
+
+// told is what a node is told, as the first line of its input.
+type told struct {
+	Name   string
+	Folder string            // of its files
+	Peers  map[string]string // where its ways to the others begin
+	Doors  map[string]string // where clients reach each node
+	Broken mistake
+}
+
+const (
+	anywhere    = "127.0.0.1:0" // any free port that only this machine can reach
+	lease       = time.Minute   // of a session
+	appendLimit = time.Second   // how long a command may wait to be appended, and a read for the other nodes
+	maxCommand  = 1 << 16
+)
+
+// node is one process of the bank.
+type node struct {
+	told
+	bank *bank
+	raft *raft.Raft
+	once *raftonce.Node
+}
+
+// runNode serves until its input ends, as it does when the program is gone, or until it is told to end by a signal. Its first
+// line of output is where it listens, for nodes and for clients; each line after that is a term in which it leads.
+func runNode(in io.Reader, out io.Writer) error {
+	n := &node{bank: &bank{books: newBooks()}}
+	dec := json.NewDecoder(in)
+	if err := dec.Decode(&n.told); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		defer cancel()
+		io.Copy(io.Discard, in) //nolint:errcheck // its end is all that counts
+	}()
+	var lc net.ListenConfig
+	peers, err := lc.Listen(ctx, "tcp", anywhere)
+	if err != nil {
+		return err
+	}
+	clients, err := lc.Listen(ctx, "tcp", anywhere)
+	if err != nil {
+		return err
+	}
+	elected := make(chan bool, 8)
+	if err := n.join(peers, elected); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, peers.Addr(), clients.Addr())
+	go func() {
+		for won := range elected {
+			if won {
+				fmt.Fprintln(out, n.raft.CurrentTerm())
+			}
+		}
+	}()
+	go n.once.Run(ctx)
+	srv := &http.Server{Handler: n.handler(), ReadHeaderTimeout: 5 * time.Second}
+	go srv.Serve(clients) //nolint:errcheck // it ends with the process
+	<-ctx.Done()
+	return errors.Join(srv.Close(), n.raft.Shutdown().Error())
+}
+
+// join makes the node a member of the cluster, with what its files have.
+func (n *node) join(peers net.Listener, elected chan<- bool) error {
+	fsm, err := raftonce.NewFSM(n.bank, session.Config{Name: "bank", Lease: lease}, nil)
+	if err != nil {
+		return err
+	}
+	logger := hclog.New(&hclog.LoggerOptions{Name: n.Name, Output: os.Stderr, Level: hclog.Warn})
+	logs, err := raftboltdb.NewBoltStore(filepath.Join(n.Folder, "raft.db"))
+	if err != nil {
+		return err
+	}
+	snapshots, err := raft.NewFileSnapshotStoreWithLogger(n.Folder, 2, logger)
+	if err != nil {
+		return err
+	}
+	transport := raft.NewNetworkTransportWithLogger(&ways{Listener: peers, told: n.told}, 3, time.Second, logger)
+
+	config := raft.DefaultConfig()
+	config.LocalID = raft.ServerID(n.Name)
+	config.HeartbeatTimeout, config.ElectionTimeout, config.LeaderLeaseTimeout = 500*time.Millisecond, 500*time.Millisecond, 400*time.Millisecond
+	config.CommitTimeout = 20 * time.Millisecond
+	config.SnapshotInterval, config.SnapshotThreshold = 500*time.Millisecond, 100 // often, so that nodes begin with snapshots
+	config.Logger, config.NotifyCh = logger, elected
+
+	var members raft.Configuration
+	for _, name := range names {
+		members.Servers = append(members.Servers, raft.Server{ID: raft.ServerID(name), Address: raft.ServerAddress(name)})
+	}
+	if err := raft.BootstrapCluster(config, logs, logs, snapshots, transport, members); err != nil && !errors.Is(err, raft.ErrCantBootstrap) {
+		return err
+	}
+	var machine raft.FSM = fsm
+	if n.Broken == noSessions {
+		machine = n.bank
+	}
+	if n.raft, err = raft.NewRaft(config, machine, logs, logs, snapshots, transport); err != nil {
+		return err
+	}
+	n.once = raftonce.NewNode(n.raft, fsm, &raftonce.NodeOptions{
+		Address: func(id raft.ServerID, _ raft.ServerAddress) string { return n.Doors[string(id)] },
+	})
+	return nil
+}
+
+// ways are the node's connections to the others. It implements [raft.StreamLayer].
+type ways struct {
+	net.Listener
+	told told
+}
+
+// Dial goes the way to a node.
+func (w *ways) Dial(name raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	return (&net.Dialer{Timeout: timeout}).Dial("tcp", w.told.Peers[string(name)])
+}
+
+// Addr is what the others know the node by.
+func (w *ways) Addr() net.Addr { return name(w.told.Name) }
+
+type name string
+
+func (name) Network() string  { return "tcp" }
+func (n name) String() string { return string(n) }
+
+func (n *node) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /commands", func(w http.ResponseWriter, r *http.Request) {
+		command, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCommand))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		w.Write(n.once.Handle("tellers", command, appendLimit)) //nolint:errcheck // the teller asks again
+	})
+	mux.HandleFunc("POST /bare", n.bare)
+	mux.HandleFunc("GET /books", func(w http.ResponseWriter, _ *http.Request) {
+		if n.Broken != localReads {
+			if err := n.once.Read(appendLimit); err != nil {
+				http.Error(w, err.Error(), http.StatusServiceUnavailable)
+				return
+			}
+		}
+		n.show(w)
+	})
+	mux.HandleFunc("GET /replica", func(w http.ResponseWriter, _ *http.Request) { n.show(w) }) // for the audit
+	return mux
+}
+
+func (n *node) show(w io.Writer) {
+	json.NewEncoder(w).Encode(n.bank.read()) //nolint:errcheck,errchkjson // the client asks again
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+)
+
+// settings are what the flags say.
+type settings struct {
+	Transfers, Tellers, Faults int
+	Seed                       uint64
+	Broken                     mistake
+	Log                        *log.Logger
+	Said                       io.Writer // by the nodes
+}
+
+// run is one run.
+type run struct {
+	settings
+	began     time.Time
+	network   *network
+	processes map[string]*process
+	history   history
+	kills     int
+
+	mu    sync.Mutex
+	terms map[uint64]string // who led in each
+	first chan struct{}     // closed when there was a leader
+}
+
+func (r *run) now() int64 { return int64(time.Since(r.began)) }
+
+// raftbank starts the nodes, has tellers transfer money while things are done to nodes, and audits.
+func raftbank(ctx context.Context, s settings) (rep Report, err error) {
+	r := &run{settings: s, began: time.Now(), processes: map[string]*process{}, terms: map[uint64]string{}, first: make(chan struct{})}
+	folder, err := os.MkdirTemp("", "everonce-raftbank-")
+	if err != nil {
+		return rep, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	if r.network, err = newNetwork(); err != nil {
+		return rep, err
+	}
+	defer r.network.close()
+	defer func() {
+		for _, p := range r.processes {
+			err = errors.Join(err, p.stop())
+		}
+	}()
+	if err := r.open(ctx, folder); err != nil {
+		return rep, err
+	}
+	retries, err := r.operate(ctx)
+	if err != nil {
+		return rep, err
+	}
+	books, err := r.settle(ctx)
+	if err != nil {
+		return rep, err
+	}
+	if rep, err = books.count(r.history.entries); err != nil {
+		return rep, err
+	}
+	rep.Retries, rep.Kills, rep.LeaderChanges = retries, r.kills, len(r.terms)-1
+	if rep.Linearizable, err = r.history.linearizable(books.Ledger); err != nil {
+		return rep, err
+	}
+	if seen, missed, found := r.history.stale(); found {
+		r.Log.Printf("from %v to %v %s was read, and had %d transfers; %d were known since %v",
+			time.Duration(missed.call), time.Duration(missed.end), missed.node, missed.position, seen.position, time.Duration(seen.end))
+	}
+	rep.Seconds = time.Since(r.began).Seconds()
+	return rep, err
+}
+
+// open starts the nodes, and waits until one of them leads.
+func (r *run) open(ctx context.Context, folder string) error {
+	doors := map[string]string{}
+	for i, door := range r.network.doors {
+		doors[names[i]] = door
+	}
+	for _, name := range names {
+		p := &process{said: r.Said, leads: r.leads, told: told{
+			Name: name, Folder: filepath.Join(folder, name), Peers: r.network.from(name), Doors: doors, Broken: r.Broken,
+		}}
+		r.processes[name] = p
+		if err := errors.Join(os.Mkdir(p.Folder, 0o700), r.start(p)); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-r.first:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (r *run) start(p *process) error {
+	if err := p.start(context.Background()); err != nil {
+		return err
+	}
+	return r.network.lead(p)
+}
+
+func (r *run) leads(name string, term uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.terms) == 0 {
+		close(r.first)
+	}
+	r.terms[term] = name
+}
+
+// leader is who led in the last term.
+func (r *run) leader() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var last uint64
+	for term := range r.terms {
+		last = max(last, term)
+	}
+	return r.terms[last]
+}
+
+// operate has the tellers work off the transfers. It returns how often they sent one again.
+func (r *run) operate(ctx context.Context) (retries int, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var tellers []*teller
+	for range r.Tellers {
+		t, err := r.newTeller(ctx)
+		if err != nil {
+			return 0, err
+		}
+		tellers = append(tellers, t)
+	}
+	queue := make(chan Transfer) // without a buffer: what was given is in hand
+	var working sync.WaitGroup
+	for i := range r.Tellers * lanes {
+		working.Go(func() {
+			random := rand.New(rand.NewPCG(r.Seed, uint64(100+i))) //nolint:gosec // what to read, and when to give up
+			if err := tellers[i/lanes].work(ctx, queue, random); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	err = r.feed(ctx, queue, transfersOf(r.Transfers, r.Seed))
+	close(queue)
+	working.Wait()
+	if err = errors.Join(err, context.Cause(ctx)); err != nil {
+		return 0, err
+	}
+	for _, t := range tellers {
+		err = errors.Join(err, t.close(ctx))
+		retries += int(t.sends.Load() - t.calls.Load())
+	}
+	return retries, err
+}
+
+// transfersOf are the transfers of a seed: now and then of more than there is.
+func transfersOf(n int, seed uint64) (all []Transfer) {
+	random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // no secret
+	for i := range n {
+		from := random.IntN(accounts)
+		all = append(all, Transfer{
+			ID: fmt.Sprintf("transfer-%05d", i), From: from, To: (from + 1 + random.IntN(accounts-1)) % accounts, Cents: 1 + random.Int64N(opening/2),
+		})
+	}
+	return all
+}
+
+// settle returns the books, when all replicas have the same.
+func (r *run) settle(ctx context.Context) (Books, error) {
+	for end := time.Now().Add(startLimit); ; {
+		var all []Books
+		var err error
+		for _, p := range r.processes {
+			b, readErr := booksOf(ctx, p.clients, "/replica")
+			all, err = append(all, b), errors.Join(err, readErr)
+		}
+		same := err == nil && !slices.ContainsFunc(all, func(b Books) bool {
+			return b.Balances != all[0].Balances || !slices.Equal(b.Ledger, all[0].Ledger)
+		})
+		if same {
+			return all[0], nil
+		}
+		if time.Now().After(end) {
+			var lengths []int
+			for _, b := range all {
+				lengths = append(lengths, len(b.Ledger))
+			}
+			return Books{}, errors.Join(fmt.Errorf("the replicas do not become equal: their ledgers have %v transfers", lengths), err)
+		}
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return Books{}, err
+		}
+	}
+}

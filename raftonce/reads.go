@@ -1,0 +1,39 @@
+package raftonce
+
+import "sync"
+
+// reads gathers those who read, so that many of them are one entry of the log.
+type reads struct {
+	mu   sync.Mutex
+	next *reading // that takes more, or nil
+	last *reading // that was begun, or is to be
+}
+
+type reading struct {
+	done chan struct{} // closed when err is known
+	err  error
+}
+
+// wait calls barrier once for all who wait. Who comes while it runs waits for another one: it may have begun too early.
+func (r *reads) wait(barrier func() error) error {
+	r.mu.Lock()
+	mine, before := r.next, r.last
+	first := mine == nil
+	if first {
+		mine = &reading{done: make(chan struct{})}
+		r.next, r.last = mine, mine
+	}
+	r.mu.Unlock()
+	if first {
+		if before != nil {
+			<-before.done
+		}
+		r.mu.Lock()
+		r.next = nil
+		r.mu.Unlock()
+		mine.err = barrier()
+		close(mine.done)
+	}
+	<-mine.done
+	return mine.err
+}
