@@ -44,8 +44,8 @@ type batch struct {
 	inner   raft.BatchingFSM
 	answers []any
 	logs    []*raft.Log
-	at      []int              // of each of logs, in answers
-	begun   []*session.Command // of each of logs, nil for a configuration
+	at      []int                  // of each of logs, in answers
+	begun   []*session.Command     // of each of logs, nil for a configuration
 	open    map[session.Nonce]bool // of their sessions
 }
 
@@ -54,7 +54,7 @@ func (b *batch) add(i int, log *raft.Log) {
 		b.push(i, log, nil)
 		return
 	}
-	stamp, c, err := parseEntry(log.Data)
+	stamp, c, err := b.fsm.read(log)
 	if err != nil {
 		b.answers[i] = err
 		return

@@ -47,5 +47,5 @@
 // # Time
 //
 // The leader stamps each entry. It goes on from the highest stamp in the log with its monotonic clock, so that a wrong wall
-// clock ends no session, and time stands still while there is no leader. [Node.Run] tells the time where nobody sends.
+// clock ends no session, and time stands still while there is no leader. A stamp from before its node was the leader is ignored. [Node.Run] tells the time where nobody sends.
 package raftonce

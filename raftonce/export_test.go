@@ -9,8 +9,10 @@ import (
 	"github.com/everonce/everonce/session"
 )
 
-// NewEntry is an entry as a leader appends it.
-var NewEntry = newEntry
+// NewEntry is an entry as a leader appends it, in the term 0.
+func NewEntry(stamp int64, c *session.Command) ([]byte, error) {
+	return newEntry(head{stamp: stamp}, c)
+}
 
 // RestoreWithoutSessions is Restore with a fault: the sessions are outside of the snapshot, and stay as they are.
 func (f *FSM) RestoreWithoutSessions(from io.ReadCloser) error {

@@ -52,12 +52,12 @@ func NewFSM(inner raft.FSM, config session.Config, opts *Options) (*FSM, error) 
 // Apply applies an entry. The state machine sees it only if it is a request that was not executed before, with the
 // request's payload as its Data.
 func (f *FSM) Apply(log *raft.Log) any {
-	stamp, c, err := parseEntry(log.Data)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	stamp, c, err := f.read(log)
 	if err != nil {
 		return err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	answer := f.machine.Apply(stamp, &c, func() []byte { return f.result(f.inner.Apply(request(log, &c))) })
 	f.publish()
 	return answer

@@ -56,7 +56,7 @@ func entries(t *testing.T, random *rand.Rand) (logs []*raft.Log) {
 		if random.IntN(30) == 0 {
 			data = data[:random.IntN(20)]
 		}
-		logs = append(logs, &raft.Log{Index: uint64(i + 1), Type: raft.LogCommand, Data: data})
+		logs = append(logs, &raft.Log{Index: uint64(i + 1), Term: random.Uint64N(20) / 19, Type: raft.LogCommand, Data: data})
 		if random.IntN(30) == 0 {
 			logs = append(logs, &raft.Log{Index: uint64(i + 1), Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(raft.Configuration{})})
 		}
@@ -99,6 +99,31 @@ func TestBatchesDoNotShow(t *testing.T) {
 	if most < 4 {
 		t.Errorf("the largest batch of the state machine has %d entries", most)
 	}
+}
+
+// everyKind runs a test with each kind of state machine.
+func everyKind(t *testing.T, c session.Config, test func(t *testing.T, f raft.BatchingFSM, sessions func() int)) {
+	t.Helper()
+	t.Run("memory", func(t *testing.T) { f := newFSM(t, newLedger(), c); test(t, f, f.Sessions) })
+	t.Run("batches", func(t *testing.T) { f := newFSM(t, &batching{ledger: newLedger()}, c); test(t, f, f.Sessions) })
+	t.Run("disk", func(t *testing.T) { f := openDisk(t, t.TempDir(), count, c); test(t, f, f.Sessions) })
+}
+
+// TestStampOfAnotherTerm ends no session: whoever stamped did not lead, and its clock went on while nobody did.
+func TestStampOfAnotherTerm(t *testing.T) {
+	everyKind(t, diskConfig(), func(t *testing.T, f raft.BatchingFSM, sessions func() int) {
+		tick, err := raftonce.NewEntry(1<<40, &session.Command{Op: session.Tick})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.ApplyBatch(append(requests(t), &raft.Log{Index: 2, Term: 1, Type: raft.LogCommand, Data: tick}))
+		if n := sessions(); n != 1 {
+			t.Errorf("%d sessions, want 1", n)
+		}
+		if f.ApplyBatch([]*raft.Log{{Index: 3, Type: raft.LogCommand, Data: tick}}); sessions() != 0 {
+			t.Error("the stamp of its own term says nothing")
+		}
+	})
 }
 
 // configured is a ledger that stores configurations.

@@ -40,7 +40,8 @@ func NewNode(r *raft.Raft, fsm StateMachine, opts *NodeOptions) *Node {
 // appended, 0 for ever. The error wraps [ErrNotLeader] (a [*NotLeaderError]) or [ErrRetry], or [session.ErrEncoding] for a
 // command over its limits. Whether the command is refused, and the request's result, say the answer and [Result].
 func (n *Node) Apply(c *session.Command, timeout time.Duration) (session.Answer, error) {
-	entry, err := newEntry(n.stamp(), c)
+	term := n.raft.CurrentTerm()
+	entry, err := newEntry(head{term: term, stamp: n.clock.stamp(term, n.fsm.seen())}, c)
 	if err != nil {
 		return session.Answer{}, err
 	}
@@ -56,8 +57,6 @@ func (n *Node) Apply(c *session.Command, timeout time.Duration) (session.Answer,
 	}
 	return session.Answer{}, fmt.Errorf("raftonce: this raft does not apply to an FSM of NewFSM: it answers a %T", future.Response())
 }
-
-func (n *Node) stamp() int64 { return n.clock.stamp(n.raft.CurrentTerm(), n.fsm.seen()) }
 
 // refused says what an error of raft means. Only of raft.ErrNotLeader it is known that the command is not in the log.
 func (n *Node) refused(err error) error {
@@ -115,7 +114,7 @@ func (n *Node) Run(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if n.raft.State() != raft.Leader || n.fsm.Sessions() == 0 || n.stamp()-n.fsm.seen() < int64(every) {
+		if n.raft.State() != raft.Leader || n.fsm.Sessions() == 0 || n.clock.stamp(n.raft.CurrentTerm(), n.fsm.seen())-n.fsm.seen() < int64(every) {
 			continue
 		}
 		if n.Tick(every) != nil {

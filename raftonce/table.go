@@ -36,6 +36,16 @@ func (t *table) publish() {
 	t.sessions.Store(int64(t.machine.Len()))
 }
 
+// read reads an entry of the log. A stamp of another term than the entry's is of a node that did not lead yet, whose clock
+// had gone on while there was no leader: it says nothing.
+func (t *table) read(log *raft.Log) (stamp int64, c session.Command, err error) {
+	h, c, err := parseEntry(log.Data)
+	if err == nil && h.term != log.Term {
+		h.stamp = t.machine.Now()
+	}
+	return h.stamp, c, err
+}
+
 // Sessions returns how many sessions there are.
 func (t *table) Sessions() int { return int(t.sessions.Load()) }
 
