@@ -30,6 +30,9 @@
 // [Node.Handle]; others are answered with [ErrEntry] and change nothing. So a log and snapshots of before raftonce
 // cannot be used.
 //
+// A node that is given an entry of a newer version ends, with a panic, since the nodes of that version execute it. So bring
+// all nodes to the new version in one go, one after the other.
+//
 // All nodes have the same [session.Config], for as long as the cluster lives. The numbers and nonces of clients are
 // in the log and the snapshots: who can read those can use the sessions.
 //

@@ -126,6 +126,23 @@ func TestStampOfAnotherTerm(t *testing.T) {
 	})
 }
 
+// TestEntryOfANewerVersion ends the process: other nodes have executed it.
+func TestEntryOfANewerVersion(t *testing.T) {
+	entry, err := raftonce.NewEntry(1, &session.Command{Op: session.Tick})
+	if err != nil {
+		t.Fatal(err)
+	}
+	everyKind(t, diskConfig(), func(t *testing.T, f raft.BatchingFSM, _ func() int) {
+		for _, at := range []int{5, 22, 23} { // the versions of entry and command, and Op
+			newer := bytes.Clone(entry)
+			newer[at]++
+			if p := panicked(func() { f.ApplyBatch([]*raft.Log{{Index: 1, Type: raft.LogCommand, Data: newer}}) }); !strings.Contains(fmt.Sprint(p), "newer version") {
+				t.Errorf("byte %d: %v", at, p)
+			}
+		}
+	})
+}
+
 // configured is a ledger that stores configurations.
 type configured struct {
 	*ledger

@@ -45,6 +45,9 @@ func (n *Node) Apply(c *session.Command, timeout time.Duration) (session.Answer,
 	if err != nil {
 		return session.Answer{}, err
 	}
+	if c.Op > lastOp { // else every node would take it for a newer version's
+		return session.Answer{Err: session.ErrInvalid}, nil
+	}
 	future := n.raft.Apply(entry, timeout)
 	if err := future.Error(); err != nil {
 		return session.Answer{}, n.refused(err)

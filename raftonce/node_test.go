@@ -197,6 +197,11 @@ func TestErrorsOfApply(t *testing.T) {
 		if _, err := c.leader().Apply(&session.Command{Principal: string(make([]byte, 256))}, time.Second); !errors.Is(err, session.ErrEncoding) {
 			t.Errorf("a command over the limit: %v", err)
 		}
+		command, err := (&session.Command{Op: session.Tick + 1}).AppendTo(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.leader().Handle("stranger", command, time.Second) // and no node has panicked
 		c.join(leader)
 	})
 }

@@ -1,6 +1,8 @@
 package raftonce
 
 import (
+	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -36,10 +38,13 @@ func (t *table) publish() {
 	t.sessions.Store(int64(t.machine.Len()))
 }
 
-// read reads an entry of the log. A stamp of another term than the entry's is of a node that did not lead yet, whose clock
+// read reads an entry of the log. One of a newer version ends the process: nodes of that version execute it. A stamp of another term than the entry's is of a node that did not lead yet, whose clock
 // had gone on while there was no leader: it says nothing.
 func (t *table) read(log *raft.Log) (stamp int64, c session.Command, err error) {
 	h, c, err := parseEntry(log.Data)
+	if errors.Is(err, session.ErrNewer) {
+		panic(fmt.Errorf("raftonce: entry %d is of a newer version: bring this node to that one: %w", log.Index, err))
+	}
 	if err == nil && h.term != log.Term {
 		h.stamp = t.machine.Now()
 	}
