@@ -33,7 +33,8 @@
 // A node that is given an entry of a newer version ends, with a panic, since the nodes of that version execute it. So bring
 // all nodes to the new version in one go, one after the other.
 //
-// All nodes have the same [session.Config], for as long as the cluster lives. The numbers and nonces of clients are
+// All nodes have the same [session.Config], for as long as the cluster lives: it cannot be changed. A node with another one refuses
+// the snapshot, or ends with a panic at the first entry of the log, and the others refuse its entries ([ErrOtherConfig]). The numbers and nonces of clients are
 // in the log and the snapshots: who can read those can use the sessions.
 //
 // # Restarts, and state machines on disk

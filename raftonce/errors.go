@@ -10,6 +10,8 @@ var (
 	ErrNotLeader = errors.New("raftonce: not the leader")
 	// ErrEntry: an entry of the log is no command of a session. It has changed nothing.
 	ErrEntry = errors.New("raftonce: the entry is no command of a session (append with Node.Apply only)")
+	// ErrOtherConfig: a snapshot, a state on disk or an entry of the log is of nodes with another [session.Config].
+	ErrOtherConfig = errors.New("raftonce: another Config than this node's")
 	// ErrSnapshot: a snapshot does not begin with sessions.
 	ErrSnapshot = errors.New("raftonce: not a snapshot with sessions")
 	// ErrAhead: the state on disk has entries that are not in the log. The log was lost, or is another one's. Where it is

@@ -9,9 +9,13 @@ import (
 	"github.com/everonce/everonce/session"
 )
 
-// NewEntry is an entry as a leader appends it, in the term 0.
-func NewEntry(stamp int64, c *session.Command) ([]byte, error) {
-	return newEntry(head{stamp: stamp}, c)
+// NewEntry is an entry as a leader with that Config appends it, in the term 0.
+func NewEntry(config session.Config, stamp int64, c *session.Command) ([]byte, error) {
+	m, err := session.New(config)
+	if err != nil {
+		return nil, err
+	}
+	return newEntry(head{stamp: stamp, config: sumOf(m.Config())}, c)
 }
 
 // RestoreWithoutSessions is Restore with a fault: the sessions are outside of the snapshot, and stay as they are.

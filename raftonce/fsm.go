@@ -17,14 +17,13 @@ type Options struct {
 }
 
 // FSM is a state machine whose commands take effect once. Its replies are a [session.Answer], for [Result], or an error
-// that wraps [ErrEntry].
+// that wraps [ErrEntry] or [ErrOtherConfig].
 //
 // It is a [raft.BatchingFSM], and a [raft.ConfigurationStore]: what the state machine in it is, it is passed through.
 type FSM struct {
 	table
 	inner  raft.FSM
 	encode func(any) ([]byte, error)
-	name   string
 
 	mu sync.Mutex // of the machine; it also keeps Release in step with Apply
 }
@@ -34,18 +33,16 @@ var (
 	_ raft.ConfigurationStore = (*FSM)(nil)
 )
 
-// NewFSM wraps a state machine. All nodes must be given the same config, which must not change as long as the cluster
+// NewFSM wraps a state machine. All nodes must be given the same config, which cannot be changed as long as the cluster
 // lives. The error wraps [session.ErrConfig].
 func NewFSM(inner raft.FSM, config session.Config, opts *Options) (*FSM, error) {
-	machine, err := session.New(config)
-	if err != nil {
+	f := &FSM{inner: inner, encode: encode}
+	if err := f.configure(config); err != nil {
 		return nil, err
 	}
-	f := &FSM{inner: inner, encode: encode, name: config.Name}
 	if opts != nil && opts.Encode != nil {
 		f.encode = opts.Encode
 	}
-	f.use(machine)
 	return f, nil
 }
 

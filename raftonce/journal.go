@@ -113,8 +113,8 @@ func (w *pieceKeys) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// load returns the machine of that name, and the index up to which entries are in the state. It is nil in a new database.
-func (j *journal) load(tx *bbolt.Tx, name string) (m *session.Machine, applied uint64, err error) {
+// load returns the machine, and the index up to which entries are in the state. It is nil in a new database.
+func (j *journal) load(tx *bbolt.Tx, config session.Config) (m *session.Machine, applied uint64, err error) {
 	b := tx.Bucket(ours)
 	if b == nil {
 		return nil, 0, nil
@@ -131,7 +131,7 @@ func (j *journal) load(tx *bbolt.Tx, name string) (m *session.Machine, applied u
 		pieces = append(pieces, bytes.NewReader(v))
 		j.base += int64(len(v))
 	}
-	if m, err = session.Restore(io.MultiReader(pieces...), name); err != nil {
+	if m, err = restore(io.MultiReader(pieces...), config); err != nil {
 		return nil, 0, err
 	}
 	for ; len(k) > 0 && k[0] == 't'; k, v = c.Next() {

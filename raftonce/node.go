@@ -38,10 +38,10 @@ func NewNode(r *raft.Raft, fsm StateMachine, opts *NodeOptions) *Node {
 
 // Apply stamps a command, appends it to the log, and waits until it is applied; timeout is how long it may wait to be
 // appended, 0 for ever. The error wraps [ErrNotLeader] (a [*NotLeaderError]) or [ErrRetry], or [session.ErrEncoding] for a
-// command over its limits. Whether the command is refused, and the request's result, say the answer and [Result].
+// command over its limits, or [ErrOtherConfig]. Whether the command is refused, and the request's result, say the answer and [Result].
 func (n *Node) Apply(c *session.Command, timeout time.Duration) (session.Answer, error) {
 	term := n.raft.CurrentTerm()
-	entry, err := newEntry(head{term: term, stamp: n.clock.stamp(term, n.fsm.seen())}, c)
+	entry, err := newEntry(n.fsm.head(term, n.clock.stamp(term, n.fsm.seen())), c)
 	if err != nil {
 		return session.Answer{}, err
 	}
