@@ -1,6 +1,7 @@
 package raftonce
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/hashicorp/raft"
@@ -80,7 +81,11 @@ func (b *batch) flush() {
 	if len(b.logs) == 0 {
 		return
 	}
-	for k, got := range b.inner.ApplyBatch(b.logs) {
+	results := b.inner.ApplyBatch(b.logs)
+	if len(results) != len(b.logs) { // nobody knows which is whose
+		panic(fmt.Sprintf("raftonce: ApplyBatch of the state machine returned %d results for %d entries", len(results), len(b.logs)))
+	}
+	for k, got := range results {
 		if c := b.begun[k]; c != nil {
 			got = b.fsm.machine.Record(c, b.fsm.result(got))
 		}

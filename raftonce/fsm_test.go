@@ -197,6 +197,19 @@ func TestOtherConfig(t *testing.T) {
 	}
 }
 
+// miscounting is a ledger that returns one result whatever it is given.
+type miscounting struct{ *ledger }
+
+func (miscounting) ApplyBatch([]*raft.Log) []any { return []any{nil} }
+
+func TestBatchWithAWrongCount(t *testing.T) {
+	f := newFSM(t, miscounting{newLedger()}, diskConfig())
+	logs := append(requests(t), requests(t, "a")[1], &raft.Log{Type: raft.LogConfiguration})
+	if p := panicked(func() { f.ApplyBatch(logs) }); !strings.Contains(fmt.Sprint(p), "1 results for 2 entries") {
+		t.Error(p)
+	}
+}
+
 // configured is a ledger that stores configurations.
 type configured struct {
 	*ledger
