@@ -66,7 +66,8 @@ func NewClient(ctx context.Context, nodes []string, transport Transport, opts *C
 	return c, nil
 }
 
-// Do has a request executed once, and returns what the state machine answered: its bytes, or a [*FailedError]. It asks, of
+// Do has a request executed once, and returns what the state machine answered: its bytes, or a [*FailedError]; or, if there
+// are no bytes, [ErrElided] or [ErrNotEncoded]. It asks, of
 // whatever node is the leader, until it has an answer or ctx ends.
 //
 // An error that wraps [everonce.ErrOutcomeUnknown] says that the request may have been executed, or not: ctx or the

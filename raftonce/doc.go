@@ -16,7 +16,7 @@
 //
 // The mode is transactional: the effect of a request and its record are one entry of the log. A request that [Client.Do]
 // sends takes effect at most once, however often it is sent, over changes of the leader, crashes, and snapshots; and
-// exactly once if Do returns without an error, or with a [*FailedError]. Otherwise Do says with
+// exactly once if Do returns without an error, or with a [*FailedError], [ErrElided] or [ErrNotEncoded]. Otherwise Do says with
 // [everonce.ErrOutcomeUnknown] that nobody knows: it took effect, or its copies that are on
 // their way may let it, once, or it never does.
 //

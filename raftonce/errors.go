@@ -19,6 +19,8 @@ var (
 	ErrAhead = errors.New("raftonce: the state on disk is ahead of the log")
 	// ErrElided: the request was executed, and its result was too large to be kept (session.Config.MaxResult).
 	ErrElided = errors.New("raftonce: the request was executed, and its result was not kept")
+	// ErrNotEncoded: the request was executed, and what the state machine answered could not be encoded (Options.Encode).
+	ErrNotEncoded = errors.New("raftonce: the request was executed, and its answer could not be encoded")
 	// ErrClosed: the client was closed.
 	ErrClosed = errors.New("raftonce: the client is closed")
 )

@@ -12,7 +12,7 @@ import (
 // Options of [NewFSM].
 type Options struct {
 	// Encode turns what the state machine answers into bytes. It must be deterministic. By default the answer must be a
-	// []byte, a string, an error or nil.
+	// []byte, a string, an error or nil. For an error of Encode the request gets [ErrNotEncoded]: its effect is there.
 	Encode func(answer any) ([]byte, error)
 }
 
@@ -78,13 +78,18 @@ func request(log *raft.Log, c *session.Command) *raft.Log {
 const (
 	succeeded = 0
 	failed    = 1
+	unencoded = 2
 )
 
 func (f *FSM) result(answer any) []byte {
 	if err, ok := answer.(error); ok {
 		return recorded(nil, err)
 	}
-	return recorded(f.encode(answer))
+	b, err := f.encode(answer)
+	if err != nil {
+		return append([]byte{unencoded}, err.Error()...)
+	}
+	return recorded(b, nil)
 }
 
 func recorded(b []byte, err error) []byte {
@@ -103,11 +108,11 @@ func encode(answer any) ([]byte, error) {
 	case string:
 		return []byte(a), nil
 	}
-	return nil, fmt.Errorf("raftonce: executed, but the answer is a %T (set Options.Encode)", answer)
+	return nil, fmt.Errorf("it is a %T (set Options.Encode)", answer)
 }
 
 // Result returns what the state machine answered a request: its bytes, or a [*FailedError]. Other errors are the
-// [session.Refusal] of a request that was not executed now, and [ErrElided].
+// [session.Refusal] of a request that was not executed now, and [ErrElided] and [ErrNotEncoded] of one that was.
 func Result(a session.Answer) ([]byte, error) {
 	switch {
 	case a.Err != 0:
@@ -118,6 +123,8 @@ func Result(a session.Answer) ([]byte, error) {
 		return nil, nil
 	case a.Result[0] == failed:
 		return nil, &FailedError{Message: string(a.Result[1:])}
+	case a.Result[0] == unencoded:
+		return nil, fmt.Errorf("%w: %s", ErrNotEncoded, a.Result[1:])
 	}
 	return a.Result[1:], nil
 }

@@ -347,6 +347,7 @@ type answering struct {
 func (a answering) Apply(*raft.Log) any { return a.answer }
 
 func TestResults(t *testing.T) {
+	failed := errors.New("a FailedError")
 	double := &raftonce.Options{Encode: func(a any) ([]byte, error) {
 		if a == 0 {
 			return nil, errors.New("zero")
@@ -357,16 +358,16 @@ func TestResults(t *testing.T) {
 		answer any
 		opts   *raftonce.Options
 		want   string
-		failed bool
+		err    error
 	}{
-		{[]byte("yes"), nil, "yes", false},
-		{"yes", nil, "yes", false},
-		{nil, nil, "", false},
-		{errors.New("no money"), nil, "no money", true},
-		{7, nil, "raftonce: executed, but the answer is a int (set Options.Encode)", true},
-		{7, double, "7", false},
-		{0, double, "zero", true},
-		{errors.New("no money"), double, "no money", true},
+		{[]byte("yes"), nil, "yes", nil},
+		{"yes", nil, "yes", nil},
+		{nil, nil, "", nil},
+		{errors.New("no money"), nil, "no money", failed},
+		{7, nil, "", raftonce.ErrNotEncoded},
+		{7, double, "7", nil},
+		{0, double, "", raftonce.ErrNotEncoded},
+		{errors.New("no money"), double, "no money", failed},
 	} {
 		c := session.Config{Lease: 10, MaxResult: 100}
 		f, err := raftonce.NewFSM(answering{newLedger(), tc.answer}, c, tc.opts)
@@ -384,11 +385,11 @@ func TestResults(t *testing.T) {
 		apply(&session.Command{Op: session.Register, Nonce: nonce})
 		for range 2 {
 			b, err := raftonce.Result(apply(request(1, 1, "x")))
-			var failed *raftonce.FailedError
-			if errors.As(err, &failed) {
-				b = []byte(failed.Message)
+			var failure *raftonce.FailedError
+			if errors.As(err, &failure) {
+				b, err = []byte(failure.Message), failed
 			}
-			if string(b) != tc.want || (failed != nil) != tc.failed {
+			if string(b) != tc.want || !errors.Is(err, tc.err) {
 				t.Errorf("%v is answered as %q, %v", tc.answer, b, err)
 			}
 		}
