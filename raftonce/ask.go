@@ -13,7 +13,7 @@ import (
 // outcome is what became of a command.
 type outcome struct {
 	answer session.Answer
-	lease  time.Duration
+	terms  terms
 	err    error // why there is no answer
 	sent   bool  // the command may have come to the log
 }
@@ -63,7 +63,7 @@ func (c *Client) try(ctx context.Context, body []byte, got *outcome) error {
 	defer cancel()
 	reply, err := c.send(attempt, node, body)
 	if err == nil {
-		got.answer, got.lease, err = parseReply(reply)
+		got.answer, got.terms, err = parseReply(reply)
 	}
 	var elsewhere *NotLeaderError
 	switch {

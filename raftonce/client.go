@@ -56,12 +56,12 @@ func NewClient(ctx context.Context, nodes []string, transport Transport, opts *C
 	if err := errors.Join(got.err, got.answer.Err.Or()); err != nil {
 		return nil, fmt.Errorf("raftonce: register: %w", err)
 	}
-	c.id = got.answer.Session
+	c.id, c.calls = got.answer.Session, sessioncalls.New(got.terms.window)
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c.cancel = cancel
 	go func() {
 		defer close(c.renewed)
-		c.calls.Renew(life, got.lease, c.beat)
+		c.calls.Renew(life, got.terms.lease, c.beat)
 	}()
 	return c, nil
 }

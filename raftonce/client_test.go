@@ -288,12 +288,16 @@ func TestManyCallsGivenUp(t *testing.T) {
 	})
 }
 
-// TestMoreCallsThanTheWindow: they wait for each other.
+// TestMoreCallsThanTheWindow: they wait for each other, in the client.
 func TestMoreCallsThanTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		defer c.close()
-		client := c.client(c.send)
+		client := c.client(func(ctx context.Context, address string, command []byte) ([]byte, error) {
+			time.Sleep(20 * time.Millisecond)
+			return c.send(ctx, address, command)
+		})
+		before := c.leader().raft.LastIndex()
 		var calls sync.WaitGroup
 		for i := range 400 {
 			calls.Go(func() {
@@ -303,6 +307,9 @@ func TestMoreCallsThanTheWindow(t *testing.T) {
 			})
 		}
 		calls.Wait()
+		if n := c.leader().raft.LastIndex() - before; n > 420 {
+			t.Errorf("%d entries for 400 calls", n)
+		}
 		if err := client.Close(t.Context()); err != nil {
 			t.Error(err)
 		}

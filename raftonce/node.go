@@ -78,7 +78,7 @@ func (n *Node) refused(err error) error {
 func (n *Node) Handle(principal string, command []byte, timeout time.Duration) []byte {
 	c, err := session.ParseCommand(command)
 	if err != nil {
-		return answered(session.Answer{Err: session.ErrInvalid}, n.fsm.Lease())
+		return answered(session.Answer{Err: session.ErrInvalid}, n.fsm.terms())
 	}
 	c.Principal = principal
 	var answer session.Answer
@@ -92,11 +92,11 @@ func (n *Node) Handle(principal string, command []byte, timeout time.Duration) [
 	case errors.As(err, &elsewhere):
 		return notLeader(elsewhere.Leader)
 	case errors.Is(err, session.ErrEncoding):
-		return answered(session.Answer{Err: session.ErrInvalid}, n.fsm.Lease())
+		return answered(session.Answer{Err: session.ErrInvalid}, n.fsm.terms())
 	case err != nil:
 		return retry(err)
 	}
-	return answered(answer, n.fsm.Lease())
+	return answered(answer, n.fsm.terms())
 }
 
 // Tick tells the time, so that sessions expire though nobody sends anything. The errors are those of Apply.

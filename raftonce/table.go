@@ -17,16 +17,17 @@ type StateMachine interface {
 	raft.FSM
 	Sessions() int
 	Lease() time.Duration
+	terms() terms
 	seen() int64
 	head(term uint64, stamp int64) head
 }
 
 // table is the sessions of a state machine.
 type table struct {
-	config               session.Config
-	sum                  uint32 // of config
-	machine              *session.Machine
-	now, lease, sessions atomic.Int64 // of the machine, to be read while it is busy
+	config        session.Config
+	sum           uint32 // of config
+	machine       *session.Machine
+	now, sessions atomic.Int64 // of the machine, to be read while it is busy
 }
 
 // configure begins the table, without sessions.
@@ -59,7 +60,6 @@ func (t *table) use(machine *session.Machine) {
 // publish tells those that do not wait for the machine.
 func (t *table) publish() {
 	t.now.Store(t.machine.Now())
-	t.lease.Store(int64(t.machine.Config().Lease))
 	t.sessions.Store(int64(t.machine.Len()))
 }
 
@@ -90,7 +90,9 @@ func (t *table) read(log *raft.Log) (stamp int64, c session.Command, err error) 
 func (t *table) Sessions() int { return int(t.sessions.Load()) }
 
 // Lease is how long a session lives after its last command.
-func (t *table) Lease() time.Duration { return time.Duration(t.lease.Load()) }
+func (t *table) Lease() time.Duration { return t.config.Lease }
+
+func (t *table) terms() terms { return terms{t.config.Lease, t.config.Window} }
 
 func (t *table) head(term uint64, stamp int64) head {
 	return head{term: term, stamp: stamp, config: t.sum}
