@@ -42,7 +42,7 @@ func (c *Client) ask(ctx context.Context, command *session.Command) outcome {
 			got.err = err
 			return got
 		}
-		again := c.try(ctx, body, &got)
+		again := c.try(ctx, c.limit(command.Op), body, &got)
 		if again == nil {
 			c.calls.Note(got.answer.Err)
 			return got
@@ -56,10 +56,18 @@ func (c *Client) ask(ctx context.Context, command *session.Command) outcome {
 	}
 }
 
+// limit is how long an attempt may take. A renewal has time for another one or two before the session ends.
+func (c *Client) limit(op session.Op) time.Duration {
+	if op == session.KeepAlive {
+		return min(c.attempt, max(c.lease/6, time.Millisecond))
+	}
+	return c.attempt
+}
+
 // try sends the command once. The error is why it is to be sent again.
-func (c *Client) try(ctx context.Context, body []byte, got *outcome) error {
+func (c *Client) try(ctx context.Context, limit time.Duration, body []byte, got *outcome) error {
 	node := c.Leader()
-	attempt, cancel := context.WithTimeout(ctx, c.attempt)
+	attempt, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	reply, err := c.send(attempt, node, body)
 	if err == nil {

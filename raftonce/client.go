@@ -21,7 +21,8 @@ type Transport func(ctx context.Context, address string, command []byte) ([]byte
 
 // ClientOptions are the options of [NewClient].
 type ClientOptions struct {
-	// Attempt is how long one attempt may take, before another node is asked. Default 5 s.
+	// Attempt is how long one attempt may take, before another node is asked. Default 5 s. That of a renewal takes a sixth of
+	// the lease at most.
 	Attempt time.Duration
 }
 
@@ -32,6 +33,7 @@ type Client struct {
 	attempt time.Duration
 	nonce   session.Nonce
 	id      session.ID
+	lease   time.Duration
 	cancel  context.CancelFunc
 	renewed chan struct{} // closed when nothing renews any more
 	calls   *sessioncalls.Calls
@@ -56,7 +58,7 @@ func NewClient(ctx context.Context, nodes []string, transport Transport, opts *C
 	if err := errors.Join(got.err, got.answer.Err.Or()); err != nil {
 		return nil, fmt.Errorf("raftonce: register: %w", err)
 	}
-	c.id, c.calls = got.answer.Session, sessioncalls.New(got.terms.window)
+	c.id, c.lease, c.calls = got.answer.Session, got.terms.lease, sessioncalls.New(got.terms.window)
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c.cancel = cancel
 	go func() {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -12,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hashicorp/raft"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/raftonce"
@@ -181,6 +184,66 @@ func TestQuietClientKeepsItsSession(t *testing.T) {
 			t.Errorf("%d sessions after Close", n)
 		}
 	})
+}
+
+// TestRenewalOfAShortLease: two of three nodes take what is sent and answer nothing, and the session lives.
+func TestRenewalOfAShortLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const short = 4 * time.Second
+		one := startAlone(t, session.Config{Lease: short})
+		var hole atomic.Bool
+		client, err := raftonce.NewClient(t.Context(), []string{"a", "b", "c"}, func(ctx context.Context, address string, command []byte) ([]byte, error) {
+			switch {
+			case address == "c":
+				return one.Handle("tester", command, time.Second), nil
+			case hole.Load():
+				<-ctx.Done()
+			}
+			return nil, errCut
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client.Believe("a")
+		hole.Store(true)
+		time.Sleep(5 * short)
+		if _, err := client.Do(t.Context(), []byte("pay")); err != nil {
+			t.Error(err)
+		}
+		if err := client.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// startAlone starts a node that is its whole cluster.
+func startAlone(t *testing.T, c session.Config) *raftonce.Node {
+	t.Helper()
+	address, transport := raft.NewInmemTransport("c")
+	fsm := newFSM(t, newLedger(), c)
+	settings := raft.DefaultConfig()
+	settings.LocalID, settings.LogOutput = "c", io.Discard
+	store, snapshots := raft.NewInmemStore(), raft.NewInmemSnapshotStore()
+	servers := raft.Configuration{Servers: []raft.Server{{ID: "c", Address: address}}}
+	if err := raft.BootstrapCluster(settings, store, store, snapshots, transport, servers); err != nil {
+		t.Fatal(err)
+	}
+	r, err := raft.NewRaft(settings, fsm, store, store, snapshots, transport)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := raftonce.NewNode(r, fsm, nil)
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { node.Run(ctx) })
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+		if err := r.Shutdown().Error(); err != nil {
+			t.Error(err)
+		}
+	})
+	return node
 }
 
 // TestCallGivenUp: what its caller gave up is not executed any more, once the client has sent something else, with no earlier

@@ -29,6 +29,13 @@ func (f *FSM) RestoreWithoutSessions(from io.ReadCloser) error {
 	return f.inner.Restore(from)
 }
 
+// Believe has the client take a node for the leader.
+func (c *Client) Believe(leader string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.node, c.next = leader, 0
+}
+
 // SmallJournal is the size up to which a journal is not folded.
 var SmallJournal = &smallJournal
 
