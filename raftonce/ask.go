@@ -78,6 +78,9 @@ func (c *Client) try(ctx context.Context, limit time.Duration, body []byte, got 
 	case errors.As(err, &elsewhere):
 		c.turn(node, elsewhere.Leader)
 		return err
+	case errors.Is(err, ErrTooLarge):
+		got.err = err
+		return nil
 	case err != nil:
 		got.sent = true
 		c.turn(node, "")

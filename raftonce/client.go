@@ -75,8 +75,9 @@ func NewClient(ctx context.Context, nodes []string, transport Transport, opts *C
 // An error that wraps [everonce.ErrOutcomeUnknown] says that the request may have been executed, or not: ctx or the
 // session has ended in between. A copy that is still on its way may be executed after Do has returned, until the session
 // has ended, by [Client.Close] too, or until another request is answered that was sent when no earlier one was under way:
-// what comes after that is refused. Why is only in its text, so that it matches nothing else. If the request was never sent, the error is that of ctx, or
-// session.ErrSessionExpired, without ErrOutcomeUnknown.
+// what comes after that is refused. Why is only in its text, so that it matches nothing else.
+//
+// If the request was never sent, or never taken, the error is that of ctx, session.ErrSessionExpired, [ErrClosed], or [ErrTooLarge].
 func (c *Client) Do(ctx context.Context, payload []byte) ([]byte, error) {
 	number, err := c.calls.Begin(ctx)
 	if err != nil {
@@ -96,7 +97,7 @@ func (c *Client) Do(ctx context.Context, payload []byte) ([]byte, error) {
 	case got.err != nil && got.sent:
 		return nil, fmt.Errorf("raftonce: request %d: %w: %v", number, everonce.ErrOutcomeUnknown, got.err) //nolint:errorlint // who looks for the cause would take it that nothing was sent
 	case got.err != nil:
-		return nil, fmt.Errorf("raftonce: request %d was not sent: %w", number, got.err)
+		return nil, fmt.Errorf("raftonce: request %d was not taken: %w", number, got.err)
 	}
 	return Result(got.answer)
 }

@@ -8,6 +8,8 @@ var (
 	ErrRetry = errors.New("raftonce: the command may or may not be applied (send it again with the same number)")
 	// ErrNotLeader: this node has not taken the command, which is to be sent to the leader. See [NotLeaderError].
 	ErrNotLeader = errors.New("raftonce: not the leader")
+	// ErrTooLarge: the payload is larger than NodeOptions.MaxPayload. Nothing was appended to the log.
+	ErrTooLarge = errors.New("raftonce: the payload is too large")
 	// ErrEntry: an entry of the log is no command of a session. It has changed nothing.
 	ErrEntry = errors.New("raftonce: the entry is no command of a session (append with Node.Apply only)")
 	// ErrOtherConfig: a snapshot, a state on disk or an entry of the log is of nodes with another [session.Config].

@@ -15,6 +15,9 @@ import (
 type NodeOptions struct {
 	// Address says where clients reach a node. By default that is its address in raft.
 	Address func(id raft.ServerID, address raft.ServerAddress) string
+	// MaxPayload bounds the payload of a command, in bytes. Default 512 KiB: raft asks for small entries, since one that
+	// takes longer to send than its timeouts costs the leader its place. All nodes should have the same.
+	MaxPayload int
 }
 
 // Node takes commands of clients on a node of the cluster.
@@ -22,6 +25,7 @@ type Node struct {
 	raft    *raft.Raft
 	fsm     StateMachine
 	address func(raft.ServerID, raft.ServerAddress) string
+	largest int // payload
 	clock   clock
 	beats   beats
 	reads   reads
@@ -33,13 +37,19 @@ func NewNode(r *raft.Raft, fsm StateMachine, opts *NodeOptions) *Node {
 	if opts != nil && opts.Address != nil {
 		n.address = opts.Address
 	}
+	if n.largest = 512 << 10; opts != nil && opts.MaxPayload > 0 {
+		n.largest = opts.MaxPayload
+	}
 	return n
 }
 
 // Apply stamps a command, appends it to the log, and waits until it is applied; timeout is how long it may wait to be
 // appended, 0 for ever. The error wraps [ErrNotLeader] (a [*NotLeaderError]) or [ErrRetry], or [session.ErrEncoding] for a
-// command over its limits, or [ErrOtherConfig]. Whether the command is refused, and the request's result, say the answer and [Result].
+// command over its limits, [ErrTooLarge] or [ErrOtherConfig]. Whether the command is refused, and the request's result, say the answer and [Result].
 func (n *Node) Apply(c *session.Command, timeout time.Duration) (session.Answer, error) {
+	if len(c.Payload) > n.largest {
+		return session.Answer{}, fmt.Errorf("%w: %d bytes, and NodeOptions.MaxPayload is %d", ErrTooLarge, len(c.Payload), n.largest)
+	}
 	term := n.raft.CurrentTerm()
 	entry, err := newEntry(n.fsm.head(term, n.clock.stamp(term, n.fsm.seen())), c)
 	if err != nil {
@@ -91,6 +101,8 @@ func (n *Node) Handle(principal string, command []byte, timeout time.Duration) [
 	switch {
 	case errors.As(err, &elsewhere):
 		return notLeader(elsewhere.Leader)
+	case errors.Is(err, ErrTooLarge):
+		return []byte{replyVersion, kindTooLarge}
 	case errors.Is(err, session.ErrEncoding):
 		return answered(session.Answer{Err: session.ErrInvalid}, n.fsm.terms())
 	case err != nil:

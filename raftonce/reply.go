@@ -15,12 +15,14 @@ import (
 //	an answer: refusal(8) replayed(8) elided(8) session epoch next lease window (64 each) beats (count in 16 bits; each 8) result
 //	not the leader: its address
 //	to be sent again: why, a text
+//	too large: nothing
 const replyVersion = 1
 
 const (
 	kindAnswer    = 1
 	kindNotLeader = 2
 	kindRetry     = 3
+	kindTooLarge  = 4
 )
 
 // terms are what a client must know of the Config.
@@ -49,7 +51,7 @@ func answered(a session.Answer, t terms) []byte {
 	return append(b, a.Result...)
 }
 
-// parseReply returns an answer, or the error that the node had: [ErrRetry] or [ErrNotLeader].
+// parseReply returns an answer, or the error that the node had: [ErrRetry], [ErrNotLeader] or [ErrTooLarge].
 func parseReply(b []byte) (a session.Answer, t terms, err error) {
 	const head = 5 + 5*8 + 2
 	switch {
@@ -59,6 +61,8 @@ func parseReply(b []byte) (a session.Answer, t terms, err error) {
 		return a, t, &NotLeaderError{Leader: string(b[2:])}
 	case b[1] == kindRetry:
 		return a, t, fmt.Errorf("%w: the node said: %s", ErrRetry, b[2:])
+	case b[1] == kindTooLarge:
+		return a, t, ErrTooLarge
 	case b[1] != kindAnswer || len(b) < head:
 		return a, t, errReply
 	}
