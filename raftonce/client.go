@@ -73,9 +73,11 @@ func NewClient(ctx context.Context, nodes []string, transport Transport, opts *C
 // whatever node is the leader, until it has an answer or ctx ends.
 //
 // An error that wraps [everonce.ErrOutcomeUnknown] says that the request may have been executed, or not: ctx or the
-// session has ended in between. A copy that is still on its way may be executed after Do has returned, until the session
-// has ended, by [Client.Close] too, or until another request is answered that was sent when no earlier one was under way:
-// what comes after that is refused. Why is only in its text, so that it matches nothing else.
+// session has ended in between. Which one is only in its text, so that it matches nothing else. A copy that is still on its
+// way may be executed after Do has returned, until the cluster knows that the request was given up: the client tells it at
+// once, and again until it is answered, but not before the calls that began earlier have returned, nor of a request whose
+// number is more than session.Config.Window above the last one that was answered. For certainty call [Client.Close]: when that has
+// succeeded, nothing of the session is executed any more.
 //
 // If the request was never sent, or never taken, the error is that of ctx, session.ErrSessionExpired, [ErrClosed], or [ErrTooLarge].
 func (c *Client) Do(ctx context.Context, payload []byte) ([]byte, error) {
@@ -88,7 +90,11 @@ func (c *Client) Do(ctx context.Context, payload []byte) ([]byte, error) {
 		Number: number, Fingerprint: sha256.Sum256(payload), Payload: payload,
 	}
 	got := c.ask(ctx, &request)
-	c.calls.End(number, got.err == nil && got.answer.Err == 0)
+	if got.err != nil && got.sent {
+		c.calls.GiveUp(number)
+	} else {
+		c.calls.End(number, got.err == nil && got.answer.Err == 0)
+	}
 	switch got.answer.Err {
 	case session.ErrSessionExpired, session.ErrSessionUnknown, session.ErrFenced, session.ErrStale:
 		got.err = got.answer.Err

@@ -246,30 +246,39 @@ func startAlone(t *testing.T, c session.Config) *raftonce.Node {
 	return node
 }
 
-// TestCallGivenUp: what its caller gave up is not executed any more, once the client has sent something else, with no earlier
-// call under way, or has closed. Until then a copy may come, whatever was read.
+// TestCallGivenUp: what its caller gave up is not executed any more, soon after no earlier call is under way; or once the client
+// has sent something else by then, or has closed. Until then a copy may come, whatever was read.
 func TestCallGivenUp(t *testing.T) {
-	for name, tc := range map[string]struct {
-		earlier, next, closed bool
-		want                  int
-	}{
-		"nothing follows":                         {want: 1},
-		"a call follows":                          {next: true},
-		"a call follows, an earlier is under way": {earlier: true, next: true, want: 1},
-		"it is closed":                            {closed: true},
+	for name, tc := range map[string]givenUp{
+		"nothing follows":                          {},
+		"nothing follows, an earlier is under way": {earlier: true, want: 1},
+		"nothing follows, an earlier was":          {earlier: true, ends: true},
+		"renewals are lost":                        {quiet: true, want: 1},
+		"a call follows":                           {quiet: true, next: true},
+		"a call follows, an earlier is under way":  {quiet: true, earlier: true, next: true, want: 1},
+		"it is closed":                             {quiet: true, closed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { testCallGivenUp(t, tc.earlier, tc.next, tc.closed, tc.want) })
+			synctest.Test(t, func(t *testing.T) { testCallGivenUp(t, tc) })
 		})
 	}
 }
 
-func testCallGivenUp(t *testing.T, earlier, next, closed bool, want int) {
+type givenUp struct {
+	earlier, ends       bool // a call that began earlier is under way, or was
+	quiet, next, closed bool // renewals are lost, another call follows, the client is closed
+	want                int  // executions of the copy that comes late
+}
+
+func testCallGivenUp(t *testing.T, tc givenUp) {
 	c := newCluster(t)
 	defer c.close()
 	copies := make(chan []byte, 1)
 	client := c.client(func(ctx context.Context, address string, command []byte) ([]byte, error) {
+		p, err := session.ParseCommand(command)
 		switch {
+		case err != nil || tc.quiet && p.Op == session.KeepAlive:
+			return nil, errCut
 		case bytes.Contains(command, []byte("given up")):
 			copies <- command
 			fallthrough
@@ -283,7 +292,7 @@ func testCallGivenUp(t *testing.T, earlier, next, closed bool, want int) {
 	defer before.Wait()
 	long, end := context.WithCancel(t.Context())
 	defer end()
-	if earlier {
+	if tc.earlier {
 		before.Go(func() {
 			if _, err := client.Do(long, []byte("earlier")); !errors.Is(err, everonce.ErrOutcomeUnknown) {
 				t.Errorf("the earlier call: %v", err)
@@ -297,12 +306,16 @@ func testCallGivenUp(t *testing.T, earlier, next, closed bool, want int) {
 	if !errors.Is(err, everonce.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a call given up: %v", err)
 	}
-	if next {
+	if tc.next {
 		if _, err := client.Do(t.Context(), []byte("next")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if closed {
+	if tc.ends {
+		end()
+	}
+	time.Sleep(time.Second) // less than until the next renewal
+	if tc.closed {
 		if err := client.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -316,7 +329,7 @@ func testCallGivenUp(t *testing.T, earlier, next, closed bool, want int) {
 	if err := client.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if got := c.settle(); got["given up"] != want {
+	if got := c.settle(); got["given up"] != tc.want {
 		t.Errorf("executed: %v", got)
 	}
 }

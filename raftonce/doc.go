@@ -17,8 +17,8 @@
 // The mode is transactional: the effect of a request and its record are one entry of the log. A request that [Client.Do]
 // sends takes effect at most once, however often it is sent, over changes of the leader, crashes, and snapshots; and
 // exactly once if Do returns without an error, or with a [*FailedError], [ErrElided] or [ErrNotEncoded]. Otherwise Do says with
-// [everonce.ErrOutcomeUnknown] that nobody knows: it took effect, or its copies that are on
-// their way may let it, once, or it never does.
+// [everonce.ErrOutcomeUnknown] that nobody knows: it took effect, or a copy that is on its way may let it, once, or it never
+// does. The client has the cluster refuse such copies soon; [Client.Do] says when, and [Client.Close] makes it certain.
 //
 // A session ends when nothing was heard of it for its lease, at the same entry on every node. The client renews it at a
 // third of the lease. Requests of a session that has ended are refused, never executed, and never sent under another one.
