@@ -39,7 +39,8 @@
 //
 // # Restarts, and state machines on disk
 //
-// A node that starts again gets its state from raft's newest snapshot and the log behind it, and the sessions with it. A
+// A node that starts again gets its state from raft's newest snapshot and the log behind it, and the sessions with it: raft.Config.NoSnapshotRestoreOnStart
+// must be false then. A
 // [DiskFSM] has state and sessions in a bbolt database, each batch of entries in one commit, and goes on from there:
 //
 //	fsm, err := raftonce.OpenDisk(dir, machine, session.Config{Name: "bank", Lease: time.Minute}, nil)

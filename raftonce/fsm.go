@@ -3,6 +3,7 @@ package raftonce
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 
@@ -24,6 +25,8 @@ type FSM struct {
 	table
 	inner  raft.FSM
 	encode func(any) ([]byte, error)
+
+	snapped atomic.Bool // a snapshot was restored, or taken
 
 	mu sync.Mutex // of the machine; it also keeps Release in step with Apply
 }

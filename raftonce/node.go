@@ -31,8 +31,13 @@ type Node struct {
 	reads   reads
 }
 
-// NewNode returns the node of a raft that applies to fsm.
+// NewNode returns the node of a raft that applies to fsm. It panics if raft has a snapshot that an [FSM] was not given, by
+// raft.Config.NoSnapshotRestoreOnStart: its sessions would be missing.
 func NewNode(r *raft.Raft, fsm StateMachine, opts *NodeOptions) *Node {
+	index := r.Stats()["last_snapshot_index"]
+	if f, inMemory := fsm.(*FSM); inMemory && index != "0" && !f.snapped.Load() {
+		panic("raftonce: raft has a snapshot up to entry " + index + ", and has not restored its sessions: NoSnapshotRestoreOnStart is for OpenDisk only")
+	}
 	n := &Node{raft: r, fsm: fsm, address: func(_ raft.ServerID, address raft.ServerAddress) string { return string(address) }}
 	if opts != nil && opts.Address != nil {
 		n.address = opts.Address

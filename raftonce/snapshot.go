@@ -44,6 +44,7 @@ func (f *FSM) Snapshot() (raft.FSMSnapshot, error) {
 		sessions.Release()
 		return nil, err
 	}
+	f.snapped.Store(true)
 	return &snapshot{mu: &f.mu, sessions: sessions, inner: inner}, nil
 }
 
@@ -99,6 +100,7 @@ func (f *FSM) Restore(from io.ReadCloser) error {
 		return err
 	}
 	f.use(machine)
+	f.snapped.Store(true)
 	return nil
 }
 
