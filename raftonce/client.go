@@ -68,18 +68,19 @@ func NewClient(ctx context.Context, nodes []string, transport Transport, opts *C
 	return c, nil
 }
 
-// Do has a request executed once, and returns what the state machine answered: its bytes, or a [*FailedError]; or, if there
-// are no bytes, [ErrElided] or [ErrNotEncoded]. It asks, of
-// whatever node is the leader, until it has an answer or ctx ends.
+// Do has a request executed once, and returns what the state machine answered: its bytes, or a [*FailedError]; or [ErrElided]
+// or [ErrNotEncoded], if it was executed and there are no bytes. It asks, of whatever node is the leader, until it has an
+// answer or ctx ends.
 //
 // An error that wraps [everonce.ErrOutcomeUnknown] says that the request may have been executed, or not: ctx or the
 // session has ended in between. Which one is only in its text, so that it matches nothing else. A copy that is still on its
 // way may be executed after Do has returned, until the cluster knows that the request was given up: the client tells it at
 // once, and again until it is answered, but not before the calls that began earlier have returned, nor of a request whose
-// number is more than session.Config.Window above the last one that was answered. For certainty call [Client.Close]: when that has
-// succeeded, nothing of the session is executed any more.
+// number is more than session.Config.Window above the last one that was answered. For certainty call [Client.Close]: when
+// that has succeeded, nothing of the session is executed any more.
 //
-// If the request was never sent, or never taken, the error is that of ctx, session.ErrSessionExpired, [ErrClosed], or [ErrTooLarge].
+// If the request was never sent, or never taken, the error is that of ctx, session.ErrSessionExpired, [ErrClosed] or
+// [ErrTooLarge].
 func (c *Client) Do(ctx context.Context, payload []byte) ([]byte, error) {
 	number, err := c.calls.Begin(ctx)
 	if err != nil {
