@@ -179,9 +179,12 @@ func transfersOf(n int, seed uint64) (all []Transfer) {
 	return all
 }
 
+// settleLimit is how long replicas may take to become equal: raft pauses for up to ten seconds after failures.
+const settleLimit = time.Minute
+
 // settle returns the books, when all replicas have the same.
 func (r *run) settle(ctx context.Context) (Books, error) {
-	for end := time.Now().Add(startLimit); ; {
+	for end := time.Now().Add(settleLimit); ; {
 		var all []Books
 		var err error
 		for _, p := range r.processes {
