@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"math"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dunglas/httpsfv"
@@ -44,11 +46,19 @@ var (
 	SessionQuota   = Problem{"session-quota", http.StatusTooManyRequests, "The sender has too many sessions", "No session was registered: end one, or try again later, with the same secret."}
 )
 
-// maxSessionInteger is the largest integer that a structured field has.
-const maxSessionInteger = 999_999_999_999_999
+// A structured field has integers of so many digits.
+const (
+	maxDigits         = 15
+	maxSessionInteger = 999_999_999_999_999
+)
 
 // SessionInteger returns the integer in a header; found is false if there is none. problem says what is wrong with it.
 func SessionInteger(h http.Header, name string) (n uint64, found bool, problem string) {
+	if values := h[name]; len(values) == 1 && len(values[0]) <= maxDigits && strings.Trim(values[0], "0123456789") == "" {
+		if n, err := strconv.ParseUint(values[0], 10, 64); err == nil { // the common case, without parameters
+			return n, true, ""
+		}
+	}
 	item, found, problem := sessionItem(h, name)
 	if !found || problem != "" {
 		return 0, found, problem
@@ -91,7 +101,7 @@ func sessionItem(h http.Header, name string) (value any, found bool, problem str
 }
 
 // FormatInteger returns n as a field. What is too large for one cannot be a session's: see maxSessionInteger.
-func FormatInteger(n uint64) string { return format(int64(min(n, maxSessionInteger))) }
+func FormatInteger(n uint64) string { return strconv.FormatUint(min(n, maxSessionInteger), 10) }
 
 // The bounds of a secret, in bytes.
 const (
@@ -105,7 +115,7 @@ func Secret(h http.Header) (secret []byte, found bool, problem string) {
 	if !found || p != "" {
 		return nil, found, string(p)
 	}
-	secret, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	secret, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(secret) < minSecret || len(secret) > maxSecret {
 		return nil, true, "it is not 16 to 64 random bytes in base64url without padding (RFC 4648)"
 	}
@@ -119,7 +129,8 @@ func FormatSecret(secret []byte) string {
 
 // SessionNonce is what a host gets for a sender's secret: nobody else's, and nothing that could be sent in its place.
 func SessionNonce(principal string, secret []byte) (nonce [16]byte) {
-	b := append([]byte("everonce/httponce/session\x00"), binary.AppendUvarint(nil, uint64(len(principal)))...)
+	var stack [256]byte
+	b := binary.AppendUvarint(append(stack[:0], "everonce/httponce/session\x00"...), uint64(len(principal)))
 	b = append(append(b, principal...), secret...)
 	sum := sha256.Sum256(b)
 	copy(nonce[:], sum[:])
