@@ -7,7 +7,6 @@ import (
 	"math"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/dunglas/httpsfv"
@@ -46,19 +45,11 @@ var (
 	SessionQuota   = Problem{"session-quota", http.StatusTooManyRequests, "The sender has too many sessions", "No session was registered: end one, or try again later, with the same secret."}
 )
 
-// A structured field has integers of so many digits.
-const (
-	maxDigits         = 15
-	maxSessionInteger = 999_999_999_999_999
-)
+// maxSessionInteger is the largest integer that a structured field has.
+const maxSessionInteger = 999_999_999_999_999
 
 // SessionInteger returns the integer in a header; found is false if there is none. problem says what is wrong with it.
 func SessionInteger(h http.Header, name string) (n uint64, found bool, problem string) {
-	if values := h[name]; len(values) == 1 && len(values[0]) <= maxDigits && strings.Trim(values[0], "0123456789") == "" {
-		if n, err := strconv.ParseUint(values[0], 10, 64); err == nil { // the common case, without parameters
-			return n, true, ""
-		}
-	}
 	item, found, problem := sessionItem(h, name)
 	if !found || problem != "" {
 		return 0, found, problem
