@@ -1,6 +1,7 @@
 package httponce_test
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -8,9 +9,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/session"
+	"github.com/everonce/everonce/session/memsession"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -73,6 +77,44 @@ func protectedBench(b testing.TB, h http.Handler, records int) http.Handler {
 		b.Fatal(err)
 	}
 	return protect(h)
+}
+
+// BenchmarkSession is BenchmarkHandler's json in a session in memory: numbered requests, each with the mark below it.
+func BenchmarkSession(b *testing.B) {
+	host, err := memsession.New(struct{}{}, session.Config{Lease: time.Hour}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	h, err := httponce.HandleSession(host, httponce.Unscoped(), func(w http.ResponseWriter, r *http.Request, _ struct{}) error {
+		pay(w, r)
+		return nil
+	}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	register, err := httponce.Sessions(host, httponce.Unscoped(), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, step := range map[string]int{"first": 1, "replay": 0} {
+		b.Run(name, func(b *testing.B) {
+			secret := rand.Text() // its letters are of base64url too
+			id := send(register, http.MethodPost, "/sessions", "", "Idempotency-Session-Secret", secret).Header.Get("Idempotency-Session")
+			b.ReportAllocs()
+			number := 1
+			for b.Loop() {
+				r := httptest.NewRequest(http.MethodPost, "/payments", strings.NewReader(paymentJSON))
+				r.Header["Idempotency-Session"], r.Header["Idempotency-Session-Secret"] = []string{id}, []string{secret}
+				r.Header["Idempotency-Session-Request"] = []string{strconv.Itoa(number)}
+				r.Header["Idempotency-Session-Mark"] = []string{strconv.Itoa(number - 1)}
+				w := httptest.NewRecorder()
+				if h.ServeHTTP(w, r); w.Code != http.StatusCreated {
+					b.Fatal(w.Code, w.Body)
+				}
+				number += step
+			}
+		})
+	}
 }
 
 // BenchmarkHandler compares a bare handler of 200 bytes of JSON with the same behind the middleware, in memory: a first

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -243,8 +244,8 @@ func (h *sessionHandler[Tx]) serve(ctx context.Context, x *exchange, a *applied,
 
 // withoutSecret calls the handler with a request that has no secret, which somebody would log.
 func (h *sessionHandler[Tx]) withoutSecret(w http.ResponseWriter, r *http.Request, tx Tx) error {
-	r.Header = r.Header.Clone()
-	r.Header.Del(wire.SessionSecret)
+	r.Header = maps.Clone(r.Header)
+	delete(r.Header, wire.SessionSecret)
 	return h.handle(w, r, tx)
 }
 

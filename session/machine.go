@@ -147,7 +147,6 @@ func (m *Machine) Record(c *Command, result []byte) Answer {
 	if e == nil || e.state != executing {
 		return answer
 	}
-	s.High = max(s.High, c.Number)
 	e.state, e.result = kept, result
 	if len(result) > m.config.MaxResult {
 		e.state, e.result = elided, nil
@@ -165,8 +164,16 @@ func (m *Machine) Abandon(c *Command) {
 		return
 	}
 	s = m.own(s)
-	if at, found := s.search(c.Number); found && s.entries[at].state == executing {
-		s.entries = slices.Delete(s.entries, at, at+1)
+	at, found := s.search(c.Number)
+	if !found || s.entries[at].state != executing {
+		return
+	}
+	s.entries = slices.Delete(s.entries, at, at+1)
+	if s.High == c.Number {
+		s.High = s.Mark
+		if n := len(s.entries); n > 0 {
+			s.High = s.entries[n-1].number
+		}
 	}
 }
 
@@ -196,6 +203,11 @@ func (m *Machine) request(c *Command) Answer {
 		answer := Answer{Replayed: true, Elided: e.state == elided, Result: e.result}
 		m.accept(s, c.Epoch, c.Mark)
 		return answer
+	}
+	if n := len(s.entries); s.Ordered && n > 0 { // one after the other: what is executed may yet be taken back
+		if last := &s.entries[n-1]; last.state == executing && last.number > c.Mark {
+			return Answer{Err: ErrGap, Next: last.number}
+		}
 	}
 	m.accept(s, c.Epoch, c.Mark).begin(c.Number, c.Fingerprint)
 	m.open++

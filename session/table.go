@@ -65,6 +65,7 @@ func (s *session) find(number uint64) *entry {
 func (s *session) begin(number uint64, sum Fingerprint) {
 	at, _ := s.search(number)
 	s.entries = slices.Insert(s.entries, at, entry{number: number, sum: sum})
+	s.High = max(s.High, number)
 }
 
 // forget drops what the mark has passed.

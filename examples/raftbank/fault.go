@@ -27,7 +27,7 @@ var faults = []fault{
 // kill kills a node, which is healed by a start with its files.
 func (r *run) kill(p *process) (heal func() error, err error) {
 	r.kills++
-	return func() error { return r.start(p) }, p.kill()
+	return func() error { return p.start(context.Background()) }, p.kill()
 }
 
 // feed gives the transfers to the tellers. In the middle of each part, when all have their hands full, something is done to a

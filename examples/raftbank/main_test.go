@@ -80,7 +80,7 @@ func TestMistakes(t *testing.T) {
 			t.Parallel()
 			// What a mistake costs is a matter of chance: what is under way when a node is lost.
 			for range 3 {
-				rep, code, said := ran(t, "-n", "400", "-faults", "4", "-broken", string(m))
+				rep, code, said := ran(t, "-n", "300", "-faults", "3", "-broken", string(m))
 				if code == 0 || doubles && rep.Doubled == 0 {
 					continue
 				}

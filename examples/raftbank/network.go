@@ -4,45 +4,59 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"os"
 	"strings"
 
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
 )
 
-// network is what is between the processes: a way from each node to each other, and one from the clients to each node. Its
-// ends stay where they are when a node comes back elsewhere.
+// network is what is between the processes: a way from each node to each other, and one from the clients to each node. It also
+// has the sockets at which nodes listen, for peers and for clients, so that a node that comes back is where it was.
 type network struct {
-	peers map[[2]string]*toxiproxy.Proxy // from, to
-	front map[string]*toxiproxy.Proxy
-	doors []string // where clients reach the nodes, in the order of their names
+	peers   map[[2]string]*toxiproxy.Proxy // from, to
+	front   map[string]*toxiproxy.Proxy
+	doors   []string // where clients reach the nodes, in the order of their names
+	sockets map[string][]*os.File
 }
 
-func newNetwork() (*network, error) {
-	n := &network{peers: map[[2]string]*toxiproxy.Proxy{}, front: map[string]*toxiproxy.Proxy{}}
+// newNetwork opens everything. What was opened is to be closed after an error too.
+func newNetwork(ctx context.Context) (*network, error) {
+	n := &network{peers: map[[2]string]*toxiproxy.Proxy{}, front: map[string]*toxiproxy.Proxy{}, sockets: map[string][]*os.File{}}
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	open := func(name string) (*toxiproxy.Proxy, error) {
-		p := toxiproxy.NewProxy(server, name, anywhere, nowhere)
-		return p, p.Start()
-	}
-	var errs []error
 	for _, to := range names {
-		var err error
-		n.front[to], err = open("to " + to)
-		errs = append(errs, err)
+		var at [2]string
+		for i := range at {
+			var lc net.ListenConfig
+			ln, err := lc.Listen(ctx, "tcp", anywhere)
+			if err != nil {
+				return n, err
+			}
+			socket, err := ln.(*net.TCPListener).File()
+			if err := errors.Join(err, ln.Close()); err != nil { // the socket stays open
+				return n, err
+			}
+			at[i], n.sockets[to] = ln.Addr().String(), append(n.sockets[to], socket)
+		}
+		n.front[to] = toxiproxy.NewProxy(server, "to "+to, anywhere, at[1])
+		if err := n.front[to].Start(); err != nil {
+			return n, err
+		}
 		n.doors = append(n.doors, n.front[to].Listen)
 		for _, from := range names {
-			if from != to {
-				n.peers[[2]string{from, to}], err = open(from + " to " + to)
-				errs = append(errs, err)
+			if from == to {
+				continue
+			}
+			way := toxiproxy.NewProxy(server, from+" to "+to, anywhere, at[0])
+			n.peers[[2]string{from, to}] = way
+			if err := way.Start(); err != nil {
+				return n, err
 			}
 		}
 	}
-	return n, errors.Join(errs...)
+	return n, nil
 }
-
-// nowhere is where nobody listens.
-const nowhere = "127.0.0.1:1"
 
 func (n *network) close() {
 	for _, p := range n.peers {
@@ -50,6 +64,11 @@ func (n *network) close() {
 	}
 	for _, p := range n.front {
 		p.Stop()
+	}
+	for _, sockets := range n.sockets {
+		for _, s := range sockets {
+			s.Close() //nolint:errcheck // the process ends
+		}
 	}
 }
 
@@ -62,20 +81,6 @@ func (n *network) from(name string) map[string]string {
 		}
 	}
 	return begin
-}
-
-// lead leads the ways to a node that has started.
-func (n *network) lead(p *process) error {
-	to := func(way *toxiproxy.Proxy, upstream string) error {
-		return way.Update(&toxiproxy.Proxy{Listen: way.Listen, Upstream: upstream, Enabled: true})
-	}
-	err := to(n.front[p.Name], p.clients)
-	for pair, way := range n.peers {
-		if pair[1] == p.Name {
-			err = errors.Join(err, to(way, p.peers))
-		}
-	}
-	return err
 }
 
 // cutOff cuts a node off from the others: what either side sends is swallowed, or answered by a reset.

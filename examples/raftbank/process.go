@@ -19,9 +19,10 @@ type process struct {
 	said  io.Writer
 	leads func(name string, term uint64) // is called for each term in which the node leads
 
-	cmd            *exec.Cmd
-	in             io.Closer // the node ends with it
-	peers, clients string    // where it listens
+	sockets []*os.File // where it listens: for peers, and for clients
+
+	cmd *exec.Cmd
+	in  io.Closer // the node ends with it
 }
 
 // startLimit is how long a node may take until it listens, or has ended: long, because the machine may be busy.
@@ -34,7 +35,7 @@ func (p *process) start(ctx context.Context) error {
 		return err
 	}
 	p.cmd = exec.CommandContext(context.WithoutCancel(ctx), self, nodeFlag) //nolint:gosec // this program
-	p.cmd.Stderr = p.said
+	p.cmd.Stderr, p.cmd.ExtraFiles = p.said, p.sockets
 	in, err := p.cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -53,7 +54,7 @@ func (p *process) start(ctx context.Context) error {
 		return errors.Join(err, p.stop())
 	}
 	lines := bufio.NewReader(out)
-	if _, err := fmt.Fscanln(lines, &p.peers, &p.clients); err != nil {
+	if _, err := lines.ReadString('\n'); err != nil {
 		return fmt.Errorf("the node %s does not come up: %w", p.Name, errors.Join(err, p.stop()))
 	}
 	go func() {

@@ -47,10 +47,11 @@ func raftbank(ctx context.Context, s settings) (rep Report, err error) {
 		return rep, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	if r.network, err = newNetwork(); err != nil {
+	r.network, err = newNetwork(ctx)
+	defer r.network.close()
+	if err != nil {
 		return rep, err
 	}
-	defer r.network.close()
 	defer func() {
 		for _, p := range r.processes {
 			err = errors.Join(err, p.stop())
@@ -70,7 +71,7 @@ func raftbank(ctx context.Context, s settings) (rep Report, err error) {
 	if rep, err = books.count(r.history.entries); err != nil {
 		return rep, err
 	}
-	rep.Retries, rep.Kills, rep.LeaderChanges = retries, r.kills, len(r.terms)-1
+	rep.Retries, rep.Kills, rep.LeaderChanges = retries, r.kills, r.leaderChanges()
 	if rep.Linearizable, err = r.history.linearizable(books.Ledger); err != nil {
 		return rep, err
 	}
@@ -89,11 +90,11 @@ func (r *run) open(ctx context.Context, folder string) error {
 		doors[names[i]] = door
 	}
 	for _, name := range names {
-		p := &process{said: r.Said, leads: r.leads, told: told{
+		p := &process{said: r.Said, leads: r.leads, sockets: r.network.sockets[name], told: told{
 			Name: name, Folder: filepath.Join(folder, name), Peers: r.network.from(name), Doors: doors, Broken: r.Broken,
 		}}
 		r.processes[name] = p
-		if err := errors.Join(os.Mkdir(p.Folder, 0o700), r.start(p)); err != nil {
+		if err := errors.Join(os.Mkdir(p.Folder, 0o700), p.start(ctx)); err != nil {
 			return err
 		}
 	}
@@ -105,13 +106,6 @@ func (r *run) open(ctx context.Context, folder string) error {
 	}
 }
 
-func (r *run) start(p *process) error {
-	if err := p.start(context.Background()); err != nil {
-		return err
-	}
-	return r.network.lead(p)
-}
-
 func (r *run) leads(name string, term uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,6 +113,12 @@ func (r *run) leads(name string, term uint64) {
 		close(r.first)
 	}
 	r.terms[term] = name
+}
+
+func (r *run) leaderChanges() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.terms) - 1
 }
 
 // leader is who led in the last term.
@@ -179,13 +179,16 @@ func transfersOf(n int, seed uint64) (all []Transfer) {
 	return all
 }
 
+// settleLimit is how long replicas may take to become equal: raft pauses for up to ten seconds after failures.
+const settleLimit = time.Minute
+
 // settle returns the books, when all replicas have the same.
 func (r *run) settle(ctx context.Context) (Books, error) {
-	for end := time.Now().Add(startLimit); ; {
+	for end := time.Now().Add(settleLimit); ; {
 		var all []Books
 		var err error
 		for _, p := range r.processes {
-			b, readErr := booksOf(ctx, p.clients, "/replica")
+			b, readErr := booksOf(ctx, r.network.front[p.Name].Listen, "/replica")
 			all, err = append(all, b), errors.Join(err, readErr)
 		}
 		same := err == nil && !slices.ContainsFunc(all, func(b Books) bool {

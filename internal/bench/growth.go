@@ -59,7 +59,7 @@ func (g *growth) print() {
 
 func (g *growth) run(ctx context.Context, p pace) error {
 	g.requests = p.requests
-	if err := g.memory(ctx); err != nil {
+	if err := errors.Join(g.keysInMemory(ctx), g.sessionsInMemory()); err != nil {
 		return err
 	}
 	pg := func(tables ...string) func() (grown, error) {
@@ -85,30 +85,34 @@ func (g *growth) run(ctx context.Context, p pace) error {
 	if err := errors.Join(g.add("PostgreSQL", "a key each, after VACUUM FULL", keys), g.add("PostgreSQL", "sessions, after VACUUM FULL", sessions)); err != nil {
 		return err
 	}
-	var receivers [2]*everonce.TxReceiver[*sql.Tx]
-	var sizes [2]func() (grown, error)
-	for i, tables := range [][]string{{"record"}, {"session", "session_answer", "session_state"}} {
-		store, err := sqlitestore.Open(ctx, filepath.Join(g.dir, fmt.Sprintf("growth%d.db", i)), nil)
-		if err != nil {
-			return err
-		}
-		defer store.Close() //nolint:errcheck // it is measured before
-		if receivers[i], err = everonce.NewTxReceiver(store, &everonce.Options{Codec: everonce.Raw()}); err != nil {
-			return err
-		}
-		sizes[i] = func() (r grown, err error) {
+	if err := g.inSQLite(ctx, func(tx *everonce.TxReceiver[*sql.Tx], measure func() (grown, error)) error {
+		return g.keys(ctx, "SQLite", transactKeys(tx), measure)
+	}, "record"); err != nil {
+		return err
+	}
+	return g.inSQLite(ctx, func(tx *everonce.TxReceiver[*sql.Tx], measure func() (grown, error)) error {
+		return sessionsOf(ctx, g, "SQLite", tx, measure)
+	}, "session", "session_answer", "session_state")
+}
+
+// inSQLite fills these tables in a file of its own.
+func (g *growth) inSQLite(ctx context.Context, fill func(tx *everonce.TxReceiver[*sql.Tx], measure func() (grown, error)) error, tables ...string) error {
+	store, err := sqlitestore.Open(ctx, filepath.Join(g.dir, "growth-"+tables[0]+".db"), nil)
+	if err != nil {
+		return err
+	}
+	tx, err := everonce.NewTxReceiver(store, &everonce.Options{Codec: everonce.Raw()})
+	if err == nil {
+		err = fill(tx, func() (r grown, err error) {
 			for _, table := range tables {
 				var rows int64
 				err = errors.Join(err, store.DB().QueryRowContext(ctx, "SELECT count(*) FROM everonce_"+table).Scan(&rows))
 				r.rows += rows
 			}
 			return r, errors.Join(err, store.DB().QueryRowContext(ctx, "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size").Scan(&r.bytes))
-		}
+		})
 	}
-	if err := g.keys(ctx, "SQLite", transactKeys(receivers[0]), sizes[0]); err != nil {
-		return err
-	}
-	return sessionsOf(ctx, g, "SQLite", receivers[1], sizes[1])
+	return errors.Join(err, store.Close())
 }
 
 func (g *growth) add(store, way string, measure func() (grown, error)) error {
@@ -186,14 +190,14 @@ func sessionsOf[Tx any](ctx context.Context, g *growth, name string, tx *everonc
 	return errors.Join(err, g.add(name, "sessions", measure))
 }
 
-// memory is the heap, of a store of records and of a machine.
-func (g *growth) memory(ctx context.Context) error {
-	heap := func() int64 {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc) //nolint:gosec // it is not that large
-	}
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc) //nolint:gosec // it is not that large
+}
+
+func (g *growth) keysInMemory(ctx context.Context) error {
 	before := heap()
 	r, err := everonce.NewReceiver(memstore.New(&memstore.Options{MaxRecords: 2 * g.requests}), everonce.Refuse, &everonce.Options{Codec: everonce.Raw()})
 	if err != nil {
@@ -208,8 +212,11 @@ func (g *growth) memory(ctx context.Context) error {
 	}
 	g.rows = append(g.rows, grown{"memory", "a key each", int64(g.requests), heap() - before})
 	runtime.KeepAlive(r)
+	return nil
+}
 
-	r, before = nil, heap()
+func (g *growth) sessionsInMemory() error {
+	before := heap()
 	m, err := session.New(session.Config{Lease: time.Hour})
 	if err != nil {
 		return err

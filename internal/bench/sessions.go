@@ -41,7 +41,7 @@ func (c *sessionClient) next() session.Command {
 // registered begins a session.
 func registered[Tx any](ctx context.Context, store *sqlsession.Store[Tx]) (*sessionClient, error) {
 	c := &sessionClient{}
-	_, _ = rand.Read(c.nonce[:]) //nolint:errcheck // it never fails
+	_, _ = rand.Read(c.nonce[:])
 	a, err := store.Apply(ctx, &session.Command{Op: session.Register, Nonce: c.nonce}, nil)
 	c.id = a.Session
 	return c, errors.Join(err, a.Err.Or())

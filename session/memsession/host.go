@@ -55,8 +55,7 @@ func (h *Host[Tx]) Apply(ctx context.Context, c *session.Command, work session.W
 	if h == nil || c == nil || c.Op == session.Request && work == nil {
 		return session.Answer{}, fmt.Errorf("memsession: %w: the host, the command, or the work of a request is nil", everonce.ErrInvalidArgument)
 	}
-	patience := time.NewTimer(h.wait)
-	defer patience.Stop()
+	var patience <-chan time.Time
 	for {
 		answer, ended := h.begin(c)
 		switch {
@@ -65,9 +64,12 @@ func (h *Host[Tx]) Apply(ctx context.Context, c *session.Command, work session.W
 		case answer.Err != session.ErrInProgress || h.wait < 0:
 			return answer, nil
 		}
+		if patience == nil {
+			patience = time.After(h.wait)
+		}
 		select {
 		case <-ended:
-		case <-patience.C:
+		case <-patience:
 			return answer, nil
 		case <-ctx.Done():
 			return session.Answer{}, context.Cause(ctx)

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"math"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/dunglas/httpsfv"
@@ -91,7 +92,7 @@ func sessionItem(h http.Header, name string) (value any, found bool, problem str
 }
 
 // FormatInteger returns n as a field. What is too large for one cannot be a session's: see maxSessionInteger.
-func FormatInteger(n uint64) string { return format(int64(min(n, maxSessionInteger))) }
+func FormatInteger(n uint64) string { return strconv.FormatUint(min(n, maxSessionInteger), 10) }
 
 // The bounds of a secret, in bytes.
 const (
@@ -105,7 +106,7 @@ func Secret(h http.Header) (secret []byte, found bool, problem string) {
 	if !found || p != "" {
 		return nil, found, string(p)
 	}
-	secret, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	secret, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(secret) < minSecret || len(secret) > maxSecret {
 		return nil, true, "it is not 16 to 64 random bytes in base64url without padding (RFC 4648)"
 	}
@@ -119,7 +120,8 @@ func FormatSecret(secret []byte) string {
 
 // SessionNonce is what a host gets for a sender's secret: nobody else's, and nothing that could be sent in its place.
 func SessionNonce(principal string, secret []byte) (nonce [16]byte) {
-	b := append([]byte("everonce/httponce/session\x00"), binary.AppendUvarint(nil, uint64(len(principal)))...)
+	var stack [256]byte
+	b := binary.AppendUvarint(append(stack[:0], "everonce/httponce/session\x00"...), uint64(len(principal)))
 	b = append(append(b, principal...), secret...)
 	sum := sha256.Sum256(b)
 	copy(nonce[:], sum[:])
