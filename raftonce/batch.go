@@ -2,7 +2,6 @@ package raftonce
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/hashicorp/raft"
 
@@ -11,9 +10,9 @@ import (
 
 // ApplyBatch applies entries, with one call of the state machine's ApplyBatch for many of them if it has that.
 //
-// How raft cuts the log into batches differs between nodes, and may not be seen in the state. What a command of a session is
-// answered depends on the results before it. So whatever comes of a session with a request in the batch waits until that is
-// recorded.
+// How raft cuts the log into batches differs between nodes, and may not be seen in the state. Whether a request is
+// accepted depends on the results before it in its session. So a second request of one session in a batch waits until
+// the first is recorded.
 func (f *FSM) ApplyBatch(logs []*raft.Log) []any {
 	answers := make([]any, len(logs))
 	batching, ok := f.inner.(raft.BatchingFSM)
@@ -30,7 +29,7 @@ func (f *FSM) ApplyBatch(logs []*raft.Log) []any {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	b := batch{fsm: f, inner: batching, answers: answers, open: map[session.Nonce]bool{}}
+	b := batch{fsm: f, inner: batching, answers: answers, open: map[session.ID]bool{}}
 	for i, log := range logs {
 		b.add(i, log)
 	}
@@ -45,9 +44,9 @@ type batch struct {
 	inner   raft.BatchingFSM
 	answers []any
 	logs    []*raft.Log
-	at      []int                  // of each of logs, in answers
-	begun   []*session.Command     // of each of logs, nil for a configuration
-	open    map[session.Nonce]bool // of their sessions
+	at      []int              // of each of logs, in answers
+	begun   []*session.Command // of each of logs, nil for a configuration
+	open    map[session.ID]bool
 }
 
 func (b *batch) add(i int, log *raft.Log) {
@@ -60,7 +59,7 @@ func (b *batch) add(i int, log *raft.Log) {
 		b.answers[i] = err
 		return
 	}
-	if b.open[c.Nonce] || slices.ContainsFunc(c.Beats, func(beat session.Beat) bool { return b.open[beat.Nonce] }) {
+	if b.open[c.Session] {
 		b.flush()
 	}
 	answer := b.fsm.machine.Begin(stamp, &c)
@@ -68,7 +67,7 @@ func (b *batch) add(i int, log *raft.Log) {
 		b.answers[i] = answer
 		return
 	}
-	b.open[c.Nonce] = true
+	b.open[c.Session] = true
 	b.push(i, request(log, &c), &c)
 }
 
