@@ -11,7 +11,8 @@ import (
 
 // InitProducer grants an ID and an epoch to a run of a producer. One without a name gets a new ID. One with a name, Kafka's
 // transactional.id, gets the ID that it had and the next epoch: from then on earlier runs are [producer.ErrFenced]. IDs are never
-// used again. Sequences begin at 0 in each stream.
+// used again. Sequences begin at 0 in each stream, and what an earlier run has appended is not compared with what this one sends.
+// A producer that keeps its grant, with the numbers of what has no answer, needs no other after a restart.
 //
 // The error wraps [everonce.ErrInvalidArgument] for a name that is too long or no UTF-8; [everonce.ErrStore];
 // [everonce.ErrOutcomeUnknown] where the commit's answer was lost: call it again, for a higher epoch or another ID.
