@@ -62,7 +62,7 @@ func granted(ctx context.Context, own *sql.DB, store *sqlproducer.Store[*sql.Tx]
 func send(ctx context.Context, store *sqlproducer.Store[*sql.Tx], g producer.Grant, orders []string) error {
 	for i, order := range orders {
 		batch := &sqlproducer.Batch{
-			Stream: "orders", Producer: g.Producer, Epoch: g.Epoch, First: int32(i), Records: [][]byte{[]byte(order)}, //nolint:gosec // few
+			Stream: "orders", Producer: g.Producer, Epoch: g.Epoch, First: int32(i), Records: [][]byte{[]byte(order)},
 		}
 		answer, err := store.Append(ctx, batch)
 		switch {

@@ -103,6 +103,28 @@ func testProducerRetention[Tx any](t *testing.T, h *handle[Tx]) {
 	s.wants(t, "the ID whose epochs are used up", batchOf(g, 11, "11"), producer.Answer{Err: producer.ErrForgotten})
 }
 
+func TestExpireEndsAtAYoungBatch(t *testing.T) {
+	onEachDatabase(t, testExpireEnds[pgx.Tx], testExpireEnds[*sql.Tx])
+}
+
+// A clock was set back for one batch: no batch before it is removed with it, and none beyond the limit.
+func testExpireEnds[Tx any](t *testing.T, h *handle[Tx]) {
+	h, micros := h.byHand(t)
+	s := newStreams(t, h, nil)
+	g := s.grant(t, "")
+	for i, age := range []time.Duration{9, 9, 0, 9, 0} {
+		now := micros.Add(-(age * time.Hour).Microseconds())
+		s.send(t, batchOf(g, int32(i), fmt.Sprint(i))) //nolint:gosec // few
+		micros.Store(now + (age * time.Hour).Microseconds())
+	}
+	for _, want := range []int{1, 1, 0} {
+		if n, err := s.Expire(t.Context(), "orders", time.Hour, 1); n != want || err != nil {
+			t.Errorf("expired %d, %v, want %d", n, err, want)
+		}
+	}
+	s.has(t, 2, "2", "3", "4")
+}
+
 func TestPurgeOfProducersWaitsForNobody(t *testing.T) {
 	t.Parallel()
 	t.Run("pgx", func(t *testing.T) { t.Parallel(); testProducerPurge(t, onPgx(t)) })

@@ -70,7 +70,6 @@ func newStatements(d *sqldb.Dialect) *statements {
 	}
 	const (
 		stream = "SELECT first, next FROM {producer_stream} WHERE name = {1t}"
-		batch  = "SELECT last, at FROM {producer_log} WHERE stream = {1t} AND "
 	)
 	// MySQL locks what it looks at: it is told to use the index of a small table too.
 	last, windows := "{producer} ", "{producer_window} "
@@ -104,8 +103,8 @@ func newStatements(d *sqldb.Dialect) *statements {
 		raise:     st("raise", 2, "UPDATE {producer} SET epoch = {2i}, last = {now} WHERE id = {1i}"),
 		raised:    st("raised", 2, "UPDATE "+windows+"SET granted = {2i} WHERE producer_id = {1i}"),
 
-		below: st("below", 3, batch+"last < {2i} ORDER BY last LIMIT {3i}"),
-		older: st("older", 3, batch+"at <= {now} - {2i} ORDER BY last LIMIT {3i}"),
+		below: st("below", 3, "SELECT last, 0 FROM {producer_log} WHERE stream = {1t} AND last < {2i} ORDER BY last LIMIT {3i}"),
+		older: st("older", 3, "SELECT last, CASE WHEN at <= {now} - {2i} THEN 0 ELSE 1 END FROM {producer_log} WHERE stream = {1t} ORDER BY last LIMIT {3i}"),
 		cut:   st("cut", 2, "DELETE FROM {producer_log} WHERE stream = {1t} AND last <= {2i}"),
 		first: st("first", 2, "UPDATE {producer_stream} SET first = {2i} WHERE name = {1t}"),
 

@@ -2,13 +2,11 @@ package sqlproducer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/internal/sqldb"
-	"github.com/everonce/everonce/session/producer"
 )
 
 // What one transaction of [Store.Truncate], [Store.Expire] and [Store.Purge] removes.
@@ -25,7 +23,8 @@ func (s *Store[Tx]) Truncate(ctx context.Context, stream string, before int64, l
 	return s.truncate(ctx, stream, s.st.below, before, limit)
 }
 
-// Expire is [Store.Truncate] for batches that were appended longer ago than age, by the store's clock.
+// Expire is [Store.Truncate] for batches that were appended longer ago than age, by the store's clock. It ends at the first that was
+// not, also where older times follow, as of a clock that was set back.
 func (s *Store[Tx]) Expire(ctx context.Context, stream string, age time.Duration, limit int) (removed int, err error) {
 	if age < 0 {
 		return 0, fmt.Errorf("sqlproducer: %w: the age is negative", everonce.ErrInvalidArgument)
@@ -37,37 +36,47 @@ func (s *Store[Tx]) truncate(ctx context.Context, stream string, st *sqldb.State
 	if arg < 0 || limit < 0 {
 		return 0, fmt.Errorf("sqlproducer: %w: the position or the limit is negative", everonce.ErrInvalidArgument)
 	}
-	for n := cutBatch; n == cutBatch && removed < limit; removed += n {
-		batch := min(cutBatch, limit-removed)
-		err := s.inTx(ctx, "truncate", func(ctx context.Context, conn sqldb.Conn) (err error) {
-			n, err = s.cut(ctx, conn, stream, s.dialect.Call(st, stream, arg, int64(batch)))
+	for removed < limit {
+		batch, found := min(cutBatch, limit-removed), 0
+		var last, young int64 // the last position of what is to be removed
+		find := s.dialect.Call(st, stream, arg, int64(batch)).ForEach(func(r sqldb.Row) error {
+			var at int64
+			if young != 0 {
+				return nil
+			}
+			err := r.Scan(&at, &young)
+			if young == 0 {
+				last, found = at, found+1
+			}
 			return err
 		})
-		if errors.Is(err, errRefused) {
-			err = fmt.Errorf("sqlproducer: %w", producer.ErrNoStream)
+		if _, _, err := s.bounds(ctx, stream, find); err != nil || found == 0 {
+			return removed, err
 		}
+		var n int
+		err := s.inTx(ctx, "truncate", func(ctx context.Context, conn sqldb.Conn) (err error) {
+			n, err = s.cut(ctx, conn, stream, last)
+			return err
+		})
 		if err != nil {
 			return removed, err
+		}
+		if removed += n; found < batch {
+			return removed, nil
 		}
 	}
 	return removed, nil
 }
 
-// cut removes what a call finds. It locks the stream first, as an append does.
-func (s *Store[Tx]) cut(ctx context.Context, conn sqldb.Conn, stream string, find *sqldb.Call) (int, error) {
-	call := s.dialect.Call
-	var first, next, last, at int64
-	lock := into(call(s.st.lockStream, stream), &first, &next)
-	if err := conn.Send(ctx, lock); err != nil {
+// cut removes the batches up to a position, if nobody has done so before. It locks the stream first, as an append does.
+func (s *Store[Tx]) cut(ctx context.Context, conn sqldb.Conn, stream string, last int64) (int, error) {
+	var first, next int64
+	if err := conn.Send(ctx, into(s.dialect.Call(s.st.lockStream, stream), &first, &next)); err != nil || first > last {
 		return 0, err
 	}
-	if lock.Affected == 0 {
-		return 0, errRefused
-	}
-	if err := conn.Send(ctx, into(find, &last, &at)); err != nil || find.Affected == 0 {
-		return 0, err
-	}
-	return int(find.Affected), conn.Send(ctx, call(s.st.cut, stream, last), call(s.st.first, stream, last+1))
+	cut := s.dialect.Call(s.st.cut, stream, last)
+	err := conn.Send(ctx, cut, s.dialect.Call(s.st.first, stream, last+1))
+	return int(cut.Affected), err
 }
 
 // Purge forgets producers that have neither been granted an epoch nor appended anything for the time of idle, by the store's clock and
