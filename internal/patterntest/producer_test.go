@@ -134,8 +134,11 @@ func testProducerOneCommit[Tx any](t *testing.T, h *handle[Tx]) {
 		if a, err := s.AppendTx(ctx, tx, batchOf(g, 3, "d")); err != nil || !a.Duplicate {
 			t.Errorf("AppendTx again: %+v, %v", a, err)
 		}
-		if a, err := s.AppendTx(ctx, tx, batchOf(g, 5, "f")); err != nil || a.Expected != 4 {
+		if a, err := s.AppendTx(ctx, tx, batchOf(g, 5, "f")); !errors.Is(err, producer.ErrOutOfOrder) || a.Expected != 4 {
 			t.Errorf("AppendTx with a gap: %+v, %v", a, err)
+		}
+		if a, err := s.AppendTx(ctx, tx, batchOf(g, 4)); !errors.Is(err, producer.ErrInvalid) || a.Err != producer.ErrInvalid {
+			t.Errorf("AppendTx of nothing: %+v, %v", a, err)
 		}
 		if commits {
 			must(t, commit())

@@ -64,11 +64,16 @@ func ExampleStore_AppendTx() {
 	var batches []*sqlproducer.Batch // ordered by their streams
 	answers := make([]producer.Answer, len(batches))
 	err = receiver.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		fresh := false
 		for i, batch := range batches {
 			var err error
 			if answers[i], err = store.AppendTx(ctx, tx, batch); err != nil {
-				return err
+				return err // a refusal too: nothing is committed
 			}
+			fresh = fresh || !answers[i].Duplicate
+		}
+		if !fresh { // the request came before, and had its effect
+			return nil
 		}
 		_, err := tx.ExecContext(ctx, "UPDATE ingest SET requests = requests + 1")
 		return err
