@@ -11,6 +11,7 @@ package filelog
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -19,8 +20,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
+	"unicode/utf8"
 
 	"github.com/everonce/everonce/session/producer"
 )
@@ -66,9 +69,17 @@ var (
 	ErrDamaged = errors.New("filelog: the file is damaged")
 	// ErrTooLarge: the batch does not fit into a record.
 	ErrTooLarge = errors.New("filelog: the batch is too large")
+	// ErrName: the producer's name is no UTF-8, or longer than 255 bytes.
+	ErrName = errors.New("filelog: the name is no UTF-8, or too long")
 )
 
-const maxRecord = 16 << 20
+const (
+	maxRecord = 16 << 20
+	maxName   = 255
+)
+
+// fits says that a name is in JSON what it was.
+func fits(name string) bool { return len(name) <= maxName && utf8.ValidString(name) }
 
 // Open opens a file, or creates it, and rebuilds what is known of producers.
 func Open(name string) (*Log, error) {
@@ -104,6 +115,9 @@ func (l *Log) Close() error { return l.file.Close() }
 func (l *Log) Init(name string) (producer.Grant, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !fits(name) {
+		return producer.Grant{}, ErrName
+	}
 	grant := l.table.Next(name)
 	if err := l.write(&entry{Name: name, Grant: &grant}); err != nil {
 		return producer.Grant{}, err
@@ -120,6 +134,9 @@ func (l *Log) Append(b *Batch) (producer.Answer, error) {
 	if l.broken != nil {
 		return producer.Answer{}, l.broken
 	}
+	if !fits(b.Stream) {
+		return producer.Answer{Err: producer.ErrNoStream}, nil
+	}
 	return l.table.Apply(b.Stream, b.rules(), func() (int64, error) {
 		if err := l.write(&entry{Batch: b}); err != nil {
 			return 0, err
@@ -128,23 +145,32 @@ func (l *Log) Append(b *Batch) (producer.Answer, error) {
 	})
 }
 
-// Read returns the records of a stream from a position on.
+// Read returns the records of a stream from a position on. They must not be changed.
 func (l *Log) Read(stream string, from int64) [][]byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	records := l.streams[stream]
-	return records[min(max(from, 0), int64(len(records))):]
+	return slices.Clip(records[min(max(from, 0), int64(len(records))):])
 }
 
 // rules is what the rules look at.
 func (b *Batch) rules() *producer.Batch {
-	return &producer.Batch{Producer: b.Producer, Epoch: b.Epoch, First: b.First, Count: len(b.Records)}
+	h := sha256.New()
+	for _, r := range b.Records {
+		h.Write(binary.AppendUvarint(nil, uint64(len(r))))
+		h.Write(r)
+	}
+	return &producer.Batch{
+		Producer: b.Producer, Epoch: b.Epoch, First: b.First, Count: len(b.Records), Sum: binary.LittleEndian.Uint64(h.Sum(nil)),
+	}
 }
 
 // add returns the position of the first record.
 func (l *Log) add(b *Batch) int64 {
 	position := int64(len(l.streams[b.Stream]))
-	l.streams[b.Stream] = append(l.streams[b.Stream], b.Records...)
+	for _, r := range b.Records {
+		l.streams[b.Stream] = append(l.streams[b.Stream], bytes.Clone(r)) // the caller may use its buffer again
+	}
 	return position
 }
 
