@@ -395,6 +395,14 @@ func TestTrapADamagedProducer(t *testing.T) {
 		}
 	}
 	s.has(t, 0, "a")
+	h.must(t, "DELETE FROM everonce_producer")
+	h.must(t, "DELETE FROM everonce_producer_state")
+	if g, err := s.InitProducer(t.Context(), ""); !errors.Is(err, everonce.ErrStore) {
+		t.Errorf("granted %+v, %v, and nobody knows which IDs were", g, err)
+	}
+	if a, err := s.Append(t.Context(), batchOf(producer.Grant{Producer: 9}, 0, "a")); !errors.Is(err, everonce.ErrStore) {
+		t.Errorf("a producer that nobody knows: %+v, %v", a, err)
+	}
 	h.must(t, "UPDATE everonce_producer_log SET data = $1", []byte{7, 'a'})
 	if r, err := s.Read(t.Context(), "orders", 0, 1); !errors.Is(err, everonce.ErrStore) {
 		t.Errorf("a record that is cut short: %v, %v", r, err)

@@ -48,7 +48,8 @@ func (s *Store[Tx]) Append(ctx context.Context, b *Batch) (answer producer.Answe
 // effect when it appended the batch.
 //
 // A transaction may be the victim of a deadlock, less often if it appends to streams in the order of their names: be ready to run it
-// again. An error of the store may have ended the transaction: roll it back.
+// again. If it sees the database as it was at its beginning (REPEATABLE READ), it must not be older than the producer's grant, which is
+// [producer.ErrUnknown] to it. An error of the store may have ended the transaction: roll it back.
 func (s *Store[Tx]) AppendTx(ctx context.Context, tx Tx, b *Batch) (answer producer.Answer, err error) {
 	p, data, refusal := s.pack(b)
 	if refusal != 0 {
@@ -108,8 +109,13 @@ func (s *Store[Tx]) append(ctx context.Context, conn sqldb.Conn, stream string, 
 	} else { // its first batch in the stream: no grant is to come in between
 		var highest int64
 		of := into(call(s.st.lockProducer, id), &granted, &named)
-		err = conn.Send(ctx, of, into(call(s.st.lastID), &highest))
-		if err == nil && of.Affected == 0 {
+		ids := into(call(s.st.lastID), &highest)
+		err = conn.Send(ctx, of, ids)
+		switch {
+		case err != nil:
+		case ids.Affected == 0:
+			err = errState
+		case of.Affected == 0:
 			return producer.Answer{Err: producer.Absent(b.Producer, producer.ID(highest))}, nil
 		}
 	}

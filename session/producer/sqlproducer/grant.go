@@ -2,6 +2,7 @@ package sqlproducer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/everonce/everonce"
@@ -30,15 +31,22 @@ func (s *Store[Tx]) InitProducer(ctx context.Context, name string) (g producer.G
 	return g, nil
 }
 
+// errState says that nobody knows which IDs were granted.
+var errState = errors.New("sqlproducer: the row of the table producer_state is gone")
+
 func (s *Store[Tx]) grant(ctx context.Context, conn sqldb.Conn, name string) (producer.Grant, error) {
 	call := s.dialect.Call
 	var last, id, epoch int64
-	calls := []*sqldb.Call{into(call(s.st.lockState), &last)}
+	state := into(call(s.st.lockState), &last)
+	calls := []*sqldb.Call{state}
 	if name != "" {
 		calls = append(calls, into(call(s.st.byName, name), &id, &epoch))
 	}
 	if err := conn.Send(ctx, calls...); err != nil {
 		return producer.Grant{}, err
+	}
+	if state.Affected == 0 {
+		return producer.Grant{}, errState
 	}
 	if id > 0 && epoch < producer.MaxEpoch {
 		epoch++
