@@ -166,6 +166,43 @@ func testProducerPurge[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
+func TestPurgeOfProducersOfManyStreams(t *testing.T) {
+	t.Parallel()
+	t.Run("pgx", func(t *testing.T) { t.Parallel(); testPurgeOfManyStreams(t, onPgx(t)) })
+	t.Run("mariadb", func(t *testing.T) { t.Parallel(); testPurgeOfManyStreams(t, onMariaDB(t)) })
+}
+
+// A transaction forgets few producers that have many streams, in few statements, and goes past one that is appending.
+func testPurgeOfManyStreams[Tx any](t *testing.T, h *handle[Tx]) {
+	s := newStreams(t, h, nil)
+	numbers := "FROM generate_series(1, 6000) AS seq"
+	if h.name == "mariadb" {
+		numbers = "FROM seq_1_to_6000"
+	}
+	for range 4 {
+		g := s.grant(t, "")
+		s.send(t, batchOf(g, 0, "a"))
+		h.must(t, "INSERT INTO everonce_producer_window (stream, producer_id, granted, named, last, state) SELECT concat('s', seq), $1, 0, 0, 0, 'x' "+numbers, int64(g.Producer))
+	}
+	h.must(t, "UPDATE everonce_producer SET last = id")
+	drops := 0
+	counted := newStreams(t, tampered(t, h, &tampering{around: func(_ context.Context, what string, call func() error) error {
+		if n := strings.Count(what, "producer_drop"); n > 0 {
+			if drops++; n > 2 {
+				t.Errorf("statements that are sent at once: %s", what)
+			}
+		}
+		return call()
+	}}), nil)
+	tx, commit, _, err := h.begin(t.Context())
+	must(t, err)
+	defer func() { must(t, commit()) }()
+	must(t, second(s.AppendTx(t.Context(), tx, batchOf(producer.Grant{Producer: 1}, 1, "b"))))
+	if n, err := counted.Purge(limited(t), time.Hour, 1000); n != 3 || drops != 3 || err != nil {
+		t.Errorf("purged %d in %d transactions, %v", n, drops, err)
+	}
+}
+
 func TestProducersThatWakeUp(t *testing.T) {
 	onEachDatabase(t, testProducersThatWakeUp[pgx.Tx], testProducersThatWakeUp[*sql.Tx])
 }
