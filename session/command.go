@@ -86,7 +86,8 @@ type Answer struct {
 	High    uint64
 	// Next is the number that an ordered session expects, with ErrGap.
 	Next uint64
-	// Beats are the refusals of a KeepAlive's sessions, in their order; nil if all were renewed.
+	// Beats are the refusals of a KeepAlive's sessions, in their order; nil if all were renewed. ErrInProgress comes from hosts that
+	// cannot renew a session while a request of it is executed: it was not renewed. Ask again soon, well within the lease.
 	Beats []Refusal
 }
 
@@ -109,7 +110,7 @@ const (
 	ErrStale Refusal = 6
 	// ErrMismatch: the number was used for another request, or the nonce for another principal.
 	ErrMismatch Refusal = 7
-	// ErrInProgress: the request is being executed.
+	// ErrInProgress: the request is being executed, or another one of the session, so that nothing else can be done with it.
 	ErrInProgress Refusal = 8
 	// ErrWindowFull: too many answers are kept for the session. Send a higher mark, then the request again.
 	ErrWindowFull Refusal = 9

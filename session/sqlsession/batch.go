@@ -180,7 +180,7 @@ func (s *Store[Tx]) attempt(batch []*asked[Tx], safely bool) (began bool, err er
 
 // requests executes those of a batch. Each has an answer or an error then, unless all are rolled back.
 func (s *Store[Tx]) requests(ctx context.Context, conn sqldb.Conn, tx Tx, batch []*asked[Tx], safely bool) error {
-	sessions, ids := make(map[int64]*held, len(batch)), make([]int64, 0, len(batch))
+	sessions, nonces := make(map[int64]*held, len(batch)), make([]string, len(batch))
 	var all []*held
 	asks := make([][]any, len(batch))
 	for i, a := range batch {
@@ -188,14 +188,15 @@ func (s *Store[Tx]) requests(ctx context.Context, conn sqldb.Conn, tx Tx, batch 
 		id := int64(a.c.Session) //nolint:gosec // see valid
 		if sessions[id] == nil {
 			h := &held{kept: make(map[int64]kept, 2)}
-			sessions[id], all, ids = h, append(all, h), append(ids, id)
+			sessions[id], all = h, append(all, h)
 		}
+		nonces[i] = text(hashed(a.c.Nonce))
 		asks[i] = []any{id, signed(a.c.Number), signed(a.c.Mark)}
 	}
-	lock := s.dialect.Call(s.st.lockAll, s.dialect.Ints(ids)).ForEach(func(from sqldb.Row) error {
+	lock := s.dialect.Call(s.st.lockAll, s.dialect.Texts(nonces)).ForEach(func(from sqldb.Row) error {
 		r := new(row)
 		err := r.scan(from)
-		if h := sessions[r.id]; err == nil {
+		if h := sessions[r.id]; err == nil && h != nil {
 			h.row, h.before = r, r.Mark
 		}
 		return err

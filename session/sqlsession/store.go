@@ -160,6 +160,8 @@ func (s *Store[Tx]) Apply(ctx context.Context, c *session.Command, work Work[Tx]
 var (
 	errRefused = errors.New("sqlsession: the command is refused")
 	errBusy    = errors.New("sqlsession: another transaction has the session")
+	// errUnlocked: the session is gone, never was, or is another's, or another transaction has it.
+	errUnlocked = errors.New("sqlsession: the session could not be locked")
 )
 
 func refuse(r session.Refusal) (session.Answer, error) { return session.Answer{Err: r}, errRefused }
@@ -178,6 +180,12 @@ func (s *Store[Tx]) once(ctx context.Context, c *session.Command, work Work[Tx])
 		}
 		return err
 	})
+	switch {
+	case errors.Is(err, errUnlocked):
+		return s.unlocked(ctx, c)
+	case err == nil && c.Op == session.KeepAlive:
+		err = s.unlockedAll(ctx, c.Beats, answer.Beats)
+	}
 	return answer, err
 }
 
