@@ -180,7 +180,7 @@ func (s *Store[Tx]) attempt(batch []*asked[Tx], safely bool) (began bool, err er
 
 // requests executes those of a batch. Each has an answer or an error then, unless all are rolled back.
 func (s *Store[Tx]) requests(ctx context.Context, conn sqldb.Conn, tx Tx, batch []*asked[Tx], safely bool) error {
-	sessions, nonces := make(map[int64]*held, len(batch)), make([]string, len(batch))
+	sessions, ids := make(map[int64]*held, len(batch)), make([]int64, 0, len(batch))
 	var all []*held
 	asks := make([][]any, len(batch))
 	for i, a := range batch {
@@ -188,20 +188,29 @@ func (s *Store[Tx]) requests(ctx context.Context, conn sqldb.Conn, tx Tx, batch 
 		id := int64(a.c.Session) //nolint:gosec // see valid
 		if sessions[id] == nil {
 			h := &held{kept: make(map[int64]kept, 2)}
-			sessions[id], all = h, append(all, h)
+			sessions[id], all, ids = h, append(all, h), append(ids, id)
 		}
-		nonces[i] = text(hashed(a.c.Nonce))
 		asks[i] = []any{id, signed(a.c.Number), signed(a.c.Mark)}
 	}
-	lock := s.dialect.Call(s.st.lockAll, s.dialect.Texts(nonces)).ForEach(func(from sqldb.Row) error {
+	lock := s.dialect.Call(s.st.lockAll, s.list(ids)).ForEach(func(from sqldb.Row) error {
 		r := new(row)
 		err := r.scan(from)
-		if h := sessions[r.id]; err == nil && h != nil {
+		if h := sessions[r.id]; err == nil {
 			h.row, h.before = r, r.Mark
 		}
 		return err
 	})
-	if err := conn.Send(ctx, lock, s.readingAll(sessions, asks)); err != nil {
+	first := []*sqldb.Call{lock, s.readingAll(sessions, asks)}
+	if s.dialect.MySQL { // see lock
+		if err := conn.Send(ctx, lock); err != nil {
+			return err
+		}
+		asks = slices.DeleteFunc(asks, func(ask []any) bool { return sessions[ask[0].(int64)].row == nil }) //nolint:forcetypeassert // see above
+		if first = nil; len(asks) > 0 {
+			first = append(first, s.readingAll(sessions, asks))
+		}
+	}
+	if err := conn.Send(ctx, first...); err != nil {
 		return err
 	}
 	for _, a := range batch {

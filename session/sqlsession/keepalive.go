@@ -15,19 +15,23 @@ func (s *Store[Tx]) keepAlive(ctx context.Context, conn sqldb.Conn, c *session.C
 		return session.Answer{}, nil
 	}
 	call := s.dialect.Call
-	nonces := make([]string, len(c.Beats))
+	var ids []int64
 	for i := range c.Beats {
-		nonces[i] = text(hashed(c.Beats[i].Nonce))
+		if s.owners.has(&c.Beats[i]) {
+			ids = append(ids, int64(c.Beats[i].Session)) //nolint:gosec // see valid
+		}
 	}
-	rows := make(map[session.ID]*row, len(nonces))
-	lock := call(s.st.lockAll, s.dialect.Texts(nonces)).ForEach(func(from sqldb.Row) error {
+	rows := make(map[session.ID]*row, len(ids))
+	lock := call(s.st.lockAll, s.list(ids)).ForEach(func(from sqldb.Row) error {
 		r := new(row)
 		err := r.scan(from)
 		rows[session.ID(r.id)] = r //nolint:gosec // not negative
 		return err
 	})
-	if err := conn.Send(ctx, lock); err != nil {
-		return session.Answer{}, err
+	if len(ids) > 0 {
+		if err := conn.Send(ctx, lock); err != nil {
+			return session.Answer{}, err
+		}
 	}
 	var refused []session.Refusal
 	var renewed []int64
@@ -61,5 +65,5 @@ func (s *Store[Tx]) keepAlive(ctx context.Context, conn sqldb.Conn, c *session.C
 	if len(renewed) == 0 {
 		return session.Answer{Beats: refused}, nil
 	}
-	return session.Answer{Beats: refused}, conn.Send(ctx, append([]*sqldb.Call{call(s.st.renew, s.dialect.Ints(renewed))}, news...)...)
+	return session.Answer{Beats: refused}, conn.Send(ctx, append([]*sqldb.Call{call(s.st.renew, s.list(renewed))}, news...)...)
 }

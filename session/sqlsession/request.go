@@ -9,18 +9,25 @@ import (
 	"github.com/everonce/everonce/session/internal/rules"
 )
 
-// lock has a session's row for the rest of the transaction, and sends more calls behind that. It finds it by the secret: nobody else
-// can have it locked.
+// lock has a session's row for the rest of the transaction, and sends more calls behind that.
 func (s *Store[Tx]) lock(ctx context.Context, conn sqldb.Conn, c *session.Command, more ...*sqldb.Call) (*row, session.Refusal, error) {
 	var found row
-	lock := s.dialect.Call(s.st.byNonce, text(hashed(c.Nonce))).ForEach(found.scan)
-	if err := conn.Send(ctx, append([]*sqldb.Call{lock}, more...)...); err != nil {
+	lock := s.dialect.Call(s.st.lock, int64(c.Session)).ForEach(found.scan) //nolint:gosec // see valid
+	first := append([]*sqldb.Call{lock}, more...)
+	if s.dialect.MySQL { // where it is no more round trips, and at serializable a read waits for who has the session
+		first = first[:1]
+	}
+	if err := conn.Send(ctx, first...); err != nil {
 		return nil, 0, err
 	}
-	if lock.Affected == 0 || found.id != int64(c.Session) { //nolint:gosec // see valid
+	if lock.Affected == 0 {
 		return nil, 0, errUnlocked
 	}
-	return &found, s.admit(&found, c.Nonce, c.Epoch), nil
+	refusal := s.admit(&found, c.Nonce, c.Epoch)
+	if refusal == 0 && len(first) <= len(more) {
+		return &found, 0, conn.Send(ctx, more...)
+	}
+	return &found, refusal, nil
 }
 
 // request has one executed.

@@ -10,10 +10,9 @@ import (
 
 // unlocked says why the session of a command could not be locked. It looks outside of any transaction: a snapshot of one may be older,
 // and a read in one may wait for who has the row.
-func (s *Store[Tx]) unlocked(ctx context.Context, c *session.Command) (session.Answer, error) {
-	b := session.Beat{Session: c.Session, Nonce: c.Nonce, Epoch: c.Epoch}
+func (s *Store[Tx]) unlocked(ctx context.Context, c *session.Command, _ Work[Tx]) (session.Answer, error) {
 	refused := []session.Refusal{session.ErrInProgress}
-	switch err := s.unlockedAll(ctx, []session.Beat{b}, refused); {
+	switch err := s.unlockedAll(ctx, []session.Beat{*beatOf(c)}, refused); {
 	case err != nil:
 		return session.Answer{}, err
 	case refused[0] == session.ErrInProgress:
@@ -33,16 +32,9 @@ func (s *Store[Tx]) unlockedAll(ctx context.Context, beats []session.Beat, refus
 	if len(ids) == 0 {
 		return nil
 	}
-	rows := make(map[session.ID]*row, len(ids))
-	read := s.dialect.Call(s.st.readAll, s.dialect.Ints(ids)).ForEach(func(from sqldb.Row) error {
-		r := new(row)
-		err := r.scan(from)
-		rows[session.ID(r.id)] = r //nolint:gosec // not negative
+	rows, last, err := s.read(ctx, ids)
+	if err != nil {
 		return err
-	})
-	var last int64
-	if err := s.db.Read(ctx, into(s.dialect.Call(s.st.lastID), &last), read); err != nil { // in this order: a session is counted before it is seen
-		return s.failed("apply", err)
 	}
 	for i := range refused {
 		if refused[i] == session.ErrInProgress {
@@ -67,4 +59,17 @@ func (s *Store[Tx]) why(r *row, b *session.Beat, last int64) session.Refusal {
 		refusal = session.ErrInProgress
 	}
 	return refusal
+}
+
+// read returns rows as they are, and the highest ID that was given before.
+func (s *Store[Tx]) read(ctx context.Context, ids []int64) (rows map[session.ID]*row, last int64, err error) {
+	rows = make(map[session.ID]*row, len(ids))
+	read := s.dialect.Call(s.st.readAll, s.dialect.Ints(ids)).ForEach(func(from sqldb.Row) error {
+		r := new(row)
+		err := r.scan(from)
+		rows[session.ID(r.id)] = r //nolint:gosec // not negative
+		return err
+	})
+	err = s.db.Read(ctx, into(s.dialect.Call(s.st.lastID), &last), read)
+	return rows, last, s.failed("apply", err)
 }
