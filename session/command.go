@@ -43,7 +43,8 @@ type Command struct {
 	Mark uint64
 	// Fingerprint is the request's.
 	Fingerprint Fingerprint
-	// Principal is who registers: its sessions count against Config.PerPrincipal. At most MaxPrincipal bytes.
+	// Principal is who registers: its sessions count against Config.PerPrincipal. At most MaxPrincipal bytes. A host takes it as it is:
+	// whoever takes commands from clients sets it to whom it has authenticated, or a client could use up the quota of another.
 	Principal string
 	// Ordered has the session execute its requests in the order of their numbers, without holes.
 	Ordered bool

@@ -127,6 +127,8 @@ func (s *Store[Tx]) Schema() string { return s.schema.Text() }
 // for a [session.Request]. Numbers, marks, epochs and IDs above 2⁶³-1, and a principal that is not UTF-8 without NUL, are
 // [session.ErrInvalid].
 //
+// It believes what c.Principal says: of a command that comes from a client, set it to whom you have authenticated.
+//
 // A refusal is in the answer, and nothing was written then. The error is the work's, or the store's, and there is no answer:
 // [everonce.ErrStore], [everonce.ErrOutcomeUnknown] where the commit's answer was lost. Send the same command again to find out.
 func (s *Store[Tx]) Apply(ctx context.Context, c *session.Command, work Work[Tx]) (session.Answer, error) {
