@@ -311,6 +311,24 @@ func testStrangers[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
+func TestSessionCallerThatHasGone(t *testing.T) {
+	onAll(t, testSessionCallerGone[pgx.Tx], testSessionCallerGone[*sql.Tx])
+}
+
+// Who gives up is told that, and not that the store has failed.
+func testSessionCallerGone[Tx any](t *testing.T, h *handle[Tx]) {
+	s, gone := newSessions(t, h, session.Config{}, nil), errors.New("gone")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(gone)
+	for _, c := range []session.Command{
+		{Op: session.Register, Nonce: anyNonce()}, requestOf(1, anyNonce(), 1, "x"), {Op: session.KeepAlive, Beats: []session.Beat{{Session: 1}}}, {Op: session.End, Session: 1},
+	} {
+		if _, err := s.Apply(ctx, &c, s.effect); !errors.Is(err, gone) || errors.Is(err, everonce.ErrStore) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
 func TestSessionsAtEachIsolation(t *testing.T) {
 	t.Parallel()
 	for _, level := range []sql.IsolationLevel{sql.LevelRepeatableRead, sql.LevelSerializable} {

@@ -221,7 +221,7 @@ func (s *Store[Tx]) inTx(ctx context.Context, what string, fn func(ctx context.C
 	return err
 }
 
-// aloneTimeout bounds a transaction without work.
+// aloneTimeout bounds a transaction without work, and a read.
 const aloneTimeout = 30 * time.Second
 
 // alone runs fn in a transaction that has no work. On MariaDB and MySQL it is at read committed, whatever the works' isolation is: at
@@ -230,10 +230,10 @@ func (s *Store[Tx]) alone(ctx context.Context, what string, fn func(ctx context.
 	if !s.dialect.MySQL || placed.In(ctx) {
 		return s.inTx(ctx, what, func(ctx context.Context, conn sqldb.Conn, _ Tx) error { return fn(ctx, conn) })
 	}
-	ctx, cancel := context.WithTimeout(ctx, aloneTimeout)
+	bounded, cancel := context.WithTimeout(ctx, aloneTimeout)
 	defer cancel()
 	done := false
-	err := s.db.Write(ctx, func(ctx context.Context, conn sqldb.Conn) error {
+	err := s.db.Write(bounded, func(ctx context.Context, conn sqldb.Conn) error {
 		err := fn(ctx, conn)
 		done = err == nil
 		return err
@@ -243,6 +243,8 @@ func (s *Store[Tx]) alone(ctx context.Context, what string, fn func(ctx context.
 		return err
 	case done && !s.retryable(err): // by the commit
 		return fmt.Errorf("%w: %w", everonce.ErrOutcomeUnknown, s.failed(what, err))
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
 	}
 	return s.failed(what, err)
 }

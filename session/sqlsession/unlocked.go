@@ -70,6 +70,10 @@ func (s *Store[Tx]) read(ctx context.Context, ids []int64) (rows map[session.ID]
 		rows[session.ID(r.id)] = r //nolint:gosec // not negative
 		return err
 	})
-	err = s.db.Read(ctx, into(s.dialect.Call(s.st.lastID), &last), read)
+	bounded, cancel := context.WithTimeout(ctx, aloneTimeout)
+	defer cancel()
+	if err = s.db.Read(bounded, into(s.dialect.Call(s.st.lastID), &last), read); err != nil && ctx.Err() != nil { // no failure of the store's
+		return nil, 0, context.Cause(ctx)
+	}
 	return rows, last, s.failed("apply", err)
 }
