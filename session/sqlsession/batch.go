@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
@@ -35,6 +36,10 @@ type asked[Tx any] struct {
 	failed bool  // the work did
 }
 
+// linePatience is how long a request waits in line before it is run by itself. A work that sends one without its context stands in line
+// behind itself.
+const linePatience = 30 * time.Second
+
 var errAlone = errors.New("sqlsession: run it by itself")
 
 // batched applies a request, mostly together with those of other callers.
@@ -47,11 +52,18 @@ func (s *Store[Tx]) batched(ctx context.Context, c *session.Command, work Work[T
 		defer s.leave(a)
 		return s.once(ctx, c, work)
 	}
+	patience := time.NewTimer(linePatience)
+	defer patience.Stop()
 	select {
 	case <-a.done:
 	case <-ctx.Done():
 		if s.queue.withdraw(a) {
 			return session.Answer{}, context.Cause(ctx)
+		}
+		<-a.done
+	case <-patience.C:
+		if s.queue.withdraw(a) {
+			return s.once(ctx, c, work)
 		}
 		<-a.done
 	}
