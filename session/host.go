@@ -9,7 +9,7 @@ type Work[Tx any] func(ctx context.Context, tx Tx, payload []byte) (result []byt
 // Host keeps sessions and executes their requests: in a database (session/sqlsession), or in memory (session/memsession). Tx
 // is what the work of a request gets. A Host is safe for concurrent use.
 type Host[Tx any] interface {
-	// Apply applies a command by the rules of a [Machine], with the host's own time. For a [Request] that is to be executed
+	// Apply applies a command by the rules of a [Machine], with the host's own time. It believes what Command.Principal says. For a [Request] that is to be executed
 	// it calls work, and keeps the result. What refuses the command is in the answer. The error is work's, or the host's, and
 	// there is no answer then: nothing was done, or, with an error that is everonce.ErrOutcomeUnknown, nobody knows. The same
 	// command again finds out. After an error or a panic of work the number is as it was.

@@ -176,7 +176,7 @@ func (s *Session) ready(ctx context.Context) (*live, error) {
 	}
 	if l != nil {
 		if time.Since(s.asked) > l.lease/6 { // else the network does not let it through, and each operation would wait for that
-			l.renew(ctx, l.calls.BeatMark())
+			_ = l.renew(ctx, l.calls.BeatMark()) //nolint:errcheck // a refusal that matters is noted
 			s.asked = time.Now()
 		}
 		if l, err = s.current(); l != nil || err != nil {
@@ -250,7 +250,7 @@ func (s *Session) begun(ctx context.Context, l *live) bool {
 	go func() {
 		defer close(l.renewed)
 		defer l.cancel()
-		l.calls.Renew(ctx, l.lease, l.renew)
+		l.calls.Renew(ctx, l.lease, l.keep)
 	}()
 	return true
 }
