@@ -19,15 +19,17 @@ type Calls struct {
 	last  uint64        // the highest number given
 	open  []uint64      // the numbers of the calls under way, ascending
 	known uint64        // the highest number that is known to have been executed
+	given []uint64      // the numbers that were given up, above the mark
 	gone  error         // why the session is no more
 	moved chan struct{} // closed, and made anew, when a call has ended, or the session has
 	over  chan struct{} // closed when the session is no more
+	fence chan struct{} // has a token when a number that was given up has gone under the mark
 }
 
 // New returns the calls of a session that keeps the answers of so many numbers above its mark. 0 is not to care: the host
 // refuses what is too many.
 func New(window uint64) *Calls {
-	return &Calls{window: window, moved: make(chan struct{}), over: make(chan struct{})}
+	return &Calls{window: window, moved: make(chan struct{}), over: make(chan struct{}), fence: make(chan struct{}, 1)}
 }
 
 // Begin gives a number, as soon as the window has room for it. The error is why the session is no more, or the cause of ctx.
@@ -70,7 +72,24 @@ func (c *Calls) End(number uint64, executed bool) {
 	if executed {
 		c.known = max(c.known, number)
 	}
+	before := len(c.given)
+	c.given = slices.DeleteFunc(c.given, func(n uint64) bool { return n <= c.mark() })
+	if len(c.given) < before {
+		select {
+		case c.fence <- struct{}{}:
+		default: // there is one
+		}
+	}
 	c.tell()
+}
+
+// GiveUp is End for a number that may still be on its way to the host. When it goes under the mark, which is at once if no
+// earlier call is under way, Renew tells the host.
+func (c *Calls) GiveUp(number uint64) {
+	c.mu.Lock()
+	c.given = append(c.given, number)
+	c.mu.Unlock()
+	c.End(number, false)
 }
 
 func (c *Calls) tell() {
@@ -92,11 +111,11 @@ func (c *Calls) mark() uint64 {
 	return c.last
 }
 
-// BeatMark is the mark of a renewal: one far above what the host has executed would be refused.
+// BeatMark is the mark of a renewal: one that is further than the window above what the host has executed would be refused.
 func (c *Calls) BeatMark() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return min(c.mark(), c.known)
+	return min(c.mark(), c.known+c.window)
 }
 
 // Lose notes that the session is no more, and reports whether that is new.
@@ -127,7 +146,7 @@ func (c *Calls) Note(refusal session.Refusal) {
 	}
 }
 
-// Renew calls beat with the mark at every third of the lease, until ctx or the session ends.
+// Renew calls beat with the mark at every third of the lease, and for GiveUp, until ctx or the session ends.
 func (c *Calls) Renew(ctx context.Context, lease time.Duration, beat func(ctx context.Context, mark uint64)) {
 	ticker := time.NewTicker(max(lease/3, time.Millisecond))
 	defer ticker.Stop()
@@ -138,6 +157,7 @@ func (c *Calls) Renew(ctx context.Context, lease time.Duration, beat func(ctx co
 		case <-c.over:
 			return
 		case <-ticker.C:
+		case <-c.fence:
 		}
 		beat(ctx, c.BeatMark())
 	}
