@@ -101,12 +101,17 @@ func (h *sessionHandler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rt, name := h.routeOf(r)
 	x := &exchange{settings: h.settings, route: rt, w: w, r: r, begun: h.now(), told: Served{Method: r.Method, Route: name}}
 	c, ok := x.sessionCommand(h.principal)
-	if !ok || !x.readRequest() {
+	if !ok {
 		return
 	}
+	x.number, x.known = wire.FormatInteger(c.Number), wire.OutcomeNone
+	x.heeded()
+	if !x.readRequest() {
+		return
+	}
+	w.Header().Del(wire.SessionOutcome) // which is not known yet
 	c.Fingerprint = x.sum.Sum
-	w.Header().Set(wire.SessionRequest, wire.FormatInteger(c.Number)) // the session was heeded
-	x.told.Panicked = true                                            // unless it returns
+	x.told.Panicked = true // unless it returns
 	defer x.end()
 	h.answer(x, h.apply(x, &c))
 	x.told.Panicked = false
@@ -258,9 +263,22 @@ func (h *sessionHandler[Tx]) text(a Answer) []byte {
 	return a.summary()
 }
 
+// heeded says in the answer which number it is of, and what is known of that.
+func (x *exchange) heeded() {
+	if x.number == "" {
+		return
+	}
+	h := x.w.Header()
+	h.Set(wire.SessionRequest, x.number)
+	if h.Del(wire.SessionOutcome); x.known != "" {
+		h.Set(wire.SessionOutcome, x.known)
+	}
+}
+
 // answer sends what a command came to.
 func (h *sessionHandler[Tx]) answer(x *exchange, a *applied) {
-	x.told.Outcome = a.outcome()
+	x.told.Outcome, x.known = a.outcome(), a.known()
+	x.heeded()
 	switch {
 	case a.err == nil && a.answer.Err != 0:
 		x.sessionRefused(&a.answer)
@@ -282,6 +300,23 @@ func (h *sessionHandler[Tx]) answer(x *exchange, a *applied) {
 		x.log.ErrorContext(x.r.Context(), "httponce: not done", "route", x.told.Route, "error", a.worked)
 		x.problem(wire.NotDone, time.Second)
 	}
+}
+
+// known is what the client may know of its number: that the answer is kept, or that this attempt had no effect. Otherwise
+// it may have been executed, or be executed now.
+func (a *applied) known() string {
+	switch {
+	case a.err == nil && a.answer.Err == 0:
+		return wire.OutcomeKept
+	case a.err == nil && slices.Contains([]session.Refusal{session.ErrBadMark, session.ErrMismatch, session.ErrWindowFull, session.ErrGap}, a.answer.Err),
+		a.err != nil && a.worked != nil:
+		return wire.OutcomeNone
+	case a.err == nil, errors.Is(a.err, everonce.ErrOutcomeUnknown):
+	case errors.Is(a.err, everonce.ErrStore) && problemOfStore(a.err) == wire.Unavailable,
+		errors.Is(a.err, everonce.ErrTxTooLong), errors.Is(a.err, context.Canceled), errors.Is(a.err, context.DeadlineExceeded):
+		return wire.OutcomeNone
+	}
+	return ""
 }
 
 // outcome is for metrics. Without one the request was refused.
@@ -323,6 +358,8 @@ func (x *exchange) replayKept(a *session.Answer) {
 	var kept Answer
 	if a.Elided || kept.decode(a.Result) != nil {
 		x.log.ErrorContext(x.r.Context(), "httponce: what the host kept of a request is no answer (it was executed by another handler)", "route", x.told.Route)
+		x.known = ""
+		x.heeded()
 		x.problem(wire.Unreadable, x.retryAfter)
 		return
 	}

@@ -43,11 +43,18 @@ type SessionOptions struct {
 //
 // # When nobody knows
 //
-// If an operation ends without an answer, by its context, by the limits of the options, or because the session was lost
-// (nothing could renew it within its lease), and it may have been executed, the error is everonce.ErrOutcomeUnknown (the
-// driver's constant of that name is the same). It is not executed any more after that, and it is never sent under another
-// session. Do not send it again: as a new operation, it may take effect a second time. Find out what became of it first.
-// Without that error it was not executed.
+// After any attempt that may have executed an operation, only the answer that the service keeps for its number is one. If the
+// operation ends without it, by its context, by the limits of the options, or because the session was lost (nothing could
+// renew it within its lease), the error is everonce.ErrOutcomeUnknown (the driver's constant of that name is the same). Why
+// is in its text only: it matches no other error but [ErrNotHeeded]. An error that is not ErrOutcomeUnknown, and an answer of
+// 400 or above, mean that it was not executed.
+//
+// What is unknown is never sent under another session. Do not send it again: as a new operation, it may take effect a second
+// time. Find out what became of it first. A copy that is still on its way, or runs, may take effect after the error, until
+// the service knows that the number was given up: the client tells it at once, and again until it is answered, but not
+// before the operations that began earlier have ended, nor of a number that is more than the window above the last one that
+// was executed. For certainty call Close: when that has succeeded, nothing of the session is executed any more. (With a
+// host that has transactions: see [session.Host] in package session.)
 //
 // The loss of a session is told by the operations that were under way. A new operation registers another session, so that
 // one unknown outcome stops no other payment; see SessionOptions.OneSession.
@@ -78,7 +85,7 @@ var (
 	// was not sent.
 	ErrOtherOrigin = errors.New("client: the request is for another origin than the session (see SessionOptions.FollowTo)")
 	// ErrNotHeeded means that a request was accepted by a service that heeds no sessions, so each time that it was sent it
-	// may have taken effect. Look at the URL.
+	// may have taken effect. Look at the URL. It comes with everonce.ErrOutcomeUnknown.
 	ErrNotHeeded = errors.New("client: the service has not heeded the session")
 )
 
@@ -107,9 +114,9 @@ func NewSession(sessionsURL string, base http.RoundTripper, opts *SessionOptions
 func (s *Session) CloseIdleConnections() { s.t.CloseIdleConnections() }
 
 // RoundTrip sends the request until it has an answer, within the limits. The error is everonce.ErrOutcomeUnknown if nobody
-// knows what became of it; it also is why: a [*RetryError], or the session's end (session.ErrSessionExpired and others).
-// Otherwise the request was not executed: [ErrOtherOrigin], [ErrSessionClosed], [ErrBodyNotRepeatable], or an error of
-// the registration or the context. [ErrNotHeeded] is the exception.
+// knows what became of it, [ErrNotHeeded] too where that is why. Otherwise the request was not executed: [ErrOtherOrigin],
+// [ErrSessionClosed], [ErrBodyNotRepeatable], a [*RetryError], the session's end (session.ErrSessionExpired and others), or
+// an error of the registration or the context.
 func (s *Session) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL == nil || !s.t.isOperation(req.Method) {
 		return s.t.base.RoundTrip(req)

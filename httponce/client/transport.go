@@ -135,7 +135,6 @@ func (t *Transport) repeat(req *http.Request, op *operation) (*http.Response, er
 		}
 		if !retry || !may {
 			if a.resp != nil {
-				op.call.leave(retry)
 				return a.hand(ctx, op), nil
 			}
 			a.release()

@@ -21,9 +21,16 @@ const (
 	SessionEpoch   = "Idempotency-Session-Epoch"
 	SessionOrdered = "Idempotency-Session-Ordered"
 	// Of answers.
-	SessionLease  = "Idempotency-Session-Lease" // in seconds, an integer or a decimal
-	SessionWindow = "Idempotency-Session-Window"
-	SessionNext   = "Idempotency-Session-Next"
+	SessionOutcome = "Idempotency-Session-Outcome" // what is known of the request after this attempt: see below
+	SessionLease   = "Idempotency-Session-Lease"   // in seconds, an integer or a decimal
+	SessionWindow  = "Idempotency-Session-Window"
+	SessionNext    = "Idempotency-Session-Next"
+)
+
+// The outcomes, tokens of a structured field. Without one, an earlier attempt, or this one, may have been executed.
+const (
+	OutcomeKept = "kept" // the answer is that of the number, and is kept
+	OutcomeNone = "none" // this attempt had no effect, and will have none
 )
 
 // SessionHeaders are those of requests.
