@@ -31,7 +31,10 @@ func (t *Transport) attempt(req *http.Request, op *operation, n int) *attempt {
 	late := &limitError{"Options.AttemptTimeout", t.set.AttemptTimeout}
 	limit := t.set.AttemptTimeout
 	if left := t.left(op, time.Now()); limit < 0 || left < limit {
-		late, limit = &limitError{"Options.MaxElapsed", t.set.MaxElapsed}, left
+		late, limit = t.late(op), left
+	}
+	if op.most > 0 && (limit < 0 || op.most < limit) {
+		late, limit = &limitError{"a third of the lease", op.most}, op.most
 	}
 	a.timer = time.AfterFunc(limit, func() { a.cancel(late) })
 

@@ -86,7 +86,8 @@ func (l *live) ask(ctx context.Context, method string, with func(http.Header)) (
 			with(h)
 		}
 	}
-	resp, err := l.s.t.repeat(req, &operation{url: req.URL, begun: time.Now(), put: put}) //nolint:bodyclose // drained closes it
+	// One attempt that hangs must not cost the session. There is no lease before the registration.
+	resp, err := l.s.t.repeat(req, &operation{url: req.URL, begun: time.Now(), put: put, most: l.lease / 3}) //nolint:bodyclose // drained closes it
 	if err != nil {
 		return nil, err
 	}

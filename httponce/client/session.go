@@ -34,7 +34,11 @@ type SessionOptions struct {
 //	s, err := client.NewSession("https://bank.example/sessions", nil, nil)
 //	…
 //	defer s.Close(ctx)
-//	c := &http.Client{Transport: s}
+//	c := &http.Client{Transport: s} // without a Timeout
+//
+// Do not set http.Client.Timeout: when it is over, net/http puts an error of its own in the place of everonce.ErrOutcomeUnknown.
+// Use Options.MaxElapsed. (An operation ends a little before its context's deadline, so that its error comes first, but that is
+// a race.)
 //
 // The first operation registers the session. Each has the next number, and is sent again with the same number, by the rules
 // of [Transport], until it has an answer. Any number of operations may be under way; where the service's window is full,
@@ -68,11 +72,11 @@ type Session struct {
 	at   *url.URL
 	opts SessionOptions
 
-	turn   chan struct{} // has the token of who registers, or renews before an operation
-	secret []byte        // of the registration that is to succeed; whoever has the turn uses it
-	asked  time.Time     // when a renewal before an operation last ended; the same
+	secret []byte    // of the registration that is to succeed; whoever has the turn uses it
+	asked  time.Time // when a renewal before an operation last ended, by the wall clock; the same
 
 	mu     sync.Mutex
+	turn   *turn // nil if nobody has it
 	live   *live // the last one that was registered
 	closed bool
 }
@@ -107,7 +111,7 @@ func NewSession(sessionsURL string, base http.RoundTripper, opts *SessionOptions
 	if err != nil {
 		return nil, err
 	}
-	return &Session{t: t, at: at, opts: set, turn: make(chan struct{}, 1)}, nil
+	return &Session{t: t, at: at, opts: set}, nil
 }
 
 // CloseIdleConnections closes the base's idle connections, for [http.Client.CloseIdleConnections].
@@ -129,15 +133,23 @@ func (s *Session) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	call, err := s.begin(req.Context())
+	op := &operation{url: req.URL, begun: time.Now()}
+	if deadline, ok := req.Context().Deadline(); ok { // see the words on http.Client.Timeout
+		op.until = deadline.Add(-min(margin, deadline.Sub(op.begun)/10))
+	}
+	call, err := s.begin(req.Context(), op)
 	if err != nil {
 		closeBody(out)
 		return nil, err
 	}
-	op := &operation{url: req.URL, begun: time.Now(), put: call.put, call: call}
+	op.put, op.call = call.put, call
 	resp, err := s.t.repeat(out, op)
 	return call.end(op, resp, err)
 }
+
+// margin is how long before the request's deadline an operation ends: at the deadline itself net/http may put an error of its
+// own in the place of ours.
+const margin = 100 * time.Millisecond
 
 func closeBody(req *http.Request) {
 	if req.Body != nil {
@@ -146,7 +158,9 @@ func closeBody(req *http.Request) {
 }
 
 // begin gives a number in a session that is there, as far as is known.
-func (s *Session) begin(ctx context.Context) (*call, error) {
+func (s *Session) begin(ctx context.Context, op *operation) (*call, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.t.left(op, time.Now()), s.t.late(op))
+	defer cancel()
 	for {
 		if ctx.Err() != nil {
 			return nil, endOf(ctx)
@@ -171,20 +185,51 @@ func (s *Session) ready(ctx context.Context) (*live, error) {
 	if l, err := s.current(); err != nil || l != nil && !l.quiet() {
 		return l, err
 	}
+	s.mu.Lock()
+	others := s.turn
+	mine := &turn{over: make(chan struct{})}
+	if others == nil {
+		s.turn = mine
+	}
+	s.mu.Unlock()
+	if others == nil {
+		return s.take(ctx, mine)
+	}
 	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+	case <-others.over:
+		if others.live != nil || others.err != nil {
+			return others.live, others.err
+		}
+		return s.ready(ctx)
 	case <-ctx.Done():
 		return nil, endOf(ctx)
 	}
-	l, err := s.current()
-	if err != nil || l != nil && !l.quiet() {
+}
+
+// turn is that of who registers, or renews before an operation. Those who wait share what it comes to.
+type turn struct {
+	over chan struct{} // closed when it is
+	live *live
+	err  error // neither is there if its operation had no time left: another one may do better
+}
+
+func (s *Session) take(ctx context.Context, mine *turn) (l *live, err error) {
+	defer func() {
+		if ctx.Err() == nil {
+			mine.live, mine.err = l, err
+		}
+		s.mu.Lock()
+		s.turn = nil
+		s.mu.Unlock()
+		close(mine.over)
+	}()
+	if l, err = s.current(); err != nil || l != nil && !l.quiet() {
 		return l, err
 	}
 	if l != nil {
-		if time.Since(s.asked) > l.lease/6 { // else the network does not let it through, and each operation would wait for that
+		if now := time.Now().Round(0); now.Sub(s.asked) > l.lease/6 { // else the network does not let it through, and each operation would wait for that
 			l.renew(ctx, l.calls.BeatMark())
-			s.asked = time.Now()
+			s.asked = time.Now().Round(0)
 		}
 		if l, err = s.current(); l != nil || err != nil {
 			return l, err
@@ -239,21 +284,22 @@ func (s *Session) register(ctx context.Context) (*live, error) {
 	}
 	l.calls, l.renewed = sessioncalls.New(window), make(chan struct{})
 	l.accepted(begun)
-	if !s.begun(ctx, l) {
+	if !s.begun(l) {
 		return nil, errors.Join(ErrSessionClosed, l.finish(ctx))
 	}
 	return l, nil
 }
 
 // begun has the session renewed from now on. It returns false if Close was called meanwhile.
-func (s *Session) begun(ctx context.Context, l *live) bool {
+func (s *Session) begun(l *live) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return false
 	}
 	s.live = l
-	ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	var ctx context.Context // not that of the operation that comes first: its values are not those of the renewals
+	ctx, l.cancel = context.WithCancel(context.Background())
 	go func() {
 		defer close(l.renewed)
 		defer l.cancel()

@@ -32,7 +32,7 @@ func send(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	sender := &http.Client{Transport: session}
+	sender := &http.Client{Transport: session} // no Timeout: it would hide that an outcome is unknown; see client.Options.MaxElapsed
 
 	var done, unknown atomic.Int64
 	var senders sync.WaitGroup
