@@ -410,7 +410,7 @@ func problemOfRefusal(a *session.Answer, later time.Duration) (p wire.Problem, r
 	case session.ErrMismatch:
 		return wire.NumberReused, 0
 	case session.ErrInProgress:
-		return wire.InProgress, time.Second
+		return wire.SessionBusy, time.Second
 	case session.ErrWindowFull:
 		return wire.WindowFull, time.Second
 	case session.ErrGap:

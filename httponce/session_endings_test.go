@@ -108,7 +108,7 @@ func TestSessionInProgressOverHTTP(t *testing.T) {
 		}
 	})
 	<-running
-	if g := s.send(http.MethodPost, s.url, "201 pay", number(mine, 1, 0)...); g.status != 409 || g.problem != "in-progress" || g.retryAfter != "1" || g.header.Get("Idempotency-Session-Outcome") != "" {
+	if g := s.send(http.MethodPost, s.url, "201 pay", number(mine, 1, 0)...); g.status != 409 || g.problem != "session-busy" || g.retryAfter != "1" || g.header.Get("Idempotency-Session-Outcome") != "" {
 		t.Errorf("a copy got %+v", g)
 	}
 	leave()

@@ -56,6 +56,10 @@ func scripted(b *bank, steps ...string) trip {
 			w.Header().Set("Content-Type", "application/problem+json")
 			w.WriteHeader(http.StatusBadGateway)
 			fmt.Fprint(w, `{"type":"https://bank.test/upstream-unreachable","title":"The service cannot be reached","status":502}`)
+		case "busy":
+			w.Header().Set("Idempotency-Session-Request", number)
+			w.Header().Set("Retry-After", "0")
+			w.WriteHeader(http.StatusConflict)
 		case "undone":
 			w.Header().Set("Idempotency-Session-Request", number)
 			w.Header().Set("Idempotency-Session-Outcome", "none")
@@ -83,6 +87,7 @@ func TestSessionOutcomes(t *testing.T) {
 		{"", 201, not, nil},
 		{"lost,", 201, not, nil},
 		{"503,502,429,", 201, not, nil},
+		{"busy,busy,busy,busy,busy,busy,", 201, not, nil}, // more often than MaxAttempts
 		{"401", 401, not, nil},
 		{"429", 429, not, nil},
 		{"undone", 503, not, nil},

@@ -187,7 +187,7 @@ func (t *Transport) replayed(h http.Header) bool {
 
 // pauseAfter returns the pause after the n-th attempt, and whether the limits allow another one.
 func (t *Transport) pauseAfter(ctx context.Context, op *operation, n int, a *attempt) (time.Duration, bool) {
-	if n >= t.set.MaxAttempts {
+	if n-op.call.idle() >= t.set.MaxAttempts {
 		return 0, false
 	}
 	now := time.Now()

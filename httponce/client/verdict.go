@@ -22,6 +22,7 @@ type call struct {
 	live   *live
 	number uint64
 	maybe  bool // an attempt may have executed it
+	busy   int  // how many attempts met a busy session, which are not counted
 }
 
 // put writes the headers of an attempt, with the mark of the moment.
@@ -41,9 +42,21 @@ func (c *call) over() error {
 
 // tried notes what an attempt may have done.
 func (c *call) tried(a *attempt) {
-	if c != nil && !c.didNothing(a) {
-		c.maybe = true
+	switch {
+	case c == nil || c.didNothing(a):
+		return
+	case c.t.set.MaxAttempts > 1 && a.status() == http.StatusConflict && c.heeded(a.resp):
+		c.busy++
 	}
+	c.maybe = true
+}
+
+// idle returns how many attempts are not counted.
+func (c *call) idle() int {
+	if c == nil {
+		return 0
+	}
+	return c.busy
 }
 
 // didNothing reports whether there is proof that an attempt did not execute the operation, and will not.

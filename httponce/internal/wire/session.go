@@ -46,6 +46,7 @@ var (
 	InvalidMark    = Problem{"invalid-mark", http.StatusBadRequest, "The session's mark is invalid", "The mark must be below the request's number, and not far above what was asked for. Nothing was done."}
 	RequestStale   = Problem{"request-stale", http.StatusGone, "The request's number is below the mark", "Nothing was done now, and never will be under this number. It may have been done before."}
 	NumberReused   = Problem{"number-reused", http.StatusUnprocessableEntity, "The request's number is already used", "The number was used with another request. Use the next number for a new operation."}
+	SessionBusy    = Problem{"session-busy", http.StatusConflict, "The session is busy", "This request, or another one of its session, is being executed. Nothing was done now: send the same request again later."}
 	WindowFull     = Problem{"window-full", http.StatusTooManyRequests, "Too many answers are kept for the session", "Nothing was done: send the same request again with a higher mark."}
 	NumberGap      = Problem{"number-gap", http.StatusConflict, "The session expects another number", ""}
 	SessionsFull   = Problem{"sessions-full", http.StatusServiceUnavailable, "There is no room for another session", "No session was registered: try again later, with the same secret."}
