@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/everonce/everonce"
@@ -104,8 +105,9 @@ func (h *sessionHandler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	x.number, x.known = wire.FormatInteger(c.Number), wire.OutcomeNone
-	x.heeded()
+	x.number = wire.FormatInteger(c.Number)
+	w.Header().Set(wire.SessionRequest, x.number)
+	w.Header().Set(wire.SessionOutcome, wire.OutcomeNone)
 	if !x.readRequest() {
 		return
 	}
@@ -263,6 +265,9 @@ func (h *sessionHandler[Tx]) text(a Answer) []byte {
 	return a.summary()
 }
 
+// exposed are the headers of answers that scripts of other origins may read.
+var exposed = strings.Join([]string{wire.SessionRequest, wire.SessionOutcome, wire.SessionNext, "Retry-After"}, ", ")
+
 // heeded says in the answer which number it is of, and what is known of that.
 func (x *exchange) heeded() {
 	if x.number == "" {
@@ -272,6 +277,9 @@ func (x *exchange) heeded() {
 	h.Set(wire.SessionRequest, x.number)
 	if h.Del(wire.SessionOutcome); x.known != "" {
 		h.Set(wire.SessionOutcome, x.known)
+	}
+	if name := "Access-Control-Expose-Headers"; len(x.r.Header["Origin"]) > 0 && !slices.Contains(h[name], exposed) {
+		h.Add(name, exposed)
 	}
 }
 

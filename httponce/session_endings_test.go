@@ -40,7 +40,10 @@ func TestSessionEndingsOverHTTP(t *testing.T) {
 			s := newSessions(t, session.Config{}, httponce.Options{})
 			mine := s.register(secretA)
 			first := s.send(http.MethodPost, s.url, body, number(mine, 1, 0)...)
-			again := s.send(http.MethodPost, s.url, body, number(mine, 1, 0)...)
+			again := s.send(http.MethodPost, s.url, body, number(mine, 1, 0, "Origin", "https://shop.test")...)
+			if got := strings.Join(again.header.Values("Access-Control-Expose-Headers"), ", "); strings.Count(got, "Idempotency-Session-Request") != 1 || !strings.Contains(got, "Retry-After") {
+				t.Errorf("a script of another origin may read %q", got)
+			}
 			known := "none"
 			if want.again != "" {
 				known = "kept"
