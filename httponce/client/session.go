@@ -40,10 +40,14 @@ type SessionOptions struct {
 // Use Options.MaxElapsed. (An operation ends a little before its context's deadline, so that its error comes first, but that is
 // a race.)
 //
+// An operation is a request with one of Options.Methods: POST and PATCH by default. GET, HEAD, OPTIONS and TRACE are sent once,
+// unchanged, and any other method is refused: see [ErrMethod]. An operation may be for any path of the origin that is served by
+// a httponce.HandleSession over the same host of sessions: they share the session and its numbers.
+//
 // The first operation registers the session. Each has the next number, and is sent again with the same number, by the rules
 // of [Transport], until it has an answer. Any number of operations may be under way; where the service's window is full,
 // further ones wait. With each, the service is told up to which number there are answers, so that it forgets them. The
-// session is renewed at a third of its lease, until Close. Any other request is sent once, unchanged.
+// session is renewed at a third of its lease, until Close.
 //
 // # When nobody knows
 //
@@ -85,6 +89,9 @@ type Session struct {
 var (
 	// ErrSessionClosed means that Session.Close was called.
 	ErrSessionClosed = errors.New("client: the session is closed")
+	// ErrMethod means that a request may change something by its method, but that this is none of Options.Methods, so it has no
+	// number. It was not sent.
+	ErrMethod = errors.New("client: the request's method is not one of Options.Methods, and is not safe")
 	// ErrOtherOrigin means that a request is for another origin than that of the sessions, which must not get the secret. It
 	// was not sent.
 	ErrOtherOrigin = errors.New("client: the request is for another origin than the session (see SessionOptions.FollowTo)")
@@ -118,12 +125,17 @@ func NewSession(sessionsURL string, base http.RoundTripper, opts *SessionOptions
 func (s *Session) CloseIdleConnections() { s.t.CloseIdleConnections() }
 
 // RoundTrip sends the request until it has an answer, within the limits. The error is everonce.ErrOutcomeUnknown if nobody
-// knows what became of it, [ErrNotHeeded] too where that is why. Otherwise the request was not executed: [ErrOtherOrigin],
+// knows what became of it, [ErrNotHeeded] too where that is why. Otherwise the request was not executed: [ErrMethod], [ErrOtherOrigin],
 // [ErrSessionClosed], [ErrBodyNotRepeatable], a [*RetryError], the session's end (session.ErrSessionExpired and others), or
 // an error of the registration or the context.
 func (s *Session) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL == nil || !s.t.isOperation(req.Method) {
-		return s.t.base.RoundTrip(req)
+		switch req.Method {
+		case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace: // they change nothing (RFC 9110, 9.2.1)
+			return s.t.base.RoundTrip(req)
+		}
+		closeBody(req)
+		return nil, fmt.Errorf("%w: %s", ErrMethod, req.Method)
 	}
 	if !s.t.mayFollow(s.at, req.URL) {
 		closeBody(req)

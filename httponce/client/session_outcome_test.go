@@ -199,6 +199,11 @@ func TestSessionSecretStaysAtHome(t *testing.T) {
 		}
 		return http.DefaultTransport.RoundTrip(r)
 	}), look)
+	if put, err := http.NewRequestWithContext(t.Context(), http.MethodPut, server.URL+"/pay", strings.NewReader("rent")); err != nil {
+		t.Fatal(err)
+	} else if resp, err := s.RoundTrip(put); !errors.Is(err, client.ErrMethod) || resp != nil {
+		t.Errorf("a PUT without a number: %v", err)
+	}
 	for _, url := range []string{elsewhere.URL + "/pay", server.URL + "/moved"} {
 		_, _, err := sendPay(t.Context(), s, url, "rent")
 		if !errors.Is(err, client.ErrOtherOrigin) || errors.Is(err, everonce.ErrOutcomeUnknown) {
