@@ -18,7 +18,12 @@ import (
 
 // HandleSession returns a handler for the numbered requests of client sessions, whose effects and whose kept answer commit
 // together (transactional mode): exactly once, as long as the session lives and the host keeps what it committed. The answer
-// is sent after the commit. [Sessions] registers the sessions, and package httponce/client has the client.
+// is sent after the commit. [Sessions] registers the sessions, and package httponce/client has the client. "Rolled back" needs a
+// host with transactions, as session/sqlsession is: over one in memory, session/memsession, a handler must have had no effect when
+// it answers 400 or above, returns an error, or panics, since nothing takes that back.
+//
+// Several handlers may share one host and principal. Then they share the sessions, and a session has one numbering over all of
+// them.
 //
 // A request names its session and its number by the headers that docs/reference/http-sessions.md lists. Every request needs
 // them, whatever its method; one that also has a key is refused, since it would have two names. A session is its

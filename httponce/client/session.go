@@ -57,6 +57,9 @@ type SessionOptions struct {
 // is in its text only: it matches no other error but [ErrNotHeeded]. An error that is not ErrOutcomeUnknown, and an answer of
 // 400 or above, mean that it was not executed.
 //
+// An answer below 400 means that it was executed, whatever becomes of its body: look at the status first. An error from reading
+// the body (the answer was larger than Options.BufferAnswer, or the last attempt's was cut off) says nothing of the effect.
+//
 // What is unknown is never sent under another session. Do not send it again: as a new operation, it may take effect a second
 // time. Find out what became of it first. A copy that is still on its way, or runs, may take effect after the error, until
 // the service knows that the number was given up: the client tells it at once, and again until it is answered, but not
