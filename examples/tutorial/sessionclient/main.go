@@ -72,7 +72,7 @@ func charge(ctx context.Context, sender *http.Client, url string, order int) err
 	if err != nil {
 		return err
 	}
-	defer res.Body.Close()
+	defer res.Body.Close() //nolint:errcheck // it is only read
 	if res.StatusCode != http.StatusOK {
 		return errors.New(res.Status)
 	}
