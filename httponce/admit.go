@@ -21,6 +21,8 @@ type exchange struct {
 	r      *http.Request // the body is read: see request
 	key    everonce.Key
 	echoed string // the key as it was spelled, to be repeated in the answer; empty where it is not
+	number string // of a session, for the answer; empty without one
+	known  string // what the answer says of the number: wire.OutcomeKept and others
 	sum    everonce.Fingerprint
 	body   body // what is kept of the request's
 	begun  time.Time

@@ -1,8 +1,11 @@
 package httponce_test
 
 import (
+	"crypto/subtle"
+	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/everonce/everonce/httponce"
@@ -10,20 +13,35 @@ import (
 	"github.com/everonce/everonce/session/memsession"
 )
 
+// balances is what the example's handlers act on, at the same time.
+type balances struct {
+	mu sync.Mutex
+	of map[string]int
+}
+
 // Clients number their requests. The host here is one in memory, and the handlers act on a map; with sqlsession the handler
 // gets a transaction of the database, and effect and answer are one commit.
 func ExampleHandleSession() {
-	balances := map[string]int{"alice": 100}
-	host, err := memsession.New(balances, session.Config{Lease: 10 * time.Minute}, nil)
+	bank := &balances{of: map[string]int{"alice": 100}}
+	host, err := memsession.New(bank, session.Config{Lease: 10 * time.Minute, PerPrincipal: 10}, nil)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	sender := func(r *http.Request) (string, error) { return r.Header.Get("X-Account"), nil }
-	withdraw, err := httponce.HandleSession(host, sender, func(w http.ResponseWriter, r *http.Request, balances map[string]int) error {
-		balances["alice"] -= 10
-		_, err := fmt.Fprint(w, balances["alice"])
-		return err
+	sender := func(r *http.Request) (string, error) {
+		name, password, _ := r.BasicAuth()
+		if name != "alice" || subtle.ConstantTimeCompare([]byte(password), []byte("her-password")) == 0 {
+			return "", errors.New("not authenticated")
+		}
+		return name, nil
+	}
+	withdraw, err := httponce.HandleSession(host, sender, func(w http.ResponseWriter, r *http.Request, bank *balances) error {
+		name, _, _ := r.BasicAuth()
+		bank.mu.Lock()
+		defer bank.mu.Unlock()
+		bank.of[name] -= 10
+		fmt.Fprint(w, bank.of[name])
+		return nil // in memory, nothing is taken back after an error
 	}, nil)
 	if err != nil {
 		fmt.Println(err)
@@ -38,15 +56,15 @@ func ExampleHandleSession() {
 	mux.Handle("POST /withdrawals", withdraw)
 	mux.Handle("/sessions", register)
 
-	account, secret := []string{"X-Account", "alice"}, []string{"Idempotency-Session-Secret", `"c2VjcmV0LW9mLXR1dG9yaWFs"`}
+	account, secret := []string{"Authorization", "Basic YWxpY2U6aGVyLXBhc3N3b3Jk"}, []string{"Idempotency-Session-Secret", `"c2VjcmV0LW9mLXR1dG9yaWFs"`}
 	registered := send(mux, http.MethodPost, "/sessions", "", append(account, secret...)...)
 	id := registered.Header.Get("Idempotency-Session")
 	for _, request := range []struct{ number, mark string }{{"1", "0"}, {"1", "0"}, {"2", "1"}, {"1", "0"}} {
-		res := send(mux, http.MethodPost, "/withdrawals", "", "X-Account", "alice", secret[0], secret[1],
+		res := send(mux, http.MethodPost, "/withdrawals", "", account[0], account[1], secret[0], secret[1],
 			"Idempotency-Session", id, "Idempotency-Session-Request", request.number, "Idempotency-Session-Mark", request.mark)
 		fmt.Printf("%s %d %q\n", request.number, res.StatusCode, res.Header.Get("Idempotent-Replayed"))
 	}
-	fmt.Println("balance:", balances["alice"])
+	fmt.Println("balance:", bank.of["alice"])
 	// Output:
 	// 1 200 ""
 	// 1 200 "true"

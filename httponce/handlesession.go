@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/everonce/everonce"
@@ -17,7 +18,12 @@ import (
 
 // HandleSession returns a handler for the numbered requests of client sessions, whose effects and whose kept answer commit
 // together (transactional mode): exactly once, as long as the session lives and the host keeps what it committed. The answer
-// is sent after the commit. [Sessions] registers the sessions, and package httponce/client has the client.
+// is sent after the commit. [Sessions] registers the sessions, and package httponce/client has the client. "Rolled back" needs a
+// host with transactions, as session/sqlsession is: over one in memory, session/memsession, a handler must have had no effect when
+// it answers 400 or above, returns an error, or panics, since nothing takes that back.
+//
+// Several handlers may share one host and principal. Then they share the sessions, and a session has one numbering over all of
+// them.
 //
 // A request names its session and its number by the headers that docs/reference/http-sessions.md lists. Every request needs
 // them, whatever its method; one that also has a key is refused, since it would have two names. A session is its
@@ -101,12 +107,18 @@ func (h *sessionHandler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rt, name := h.routeOf(r)
 	x := &exchange{settings: h.settings, route: rt, w: w, r: r, begun: h.now(), told: Served{Method: r.Method, Route: name}}
 	c, ok := x.sessionCommand(h.principal)
-	if !ok || !x.readRequest() {
+	if !ok {
 		return
 	}
+	x.number = wire.FormatInteger(c.Number)
+	w.Header().Set(wire.SessionRequest, x.number)
+	w.Header().Set(wire.SessionOutcome, wire.OutcomeNone)
+	if !x.readRequest() {
+		return
+	}
+	w.Header().Del(wire.SessionOutcome) // which is not known yet
 	c.Fingerprint = x.sum.Sum
-	w.Header().Set(wire.SessionRequest, wire.FormatInteger(c.Number)) // the session was heeded
-	x.told.Panicked = true                                            // unless it returns
+	x.told.Panicked = true // unless it returns
 	defer x.end()
 	h.answer(x, h.apply(x, &c))
 	x.told.Panicked = false
@@ -258,9 +270,28 @@ func (h *sessionHandler[Tx]) text(a Answer) []byte {
 	return a.summary()
 }
 
+// exposed are the headers of answers that scripts of other origins may read.
+var exposed = strings.Join([]string{wire.SessionRequest, wire.SessionOutcome, wire.SessionNext, "Retry-After"}, ", ")
+
+// heeded says in the answer which number it is of, and what is known of that.
+func (x *exchange) heeded() {
+	if x.number == "" {
+		return
+	}
+	h := x.w.Header()
+	h.Set(wire.SessionRequest, x.number)
+	if h.Del(wire.SessionOutcome); x.known != "" {
+		h.Set(wire.SessionOutcome, x.known)
+	}
+	if name := "Access-Control-Expose-Headers"; len(x.r.Header["Origin"]) > 0 && !slices.Contains(h[name], exposed) {
+		h.Add(name, exposed)
+	}
+}
+
 // answer sends what a command came to.
 func (h *sessionHandler[Tx]) answer(x *exchange, a *applied) {
-	x.told.Outcome = a.outcome()
+	x.told.Outcome, x.known = a.outcome(), a.known()
+	x.heeded()
 	switch {
 	case a.err == nil && a.answer.Err != 0:
 		x.sessionRefused(&a.answer)
@@ -282,6 +313,23 @@ func (h *sessionHandler[Tx]) answer(x *exchange, a *applied) {
 		x.log.ErrorContext(x.r.Context(), "httponce: not done", "route", x.told.Route, "error", a.worked)
 		x.problem(wire.NotDone, time.Second)
 	}
+}
+
+// known is what the client may know of its number: that the answer is kept, or that this attempt had no effect. Otherwise
+// it may have been executed, or be executed now.
+func (a *applied) known() string {
+	switch {
+	case a.err == nil && a.answer.Err == 0:
+		return wire.OutcomeKept
+	case a.err == nil && slices.Contains([]session.Refusal{session.ErrBadMark, session.ErrMismatch, session.ErrWindowFull, session.ErrGap}, a.answer.Err),
+		a.err != nil && a.worked != nil:
+		return wire.OutcomeNone
+	case a.err == nil, errors.Is(a.err, everonce.ErrOutcomeUnknown):
+	case errors.Is(a.err, everonce.ErrStore) && problemOfStore(a.err) == wire.Unavailable,
+		errors.Is(a.err, everonce.ErrTxTooLong), errors.Is(a.err, context.Canceled), errors.Is(a.err, context.DeadlineExceeded):
+		return wire.OutcomeNone
+	}
+	return ""
 }
 
 // outcome is for metrics. Without one the request was refused.
@@ -323,6 +371,8 @@ func (x *exchange) replayKept(a *session.Answer) {
 	var kept Answer
 	if a.Elided || kept.decode(a.Result) != nil {
 		x.log.ErrorContext(x.r.Context(), "httponce: what the host kept of a request is no answer (it was executed by another handler)", "route", x.told.Route)
+		x.known = ""
+		x.heeded()
 		x.problem(wire.Unreadable, x.retryAfter)
 		return
 	}
@@ -373,7 +423,7 @@ func problemOfRefusal(a *session.Answer, later time.Duration) (p wire.Problem, r
 	case session.ErrMismatch:
 		return wire.NumberReused, 0
 	case session.ErrInProgress:
-		return wire.InProgress, time.Second
+		return wire.SessionBusy, time.Second
 	case session.ErrWindowFull:
 		return wire.WindowFull, time.Second
 	case session.ErrGap:

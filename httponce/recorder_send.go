@@ -29,6 +29,7 @@ func (r *recorder) sendHeld() {
 			r.sent.put(h)
 		}
 	}
+	r.x.heeded()
 	if r.x.echoed != "" { // else the header is not asked for
 		r.x.echo(r.x.w.Header())
 	}

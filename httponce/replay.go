@@ -28,6 +28,7 @@ func (x *exchange) replay(a Answer, mark string) {
 	if a.Elided {
 		withoutBody(h)
 	}
+	x.heeded()
 	x.mark(h, mark, spare)
 	x.told.Status = a.Status
 	if a.Elided {

@@ -40,7 +40,17 @@ func TestSessionEndingsOverHTTP(t *testing.T) {
 			s := newSessions(t, session.Config{}, httponce.Options{})
 			mine := s.register(secretA)
 			first := s.send(http.MethodPost, s.url, body, number(mine, 1, 0)...)
-			again := s.send(http.MethodPost, s.url, body, number(mine, 1, 0)...)
+			again := s.send(http.MethodPost, s.url, body, number(mine, 1, 0, "Origin", "https://shop.test")...)
+			if got := strings.Join(again.header.Values("Access-Control-Expose-Headers"), ", "); strings.Count(got, "Idempotency-Session-Request") != 1 || !strings.Contains(got, "Retry-After") {
+				t.Errorf("a script of another origin may read %q", got)
+			}
+			known := "none"
+			if want.again != "" {
+				known = "kept"
+			}
+			if a, b := first.header.Get("Idempotency-Session-Outcome"), again.header.Get("Idempotency-Session-Outcome"); a != known || b != known {
+				t.Errorf("the outcome is %q, and then %q, want %q", a, b, known)
+			}
 			if first.status != want.status || first.problem != want.problem || first.mark != "" {
 				t.Errorf("first: %d %s %q", first.status, first.problem, first.mark)
 			}
@@ -101,7 +111,7 @@ func TestSessionInProgressOverHTTP(t *testing.T) {
 		}
 	})
 	<-running
-	if g := s.send(http.MethodPost, s.url, "201 pay", number(mine, 1, 0)...); g.status != 409 || g.problem != "in-progress" || g.retryAfter != "1" {
+	if g := s.send(http.MethodPost, s.url, "201 pay", number(mine, 1, 0)...); g.status != 409 || g.problem != "session-busy" || g.retryAfter != "1" || g.header.Get("Idempotency-Session-Outcome") != "" {
 		t.Errorf("a copy got %+v", g)
 	}
 	leave()
@@ -168,11 +178,11 @@ func TestSessionHostFailsOverHTTP(t *testing.T) {
 	mine = append(secret, "Idempotency-Session", "1")
 
 	host.before = down
-	if g := pay(); g.status != 503 || g.problem != "store-unavailable" || g.retryAfter != "3" || effects.of("pay") != 0 {
+	if g := pay(); g.status != 503 || g.problem != "store-unavailable" || g.retryAfter != "3" || effects.of("pay") != 0 || g.header.Get("Idempotency-Session-Outcome") != "none" {
 		t.Errorf("without a store: %+v", g)
 	}
 	host.before, host.after = nil, lost
-	if g := pay(); g.status != 503 || g.problem != "commit-lost" || g.retryAfter != "1" || g.body == "pay" {
+	if g := pay(); g.status != 503 || g.problem != "commit-lost" || g.retryAfter != "1" || g.body == "pay" || g.header.Get("Idempotency-Session-Outcome") != "" {
 		t.Errorf("the commit was lost: %+v", g)
 	}
 	host.after = nil
@@ -198,7 +208,7 @@ func TestSessionKeptByAnotherHandler(t *testing.T) {
 	s := &sessions{t: t, account: effects, url: server.URL + "/transfers", at: server.URL + "/sessions"}
 	mine := s.register(secretA)
 	s.send(http.MethodPost, s.url, "201 pay", number(mine, 1, 0)...)
-	if g := s.send(http.MethodPost, s.url, "201 pay", number(mine, 1, 0)...); g.status != 503 || g.problem != "record-unreadable" || s.of("pay") != 1 {
+	if g := s.send(http.MethodPost, s.url, "201 pay", number(mine, 1, 0)...); g.status != 503 || g.problem != "record-unreadable" || s.of("pay") != 1 || g.header.Get("Idempotency-Session-Outcome") != "" {
 		t.Errorf("got %+v, after %d effects", g, s.of("pay"))
 	}
 }

@@ -253,6 +253,13 @@ func TestSessionRulesOverHTTP(t *testing.T) {
 		if g.status != c.status || g.problem != c.problem || g.mark != c.mark || g.retryAfter != c.retryAfter {
 			t.Errorf("%s: got %d %s, marked %q, Retry-After %q", c.rule, g.status, g.problem, g.mark, g.retryAfter)
 		}
+		known := map[int]string{201: "kept", 429: "none", 409: "none"}[c.status]
+		if c.problem == "invalid-mark" {
+			known = "none"
+		}
+		if got := g.header.Get("Idempotency-Session-Outcome"); got != known {
+			t.Errorf("%s: the outcome is %q, want %q", c.rule, got, known)
+		}
 		if executed := s.of("pay") - before; (executed == 1) != (c.status == 201 && c.mark == "") || executed > 1 {
 			t.Errorf("%s: it had %d effects", c.rule, executed)
 		}
@@ -358,7 +365,7 @@ func TestSessionThatIsNotRenewedOverHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := read(t, send(sessionMux(t, lockedHost{host}, nil), http.MethodPut, "/sessions", "", "X-Account", "a", "Idempotency-Session-Secret", secretA, "Idempotency-Session", "1"))
-	if g.status != http.StatusConflict || g.problem != "in-progress" || g.retryAfter != "1" {
+	if g.status != http.StatusConflict || g.problem != "session-busy" || g.retryAfter != "1" {
 		t.Errorf("got %+v", g)
 	}
 }

@@ -16,7 +16,8 @@ import (
 // chosen. PUT renews a session, and tells its mark; DELETE ends it. docs/reference/http-sessions.md lists headers and
 // answers. A registration, and each of the others, may be repeated: with the same secret it is the same session.
 //
-// principal is that of HandleSession. Its sessions count against [session.Config].PerPrincipal. Of opts it uses ProblemBase,
+// principal is that of HandleSession. Its sessions count against [session.Config].PerPrincipal. Set that: by default it is no
+// bound, so one caller can take all sessions that there may be, and then nobody else can register. Of opts it uses ProblemBase,
 // RetryAfter, Log, and Principal, but all must be valid. The error wraps [everonce.ErrInvalidArgument].
 func Sessions[Tx any](host session.Host[Tx], principal Principal, opts *Options) (http.Handler, error) {
 	if host == nil || principal == nil {

@@ -8,6 +8,9 @@ type Work[Tx any] func(ctx context.Context, tx Tx, payload []byte) (result []byt
 
 // Host keeps sessions and executes their requests: in a database (session/sqlsession), or in memory (session/memsession). Tx
 // is what the work of a request gets. A Host is safe for concurrent use.
+//
+// A host in a database undoes what a work did that returned an error. One in memory cannot: there a work must have had no
+// effect when it returns one.
 type Host[Tx any] interface {
 	// Apply applies a command by the rules of a [Machine], with the host's own time. It believes what Command.Principal says. For a [Request] that is to be executed
 	// it calls work, and keeps the result. What refuses the command is in the answer. The error is work's, or the host's, and

@@ -39,7 +39,7 @@ func (s *service) known() string {
 func TestSessionByHand(t *testing.T) {
 	file, dir := program.Build(t, "session"), t.TempDir()
 	s := start(t, file, dir)
-	if got := s.shell("curl -i"); !strings.Contains(got, "201 Created") || !strings.Contains(got, "Idempotency-Session: 1\n") || !strings.Contains(got, "Idempotency-Session-Lease: 600\n") {
+	if got := s.shell("curl -i"); !strings.Contains(got, "201 Created") || !strings.Contains(got, "Idempotency-Session: 1\n") || !strings.Contains(got, "Idempotency-Session-Lease: 3600\n") {
 		t.Fatalf("the registration got %s", got)
 	}
 	if got, want := s.shell("charge 1 0\ncharge 1 0"), `{"charged":1200,"balance":8800}
@@ -101,6 +101,9 @@ func TestSessionClientSurvivesKill(t *testing.T) {
 		t.Errorf("the client says %s", out.String())
 	}
 	s.balance(9000)
+	if got := s.shell("charges/pay-17"); got != "1\n" {
+		t.Errorf("the order was charged %q times", got)
+	}
 	s.send(http.MethodGet, "/kept", "", "").is(t, 200, "0")
 }
 

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,8 +15,9 @@ import (
 type attempt struct {
 	out    *http.Request
 	resp   *http.Response
-	err    error // without resp: there was no answer; with it: the answer was cut off
-	unsent bool  // err came before anything was sent
+	err    error        // without resp: there was no answer; with it: the answer was cut off
+	unsent bool         // err came before anything was sent
+	sends  atomic.Int32 // how often the base has written it, as far as it tells; of a session's operation
 
 	parent context.Context
 	ctx    context.Context
@@ -28,7 +31,10 @@ func (t *Transport) attempt(req *http.Request, op *operation, n int) *attempt {
 	late := &limitError{"Options.AttemptTimeout", t.set.AttemptTimeout}
 	limit := t.set.AttemptTimeout
 	if left := t.left(op, time.Now()); limit < 0 || left < limit {
-		late, limit = &limitError{"Options.MaxElapsed", t.set.MaxElapsed}, left
+		late, limit = t.late(op), left
+	}
+	if op.most > 0 && (limit < 0 || op.most < limit) {
+		late, limit = &limitError{"a third of the lease", op.most}, op.most
 	}
 	a.timer = time.AfterFunc(limit, func() { a.cancel(late) })
 
@@ -37,7 +43,11 @@ func (t *Transport) attempt(req *http.Request, op *operation, n int) *attempt {
 		a.err, a.unsent = err, true
 		return a
 	}
-	a.out = req.WithContext(a.ctx)
+	ctx := a.ctx
+	if op.call != nil {
+		ctx = httptrace.WithClientTrace(ctx, counting(&a.sends))
+	}
+	a.out = req.WithContext(ctx)
 	a.out.Header = t.withKey(req.Header, op.values)
 	if op.put != nil {
 		op.put(a.out.Header)

@@ -30,6 +30,8 @@ type operation struct {
 	call   *call             // in a session; nil for an operation with a key
 	url    *url.URL          // of the first request
 	begun  time.Time
+	most   time.Duration // that an attempt may take, if above zero
+	until  time.Time     // when it must have ended, for the sake of the request's deadline; zero if it has none
 }
 
 // operationInContext is the key of the operation in the context of an answer's request: http.Client makes a new request

@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
-	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/httponce/internal/wire"
 	"github.com/everonce/everonce/internal/sessioncalls"
 	"github.com/everonce/everonce/session"
@@ -98,7 +95,8 @@ func (l *live) ask(ctx context.Context, method string, with func(http.Header)) (
 			with(h)
 		}
 	}
-	resp, err := l.s.t.repeat(req, &operation{url: req.URL, begun: time.Now(), put: put}) //nolint:bodyclose // drained closes it
+	// One attempt that hangs must not cost the session. There is no lease before the registration.
+	resp, err := l.s.t.repeat(req, &operation{url: req.URL, begun: time.Now(), put: put, most: l.lease / 3}) //nolint:bodyclose // drained closes it
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +105,7 @@ func (l *live) ask(ctx context.Context, method string, with func(http.Header)) (
 		return resp.Header, nil
 	}
 	d, refusal := refusalOf(resp)
-	if d.Is(wire.InProgress) {
+	if d.Is(wire.SessionBusy) {
 		refusal = session.ErrInProgress
 	}
 	if refusal != 0 {
@@ -153,107 +151,4 @@ func refusalOf(resp *http.Response) (wire.Document, session.Refusal) {
 		}
 	}
 	return d, 0
-}
-
-// call is an operation of a session. A nil one is none.
-type call struct {
-	t      *Transport
-	live   *live
-	number uint64
-	maybe  bool // an attempt may have executed it
-	left   bool // it would have been worth another attempt
-}
-
-// put writes the headers of an attempt, with the mark of the moment.
-func (c *call) put(h http.Header) {
-	c.live.put(h)
-	h.Set(wire.SessionRequest, wire.FormatInteger(c.number))
-	h.Set(wire.SessionMark, wire.FormatInteger(c.live.calls.Mark()))
-}
-
-// over returns why nothing may be sent any more.
-func (c *call) over() error {
-	if c == nil {
-		return nil
-	}
-	return c.live.calls.Gone()
-}
-
-// leave notes that the limits have ended the attempts.
-func (c *call) leave(worthAnother bool) {
-	if c != nil {
-		c.left = worthAnother
-	}
-}
-
-// tried notes what an attempt may have done.
-func (c *call) tried(a *attempt) {
-	if c != nil && !c.maybe && !a.unsent {
-		c.maybe = c.mayHaveDone(a)
-	}
-}
-
-// The service's problems by which the operation may have been done, and those of anybody by which it was not.
-var (
-	maybeDone   = []wire.Problem{wire.CommitLost, wire.Unreadable, wire.Internal}
-	nothingDone = []wire.Problem{wire.Unavailable, wire.Busy, wire.NotDone, wire.Unreachable, wire.NumberGap}
-)
-
-// mayHaveDone reports whether it is not known after this attempt that the operation was not done. An answer that is final is
-// looked at in end.
-func (c *call) mayHaveDone(a *attempt) bool {
-	if a.resp == nil {
-		op := (*net.OpError)(nil)
-		return !errors.As(a.err, &op) || op.Op != "dial" // else there was no connection, so nothing was sent
-	}
-	code := a.resp.StatusCode
-	switch {
-	case code == http.StatusTooManyRequests, code == http.StatusTooEarly:
-		return false
-	case code == http.StatusConflict, code >= http.StatusInternalServerError:
-		d, _ := refusalOf(a.resp)                          //nolint:errcheck // a refusal is no error here
-		if heeded(a.resp) && code != http.StatusConflict { // what the handler itself answers so was rolled back
-			return slices.ContainsFunc(maybeDone, d.Is)
-		}
-		return !slices.ContainsFunc(nothingDone, d.Is)
-	}
-	return slices.Contains(c.t.set.RetryStatuses, code)
-}
-
-// heeded reports whether an answer is the session's service's, and not of who is in between, or knows no sessions.
-func heeded(resp *http.Response) bool { return resp.Header.Get(wire.SessionRequest) != "" }
-
-// end gives the number up, and says what became of the operation.
-func (c *call) end(op *operation, resp *http.Response, err error) (*http.Response, error) {
-	executed := false
-	defer func() { c.live.calls.End(c.number, executed) }()
-	if err != nil {
-		return nil, c.failed(err)
-	}
-	_, refusal := refusalOf(resp)
-	switch {
-	case refusal != 0:
-		c.live.note(refusal)
-		c.maybe, err = true, refusal
-	case c.maybe && (c.left || !heeded(resp)):
-		err = fmt.Errorf("the last answer is %d", resp.StatusCode)
-	case !heeded(resp) && resp.StatusCode < http.StatusMultipleChoices:
-		drained(resp.Body)
-		return nil, ErrNotHeeded
-	default:
-		if executed = heeded(resp) && (resp.StatusCode < http.StatusBadRequest || c.t.replayed(resp.Header)); executed {
-			c.live.accepted(op.begun)
-		}
-		return resp, nil
-	}
-	drained(resp.Body)
-	return nil, c.failed(err)
-}
-
-// failed says why there is no answer.
-func (c *call) failed(err error) error {
-	if c.maybe {
-		return fmt.Errorf("client: request %d of session %d: %w: %w", c.number, c.live.id, driver.ErrOutcomeUnknown, err)
-	}
-	return fmt.Errorf("client: request %d of session %d was not executed: %w", c.number, c.live.id, err)
 }

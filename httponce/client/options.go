@@ -31,7 +31,8 @@ type Options struct {
 	RawKey bool
 
 	// MaxAttempts is how often a request is sent, including the first time. 1 also accepts bodies that cannot be sent
-	// twice. Default 10.
+	// twice. Unless it is 1, a [Session] does not count attempts that met another request of the session, or a copy, being
+	// executed. Default 10.
 	MaxAttempts int
 	// MaxElapsed bounds attempts, pauses and redirects together. If a pause would exceed it, or the deadline of the
 	// request's context, the last answer is returned at once. Negative means no bound. Default 2 min.

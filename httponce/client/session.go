@@ -34,20 +34,38 @@ type SessionOptions struct {
 //	s, err := client.NewSession("https://bank.example/sessions", nil, nil)
 //	…
 //	defer s.Close(ctx)
-//	c := &http.Client{Transport: s}
+//	c := &http.Client{Transport: s} // without a Timeout
+//
+// Do not set http.Client.Timeout: when it is over, net/http puts an error of its own in the place of everonce.ErrOutcomeUnknown.
+// Use Options.MaxElapsed. (An operation ends a little before its context's deadline, so that its error comes first, but that is
+// a race.)
+//
+// An operation is a request with one of Options.Methods: POST and PATCH by default. GET, HEAD, OPTIONS and TRACE are sent once,
+// unchanged, and any other method is refused: see [ErrMethod]. An operation may be for any path of the origin that is served by
+// a httponce.HandleSession over the same host of sessions: they share the session and its numbers.
 //
 // The first operation registers the session. Each has the next number, and is sent again with the same number, by the rules
 // of [Transport], until it has an answer. Any number of operations may be under way; where the service's window is full,
 // further ones wait. With each, the service is told up to which number there are answers, so that it forgets them. The
-// session is renewed at a third of its lease, until Close. Any other request is sent once, unchanged.
+// session is renewed at a third of its lease, until Close.
 //
 // # When nobody knows
 //
-// If an operation ends without an answer, by its context, by the limits of the options, or because the session was lost
-// (nothing could renew it within its lease), and it may have been executed, the error is everonce.ErrOutcomeUnknown (the
-// driver's constant of that name is the same). It is not executed any more after that, and it is never sent under another
-// session. Do not send it again: as a new operation, it may take effect a second time. Find out what became of it first.
-// Without that error it was not executed.
+// After any attempt that may have executed an operation, only the answer that the service keeps for its number is one. If the
+// operation ends without it, by its context, by the limits of the options, or because the session was lost (nothing could
+// renew it within its lease), the error is everonce.ErrOutcomeUnknown (the driver's constant of that name is the same). Why
+// is in its text only: it matches no other error but [ErrNotHeeded]. An error that is not ErrOutcomeUnknown, and an answer of
+// 400 or above, mean that it was not executed.
+//
+// An answer below 400 means that it was executed, whatever becomes of its body: look at the status first. An error from reading
+// the body (the answer was larger than Options.BufferAnswer, or the last attempt's was cut off) says nothing of the effect.
+//
+// What is unknown is never sent under another session. Do not send it again: as a new operation, it may take effect a second
+// time. Find out what became of it first. A copy that is still on its way, or runs, may take effect after the error, until
+// the service knows that the number was given up: the client tells it at once, and again until it is answered, but not
+// before the operations that began earlier have ended, nor of a number that is more than the window above the last one that
+// was executed. For certainty call Close: when that has succeeded, nothing of the session is executed any more. (With a
+// host that has transactions: see [session.Host] in package session.)
 //
 // The loss of a session is told by the operations that were under way. A new operation registers another session, so that
 // one unknown outcome stops no other payment; see SessionOptions.OneSession.
@@ -61,11 +79,11 @@ type Session struct {
 	at   *url.URL
 	opts SessionOptions
 
-	turn   chan struct{} // has the token of who registers, or renews before an operation
-	secret []byte        // of the registration that is to succeed; whoever has the turn uses it
-	asked  time.Time     // when a renewal before an operation last ended; the same
+	secret []byte    // of the registration that is to succeed; whoever has the turn uses it
+	asked  time.Time // when a renewal before an operation last ended, by the wall clock; the same
 
 	mu     sync.Mutex
+	turn   *turn // nil if nobody has it
 	live   *live // the last one that was registered
 	closed bool
 }
@@ -74,11 +92,14 @@ type Session struct {
 var (
 	// ErrSessionClosed means that Session.Close was called.
 	ErrSessionClosed = errors.New("client: the session is closed")
+	// ErrMethod means that a request may change something by its method, but that this is none of Options.Methods, so it has no
+	// number. It was not sent.
+	ErrMethod = errors.New("client: the request's method is not one of Options.Methods, and is not safe")
 	// ErrOtherOrigin means that a request is for another origin than that of the sessions, which must not get the secret. It
 	// was not sent.
 	ErrOtherOrigin = errors.New("client: the request is for another origin than the session (see SessionOptions.FollowTo)")
 	// ErrNotHeeded means that a request was accepted by a service that heeds no sessions, so each time that it was sent it
-	// may have taken effect. Look at the URL.
+	// may have taken effect. Look at the URL. It comes with everonce.ErrOutcomeUnknown.
 	ErrNotHeeded = errors.New("client: the service has not heeded the session")
 )
 
@@ -100,19 +121,24 @@ func NewSession(sessionsURL string, base http.RoundTripper, opts *SessionOptions
 	if err != nil {
 		return nil, err
 	}
-	return &Session{t: t, at: at, opts: set, turn: make(chan struct{}, 1)}, nil
+	return &Session{t: t, at: at, opts: set}, nil
 }
 
 // CloseIdleConnections closes the base's idle connections, for [http.Client.CloseIdleConnections].
 func (s *Session) CloseIdleConnections() { s.t.CloseIdleConnections() }
 
 // RoundTrip sends the request until it has an answer, within the limits. The error is everonce.ErrOutcomeUnknown if nobody
-// knows what became of it; it also is why: a [*RetryError], or the session's end (session.ErrSessionExpired and others).
-// Otherwise the request was not executed: [ErrOtherOrigin], [ErrSessionClosed], [ErrBodyNotRepeatable], or an error of
-// the registration or the context. [ErrNotHeeded] is the exception.
+// knows what became of it, [ErrNotHeeded] too where that is why. Otherwise the request was not executed: [ErrMethod], [ErrOtherOrigin],
+// [ErrSessionClosed], [ErrBodyNotRepeatable], a [*RetryError], the session's end (session.ErrSessionExpired and others), or
+// an error of the registration or the context.
 func (s *Session) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL == nil || !s.t.isOperation(req.Method) {
-		return s.t.base.RoundTrip(req)
+		switch req.Method {
+		case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace: // they change nothing (RFC 9110, 9.2.1)
+			return s.t.base.RoundTrip(req)
+		}
+		closeBody(req)
+		return nil, fmt.Errorf("%w: %s", ErrMethod, req.Method)
 	}
 	if !s.t.mayFollow(s.at, req.URL) {
 		closeBody(req)
@@ -122,15 +148,23 @@ func (s *Session) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	call, err := s.begin(req.Context())
+	op := &operation{url: req.URL, begun: time.Now()}
+	if deadline, ok := req.Context().Deadline(); ok { // see the words on http.Client.Timeout
+		op.until = deadline.Add(-min(margin, deadline.Sub(op.begun)/10))
+	}
+	call, err := s.begin(req.Context(), op)
 	if err != nil {
 		closeBody(out)
 		return nil, err
 	}
-	op := &operation{url: req.URL, begun: time.Now(), put: call.put, call: call}
+	op.put, op.call = call.put, call
 	resp, err := s.t.repeat(out, op)
 	return call.end(op, resp, err)
 }
+
+// margin is how long before the request's deadline an operation ends: at the deadline itself net/http may put an error of its
+// own in the place of ours.
+const margin = 100 * time.Millisecond
 
 func closeBody(req *http.Request) {
 	if req.Body != nil {
@@ -139,7 +173,9 @@ func closeBody(req *http.Request) {
 }
 
 // begin gives a number in a session that is there, as far as is known.
-func (s *Session) begin(ctx context.Context) (*call, error) {
+func (s *Session) begin(ctx context.Context, op *operation) (*call, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.t.left(op, time.Now()), s.t.late(op))
+	defer cancel()
 	for {
 		if ctx.Err() != nil {
 			return nil, endOf(ctx)
@@ -164,20 +200,51 @@ func (s *Session) ready(ctx context.Context) (*live, error) {
 	if l, err := s.current(); err != nil || l != nil && !l.quiet() {
 		return l, err
 	}
+	s.mu.Lock()
+	others := s.turn
+	mine := &turn{over: make(chan struct{})}
+	if others == nil {
+		s.turn = mine
+	}
+	s.mu.Unlock()
+	if others == nil {
+		return s.take(ctx, mine)
+	}
 	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+	case <-others.over:
+		if others.live != nil || others.err != nil {
+			return others.live, others.err
+		}
+		return s.ready(ctx)
 	case <-ctx.Done():
 		return nil, endOf(ctx)
 	}
-	l, err := s.current()
-	if err != nil || l != nil && !l.quiet() {
+}
+
+// turn is that of who registers, or renews before an operation. Those who wait share what it comes to.
+type turn struct {
+	over chan struct{} // closed when it is
+	live *live
+	err  error // neither is there if its operation had no time left: another one may do better
+}
+
+func (s *Session) take(ctx context.Context, mine *turn) (l *live, err error) {
+	defer func() {
+		if ctx.Err() == nil {
+			mine.live, mine.err = l, err
+		}
+		s.mu.Lock()
+		s.turn = nil
+		s.mu.Unlock()
+		close(mine.over)
+	}()
+	if l, err = s.current(); err != nil || l != nil && !l.quiet() {
 		return l, err
 	}
 	if l != nil {
-		if time.Since(s.asked) > l.lease/6 { // else the network does not let it through, and each operation would wait for that
+		if now := time.Now().Round(0); now.Sub(s.asked) > l.lease/6 { // else the network does not let it through, and each operation would wait for that
 			_ = l.renew(ctx, l.calls.BeatMark()) //nolint:errcheck // a refusal that matters is noted
-			s.asked = time.Now()
+			s.asked = time.Now().Round(0)
 		}
 		if l, err = s.current(); l != nil || err != nil {
 			return l, err
@@ -232,21 +299,22 @@ func (s *Session) register(ctx context.Context) (*live, error) {
 	}
 	l.calls, l.renewed = sessioncalls.New(window), make(chan struct{})
 	l.accepted(begun)
-	if !s.begun(ctx, l) {
+	if !s.begun(l) {
 		return nil, errors.Join(ErrSessionClosed, l.finish(ctx))
 	}
 	return l, nil
 }
 
 // begun has the session renewed from now on. It returns false if Close was called meanwhile.
-func (s *Session) begun(ctx context.Context, l *live) bool {
+func (s *Session) begun(l *live) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return false
 	}
 	s.live = l
-	ctx, l.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	var ctx context.Context // not that of the operation that comes first: its values are not those of the renewals
+	ctx, l.cancel = context.WithCancel(context.Background())
 	go func() {
 		defer close(l.renewed)
 		defer l.cancel()

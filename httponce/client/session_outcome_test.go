@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -22,7 +23,8 @@ import (
 )
 
 // scripted answers the attempts of an operation in turn, the last step for all further ones; "" is the service's own answer,
-// "lost" its answer lost behind the effect, "dial" no connection.
+// "lost" its answer lost behind the effect, "cut" its body, "other" is of another number, "dial" no connection. "undone" is the
+// service's refusal that nothing was done, a status with "heeded" its answer that does not say so.
 func scripted(b *bank, steps ...string) trip {
 	var n atomic.Int64
 	return func(r *http.Request) (*http.Response, error) {
@@ -30,6 +32,7 @@ func scripted(b *bank, steps ...string) trip {
 			return direct{b}.RoundTrip(r)
 		}
 		step := steps[min(int(n.Add(1)), len(steps))-1]
+		number := r.Header.Get("Idempotency-Session-Request")
 		w := httptest.NewRecorder()
 		switch step {
 		case "":
@@ -37,17 +40,35 @@ func scripted(b *bank, steps ...string) trip {
 		case "lost":
 			_, err := direct{b}.RoundTrip(r)
 			return nil, errors.Join(errGone, err)
+		case "cut":
+			resp, err := direct{b}.RoundTrip(r)
+			resp.Body = io.NopCloser(iotest.ErrReader(io.ErrUnexpectedEOF))
+			return resp, err
+		case "other":
+			resp, err := direct{b}.RoundTrip(r)
+			resp.Header.Set("Idempotency-Session-Request", "77")
+			return resp, err
 		case "dial":
 			return nil, &net.OpError{Op: "dial", Err: errGone}
 		case "307":
 			http.Redirect(w, r, "http://bank.test/pay", http.StatusTemporaryRedirect)
-		case "503 not done":
+		case "unreachable":
 			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusBadGateway)
+			fmt.Fprint(w, `{"type":"https://bank.test/upstream-unreachable","title":"The service cannot be reached","status":502}`)
+		case "busy":
+			w.Header().Set("Idempotency-Session-Request", number)
+			w.Header().Set("Retry-After", "0")
+			w.WriteHeader(http.StatusConflict)
+		case "undone":
+			w.Header().Set("Idempotency-Session-Request", number)
+			w.Header().Set("Idempotency-Session-Outcome", "none")
 			w.WriteHeader(http.StatusServiceUnavailable)
-			fmt.Fprint(w, `{"type":"https://bank.test/not-done","title":"The operation was not done","status":503}`)
 		default:
-			status := 0
-			fmt.Sscan(step, &status)
+			status, heeded := 0, ""
+			if fmt.Sscan(step, &status, &heeded); heeded != "" {
+				w.Header().Set("Idempotency-Session-Request", number)
+			}
 			w.WriteHeader(status)
 		}
 		return w.Result(), nil
@@ -66,17 +87,28 @@ func TestSessionOutcomes(t *testing.T) {
 		{"", 201, not, nil},
 		{"lost,", 201, not, nil},
 		{"503,502,429,", 201, not, nil},
+		{"busy,busy,busy,busy,busy,busy,", 201, not, nil}, // more often than MaxAttempts
 		{"401", 401, not, nil},
 		{"429", 429, not, nil},
-		{"503 not done", 503, not, nil},
-		{"dial", 0, not, nil},
-		{"lost", 0, unknown, errGone},
+		{"undone", 503, not, nil},
+		{"unreachable", 502, not, nil},
+		{"dial", 0, not, errGone},
+		{"lost", 0, unknown, nil},
+		{"cut,", 201, not, nil},
+		{"cut,dial", 0, unknown, nil},
+		{"cut,401", 0, unknown, nil},
+		{"503 heeded", 0, unknown, nil}, // as of a commit that was lost
+		{"503 heeded,dial", 0, unknown, nil},
+		{"lost,409 heeded", 0, unknown, nil},
+		{"lost,422 heeded", 0, unknown, nil},
+		{"other", 0, unknown, client.ErrNotHeeded},
+		{"lost,other", 0, unknown, nil},
 		{"503", 0, unknown, nil}, // from whom it is, nobody knows
 		{"500", 0, unknown, nil},
 		{"504,401", 0, unknown, nil}, // of who is in between: the service was not asked what became of it
-		{"lost,503 not done", 0, unknown, nil},
+		{"lost,undone", 0, unknown, nil},
 		{"lost,307", 0, unknown, nil}, // followed, it would be another operation
-		{"200", 0, not, client.ErrNotHeeded},
+		{"200", 0, unknown, client.ErrNotHeeded},
 	} {
 		t.Run(c.steps, func(t *testing.T) {
 			b := newBank(t, session.Config{Lease: time.Minute})
@@ -84,6 +116,9 @@ func TestSessionOutcomes(t *testing.T) {
 			status, _, err := sendPay(t.Context(), s, "http://bank.test/pay", "rent")
 			if status != c.status || (err == nil) != (c.status > 0) || errors.Is(err, everonce.ErrOutcomeUnknown) != c.unknown {
 				t.Errorf("got %d, %v", status, err)
+			}
+			if c.unknown && errors.Is(err, errGone) {
+				t.Errorf("the cause of an unknown outcome can be taken for another error: %v", err)
 			}
 			if c.is != nil && !errors.Is(err, c.is) {
 				t.Errorf("the error is %v, want one that is %v", err, c.is)
@@ -95,38 +130,39 @@ func TestSessionOutcomes(t *testing.T) {
 	}
 }
 
-// TestSessionGivenUp: an operation whose caller gave up has an unknown outcome, and a copy of it that comes late does nothing.
+// TestSessionGivenUp: an operation whose caller gave up has an unknown outcome, and the service is told at once, so that a
+// copy of it that comes late does nothing.
 func TestSessionGivenUp(t *testing.T) {
-	b := newBank(t, session.Config{Lease: time.Minute})
-	ctx, cancel := context.WithCancel(t.Context())
-	var held *http.Request
-	s := newSession(t, "http://bank.test", trip(func(r *http.Request) (*http.Response, error) {
-		if r.URL.Path == "/pay" && held == nil {
-			held = r.Clone(context.WithoutCancel(r.Context()))
-			cancel()
-			return nil, r.Context().Err()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBank(t, session.Config{Lease: time.Minute})
+		ctx, cancel := context.WithCancel(t.Context())
+		var held *http.Request
+		s := newSession(t, "http://bank.test", trip(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Path == "/pay" {
+				held = r.Clone(context.WithoutCancel(r.Context()))
+				cancel()
+				return nil, r.Context().Err()
+			}
+			return direct{b}.RoundTrip(r)
+		}), client.SessionOptions{})
+		_, _, err := sendPay(ctx, s, "http://bank.test/pay", "rent")
+		if !errors.Is(err, everonce.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "canceled") {
+			t.Errorf("the operation given up: %v", err)
 		}
-		return direct{b}.RoundTrip(r)
-	}), client.SessionOptions{})
-	_, _, err := sendPay(ctx, s, "http://bank.test/pay", "rent")
-	if !errors.Is(err, everonce.ErrOutcomeUnknown) || !errors.Is(err, context.Canceled) {
-		t.Errorf("the operation given up: %v", err)
-	}
-	if err := paid(t.Context(), s, "http://bank.test", "food"); err != nil {
-		t.Error(err)
-	}
-	held.Body = io.NopCloser(strings.NewReader("rent"))
-	resp, err := direct{b}.RoundTrip(held)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusGone || b.paid("rent") != 0 {
-		t.Errorf("the copy got %d, and the rent was paid %d times", resp.StatusCode, b.paid("rent"))
-	}
-	if err := s.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+		synctest.Wait()
+		held.Body = io.NopCloser(strings.NewReader("rent"))
+		resp, err := direct{b}.RoundTrip(held)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusGone || b.paid("rent") != 0 {
+			t.Errorf("the copy got %d, and the rent was paid %d times", resp.StatusCode, b.paid("rent"))
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestSessionSecretStaysAtHome: it is sent to no other origin, and is not in what the application sees.
@@ -163,6 +199,11 @@ func TestSessionSecretStaysAtHome(t *testing.T) {
 		}
 		return http.DefaultTransport.RoundTrip(r)
 	}), look)
+	if put, err := http.NewRequestWithContext(t.Context(), http.MethodPut, server.URL+"/pay", strings.NewReader("rent")); err != nil {
+		t.Fatal(err)
+	} else if resp, err := s.RoundTrip(put); !errors.Is(err, client.ErrMethod) || resp != nil {
+		t.Errorf("a PUT without a number: %v", err)
+	}
 	for _, url := range []string{elsewhere.URL + "/pay", server.URL + "/moved"} {
 		_, _, err := sendPay(t.Context(), s, url, "rent")
 		if !errors.Is(err, client.ErrOtherOrigin) || errors.Is(err, everonce.ErrOutcomeUnknown) {
@@ -311,7 +352,7 @@ func TestSessionIsKeptBehindARequest(t *testing.T) {
 				w.Header().Set("Content-Type", "application/problem+json")
 				w.Header().Set("Retry-After", "1")
 				w.WriteHeader(http.StatusConflict)
-				fmt.Fprint(w, `{"type":"https://bank.test/in-progress","title":"A request is outstanding for this Idempotency-Key","status":409}`)
+				fmt.Fprint(w, `{"type":"https://bank.test/session-busy","title":"The session is busy","status":409}`)
 				return w.Result(), nil
 			case r.Method == http.MethodPut:
 				renewed = time.Now()
@@ -347,6 +388,7 @@ func TestSessionLongProblem(t *testing.T) {
 			}
 			w.Header().Set("Content-Type", "application/problem+json")
 			w.Header().Set("Idempotency-Session-Request", "1")
+			w.Header().Set("Idempotency-Session-Outcome", "none")
 			w.WriteHeader(status)
 			io.WriteString(w, long)
 		}))
@@ -397,4 +439,127 @@ func TestSessionOptions(t *testing.T) {
 			t.Errorf("%s is accepted", name)
 		}
 	}
+}
+
+// TestSessionResentByNetHTTP: net/http sends a request again by itself, and then there is no connection. That says nothing of the first copy.
+func TestSessionResentByNetHTTP(t *testing.T) {
+	b := newBank(t, session.Config{Lease: time.Minute})
+	var server *httptest.Server
+	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/pay" {
+			b.ServeHTTP(httptest.NewRecorder(), r)
+			server.Listener.Close()
+			panic(http.ErrAbortHandler)
+		}
+		b.ServeHTTP(w, r)
+	}))
+	s := newSession(t, server.URL, nil, client.SessionOptions{Options: client.Options{MaxAttempts: 1}})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/pay", strings.NewReader("rent"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Idempotency-Key", "1") // has net/http send it again
+	resp, err := s.RoundTrip(req)
+	if err == nil {
+		resp.Body.Close()
+	}
+	if b.paid("rent") != 1 || !errors.Is(err, everonce.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("paid %d times, and got %v", b.paid("rent"), err)
+	}
+	if err := s.Close(t.Context()); err == nil {
+		t.Error("the session is said to be ended, though nobody was told")
+	}
+	server.Close()
+}
+
+// TestSessionRetriesWhatIsDone: RetryIf repeats an answer, and then there is no connection.
+func TestSessionRetriesWhatIsDone(t *testing.T) {
+	b := newBank(t, session.Config{Lease: time.Minute})
+	s := newSession(t, "http://bank.test", scripted(b, "", "dial"), client.SessionOptions{Options: client.Options{
+		MaxAttempts: 2, RetryIf: func(*http.Response, error, bool) bool { return true },
+	}})
+	if _, _, err := sendPay(t.Context(), s, "http://bank.test/pay", "rent"); !errors.Is(err, everonce.ErrOutcomeUnknown) {
+		t.Errorf("got %v", err)
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSessionClientTimeout: http.Client.Timeout puts an error of its own in the place of one that comes at the deadline. So an
+// operation ends before that.
+func TestSessionClientTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBank(t, session.Config{Lease: time.Hour})
+		s := newSession(t, "http://bank.test", trip(func(r *http.Request) (*http.Response, error) {
+			resp, err := direct{b}.RoundTrip(r)
+			if r.URL.Path == "/pay" {
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			}
+			return resp, err
+		}), client.SessionOptions{})
+		_, err := (&http.Client{Transport: s, Timeout: time.Second}).Post("http://bank.test/pay", "text/plain", strings.NewReader("rent")) //nolint:noctx,bodyclose // Timeout is what is tested
+		if !errors.Is(err, everonce.ErrOutcomeUnknown) || b.paid("rent") != 1 {
+			t.Errorf("paid %d times, and got %v", b.paid("rent"), err)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestSessionWaitsTogether: operations share a registration that fails, and none waits for longer than Options.MaxElapsed.
+func TestSessionWaitsTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t, "http://bank.test", trip(func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		}), client.SessionOptions{Options: client.Options{MaxElapsed: time.Minute}})
+		begun := time.Now()
+		var senders sync.WaitGroup
+		for range 20 {
+			senders.Go(func() {
+				if _, _, err := sendPay(t.Context(), s, "http://bank.test/pay", "rent"); err == nil || errors.Is(err, everonce.ErrOutcomeUnknown) {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+		senders.Wait()
+		if took := time.Since(begun); took > time.Minute {
+			t.Errorf("the last one was told after %v", took)
+		}
+	})
+}
+
+type valueInContext struct{}
+
+// TestSessionRenewals have nothing of the operation that came first, and one that hangs does not cost the session.
+func TestSessionRenewals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBank(t, session.Config{Lease: time.Minute})
+		var renewals atomic.Int64
+		s := newSession(t, "http://bank.test", trip(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodPut {
+				if r.Context().Value(valueInContext{}) != nil {
+					t.Error("the renewal has a value of an operation's context")
+				}
+				if renewals.Add(1) == 1 {
+					<-r.Context().Done()
+					return nil, r.Context().Err()
+				}
+			}
+			return direct{b}.RoundTrip(r)
+		}), client.SessionOptions{OneSession: true, Options: client.Options{AttemptTimeout: -1}})
+		if err := paid(context.WithValue(t.Context(), valueInContext{}, "food"), s, "http://bank.test", "food"); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(5 * time.Minute)
+		if err := paid(t.Context(), s, "http://bank.test", "rent"); err != nil {
+			t.Error(err)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }

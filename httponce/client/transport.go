@@ -135,7 +135,6 @@ func (t *Transport) repeat(req *http.Request, op *operation) (*http.Response, er
 		}
 		if !retry || !may {
 			if a.resp != nil {
-				op.call.leave(retry)
 				return a.hand(ctx, op), nil
 			}
 			a.release()
@@ -188,7 +187,7 @@ func (t *Transport) replayed(h http.Header) bool {
 
 // pauseAfter returns the pause after the n-th attempt, and whether the limits allow another one.
 func (t *Transport) pauseAfter(ctx context.Context, op *operation, n int, a *attempt) (time.Duration, bool) {
-	if n >= t.set.MaxAttempts {
+	if n-op.call.idle() >= t.set.MaxAttempts {
 		return 0, false
 	}
 	now := time.Now()
@@ -207,10 +206,22 @@ func (t *Transport) pauseAfter(ctx context.Context, op *operation, n int, a *att
 }
 
 func (t *Transport) left(op *operation, now time.Time) time.Duration {
-	if t.set.MaxElapsed < 0 {
-		return math.MaxInt64
+	left := time.Duration(math.MaxInt64)
+	if t.set.MaxElapsed >= 0 {
+		left = t.set.MaxElapsed - now.Sub(op.begun)
 	}
-	return t.set.MaxElapsed - now.Sub(op.begun)
+	if !op.until.IsZero() {
+		left = min(left, op.until.Sub(now))
+	}
+	return left
+}
+
+// late is the error of an operation for which nothing is left.
+func (t *Transport) late(op *operation) *limitError {
+	if within := op.until.Sub(op.begun); !op.until.IsZero() && (t.set.MaxElapsed < 0 || within < t.set.MaxElapsed) {
+		return &limitError{"the request's deadline", within}
+	}
+	return &limitError{"Options.MaxElapsed", t.set.MaxElapsed}
 }
 
 // withKey returns a copy of h in which the key's header has these values; with none it is removed.

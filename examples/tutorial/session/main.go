@@ -22,6 +22,7 @@ import (
 
 // Charge is what a client sends.
 type Charge struct {
+	Order   string `json:"order"`
 	Account string `json:"account"`
 	Cents   int64  `json:"cents"`
 }
@@ -54,6 +55,9 @@ func (b *bank) charge(w http.ResponseWriter, r *http.Request, tx *sql.Tx) error 
 	if err != nil {
 		return err
 	}
+	if _, err := tx.ExecContext(r.Context(), `INSERT INTO charge VALUES (?, ?, ?)`, c.Order, c.Account, c.Cents); err != nil {
+		return err
+	}
 	log.Printf("%s: charged, not committed yet", c.Account)
 	time.Sleep(b.slow) // time to pull the plug
 	return json.NewEncoder(w).Encode(Receipt{Charged: c.Cents, Balance: balance})
@@ -61,6 +65,11 @@ func (b *bank) charge(w http.ResponseWriter, r *http.Request, tx *sql.Tx) error 
 
 func (b *bank) balance(w http.ResponseWriter, r *http.Request) {
 	b.number(w, r, `SELECT cents FROM account WHERE id = ?`, r.PathValue("account"))
+}
+
+// charges tells how often an order was charged.
+func (b *bank) charges(w http.ResponseWriter, r *http.Request) {
+	b.number(w, r, `SELECT count(*) FROM charge WHERE for_order = ?`, r.PathValue("order"))
 }
 
 // kept tells how many answers the sessions have kept.
@@ -96,7 +105,7 @@ func serve(listen string, slow time.Duration) error {
 	if err != nil {
 		return err
 	}
-	sessions, err := sqlsession.New(receiver, session.Config{Lease: 10 * time.Minute}, nil)
+	sessions, err := sqlsession.New(receiver, session.Config{Lease: time.Hour}, nil)
 	if err != nil {
 		return err
 	}
@@ -106,6 +115,7 @@ func serve(listen string, slow time.Duration) error {
 	b := &bank{db: store.DB(), slow: slow}
 	for _, text := range []string{
 		`CREATE TABLE IF NOT EXISTS account (id TEXT PRIMARY KEY, cents INTEGER NOT NULL)`,
+		`CREATE TABLE IF NOT EXISTS charge (for_order TEXT NOT NULL, account TEXT NOT NULL, cents INTEGER NOT NULL)`,
 		`INSERT INTO account VALUES ('alice', 10000) ON CONFLICT DO NOTHING`,
 	} {
 		if _, err := b.db.ExecContext(ctx, text); err != nil {
@@ -126,6 +136,7 @@ func serve(listen string, slow time.Duration) error {
 	mux.Handle("POST /charge", charge)
 	mux.Handle("/sessions", register)
 	mux.HandleFunc("GET /balance/{account}", b.balance)
+	mux.HandleFunc("GET /charges/{order}", b.charges)
 	mux.HandleFunc("GET /kept", b.kept)
 
 	go func() { // sessions whose lease is over take up room until somebody removes them

@@ -32,7 +32,7 @@ func send(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	sender := &http.Client{Transport: session}
+	sender := &http.Client{Transport: session} // no Timeout: it would hide that an outcome is unknown; see client.Options.MaxElapsed
 
 	var done, unknown atomic.Int64
 	var senders sync.WaitGroup
@@ -40,7 +40,7 @@ func send(ctx context.Context, url string) error {
 	for range 8 {
 		senders.Go(func() {
 			for order := range orders {
-				err := charge(ctx, sender, url)
+				err := charge(ctx, sender, url, order)
 				switch {
 				case err == nil:
 					done.Add(1)
@@ -48,7 +48,7 @@ func send(ctx context.Context, url string) error {
 					unknown.Add(1)
 					fallthrough
 				default:
-					log.Printf("order %d: %v", order, err)
+					log.Printf("pay-%d: %v", order, err)
 				}
 			}
 		})
@@ -62,8 +62,8 @@ func send(ctx context.Context, url string) error {
 	return session.Close(ctx)
 }
 
-func charge(ctx context.Context, sender *http.Client, url string) error {
-	body := strings.NewReader(`{"account":"alice","cents":10}`)
+func charge(ctx context.Context, sender *http.Client, url string, order int) error {
+	body := strings.NewReader(fmt.Sprintf(`{"order":"pay-%d","account":"alice","cents":10}`, order))
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/charge", body)
 	if err != nil {
 		return err
@@ -72,12 +72,12 @@ func charge(ctx context.Context, sender *http.Client, url string) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(io.Discard, res.Body)
-	if err = errors.Join(err, res.Body.Close()); err != nil {
-		return err
-	}
+	defer res.Body.Close() //nolint:errcheck // it is only read
 	if res.StatusCode != http.StatusOK {
 		return errors.New(res.Status)
+	}
+	if _, err := io.Copy(io.Discard, res.Body); err != nil {
+		log.Printf("pay-%d: charged, but the receipt is not complete: %v", order, err)
 	}
 	return nil
 }

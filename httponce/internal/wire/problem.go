@@ -66,7 +66,7 @@ var (
 // temporary are the problems that are not a final answer: a repetition may get another one.
 var temporary = []Problem{
 	InProgress, StillRunning, Unknown, Unavailable, Busy, Unreadable, NotDone, CommitLost, Unreachable, Lost, Timeout, Loop,
-	NumberGap, SessionsFull,
+	SessionBusy, NumberGap, SessionsFull,
 }
 
 // Document is the JSON form of a problem.

@@ -21,9 +21,16 @@ const (
 	SessionEpoch   = "Idempotency-Session-Epoch"
 	SessionOrdered = "Idempotency-Session-Ordered"
 	// Of answers.
-	SessionLease  = "Idempotency-Session-Lease" // in seconds, an integer or a decimal
-	SessionWindow = "Idempotency-Session-Window"
-	SessionNext   = "Idempotency-Session-Next"
+	SessionOutcome = "Idempotency-Session-Outcome" // what is known of the request after this attempt: see below
+	SessionLease   = "Idempotency-Session-Lease"   // in seconds, an integer or a decimal
+	SessionWindow  = "Idempotency-Session-Window"
+	SessionNext    = "Idempotency-Session-Next"
+)
+
+// The outcomes, tokens of a structured field. Without one, an earlier attempt, or this one, may have been executed.
+const (
+	OutcomeKept = "kept" // the answer is that of the number, and is kept
+	OutcomeNone = "none" // this attempt had no effect, and will have none
 )
 
 // SessionHeaders are those of requests.
@@ -39,6 +46,7 @@ var (
 	InvalidMark    = Problem{"invalid-mark", http.StatusBadRequest, "The session's mark is invalid", "The mark must be below the request's number, and not far above what was asked for. Nothing was done."}
 	RequestStale   = Problem{"request-stale", http.StatusGone, "The request's number is below the mark", "Nothing was done now, and never will be under this number. It may have been done before."}
 	NumberReused   = Problem{"number-reused", http.StatusUnprocessableEntity, "The request's number is already used", "The number was used with another request. Use the next number for a new operation."}
+	SessionBusy    = Problem{"session-busy", http.StatusConflict, "The session is busy", "This request, or another one of its session, is being executed. Nothing was done now: send the same request again later."}
 	WindowFull     = Problem{"window-full", http.StatusTooManyRequests, "Too many answers are kept for the session", "Nothing was done: send the same request again with a higher mark."}
 	NumberGap      = Problem{"number-gap", http.StatusConflict, "The session expects another number", ""}
 	SessionsFull   = Problem{"sessions-full", http.StatusServiceUnavailable, "There is no room for another session", "No session was registered: try again later, with the same secret."}

@@ -16,7 +16,7 @@ func TestPageOfSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := string(text)
-	for _, name := range append([]string{SessionLease, SessionWindow, SessionNext}, SessionHeaders...) {
+	for _, name := range append([]string{SessionLease, SessionWindow, SessionOutcome, SessionNext}, SessionHeaders...) {
 		if !strings.Contains(page, "| `"+name+"` |") || !strings.Contains(page, "`"+strings.ToLower(name)+"`") {
 			t.Errorf("the page does not have %s", name)
 		}
@@ -26,7 +26,7 @@ func TestPageOfSessions(t *testing.T) {
 	}
 	for _, p := range []Problem{
 		MissingSession, InvalidSession, SessionExpired, SessionUnknown, SessionFenced, InvalidMark, RequestStale, NumberReused,
-		InProgress, WindowFull, NumberGap, SessionsFull, SessionQuota, Unavailable, CommitLost, Unreadable, NoPrincipal,
+		SessionBusy, WindowFull, NumberGap, SessionsFull, SessionQuota, Unavailable, CommitLost, Unreadable, NoPrincipal,
 	} {
 		_, row, found := strings.Cut(page, "["+p.Name+"]("+"problems/"+p.Name+".md)")
 		row, _, _ = strings.Cut(row, "\n")
