@@ -17,5 +17,5 @@
 // # What it costs
 //
 // An append reads in one round trip, writes in a second one, and commits. The appends to one stream take turns for its row, from
-// their reading to their commit; those to different streams do not meet. Grants take turns for one row of the table producer_state.
+// their reading to their commit; those to different streams meet only where one is a producer's first in its stream. Grants take turns for one row of the table producer_state.
 package sqlproducer
