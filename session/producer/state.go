@@ -108,8 +108,8 @@ func (s *State) Check(b *Batch) Answer {
 	return Answer{Err: ErrTooOld}
 }
 
-// Append notes that a batch is appended at a position, for which [State.Check] has said so. What positions mean is for the host to say. Of the last batches it keeps as many
-// as window says, up to MaxWindow and not less than one.
+// Append notes that a batch is appended at a position, for which [State.Check] has said so. What positions mean is for the host to
+// say. Of the last batches it keeps as many as window says, up to MaxWindow and not less than one.
 func (s *State) Append(b *Batch, position int64, window int) {
 	s.window = slices.Clone(s.window) // a copy of the state has the same
 	s.append(b, position, window)
