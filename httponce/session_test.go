@@ -348,6 +348,28 @@ func TestSessionsEndpoint(t *testing.T) {
 	}
 }
 
+// lockedHost renews no session, as a database does while a request is executed.
+type lockedHost struct{ session.Host[*account] }
+
+func (h lockedHost) Apply(ctx context.Context, c *session.Command, work session.Work[*account]) (session.Answer, error) {
+	if c.Op == session.KeepAlive {
+		return session.Answer{Beats: []session.Refusal{session.ErrInProgress}}, nil
+	}
+	return h.Host.Apply(ctx, c, work)
+}
+
+// TestSessionThatIsNotRenewedOverHTTP: the client is told so, and when to ask again.
+func TestSessionThatIsNotRenewedOverHTTP(t *testing.T) {
+	host, err := memsession.New(&account{effects: map[string]int{}}, session.Config{Lease: time.Minute}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := read(t, send(sessionMux(t, lockedHost{host}, nil), http.MethodPut, "/sessions", "", "X-Account", "a", "Idempotency-Session-Secret", secretA, "Idempotency-Session", "1"))
+	if g.status != http.StatusConflict || g.problem != "session-busy" || g.retryAfter != "1" {
+		t.Errorf("got %+v", g)
+	}
+}
+
 // TestSessionExpiresOverHTTP: without renewals, at the end of its lease.
 func TestSessionExpiresOverHTTP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

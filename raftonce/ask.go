@@ -13,7 +13,7 @@ import (
 // outcome is what became of a command.
 type outcome struct {
 	answer session.Answer
-	lease  time.Duration
+	terms  terms
 	err    error // why there is no answer
 	sent   bool  // the command may have come to the log
 }
@@ -42,7 +42,7 @@ func (c *Client) ask(ctx context.Context, command *session.Command) outcome {
 			got.err = err
 			return got
 		}
-		again := c.try(ctx, body, &got)
+		again := c.try(ctx, c.limit(command.Op), body, &got)
 		if again == nil {
 			c.calls.Note(got.answer.Err)
 			return got
@@ -56,20 +56,31 @@ func (c *Client) ask(ctx context.Context, command *session.Command) outcome {
 	}
 }
 
+// limit is how long an attempt may take. A renewal has time for another one or two before the session ends.
+func (c *Client) limit(op session.Op) time.Duration {
+	if op == session.KeepAlive {
+		return min(c.attempt, max(c.lease/6, time.Millisecond))
+	}
+	return c.attempt
+}
+
 // try sends the command once. The error is why it is to be sent again.
-func (c *Client) try(ctx context.Context, body []byte, got *outcome) error {
+func (c *Client) try(ctx context.Context, limit time.Duration, body []byte, got *outcome) error {
 	node := c.Leader()
-	attempt, cancel := context.WithTimeout(ctx, c.attempt)
+	attempt, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	reply, err := c.send(attempt, node, body)
 	if err == nil {
-		got.answer, got.lease, err = parseReply(reply)
+		got.answer, got.terms, err = parseReply(reply)
 	}
 	var elsewhere *NotLeaderError
 	switch {
 	case errors.As(err, &elsewhere):
 		c.turn(node, elsewhere.Leader)
 		return err
+	case errors.Is(err, ErrTooLarge):
+		got.err = err
+		return nil
 	case err != nil:
 		got.sent = true
 		c.turn(node, "")

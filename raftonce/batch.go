@@ -1,6 +1,8 @@
 package raftonce
 
 import (
+	"fmt"
+
 	"github.com/hashicorp/raft"
 
 	"github.com/everonce/everonce/session"
@@ -52,7 +54,7 @@ func (b *batch) add(i int, log *raft.Log) {
 		b.push(i, log, nil)
 		return
 	}
-	stamp, c, err := parseEntry(log.Data)
+	stamp, c, err := b.fsm.read(log)
 	if err != nil {
 		b.answers[i] = err
 		return
@@ -78,7 +80,11 @@ func (b *batch) flush() {
 	if len(b.logs) == 0 {
 		return
 	}
-	for k, got := range b.inner.ApplyBatch(b.logs) {
+	results := b.inner.ApplyBatch(b.logs)
+	if len(results) != len(b.logs) { // nobody knows which is whose
+		panic(fmt.Sprintf("raftonce: ApplyBatch of the state machine returned %d results for %d entries", len(results), len(b.logs)))
+	}
+	for k, got := range results {
 		if c := b.begun[k]; c != nil {
 			got = b.fsm.machine.Record(c, b.fsm.result(got))
 		}

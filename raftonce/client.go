@@ -21,7 +21,8 @@ type Transport func(ctx context.Context, address string, command []byte) ([]byte
 
 // ClientOptions are the options of [NewClient].
 type ClientOptions struct {
-	// Attempt is how long one attempt may take, before another node is asked. Default 5 s.
+	// Attempt is how long one attempt may take, before another node is asked. Default 5 s. That of a renewal takes a sixth of
+	// the lease at most.
 	Attempt time.Duration
 }
 
@@ -32,6 +33,7 @@ type Client struct {
 	attempt time.Duration
 	nonce   session.Nonce
 	id      session.ID
+	lease   time.Duration
 	cancel  context.CancelFunc
 	renewed chan struct{} // closed when nothing renews any more
 	calls   *sessioncalls.Calls
@@ -56,24 +58,29 @@ func NewClient(ctx context.Context, nodes []string, transport Transport, opts *C
 	if err := errors.Join(got.err, got.answer.Err.Or()); err != nil {
 		return nil, fmt.Errorf("raftonce: register: %w", err)
 	}
-	c.id = got.answer.Session
+	c.id, c.lease, c.calls = got.answer.Session, got.terms.lease, sessioncalls.New(got.terms.window)
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c.cancel = cancel
 	go func() {
 		defer close(c.renewed)
-		c.calls.Renew(life, got.lease, c.beat)
+		c.calls.Renew(life, got.terms.lease, c.beat)
 	}()
 	return c, nil
 }
 
-// Do has a request executed once, and returns what the state machine answered: its bytes, or a [*FailedError]. It asks, of
-// whatever node is the leader, until it has an answer or ctx ends.
+// Do has a request executed once, and returns what the state machine answered: its bytes, or a [*FailedError]; or [ErrElided]
+// or [ErrNotEncoded], if it was executed and there are no bytes. It asks, of whatever node is the leader, until it has an
+// answer or ctx ends.
 //
 // An error that wraps [everonce.ErrOutcomeUnknown] says that the request may have been executed, or not: ctx or the
-// session has ended in between. A copy that is still on its way may be executed after Do has returned, until the session
-// has ended, by [Client.Close] too, or until another request is answered that was sent when no earlier one was under way:
-// what comes after that is refused. If the request was never sent, the error is that of ctx, or
-// session.ErrSessionExpired, without ErrOutcomeUnknown.
+// session has ended in between. Which one is only in its text, so that it matches nothing else. A copy that is still on its
+// way may be executed after Do has returned, until the cluster knows that the request was given up: the client tells it at
+// once, and again until it is answered, but not before the calls that began earlier have returned, nor of a request whose
+// number is more than session.Config.Window above the last one that was answered. For certainty call [Client.Close]: when
+// that has succeeded, nothing of the session is executed any more.
+//
+// If the request was never sent, or never taken, the error is that of ctx, session.ErrSessionExpired, [ErrClosed] or
+// [ErrTooLarge].
 func (c *Client) Do(ctx context.Context, payload []byte) ([]byte, error) {
 	number, err := c.calls.Begin(ctx)
 	if err != nil {
@@ -84,16 +91,20 @@ func (c *Client) Do(ctx context.Context, payload []byte) ([]byte, error) {
 		Number: number, Fingerprint: sha256.Sum256(payload), Payload: payload,
 	}
 	got := c.ask(ctx, &request)
-	c.calls.End(number, got.err == nil && got.answer.Err == 0)
+	if got.err != nil && got.sent {
+		c.calls.GiveUp(number)
+	} else {
+		c.calls.End(number, got.err == nil && got.answer.Err == 0)
+	}
 	switch got.answer.Err {
 	case session.ErrSessionExpired, session.ErrSessionUnknown, session.ErrFenced, session.ErrStale:
 		got.err = got.answer.Err
 	}
 	switch {
 	case got.err != nil && got.sent:
-		return nil, fmt.Errorf("raftonce: request %d: %w: %w", number, everonce.ErrOutcomeUnknown, got.err)
+		return nil, fmt.Errorf("raftonce: request %d: %w: %v", number, everonce.ErrOutcomeUnknown, got.err) //nolint:errorlint // who looks for the cause would take it that nothing was sent
 	case got.err != nil:
-		return nil, fmt.Errorf("raftonce: request %d was not sent: %w", number, got.err)
+		return nil, fmt.Errorf("raftonce: request %d was not taken: %w", number, got.err)
 	}
 	return Result(got.answer)
 }

@@ -5,12 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hashicorp/raft"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/raftonce"
@@ -129,7 +133,7 @@ func TestExpiredSession(t *testing.T) {
 		var call sync.WaitGroup
 		call.Go(func() {
 			_, err := client.Do(t.Context(), []byte("pay"))
-			if !errors.Is(err, everonce.ErrOutcomeUnknown) || !errors.Is(err, session.ErrSessionExpired) {
+			if !errors.Is(err, everonce.ErrOutcomeUnknown) || errors.Is(err, session.ErrSessionExpired) || !strings.Contains(err.Error(), "expired") {
 				t.Errorf("the call under way: %v", err)
 			}
 		})
@@ -182,30 +186,99 @@ func TestQuietClientKeepsItsSession(t *testing.T) {
 	})
 }
 
-// TestCallGivenUp: what its caller gave up is not executed any more, once the client has sent something else, with no earlier
-// call under way, or has closed. Until then a copy may come, whatever was read.
+// TestRenewalOfAShortLease: two of three nodes take what is sent and answer nothing, and the session lives.
+func TestRenewalOfAShortLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const short = 4 * time.Second
+		one := startAlone(t, session.Config{Lease: short})
+		var hole atomic.Bool
+		client, err := raftonce.NewClient(t.Context(), []string{"a", "b", "c"}, func(ctx context.Context, address string, command []byte) ([]byte, error) {
+			switch {
+			case address == "c":
+				return one.Handle("tester", command, time.Second), nil
+			case hole.Load():
+				<-ctx.Done()
+			}
+			return nil, errCut
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client.Believe("a")
+		hole.Store(true)
+		time.Sleep(5 * short)
+		if _, err := client.Do(t.Context(), []byte("pay")); err != nil {
+			t.Error(err)
+		}
+		if err := client.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// startAlone starts a node that is its whole cluster.
+func startAlone(t *testing.T, c session.Config) *raftonce.Node {
+	t.Helper()
+	address, transport := raft.NewInmemTransport("c")
+	fsm := newFSM(t, newLedger(), c)
+	settings := raft.DefaultConfig()
+	settings.LocalID, settings.LogOutput = "c", io.Discard
+	store, snapshots := raft.NewInmemStore(), raft.NewInmemSnapshotStore()
+	servers := raft.Configuration{Servers: []raft.Server{{ID: "c", Address: address}}}
+	if err := raft.BootstrapCluster(settings, store, store, snapshots, transport, servers); err != nil {
+		t.Fatal(err)
+	}
+	r, err := raft.NewRaft(settings, fsm, store, store, snapshots, transport)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := raftonce.NewNode(r, fsm, nil)
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { node.Run(ctx) })
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+		if err := r.Shutdown().Error(); err != nil {
+			t.Error(err)
+		}
+	})
+	return node
+}
+
+// TestCallGivenUp: what its caller gave up is not executed any more, soon after no earlier call is under way; or once the client
+// has sent something else by then, or has closed. Until then a copy may come, whatever was read.
 func TestCallGivenUp(t *testing.T) {
-	for name, tc := range map[string]struct {
-		earlier, next, closed bool
-		want                  int
-	}{
-		"nothing follows":                         {want: 1},
-		"a call follows":                          {next: true},
-		"a call follows, an earlier is under way": {earlier: true, next: true, want: 1},
-		"it is closed":                            {closed: true},
+	for name, tc := range map[string]givenUp{
+		"nothing follows":                          {},
+		"nothing follows, an earlier is under way": {earlier: true, want: 1},
+		"nothing follows, an earlier was":          {earlier: true, ends: true},
+		"renewals are lost":                        {quiet: true, want: 1},
+		"a call follows":                           {quiet: true, next: true},
+		"a call follows, an earlier is under way":  {quiet: true, earlier: true, next: true, want: 1},
+		"it is closed":                             {quiet: true, closed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { testCallGivenUp(t, tc.earlier, tc.next, tc.closed, tc.want) })
+			synctest.Test(t, func(t *testing.T) { testCallGivenUp(t, tc) })
 		})
 	}
 }
 
-func testCallGivenUp(t *testing.T, earlier, next, closed bool, want int) {
+type givenUp struct {
+	earlier, ends       bool // a call that began earlier is under way, or was
+	quiet, next, closed bool // renewals are lost, another call follows, the client is closed
+	want                int  // executions of the copy that comes late
+}
+
+func testCallGivenUp(t *testing.T, tc givenUp) {
 	c := newCluster(t)
 	defer c.close()
 	copies := make(chan []byte, 1)
 	client := c.client(func(ctx context.Context, address string, command []byte) ([]byte, error) {
+		p, err := session.ParseCommand(command)
 		switch {
+		case err != nil || tc.quiet && p.Op == session.KeepAlive:
+			return nil, errCut
 		case bytes.Contains(command, []byte("given up")):
 			copies <- command
 			fallthrough
@@ -219,7 +292,7 @@ func testCallGivenUp(t *testing.T, earlier, next, closed bool, want int) {
 	defer before.Wait()
 	long, end := context.WithCancel(t.Context())
 	defer end()
-	if earlier {
+	if tc.earlier {
 		before.Go(func() {
 			if _, err := client.Do(long, []byte("earlier")); !errors.Is(err, everonce.ErrOutcomeUnknown) {
 				t.Errorf("the earlier call: %v", err)
@@ -230,15 +303,19 @@ func testCallGivenUp(t *testing.T, earlier, next, closed bool, want int) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	_, err := client.Do(ctx, []byte("given up"))
-	if !errors.Is(err, everonce.ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+	if !errors.Is(err, everonce.ErrOutcomeUnknown) || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a call given up: %v", err)
 	}
-	if next {
+	if tc.next {
 		if _, err := client.Do(t.Context(), []byte("next")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if closed {
+	if tc.ends {
+		end()
+	}
+	time.Sleep(time.Second) // less than until the next renewal
+	if tc.closed {
 		if err := client.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -252,7 +329,7 @@ func testCallGivenUp(t *testing.T, earlier, next, closed bool, want int) {
 	if err := client.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if got := c.settle(); got["given up"] != want {
+	if got := c.settle(); got["given up"] != tc.want {
 		t.Errorf("executed: %v", got)
 	}
 }
@@ -288,12 +365,16 @@ func TestManyCallsGivenUp(t *testing.T) {
 	})
 }
 
-// TestMoreCallsThanTheWindow: they wait for each other.
+// TestMoreCallsThanTheWindow: they wait for each other, in the client.
 func TestMoreCallsThanTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		defer c.close()
-		client := c.client(c.send)
+		client := c.client(func(ctx context.Context, address string, command []byte) ([]byte, error) {
+			time.Sleep(20 * time.Millisecond)
+			return c.send(ctx, address, command)
+		})
+		before := c.leader().raft.LastIndex()
 		var calls sync.WaitGroup
 		for i := range 400 {
 			calls.Go(func() {
@@ -303,6 +384,9 @@ func TestMoreCallsThanTheWindow(t *testing.T) {
 			})
 		}
 		calls.Wait()
+		if n := c.leader().raft.LastIndex() - before; n > 420 {
+			t.Errorf("%d entries for 400 calls", n)
+		}
 		if err := client.Close(t.Context()); err != nil {
 			t.Error(err)
 		}

@@ -35,7 +35,6 @@ type DiskOptions struct {
 type DiskFSM struct {
 	table
 	fn      DiskMachine
-	name    string
 	dir     string
 	options bbolt.Options
 
@@ -52,15 +51,15 @@ type DiskFSM struct {
 var _ raft.BatchingFSM = (*DiskFSM)(nil)
 
 // OpenDisk opens the state machine whose files are in the folder dir, which it makes if need be, and which belongs to it
-// alone. All nodes must be given the same config, which must not change as long as the cluster lives; that on disk counts.
-// The error wraps [session.ErrConfig], [session.ErrOtherMachine], [session.ErrCorrupt], or is of the file system. Another
+// alone. All nodes must be given the same config, which cannot be changed as long as the cluster lives.
+// The error wraps [session.ErrConfig], [ErrOtherConfig], [session.ErrOtherMachine], [session.ErrCorrupt], or is of the file system. Another
 // process that has the folder open is bbolt's ErrTimeout.
 func OpenDisk(dir string, fn DiskMachine, config session.Config, opts *DiskOptions) (*DiskFSM, error) {
-	if _, err := session.New(config); err != nil { // before there are files
+	f := &DiskFSM{fn: fn, dir: dir, options: boltOptions(opts)}
+	if err := f.configure(config); err != nil { // before there are files
 		return nil, err
 	}
-	f := &DiskFSM{fn: fn, name: config.Name, dir: dir, options: boltOptions(opts)}
-	if err := f.open(config); err != nil {
+	if err := f.open(); err != nil {
 		return nil, fmt.Errorf("raftonce: open the state machine on disk: %w", err)
 	}
 	return f, nil

@@ -25,11 +25,6 @@ type diskBatch struct {
 
 type execution struct{ payload, result []byte }
 
-type record struct {
-	index uint64
-	entry []byte
-}
-
 // run applies what is left of the batch in a transaction. The error is errUndo, or that of the database.
 func (b *diskBatch) run(tx *bbolt.Tx) error {
 	for _, e := range b.done {
@@ -52,7 +47,7 @@ func (b *diskBatch) run(tx *bbolt.Tx) error {
 
 // apply applies the entry before next.
 func (b *diskBatch) apply(tx *bbolt.Tx, log *raft.Log) error {
-	stamp, c, err := parseEntry(log.Data)
+	stamp, c, err := b.fsm.read(log)
 	if err != nil {
 		b.answers[b.next-1] = err
 		return nil
@@ -70,11 +65,11 @@ func (b *diskBatch) apply(tx *bbolt.Tx, log *raft.Log) error {
 			b.done = append(b.done, execution{c.Payload, result})
 		}
 	}
-	entry, encoding := newEntry(stamp, &kept)
+	journaled, encoding := newRecord(log.Index, stamp, &kept)
 	if encoding != nil {
 		return encoding
 	}
 	b.answers[b.next-1] = answer
-	b.journal = append(b.journal, record{log.Index, entry})
+	b.journal = append(b.journal, journaled)
 	return err
 }

@@ -44,7 +44,7 @@ func boltOptions(opts *DiskOptions) bbolt.Options {
 }
 
 // open opens the newest file, or makes one, and removes what a crash has left.
-func (f *DiskFSM) open(config session.Config) error {
+func (f *DiskFSM) open() error {
 	if err := os.MkdirAll(f.dir, 0o700); err != nil {
 		return err
 	}
@@ -76,13 +76,11 @@ func (f *DiskFSM) open(config session.Config) error {
 	}
 	err = f.db.Update(func(tx *bbolt.Tx) (err error) {
 		var m *session.Machine
-		if m, f.applied, err = f.journal.load(tx, f.name); err != nil {
+		if m, f.applied, err = f.journal.load(tx, f.config); err != nil {
 			return err
 		}
 		if m == nil {
-			if m, err = session.New(config); err != nil {
-				return err
-			}
+			m = f.machine
 			err = f.journal.fold(tx, m, 0)
 		}
 		f.use(m)
@@ -175,7 +173,7 @@ func (s diskSnapshot) Persist(sink raft.SnapshotSink) error {
 func (s diskSnapshot) Release() { _ = s.tx.Rollback() } //nolint:errcheck // it fails only if it was released before
 
 // Restore replaces the state by that of a snapshot, at once: after a crash it is the old one or the new one. The error
-// wraps [ErrSnapshot], or those of [session.Restore], or is of the file system; the state is the old one then.
+// wraps [ErrSnapshot] or [ErrOtherConfig], or those of [session.Restore], or is of the file system; the state is the old one then.
 func (f *DiskFSM) Restore(from io.ReadCloser) error {
 	temp := filepath.Join(f.dir, incoming)
 	if err := receive(from, temp); err != nil {
@@ -233,7 +231,7 @@ func (f *DiskFSM) check(path string, j *journal) (m *session.Machine, err error)
 		return nil, fmt.Errorf("%w: %w", ErrSnapshot, err)
 	}
 	err = db.Update(func(tx *bbolt.Tx) error {
-		if m, _, err = j.load(tx, f.name); err != nil {
+		if m, _, err = j.load(tx, f.config); err != nil {
 			return err
 		}
 		if m == nil {

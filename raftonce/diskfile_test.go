@@ -24,7 +24,7 @@ import (
 func requests(t *testing.T, payloads ...string) (logs []*raft.Log) {
 	t.Helper()
 	add := func(c *session.Command) {
-		data, err := raftonce.NewEntry(int64(len(logs)), c)
+		data, err := raftonce.NewEntry(diskConfig(), int64(len(logs)), c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -302,6 +302,9 @@ func TestDamagedJournal(t *testing.T) {
 	}
 	if _, err := raftonce.OpenDisk(dir, count, session.Config{Name: "other", Lease: lease}, nil); !errors.Is(err, session.ErrOtherMachine) {
 		t.Errorf("of another machine: %v", err)
+	}
+	if _, err := raftonce.OpenDisk(dir, count, session.Config{Name: "ledger", Lease: lease}, nil); !errors.Is(err, raftonce.ErrOtherConfig) {
+		t.Errorf("of another Config: %v", err)
 	}
 	damaged := 0
 	for _, damage := range []func(k, v []byte) []byte{

@@ -8,8 +8,12 @@ var (
 	ErrRetry = errors.New("raftonce: the command may or may not be applied (send it again with the same number)")
 	// ErrNotLeader: this node has not taken the command, which is to be sent to the leader. See [NotLeaderError].
 	ErrNotLeader = errors.New("raftonce: not the leader")
+	// ErrTooLarge: the payload is larger than NodeOptions.MaxPayload. Nothing was appended to the log.
+	ErrTooLarge = errors.New("raftonce: the payload is too large")
 	// ErrEntry: an entry of the log is no command of a session. It has changed nothing.
 	ErrEntry = errors.New("raftonce: the entry is no command of a session (append with Node.Apply only)")
+	// ErrOtherConfig: a snapshot, a state on disk or an entry of the log is of nodes with another [session.Config].
+	ErrOtherConfig = errors.New("raftonce: another Config than this node's")
 	// ErrSnapshot: a snapshot does not begin with sessions.
 	ErrSnapshot = errors.New("raftonce: not a snapshot with sessions")
 	// ErrAhead: the state on disk has entries that are not in the log. The log was lost, or is another one's. Where it is
@@ -17,6 +21,8 @@ var (
 	ErrAhead = errors.New("raftonce: the state on disk is ahead of the log")
 	// ErrElided: the request was executed, and its result was too large to be kept (session.Config.MaxResult).
 	ErrElided = errors.New("raftonce: the request was executed, and its result was not kept")
+	// ErrNotEncoded: the request was executed, and what the state machine answered could not be encoded (Options.Encode).
+	ErrNotEncoded = errors.New("raftonce: the request was executed, and its answer could not be encoded")
 	// ErrClosed: the client was closed.
 	ErrClosed = errors.New("raftonce: the client is closed")
 )

@@ -9,8 +9,14 @@ import (
 	"github.com/everonce/everonce/session"
 )
 
-// NewEntry is an entry as a leader appends it.
-var NewEntry = newEntry
+// NewEntry is an entry as a leader with that Config appends it, in the term 0.
+func NewEntry(config session.Config, stamp int64, c *session.Command) ([]byte, error) {
+	m, err := session.New(config)
+	if err != nil {
+		return nil, err
+	}
+	return newEntry(head{stamp: stamp, config: sumOf(m.Config())}, c)
+}
 
 // RestoreWithoutSessions is Restore with a fault: the sessions are outside of the snapshot, and stay as they are.
 func (f *FSM) RestoreWithoutSessions(from io.ReadCloser) error {
@@ -21,6 +27,13 @@ func (f *FSM) RestoreWithoutSessions(from io.ReadCloser) error {
 		return err
 	}
 	return f.inner.Restore(from)
+}
+
+// Believe has the client take a node for the leader.
+func (c *Client) Believe(leader string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.node, c.next = leader, 0
 }
 
 // SmallJournal is the size up to which a journal is not folded.

@@ -3,6 +3,7 @@ package raftonce
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 
@@ -12,19 +13,20 @@ import (
 // Options of [NewFSM].
 type Options struct {
 	// Encode turns what the state machine answers into bytes. It must be deterministic. By default the answer must be a
-	// []byte, a string, an error or nil.
+	// []byte, a string, an error or nil. For an error of Encode the request gets [ErrNotEncoded]: its effect is there.
 	Encode func(answer any) ([]byte, error)
 }
 
 // FSM is a state machine whose commands take effect once. Its replies are a [session.Answer], for [Result], or an error
-// that wraps [ErrEntry].
+// that wraps [ErrEntry] or [ErrOtherConfig].
 //
 // It is a [raft.BatchingFSM], and a [raft.ConfigurationStore]: what the state machine in it is, it is passed through.
 type FSM struct {
 	table
 	inner  raft.FSM
 	encode func(any) ([]byte, error)
-	name   string
+
+	snapped atomic.Bool // a snapshot was restored, or taken
 
 	mu sync.Mutex // of the machine; it also keeps Release in step with Apply
 }
@@ -34,30 +36,28 @@ var (
 	_ raft.ConfigurationStore = (*FSM)(nil)
 )
 
-// NewFSM wraps a state machine. All nodes must be given the same config, which must not change as long as the cluster
+// NewFSM wraps a state machine. All nodes must be given the same config, which cannot be changed as long as the cluster
 // lives. The error wraps [session.ErrConfig].
 func NewFSM(inner raft.FSM, config session.Config, opts *Options) (*FSM, error) {
-	machine, err := session.New(config)
-	if err != nil {
+	f := &FSM{inner: inner, encode: encode}
+	if err := f.configure(config); err != nil {
 		return nil, err
 	}
-	f := &FSM{inner: inner, encode: encode, name: config.Name}
 	if opts != nil && opts.Encode != nil {
 		f.encode = opts.Encode
 	}
-	f.use(machine)
 	return f, nil
 }
 
 // Apply applies an entry. The state machine sees it only if it is a request that was not executed before, with the
 // request's payload as its Data.
 func (f *FSM) Apply(log *raft.Log) any {
-	stamp, c, err := parseEntry(log.Data)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	stamp, c, err := f.read(log)
 	if err != nil {
 		return err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	answer := f.machine.Apply(stamp, &c, func() []byte { return f.result(f.inner.Apply(request(log, &c))) })
 	f.publish()
 	return answer
@@ -81,13 +81,18 @@ func request(log *raft.Log, c *session.Command) *raft.Log {
 const (
 	succeeded = 0
 	failed    = 1
+	unencoded = 2
 )
 
 func (f *FSM) result(answer any) []byte {
 	if err, ok := answer.(error); ok {
 		return recorded(nil, err)
 	}
-	return recorded(f.encode(answer))
+	b, err := f.encode(answer)
+	if err != nil {
+		return append([]byte{unencoded}, err.Error()...)
+	}
+	return recorded(b, nil)
 }
 
 func recorded(b []byte, err error) []byte {
@@ -106,11 +111,11 @@ func encode(answer any) ([]byte, error) {
 	case string:
 		return []byte(a), nil
 	}
-	return nil, fmt.Errorf("raftonce: executed, but the answer is a %T (set Options.Encode)", answer)
+	return nil, fmt.Errorf("it is a %T (set Options.Encode)", answer)
 }
 
 // Result returns what the state machine answered a request: its bytes, or a [*FailedError]. Other errors are the
-// [session.Refusal] of a request that was not executed now, and [ErrElided].
+// [session.Refusal] of a request that was not executed now, and [ErrElided] and [ErrNotEncoded] of one that was.
 func Result(a session.Answer) ([]byte, error) {
 	switch {
 	case a.Err != 0:
@@ -121,6 +126,8 @@ func Result(a session.Answer) ([]byte, error) {
 		return nil, nil
 	case a.Result[0] == failed:
 		return nil, &FailedError{Message: string(a.Result[1:])}
+	case a.Result[0] == unencoded:
+		return nil, fmt.Errorf("%w: %s", ErrNotEncoded, a.Result[1:])
 	}
 	return a.Result[1:], nil
 }

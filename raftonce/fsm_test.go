@@ -49,14 +49,14 @@ func entries(t *testing.T, random *rand.Rand) (logs []*raft.Log) {
 			c.Mark = c.Number - 1 - random.Uint64N(c.Number)
 			c.Payload = fmt.Appendf(nil, "%d %d %s", id, c.Number, strings.Repeat("x", random.IntN(30)))
 		}
-		data, err := raftonce.NewEntry(stamp, &c)
+		data, err := raftonce.NewEntry(diskConfig(), stamp, &c)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if random.IntN(30) == 0 {
 			data = data[:random.IntN(20)]
 		}
-		logs = append(logs, &raft.Log{Index: uint64(i + 1), Type: raft.LogCommand, Data: data})
+		logs = append(logs, &raft.Log{Index: uint64(i + 1), Term: random.Uint64N(20) / 19, Type: raft.LogCommand, Data: data})
 		if random.IntN(30) == 0 {
 			logs = append(logs, &raft.Log{Index: uint64(i + 1), Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(raft.Configuration{})})
 		}
@@ -66,7 +66,7 @@ func entries(t *testing.T, random *rand.Rand) (logs []*raft.Log) {
 
 // TestBatchesDoNotShow: however raft cuts the log into batches, answers and state are the same.
 func TestBatchesDoNotShow(t *testing.T) {
-	c := session.Config{Lease: 100, Window: 8, MaxResult: 40, MaxBytes: 60}
+	c := diskConfig()
 	most := 0
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -101,6 +101,115 @@ func TestBatchesDoNotShow(t *testing.T) {
 	}
 }
 
+// machine is a state machine of any kind.
+type machine interface {
+	raft.BatchingFSM
+	Sessions() int
+}
+
+// everyKind runs a test with each kind.
+func everyKind(t *testing.T, test func(t *testing.T, open func(session.Config) machine)) {
+	t.Helper()
+	for name, open := range map[string]func(t *testing.T, c session.Config) machine{
+		"memory": func(t *testing.T, c session.Config) machine { t.Helper(); return newFSM(t, newLedger(), c) },
+		"batches": func(t *testing.T, c session.Config) machine {
+			t.Helper()
+			return newFSM(t, &batching{ledger: newLedger()}, c)
+		},
+		"disk": func(t *testing.T, c session.Config) machine { t.Helper(); return openDisk(t, t.TempDir(), count, c) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			test(t, func(c session.Config) machine { t.Helper(); return open(t, c) })
+		})
+	}
+}
+
+// TestStampOfAnotherTerm ends no session: whoever stamped did not lead, and its clock went on while nobody did.
+func TestStampOfAnotherTerm(t *testing.T) {
+	everyKind(t, func(t *testing.T, open func(session.Config) machine) {
+		f := open(diskConfig())
+		tick, err := raftonce.NewEntry(diskConfig(), 1<<40, &session.Command{Op: session.Tick})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.ApplyBatch(append(requests(t), &raft.Log{Index: 2, Term: 1, Type: raft.LogCommand, Data: tick}))
+		if n := f.Sessions(); n != 1 {
+			t.Errorf("%d sessions, want 1", n)
+		}
+		if f.ApplyBatch([]*raft.Log{{Index: 3, Type: raft.LogCommand, Data: tick}}); f.Sessions() != 0 {
+			t.Error("the stamp of its own term says nothing")
+		}
+	})
+}
+
+// TestEntryOfANewerVersion ends the process: other nodes have executed it.
+func TestEntryOfANewerVersion(t *testing.T) {
+	entry, err := raftonce.NewEntry(diskConfig(), 1, &session.Command{Op: session.Tick})
+	if err != nil {
+		t.Fatal(err)
+	}
+	everyKind(t, func(t *testing.T, open func(session.Config) machine) {
+		f := open(diskConfig())
+		for _, at := range []int{5, 26, 27} { // the versions of entry and command, and Op
+			newer := bytes.Clone(entry)
+			newer[at]++
+			if p := panicked(func() { f.ApplyBatch([]*raft.Log{{Index: 1, Type: raft.LogCommand, Data: newer}}) }); !strings.Contains(fmt.Sprint(p), "newer version") {
+				t.Errorf("byte %d: %v", at, p)
+			}
+		}
+	})
+}
+
+// TestOtherConfig: a node with another Config than the others has no part in the log, instead of a table of its own.
+func TestOtherConfig(t *testing.T) {
+	another := reflect.ValueOf(diskConfig())
+	for i := range another.NumField() {
+		c := diskConfig()
+		switch field := reflect.ValueOf(&c).Elem().Field(i); field.Kind() {
+		case reflect.String:
+			field.SetString("other")
+		case reflect.Bool:
+			field.SetBool(true)
+		case reflect.Uint64:
+			field.SetUint(9)
+		default:
+			field.SetInt(99)
+		}
+		entry, err := raftonce.NewEntry(c, 1, &session.Command{Op: session.Register, Nonce: session.Nonce{2}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		everyKind(t, func(t *testing.T, open func(session.Config) machine) {
+			f := open(diskConfig())
+			log := func(index uint64) []*raft.Log { return []*raft.Log{{Index: index, Type: raft.LogCommand, Data: entry}} }
+			if err, _ := panicked(func() { f.ApplyBatch(log(1)) }).(error); !errors.Is(err, raftonce.ErrOtherConfig) {
+				t.Errorf("%+v is in the first entry: %v", c, err)
+			}
+			f.ApplyBatch(requests(t))
+			if err, _ := f.ApplyBatch(log(2))[0].(error); !errors.Is(err, raftonce.ErrOtherConfig) || f.Sessions() != 1 {
+				t.Errorf("%+v is in the second entry: %v, %d sessions", c, err, f.Sessions())
+			}
+			err := f.Restore(io.NopCloser(bytes.NewReader(image(t, open(c)))))
+			if !errors.Is(err, raftonce.ErrOtherConfig) && !errors.Is(err, session.ErrOtherMachine) {
+				t.Errorf("a snapshot of %+v: %v", c, err)
+			}
+		})
+	}
+}
+
+// miscounting is a ledger that returns one result whatever it is given.
+type miscounting struct{ *ledger }
+
+func (miscounting) ApplyBatch([]*raft.Log) []any { return []any{nil} }
+
+func TestBatchWithAWrongCount(t *testing.T) {
+	f := newFSM(t, miscounting{newLedger()}, diskConfig())
+	logs := append(requests(t), requests(t, "a")[1], &raft.Log{Type: raft.LogConfiguration})
+	if p := panicked(func() { f.ApplyBatch(logs) }); !strings.Contains(fmt.Sprint(p), "1 results for 2 entries") {
+		t.Error(p)
+	}
+}
+
 // configured is a ledger that stores configurations.
 type configured struct {
 	*ledger
@@ -127,7 +236,7 @@ func TestEntryThatIsNoCommand(t *testing.T) {
 	inner := newLedger()
 	f := newFSM(t, inner, config())
 	before := image(t, f)
-	whole, err := raftonce.NewEntry(1<<40, &session.Command{Op: session.Request, Session: 1, Number: 1})
+	whole, err := raftonce.NewEntry(diskConfig(), 1<<40, &session.Command{Op: session.Request, Session: 1, Number: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +282,7 @@ func TestSnapshotThatIsNone(t *testing.T) {
 // TestSnapshotBesideApply: what is applied while a snapshot is written is not in it.
 func TestSnapshotBesideApply(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
-	f := newFSM(t, newLedger(), session.Config{Lease: 1000})
+	f := newFSM(t, newLedger(), diskConfig())
 	logs := entries(t, random)
 	for _, log := range logs[:200] {
 		f.Apply(log)
@@ -238,6 +347,7 @@ type answering struct {
 func (a answering) Apply(*raft.Log) any { return a.answer }
 
 func TestResults(t *testing.T) {
+	failed := errors.New("a FailedError")
 	double := &raftonce.Options{Encode: func(a any) ([]byte, error) {
 		if a == 0 {
 			return nil, errors.New("zero")
@@ -248,23 +358,24 @@ func TestResults(t *testing.T) {
 		answer any
 		opts   *raftonce.Options
 		want   string
-		failed bool
+		err    error
 	}{
-		{[]byte("yes"), nil, "yes", false},
-		{"yes", nil, "yes", false},
-		{nil, nil, "", false},
-		{errors.New("no money"), nil, "no money", true},
-		{7, nil, "raftonce: executed, but the answer is a int (set Options.Encode)", true},
-		{7, double, "7", false},
-		{0, double, "zero", true},
-		{errors.New("no money"), double, "no money", true},
+		{[]byte("yes"), nil, "yes", nil},
+		{"yes", nil, "yes", nil},
+		{nil, nil, "", nil},
+		{errors.New("no money"), nil, "no money", failed},
+		{7, nil, "", raftonce.ErrNotEncoded},
+		{7, double, "7", nil},
+		{0, double, "", raftonce.ErrNotEncoded},
+		{errors.New("no money"), double, "no money", failed},
 	} {
-		f, err := raftonce.NewFSM(answering{newLedger(), tc.answer}, session.Config{Lease: 10, MaxResult: 100}, tc.opts)
+		c := session.Config{Lease: 10, MaxResult: 100}
+		f, err := raftonce.NewFSM(answering{newLedger(), tc.answer}, c, tc.opts)
 		if err != nil {
 			t.Fatal(err)
 		}
-		apply := func(c *session.Command) session.Answer {
-			data, err := raftonce.NewEntry(1, c)
+		apply := func(command *session.Command) session.Answer {
+			data, err := raftonce.NewEntry(c, 1, command)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -274,11 +385,11 @@ func TestResults(t *testing.T) {
 		apply(&session.Command{Op: session.Register, Nonce: nonce})
 		for range 2 {
 			b, err := raftonce.Result(apply(request(1, 1, "x")))
-			var failed *raftonce.FailedError
-			if errors.As(err, &failed) {
-				b = []byte(failed.Message)
+			var failure *raftonce.FailedError
+			if errors.As(err, &failure) {
+				b, err = []byte(failure.Message), failed
 			}
-			if string(b) != tc.want || (failed != nil) != tc.failed {
+			if string(b) != tc.want || !errors.Is(err, tc.err) {
 				t.Errorf("%v is answered as %q, %v", tc.answer, b, err)
 			}
 		}

@@ -22,7 +22,7 @@ import (
 // its end, in few pages, which pieces of this size fill.
 //
 //	's' number: a piece of the snapshot
-//	't' index: entries of the log up to that one, the result in place of the payload; each has its length before it
+//	't' index: commands of the log up to that entry: length, stamp(64), and the command with the result in place of the payload
 //	'u': the index up to which entries are applied
 var ours = []byte("everonce")
 
@@ -39,13 +39,24 @@ type journal struct {
 	base, size int64 // in bytes, of the snapshot and of what is behind it
 }
 
+// record is a command in the journal.
+type record struct {
+	index   uint64
+	command []byte // with its stamp before it
+}
+
+func newRecord(index uint64, stamp int64, c *session.Command) (record, error) {
+	b, err := c.AppendTo(binary.LittleEndian.AppendUint64(nil, uint64(stamp))) //nolint:gosec // its bits
+	return record{index, b}, err
+}
+
 // add appends what a batch has applied, up to an index.
 func (j *journal) add(tx *bbolt.Tx, m *session.Machine, records []record, applied uint64) error {
 	b := tx.Bucket(ours)
 	b.FillPercent = 1 // it grows at its end
 	var value []byte
 	for i, r := range records {
-		value = append(binary.LittleEndian.AppendUint32(value, uint32(len(r.entry))), r.entry...) //nolint:gosec // at most that of a log
+		value = append(binary.LittleEndian.AppendUint32(value, uint32(len(r.command))), r.command...) //nolint:gosec // at most an entry of a log
 		if len(value) < chunk && i < len(records)-1 {
 			continue
 		}
@@ -102,8 +113,8 @@ func (w *pieceKeys) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// load returns the machine of that name, and the index up to which entries are in the state. It is nil in a new database.
-func (j *journal) load(tx *bbolt.Tx, name string) (m *session.Machine, applied uint64, err error) {
+// load returns the machine, and the index up to which entries are in the state. It is nil in a new database.
+func (j *journal) load(tx *bbolt.Tx, config session.Config) (m *session.Machine, applied uint64, err error) {
 	b := tx.Bucket(ours)
 	if b == nil {
 		return nil, 0, nil
@@ -120,7 +131,7 @@ func (j *journal) load(tx *bbolt.Tx, name string) (m *session.Machine, applied u
 		pieces = append(pieces, bytes.NewReader(v))
 		j.base += int64(len(v))
 	}
-	if m, err = session.Restore(io.MultiReader(pieces...), name); err != nil {
+	if m, err = restore(io.MultiReader(pieces...), config); err != nil {
 		return nil, 0, err
 	}
 	for ; len(k) > 0 && k[0] == 't'; k, v = c.Next() {
@@ -136,11 +147,12 @@ func (j *journal) load(tx *bbolt.Tx, name string) (m *session.Machine, applied u
 
 // again applies the first command of a part of the journal, and returns the rest.
 func again(m *session.Machine, v []byte) ([]byte, error) {
-	if len(v) < 4 || len(v)-4 < int(binary.LittleEndian.Uint32(v)) {
+	if len(v) < 12 || len(v)-4 < int(binary.LittleEndian.Uint32(v)) || binary.LittleEndian.Uint32(v) < 8 {
 		return nil, errors.New("it is cut short")
 	}
-	entry, rest := v[4:4+binary.LittleEndian.Uint32(v)], v[4+binary.LittleEndian.Uint32(v):]
-	stamp, c, err := parseEntry(entry)
+	command, rest := v[4:4+binary.LittleEndian.Uint32(v)], v[4+binary.LittleEndian.Uint32(v):]
+	stamp := int64(binary.LittleEndian.Uint64(command)) //nolint:gosec // its bits
+	c, err := session.ParseCommand(command[8:])
 	if err != nil {
 		return nil, err
 	}

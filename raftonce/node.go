@@ -15,6 +15,9 @@ import (
 type NodeOptions struct {
 	// Address says where clients reach a node. By default that is its address in raft.
 	Address func(id raft.ServerID, address raft.ServerAddress) string
+	// MaxPayload bounds the payload of a command, in bytes. Default 512 KiB: raft asks for small entries, since one that
+	// takes longer to send than its timeouts costs the leader its place. All nodes should have the same.
+	MaxPayload int
 }
 
 // Node takes commands of clients on a node of the cluster.
@@ -22,27 +25,43 @@ type Node struct {
 	raft    *raft.Raft
 	fsm     StateMachine
 	address func(raft.ServerID, raft.ServerAddress) string
+	largest int // payload
 	clock   clock
 	beats   beats
 	reads   reads
 }
 
-// NewNode returns the node of a raft that applies to fsm.
+// NewNode returns the node of a raft that applies to fsm. It panics if raft has a snapshot that an [FSM] was not given, by
+// raft.Config.NoSnapshotRestoreOnStart: its sessions would be missing.
 func NewNode(r *raft.Raft, fsm StateMachine, opts *NodeOptions) *Node {
+	index := r.Stats()["last_snapshot_index"]
+	if f, inMemory := fsm.(*FSM); inMemory && index != "0" && !f.snapped.Load() {
+		panic("raftonce: raft has a snapshot up to entry " + index + ", and has not restored its sessions: NoSnapshotRestoreOnStart is for OpenDisk only")
+	}
 	n := &Node{raft: r, fsm: fsm, address: func(_ raft.ServerID, address raft.ServerAddress) string { return string(address) }}
 	if opts != nil && opts.Address != nil {
 		n.address = opts.Address
+	}
+	if n.largest = 512 << 10; opts != nil && opts.MaxPayload > 0 {
+		n.largest = opts.MaxPayload
 	}
 	return n
 }
 
 // Apply stamps a command, appends it to the log, and waits until it is applied; timeout is how long it may wait to be
 // appended, 0 for ever. The error wraps [ErrNotLeader] (a [*NotLeaderError]) or [ErrRetry], or [session.ErrEncoding] for a
-// command over its limits. Whether the command is refused, and the request's result, say the answer and [Result].
+// command over its limits, [ErrTooLarge] or [ErrOtherConfig]. Whether the command is refused, and the request's result, say the answer and [Result].
 func (n *Node) Apply(c *session.Command, timeout time.Duration) (session.Answer, error) {
-	entry, err := newEntry(n.stamp(), c)
+	if len(c.Payload) > n.largest {
+		return session.Answer{}, fmt.Errorf("%w: %d bytes, and NodeOptions.MaxPayload is %d", ErrTooLarge, len(c.Payload), n.largest)
+	}
+	term := n.raft.CurrentTerm()
+	entry, err := newEntry(n.fsm.head(term, n.clock.stamp(term, n.fsm.seen())), c)
 	if err != nil {
 		return session.Answer{}, err
+	}
+	if c.Op > lastOp { // else every node would take it for a newer version's
+		return session.Answer{Err: session.ErrInvalid}, nil
 	}
 	future := n.raft.Apply(entry, timeout)
 	if err := future.Error(); err != nil {
@@ -56,8 +75,6 @@ func (n *Node) Apply(c *session.Command, timeout time.Duration) (session.Answer,
 	}
 	return session.Answer{}, fmt.Errorf("raftonce: this raft does not apply to an FSM of NewFSM: it answers a %T", future.Response())
 }
-
-func (n *Node) stamp() int64 { return n.clock.stamp(n.raft.CurrentTerm(), n.fsm.seen()) }
 
 // refused says what an error of raft means. Only of raft.ErrNotLeader it is known that the command is not in the log.
 func (n *Node) refused(err error) error {
@@ -76,7 +93,7 @@ func (n *Node) refused(err error) error {
 func (n *Node) Handle(principal string, command []byte, timeout time.Duration) []byte {
 	c, err := session.ParseCommand(command)
 	if err != nil {
-		return answered(session.Answer{Err: session.ErrInvalid}, n.fsm.Lease())
+		return answered(session.Answer{Err: session.ErrInvalid}, n.fsm.terms())
 	}
 	c.Principal = principal
 	var answer session.Answer
@@ -89,12 +106,14 @@ func (n *Node) Handle(principal string, command []byte, timeout time.Duration) [
 	switch {
 	case errors.As(err, &elsewhere):
 		return notLeader(elsewhere.Leader)
+	case errors.Is(err, ErrTooLarge):
+		return []byte{replyVersion, kindTooLarge}
 	case errors.Is(err, session.ErrEncoding):
-		return answered(session.Answer{Err: session.ErrInvalid}, n.fsm.Lease())
+		return answered(session.Answer{Err: session.ErrInvalid}, n.fsm.terms())
 	case err != nil:
 		return retry(err)
 	}
-	return answered(answer, n.fsm.Lease())
+	return answered(answer, n.fsm.terms())
 }
 
 // Tick tells the time, so that sessions expire though nobody sends anything. The errors are those of Apply.
@@ -115,7 +134,7 @@ func (n *Node) Run(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if n.raft.State() != raft.Leader || n.fsm.Sessions() == 0 || n.stamp()-n.fsm.seen() < int64(every) {
+		if n.raft.State() != raft.Leader || n.fsm.Sessions() == 0 || n.clock.stamp(n.raft.CurrentTerm(), n.fsm.seen())-n.fsm.seen() < int64(every) {
 			continue
 		}
 		if n.Tick(every) != nil {

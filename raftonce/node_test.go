@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/raftonce"
 	"github.com/everonce/everonce/session"
 )
@@ -197,7 +198,41 @@ func TestErrorsOfApply(t *testing.T) {
 		if _, err := c.leader().Apply(&session.Command{Principal: string(make([]byte, 256))}, time.Second); !errors.Is(err, session.ErrEncoding) {
 			t.Errorf("a command over the limit: %v", err)
 		}
+		command, err := (&session.Command{Op: session.Tick + 1}).AppendTo(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.leader().Handle("stranger", command, time.Second) // and no node has panicked
 		c.join(leader)
+	})
+}
+
+// TestPayloadTooLarge is told, and not in the log.
+func TestPayloadTooLarge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		defer c.close()
+		client := c.client(c.send)
+		leader := c.leader()
+		before := leader.raft.LastIndex()
+		large := make([]byte, 512<<10+1)
+		if _, err := client.Do(t.Context(), large); !errors.Is(err, raftonce.ErrTooLarge) || errors.Is(err, everonce.ErrOutcomeUnknown) {
+			t.Error(err)
+		}
+		command, err := (&session.Command{Op: session.Register, Payload: large}).AppendTo(nil) // by a stranger
+		if err != nil {
+			t.Fatal(err)
+		}
+		leader.Handle("stranger", command, time.Second)
+		if n := leader.raft.LastIndex(); n != before {
+			t.Errorf("%d entries were appended", n-before)
+		}
+		if _, err := client.Do(t.Context(), large[1:]); err != nil {
+			t.Error(err)
+		}
+		if err := client.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
 	})
 }
 

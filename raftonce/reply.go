@@ -12,16 +12,24 @@ import (
 // What a node replies to a client, numbers little endian:
 //
 //	version(8) kind(8), and by kind
-//	an answer: refusal(8) replayed(8) elided(8) session epoch next lease (64 each) beats (count in 16 bits; each 8) result
+//	an answer: refusal(8) replayed(8) elided(8) session epoch next lease window (64 each) beats (count in 16 bits; each 8) result
 //	not the leader: its address
 //	to be sent again: why, a text
+//	too large: nothing
 const replyVersion = 1
 
 const (
 	kindAnswer    = 1
 	kindNotLeader = 2
 	kindRetry     = 3
+	kindTooLarge  = 4
 )
+
+// terms are what a client must know of the Config.
+type terms struct {
+	lease  time.Duration
+	window uint64
+}
 
 // errReply: the bytes are not a reply. Something between client and node has answered.
 var errReply = errors.New("raftonce: not a reply of Node.Handle")
@@ -30,10 +38,10 @@ func notLeader(leader string) []byte { return append([]byte{replyVersion, kindNo
 
 func retry(why error) []byte { return append([]byte{replyVersion, kindRetry}, why.Error()...) }
 
-func answered(a session.Answer, lease time.Duration) []byte {
+func answered(a session.Answer, t terms) []byte {
 	flag := map[bool]byte{true: 1}
 	b := []byte{replyVersion, kindAnswer, byte(a.Err), flag[a.Replayed], flag[a.Elided]}
-	for _, n := range []uint64{uint64(a.Session), a.Epoch, a.Next, uint64(lease)} { //nolint:gosec // not negative
+	for _, n := range []uint64{uint64(a.Session), a.Epoch, a.Next, uint64(t.lease), t.window} { //nolint:gosec // not negative
 		b = binary.LittleEndian.AppendUint64(b, n)
 	}
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(a.Beats))) //nolint:gosec // at most session.MaxBeats
@@ -43,32 +51,34 @@ func answered(a session.Answer, lease time.Duration) []byte {
 	return append(b, a.Result...)
 }
 
-// parseReply returns an answer, or the error that the node had: [ErrRetry] or [ErrNotLeader].
-func parseReply(b []byte) (a session.Answer, lease time.Duration, err error) {
-	const head = 5 + 4*8 + 2
+// parseReply returns an answer, or the error that the node had: [ErrRetry], [ErrNotLeader] or [ErrTooLarge].
+func parseReply(b []byte) (a session.Answer, t terms, err error) {
+	const head = 5 + 5*8 + 2
 	switch {
 	case len(b) < 2 || b[0] != replyVersion:
-		return a, 0, errReply
+		return a, t, errReply
 	case b[1] == kindNotLeader:
-		return a, 0, &NotLeaderError{Leader: string(b[2:])}
+		return a, t, &NotLeaderError{Leader: string(b[2:])}
 	case b[1] == kindRetry:
-		return a, 0, fmt.Errorf("%w: the node said: %s", ErrRetry, b[2:])
+		return a, t, fmt.Errorf("%w: the node said: %s", ErrRetry, b[2:])
+	case b[1] == kindTooLarge:
+		return a, t, ErrTooLarge
 	case b[1] != kindAnswer || len(b) < head:
-		return a, 0, errReply
+		return a, t, errReply
 	}
 	number := func(i int) uint64 { return binary.LittleEndian.Uint64(b[5+8*i:]) }
 	a = session.Answer{
 		Err: session.Refusal(b[2]), Replayed: b[3] != 0, Elided: b[4] != 0,
 		Session: session.ID(number(0)), Epoch: number(1), Next: number(2),
 	}
-	lease = time.Duration(number(3)) //nolint:gosec // it was not negative
+	t = terms{lease: time.Duration(number(3)), window: number(4)} //nolint:gosec // it was not negative
 	beats := int(binary.LittleEndian.Uint16(b[head-2:]))
 	if b = b[head:]; len(b) < beats {
-		return a, 0, errReply
+		return a, t, errReply
 	}
 	for _, r := range b[:beats] {
 		a.Beats = append(a.Beats, session.Refusal(r))
 	}
 	a.Result = b[beats:]
-	return a, lease, nil
+	return a, t, nil
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -162,6 +163,36 @@ func (d *durable) repeat(when string, id session.ID, want []string) {
 		if n != 1 {
 			d.t.Errorf("%s: %q was executed %d times", when, payload, n)
 		}
+	}
+}
+
+// TestSnapshotNotRestored: a state machine in memory never goes on without the sessions of its snapshot.
+func TestSnapshotNotRestored(t *testing.T) {
+	fsm := newFSM(t, newLedger(), diskConfig())
+	snapshots, store := raft.NewInmemSnapshotStore(), raft.NewInmemStore()
+	_, transport := raft.NewInmemTransport("a")
+	servers := raft.Configuration{Servers: []raft.Server{{ID: "a", Address: "a"}}}
+	to, err := snapshots.Create(1, 5, 1, servers, 1, transport)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := to.Write(image(t, newFSM(t, newLedger(), diskConfig()))); err != nil {
+		t.Fatal(err)
+	}
+	if err := to.Close(); err != nil {
+		t.Fatal(err)
+	}
+	settings := raft.DefaultConfig()
+	settings.LocalID, settings.LogOutput, settings.NoSnapshotRestoreOnStart = "a", io.Discard, true
+	r, err := raft.NewRaft(settings, fsm, store, store, snapshots, transport)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := panicked(func() { raftonce.NewNode(r, fsm, nil) }); !strings.Contains(fmt.Sprint(p), "NoSnapshotRestoreOnStart") {
+		t.Errorf("it goes on without sessions: %v", p)
+	}
+	if err := r.Shutdown().Error(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -44,6 +44,7 @@ func (f *FSM) Snapshot() (raft.FSMSnapshot, error) {
 		sessions.Release()
 		return nil, err
 	}
+	f.snapped.Store(true)
 	return &snapshot{mu: &f.mu, sessions: sessions, inner: inner}, nil
 }
 
@@ -78,7 +79,7 @@ func (s *snapshot) Release() {
 	s.inner.Release()
 }
 
-// Restore replaces sessions and state machine by those of a snapshot. The error wraps [ErrSnapshot], or those of
+// Restore replaces sessions and state machine by those of a snapshot. The error wraps [ErrSnapshot] or [ErrOtherConfig], or those of
 // [session.Restore], or is the state machine's.
 func (f *FSM) Restore(from io.ReadCloser) error {
 	head := make([]byte, len(magic))
@@ -86,7 +87,7 @@ func (f *FSM) Restore(from io.ReadCloser) error {
 		return errors.Join(fmt.Errorf("%w, or one of another version", ErrSnapshot), err)
 	}
 	pieces := &pieceReader{from: from}
-	machine, err := session.Restore(pieces, f.name)
+	machine, err := restore(pieces, f.config)
 	if err != nil {
 		return err
 	}
@@ -99,6 +100,7 @@ func (f *FSM) Restore(from io.ReadCloser) error {
 		return err
 	}
 	f.use(machine)
+	f.snapped.Store(true)
 	return nil
 }
 

@@ -1,6 +1,9 @@
 package raftonce
 
 import (
+	"errors"
+	"fmt"
+	"io"
 	"sync/atomic"
 	"time"
 
@@ -14,13 +17,38 @@ type StateMachine interface {
 	raft.FSM
 	Sessions() int
 	Lease() time.Duration
+	terms() terms
 	seen() int64
+	head(term uint64, stamp int64) head
 }
 
 // table is the sessions of a state machine.
 type table struct {
-	machine              *session.Machine
-	now, lease, sessions atomic.Int64 // of the machine, to be read while it is busy
+	config        session.Config
+	sum           uint32 // of config
+	machine       *session.Machine
+	now, sessions atomic.Int64 // of the machine, to be read while it is busy
+}
+
+// configure begins the table, without sessions.
+func (t *table) configure(config session.Config) error {
+	machine, err := session.New(config)
+	if err != nil {
+		return err
+	}
+	t.config = machine.Config() // with its defaults
+	t.sum = sumOf(t.config)
+	t.use(machine)
+	return nil
+}
+
+// restore reads a machine of this Config.
+func restore(from io.Reader, config session.Config) (*session.Machine, error) {
+	machine, err := session.Restore(from, config.Name)
+	if err == nil && machine.Config() != config {
+		err = fmt.Errorf("%w: %+v, and this node has %+v", ErrOtherConfig, machine.Config(), config)
+	}
+	return machine, err
 }
 
 // use puts another machine into the table.
@@ -32,15 +60,43 @@ func (t *table) use(machine *session.Machine) {
 // publish tells those that do not wait for the machine.
 func (t *table) publish() {
 	t.now.Store(t.machine.Now())
-	t.lease.Store(int64(t.machine.Config().Lease))
 	t.sessions.Store(int64(t.machine.Len()))
+}
+
+// read reads an entry of the log. One of a newer version ends the process: nodes of that version execute it. A stamp of another term than the entry's is of a node that did not lead yet, whose clock
+// had gone on while there was no leader: it says nothing.
+//
+// The Config of the cluster is that of its first entry, or of the snapshot. A node with another one ends there, and what it appends
+// before is refused by all. The time is above 0 behind the first entry.
+func (t *table) read(log *raft.Log) (stamp int64, c session.Command, err error) {
+	h, c, err := parseEntry(log.Data)
+	if errors.Is(err, session.ErrNewer) {
+		panic(fmt.Errorf("raftonce: entry %d is of a newer version: bring this node to that one: %w", log.Index, err))
+	}
+	switch now := t.machine.Now(); {
+	case err != nil:
+		return 0, c, err
+	case h.config != t.sum && now == 0:
+		panic(fmt.Errorf("%w: it is in entry %d; give all nodes the same", ErrOtherConfig, log.Index))
+	case h.config != t.sum:
+		return 0, c, fmt.Errorf("%w: the node that appended the entry", ErrOtherConfig)
+	case h.term != log.Term:
+		h.stamp = now
+	}
+	return max(h.stamp, 1), c, nil
 }
 
 // Sessions returns how many sessions there are.
 func (t *table) Sessions() int { return int(t.sessions.Load()) }
 
 // Lease is how long a session lives after its last command.
-func (t *table) Lease() time.Duration { return time.Duration(t.lease.Load()) }
+func (t *table) Lease() time.Duration { return t.config.Lease }
+
+func (t *table) terms() terms { return terms{t.config.Lease, t.config.Window} }
+
+func (t *table) head(term uint64, stamp int64) head {
+	return head{term: term, stamp: stamp, config: t.sum}
+}
 
 // seen is the highest stamp that was applied.
 func (t *table) seen() int64 { return t.now.Load() }

@@ -43,7 +43,8 @@ type Command struct {
 	Mark uint64
 	// Fingerprint is the request's.
 	Fingerprint Fingerprint
-	// Principal is who registers: its sessions count against Config.PerPrincipal. At most MaxPrincipal bytes.
+	// Principal is who registers: its sessions count against Config.PerPrincipal. At most MaxPrincipal bytes. A host takes it as it is:
+	// whoever takes commands from clients sets it to whom it has authenticated, or a client could use up the quota of another.
 	Principal string
 	// Ordered has the session execute its requests in the order of their numbers, without holes.
 	Ordered bool
@@ -86,7 +87,8 @@ type Answer struct {
 	High    uint64
 	// Next is the number that an ordered session expects, with ErrGap.
 	Next uint64
-	// Beats are the refusals of a KeepAlive's sessions, in their order; nil if all were renewed.
+	// Beats are the refusals of a KeepAlive's sessions, in their order; nil if all were renewed. ErrInProgress comes from hosts that
+	// cannot renew a session while a request of it is executed: it was not renewed. Ask again soon, well within the lease.
 	Beats []Refusal
 }
 
@@ -109,7 +111,7 @@ const (
 	ErrStale Refusal = 6
 	// ErrMismatch: the number was used for another request, or the nonce for another principal.
 	ErrMismatch Refusal = 7
-	// ErrInProgress: the request is being executed.
+	// ErrInProgress: the request is being executed, or another one of the session, so that nothing else can be done with it.
 	ErrInProgress Refusal = 8
 	// ErrWindowFull: too many answers are kept for the session. Send a higher mark, then the request again.
 	ErrWindowFull Refusal = 9

@@ -41,12 +41,16 @@ func (c *Command) AppendTo(b []byte) ([]byte, error) {
 	return append(b, c.Payload...), nil
 }
 
-// ParseCommand reads what AppendTo has written. The command's Payload is a part of b. The error wraps [ErrEncoding].
+// ParseCommand reads what AppendTo has written. The command's Payload is a part of b. The error wraps [ErrEncoding], and
+// [ErrNewer] if a newer version of this package has written it.
 func ParseCommand(b []byte) (Command, error) {
 	p := parser{rest: b}
 	head := p.take(3)
 	if p.short {
 		return Command{}, fmt.Errorf("%w: it is cut short", ErrEncoding)
+	}
+	if head[0] > commandVersion {
+		return Command{}, fmt.Errorf("%w: %w: version %d, and this one reads %d", ErrEncoding, ErrNewer, head[0], commandVersion)
 	}
 	if head[0] != commandVersion {
 		return Command{}, fmt.Errorf("%w: version %d, and this one reads %d", ErrEncoding, head[0], commandVersion)

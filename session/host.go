@@ -12,7 +12,7 @@ type Work[Tx any] func(ctx context.Context, tx Tx, payload []byte) (result []byt
 // A host in a database undoes what a work did that returned an error. One in memory cannot: there a work must have had no
 // effect when it returns one.
 type Host[Tx any] interface {
-	// Apply applies a command by the rules of a [Machine], with the host's own time. For a [Request] that is to be executed
+	// Apply applies a command by the rules of a [Machine], with the host's own time. It believes what Command.Principal says. For a [Request] that is to be executed
 	// it calls work, and keeps the result. What refuses the command is in the answer. The error is work's, or the host's, and
 	// there is no answer then: nothing was done, or, with an error that is everonce.ErrOutcomeUnknown, nobody knows. The same
 	// command again finds out. After an error or a panic of work the number is as it was.

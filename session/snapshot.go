@@ -31,8 +31,8 @@ const (
 var (
 	// ErrCorrupt: the snapshot is cut short, or was damaged.
 	ErrCorrupt = errors.New("session: the snapshot is corrupt")
-	// ErrNewer: a newer version of this package has written the snapshot.
-	ErrNewer = errors.New("session: the snapshot is of a newer version")
+	// ErrNewer: a newer version of this package has written the snapshot, or the command.
+	ErrNewer = errors.New("session: written by a newer version")
 	// ErrOtherMachine: the snapshot is of a machine with another Config.Name.
 	ErrOtherMachine = errors.New("session: the snapshot is of another machine")
 	// ErrBusy: a request is being executed.

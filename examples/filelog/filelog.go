@@ -11,6 +11,7 @@ package filelog
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -19,8 +20,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
+	"unicode/utf8"
 
 	"github.com/everonce/everonce/session/producer"
 )
@@ -44,10 +47,20 @@ type entry struct {
 // Log is an open file. It is safe for concurrent use, by one process: another one cannot open it.
 type Log struct {
 	mu      sync.Mutex
-	file    *os.File
+	file    file
+	size    int64
 	table   *producer.Table
 	streams map[string][][]byte
 	broken  error
+}
+
+// file is what is used of an *os.File.
+type file interface {
+	io.Reader
+	io.WriterAt
+	io.Closer
+	Truncate(size int64) error
+	Sync() error
 }
 
 // Errors.
@@ -56,21 +69,43 @@ var (
 	ErrDamaged = errors.New("filelog: the file is damaged")
 	// ErrTooLarge: the batch does not fit into a record.
 	ErrTooLarge = errors.New("filelog: the batch is too large")
+	// ErrName: the producer's name is no UTF-8, or longer than 255 bytes.
+	ErrName = errors.New("filelog: the name is no UTF-8, or too long")
 )
 
-const maxRecord = 16 << 20
+const (
+	maxRecord = 16 << 20
+	maxName   = 255
+)
+
+// fits says that a name is in JSON what it was.
+func fits(name string) bool { return len(name) <= maxName && utf8.ValidString(name) }
 
 // Open opens a file, or creates it, and rebuilds what is known of producers.
 func Open(name string) (*Log, error) {
-	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600) //nolint:gosec // the file is the caller's choice
+	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the file is the caller's choice
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{file: file, table: producer.NewTable(0), streams: map[string][][]byte{}}
-	if err := l.recover(name); err != nil {
+	var l *Log
+	if err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		err = fmt.Errorf("filelog: another process has the file: %w", err)
+	} else if l, err = recovered(file); err == nil {
+		err = syncFolder(name)
+	}
+	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	return l, nil
+}
+
+// syncFolder makes the file's name durable.
+func syncFolder(name string) error {
+	folder, err := os.Open(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
 }
 
 // Close closes the file.
@@ -80,6 +115,9 @@ func (l *Log) Close() error { return l.file.Close() }
 func (l *Log) Init(name string) (producer.Grant, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !fits(name) {
+		return producer.Grant{}, ErrName
+	}
 	grant := l.table.Next(name)
 	if err := l.write(&entry{Name: name, Grant: &grant}); err != nil {
 		return producer.Grant{}, err
@@ -89,11 +127,15 @@ func (l *Log) Init(name string) (producer.Grant, error) {
 
 // Append appends a batch, or finds that it is there. When it returns a nil error and the answer has no Err, the batch is durable.
 // After an error nobody knows, and the log refuses all until it is opened again: then the same batch tells.
+// A stream's name that cannot be is refused as [producer.ErrNoStream].
 func (l *Log) Append(b *Batch) (producer.Answer, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.broken != nil {
 		return producer.Answer{}, l.broken
+	}
+	if !fits(b.Stream) {
+		return producer.Answer{Err: producer.ErrNoStream}, nil
 	}
 	return l.table.Apply(b.Stream, b.rules(), func() (int64, error) {
 		if err := l.write(&entry{Batch: b}); err != nil {
@@ -103,23 +145,32 @@ func (l *Log) Append(b *Batch) (producer.Answer, error) {
 	})
 }
 
-// Read returns the records of a stream from a position on.
+// Read returns the records of a stream from a position on. They must not be changed.
 func (l *Log) Read(stream string, from int64) [][]byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	records := l.streams[stream]
-	return records[min(max(from, 0), int64(len(records))):]
+	return slices.Clip(records[min(max(from, 0), int64(len(records))):])
 }
 
 // rules is what the rules look at.
 func (b *Batch) rules() *producer.Batch {
-	return &producer.Batch{Producer: b.Producer, Epoch: b.Epoch, First: b.First, Count: len(b.Records)}
+	h := sha256.New()
+	for _, r := range b.Records {
+		h.Write(binary.AppendUvarint(nil, uint64(len(r))))
+		h.Write(r)
+	}
+	return &producer.Batch{
+		Producer: b.Producer, Epoch: b.Epoch, First: b.First, Count: len(b.Records), Sum: binary.LittleEndian.Uint64(h.Sum(nil)),
+	}
 }
 
 // add returns the position of the first record.
 func (l *Log) add(b *Batch) int64 {
 	position := int64(len(l.streams[b.Stream]))
-	l.streams[b.Stream] = append(l.streams[b.Stream], b.Records...)
+	for _, r := range b.Records {
+		l.streams[b.Stream] = append(l.streams[b.Stream], bytes.Clone(r)) // the caller may use its buffer again
+	}
 	return position
 }
 
@@ -152,45 +203,41 @@ func (l *Log) write(e *entry) error {
 	if err != nil {
 		return err
 	}
-	if _, err = l.file.Write(b); err == nil {
-		err = l.file.Sync()
-	}
-	if err != nil {
+	if err := l.put(b); err != nil {
 		l.broken = fmt.Errorf("filelog: %w", err)
 	}
 	return l.broken
 }
 
-// recover reads the file, and cuts off a record that was torn.
-func (l *Log) recover(name string) error {
-	if err := syscall.Flock(int(l.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return fmt.Errorf("filelog: another process has the file: %w", err)
-	}
-	b, err := io.ReadAll(l.file)
-	if err != nil {
-		return err
-	}
-	at, err := l.load(b)
-	if err != nil {
-		return err
-	}
-	if at < len(b) {
-		if err := l.file.Truncate(int64(at)); err != nil {
-			return err
-		}
-	}
-	if err := l.file.Sync(); err != nil { // what is read may be what a crash has left unsynced
-		return err
-	}
-	folder, err := os.Open(filepath.Dir(name))
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
+// put makes a record durable at the end.
+func (l *Log) put(b []byte) error {
+	_, err := l.file.WriteAt(b, l.size)
+	l.size += int64(len(b))
+	return errors.Join(err, l.file.Sync())
 }
 
-// load applies the records, and returns where the last whole one ends.
-func (l *Log) load(b []byte) (at int, err error) {
+// recovered reads the file, and cuts off a record that was torn. The last whole record is written again where it is: if its sync has
+// failed, it may be in the system's cache and not on the disk, and a mere second sync, which has nothing to write, succeeds. The test has a
+// model of such a cache, no disk that fails.
+func recovered(file file) (*Log, error) {
+	l := &Log{file: file, table: producer.NewTable(0), streams: map[string][][]byte{}}
+	b, err := io.ReadAll(file)
+	if err != nil {
+		return nil, err
+	}
+	last, end, err := l.load(b)
+	if err == nil && end < len(b) {
+		err = file.Truncate(int64(end))
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.size = int64(last)
+	return l, l.put(b[last:end])
+}
+
+// load applies the records, and returns where the last whole one begins and ends.
+func (l *Log) load(b []byte) (last, at int, err error) {
 	for at < len(b) {
 		content, err := next(b[at:])
 		if err == nil && content == nil {
@@ -200,18 +247,19 @@ func (l *Log) load(b []byte) (at int, err error) {
 			err = l.apply(content)
 		}
 		if err != nil {
-			return at, fmt.Errorf("%w: the record at %d: %w", ErrDamaged, at, err)
+			return last, at, fmt.Errorf("%w: the record at %d: %w", ErrDamaged, at, err)
 		}
-		at += head + len(content)
+		last, at = at, at+head+len(content)
 	}
-	return at, nil
+	return last, at, nil
 }
 
 // errSum: the content, or the length, is not what was written.
 var errSum = errors.New("its checksum does not fit")
 
 // next returns the content of the first record, or nil if that was torn: it ends with the file, or zeros do, as where the size is
-// on the disk and the content is not. What is behind a record was written after that was durable: then it is not torn, but damaged.
+// on the disk and the content is not. If a later page of it is on the disk and the first is not, it is taken for damage, and the file
+// must be cut by hand. What is behind a record was written after that was durable: then it is not torn, but damaged.
 func next(b []byte) ([]byte, error) {
 	if len(bytes.TrimRight(b, "\x00")) <= head { // a content has no zeros
 		return nil, nil

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/everonce/everonce/examples/filelog"
@@ -138,6 +139,34 @@ func TestOneProcess(t *testing.T) {
 		t.Errorf("too large a batch: %v", err)
 	}
 	wants(t, l, "the next", batch(g, 1, "b"), producer.Answer{Position: 1})
+}
+
+// TestNames: a name that is not in the file as it was given would be another one after a restart.
+func TestNames(t *testing.T) {
+	l := open(t, filepath.Join(t.TempDir(), "log"))
+	g, err := l.Init("")
+	must(t, err)
+	for _, name := range []string{"\xff", strings.Repeat("x", 256)} {
+		if g, err := l.Init(name); !errors.Is(err, filelog.ErrName) {
+			t.Errorf("a producer: %+v, %v", g, err)
+		}
+		b := batch(g, 0, "a")
+		b.Stream = name
+		wants(t, l, "a stream", b, producer.Answer{Err: producer.ErrNoStream})
+	}
+}
+
+// TestOtherRecords: other records with numbers that were used are refused, and a buffer may be used again.
+func TestOtherRecords(t *testing.T) {
+	l := open(t, filepath.Join(t.TempDir(), "log"))
+	g, err := l.Init("")
+	must(t, err)
+	b := batch(g, 0, "a", "bc")
+	wants(t, l, "the first", b, producer.Answer{})
+	copy(b.Records[0], "z")
+	wants(t, l, "others", b, producer.Answer{Err: producer.ErrMismatch})
+	wants(t, l, "others of the same bytes", batch(g, 0, "ab", "c"), producer.Answer{Err: producer.ErrMismatch})
+	has(t, l, "a bc")
 }
 
 // A producer's batch arrives again after a restart, and is in the file once.

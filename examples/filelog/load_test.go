@@ -15,7 +15,7 @@ import (
 func FuzzLoad(f *testing.F) {
 	load := func(b []byte) (*Log, int, error) {
 		l := &Log{table: producer.NewTable(0), streams: map[string][][]byte{}}
-		at, err := l.load(b)
+		_, at, err := l.load(b)
 		return l, at, err
 	}
 	record := func(e *entry) []byte {

@@ -40,6 +40,9 @@ func (m *mistake) Set(text string) error {
 // String implements [flag.Value].
 func (m *mistake) String() string { return string(*m) }
 
+// unused is a table of sessions that raft does not know of. As an FSM, it would be missed in raft's snapshots.
+type unused struct{ *raftonce.FSM }
+
 // bare answers a command as programs on hashicorp/raft do that have no sessions.
 func (n *node) bare(w http.ResponseWriter, r *http.Request) {
 	command, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCommand))

@@ -127,13 +127,14 @@ func (n *node) join(peers net.Listener, elected chan<- bool) error {
 		return err
 	}
 	var machine raft.FSM = fsm
+	var table raftonce.StateMachine = fsm
 	if n.Broken == noSessions {
-		machine = n.bank
+		machine, table = n.bank, unused{fsm}
 	}
 	if n.raft, err = raft.NewRaft(config, machine, logs, logs, snapshots, transport); err != nil {
 		return err
 	}
-	n.once = raftonce.NewNode(n.raft, fsm, &raftonce.NodeOptions{
+	n.once = raftonce.NewNode(n.raft, table, &raftonce.NodeOptions{
 		Address: func(id raft.ServerID, _ raft.ServerAddress) string { return n.Doors[string(id)] },
 	})
 	return nil

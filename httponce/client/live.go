@@ -52,18 +52,27 @@ func (l *live) note(refusal session.Refusal) {
 	}
 }
 
-// renew keeps the session, and tells the mark, or finds that it is gone.
-func (l *live) renew(ctx context.Context, mark uint64) {
+// keep renews the session. While a request is executed, some services cannot, and say so: it is asked again soon, since the request
+// renews the session only if it succeeds.
+func (l *live) keep(ctx context.Context, mark uint64) {
+	for l.renew(ctx, mark) == session.ErrInProgress && wait(ctx, l.lease/12) == nil {
+		mark = l.calls.BeatMark()
+	}
+}
+
+// renew keeps the session, and tells the mark, or finds that it is gone. It returns what the service refused it with.
+func (l *live) renew(ctx context.Context, mark uint64) (refusal session.Refusal) {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, l.lease)
 	defer cancel()
 	_, err := l.ask(ctx, http.MethodPut, func(h http.Header) { h.Set(wire.SessionMark, wire.FormatInteger(mark)) })
-	if refusal := session.Refusal(0); errors.As(err, &refusal) {
+	if errors.As(err, &refusal) {
 		l.note(refusal)
 	}
 	if err == nil {
 		l.accepted(begun)
 	}
+	return refusal
 }
 
 // finish ends the session.
@@ -96,6 +105,9 @@ func (l *live) ask(ctx context.Context, method string, with func(http.Header)) (
 		return resp.Header, nil
 	}
 	d, refusal := refusalOf(resp)
+	if d.Is(wire.SessionBusy) {
+		refusal = session.ErrInProgress
+	}
 	if refusal != 0 {
 		return nil, refusal
 	}

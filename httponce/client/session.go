@@ -243,7 +243,7 @@ func (s *Session) take(ctx context.Context, mine *turn) (l *live, err error) {
 	}
 	if l != nil {
 		if now := time.Now().Round(0); now.Sub(s.asked) > l.lease/6 { // else the network does not let it through, and each operation would wait for that
-			l.renew(ctx, l.calls.BeatMark())
+			_ = l.renew(ctx, l.calls.BeatMark()) //nolint:errcheck // a refusal that matters is noted
 			s.asked = time.Now().Round(0)
 		}
 		if l, err = s.current(); l != nil || err != nil {
@@ -318,7 +318,7 @@ func (s *Session) begun(l *live) bool {
 	go func() {
 		defer close(l.renewed)
 		defer l.cancel()
-		l.calls.Renew(ctx, l.lease, l.renew)
+		l.calls.Renew(ctx, l.lease, l.keep)
 	}()
 	return true
 }

@@ -336,6 +336,46 @@ func TestSessionIsKept(t *testing.T) {
 	})
 }
 
+// TestSessionIsKeptBehindARequest: a service that cannot renew a session while a request of it is executed is asked again until it does.
+func TestSessionIsKeptBehindARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBank(t, session.Config{Lease: time.Minute})
+		var mu sync.Mutex
+		var registered []string
+		renewed := time.Now()
+		s := newSession(t, "http://bank.test", trip(func(r *http.Request) (*http.Response, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case r.Method == http.MethodPut && time.Since(renewed) < 50*time.Second:
+				w := httptest.NewRecorder()
+				w.Header().Set("Content-Type", "application/problem+json")
+				w.Header().Set("Retry-After", "1")
+				w.WriteHeader(http.StatusConflict)
+				fmt.Fprint(w, `{"type":"https://bank.test/session-busy","title":"The session is busy","status":409}`)
+				return w.Result(), nil
+			case r.Method == http.MethodPut:
+				renewed = time.Now()
+			case r.URL.Path == "/pay":
+				registered = append(registered, r.Header.Get("Idempotency-Session"))
+			}
+			return direct{b}.RoundTrip(r)
+		}), client.SessionOptions{})
+		for range 2 {
+			if err := paid(t.Context(), s, "http://bank.test", "rent"); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(10 * time.Minute)
+		}
+		if want := []string{"1", "1"}; !slices.Equal(registered, want) {
+			t.Errorf("sent under the sessions %v, want %v", registered, want)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestSessionLongProblem: a problem that is too long to be read as one is the caller's to read, whole.
 func TestSessionLongProblem(t *testing.T) {
 	long := `{"title":"` + strings.Repeat("x", 3<<20) + `"}`

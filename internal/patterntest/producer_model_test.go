@@ -127,7 +127,7 @@ func TestPlantedProducerBugs(t *testing.T) {
 		"a forgotten producer is accepted":           {"producer_lock_producer", `^.*$`, `SELECT 0, 0 * $$1::bigint`},
 		"the sequence goes without the epoch":        {"producer_raised", `SET granted = \S+`, `SET granted = granted + 0 * $$2::bigint`},
 		"the sequence stays behind":                  {"producer_keep", `state = \S+`, `state = coalesce(state, $$3::bytea)`},
-		"a producer that is forgotten leaves states": {"producer_drop_window", `WHERE `, `WHERE producer_id < 0 AND `},
+		"a producer that is forgotten leaves states": {"producer_drop_windows", `WHERE `, `WHERE producer_id < 0 AND `},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -103,6 +103,28 @@ func testProducerRetention[Tx any](t *testing.T, h *handle[Tx]) {
 	s.wants(t, "the ID whose epochs are used up", batchOf(g, 11, "11"), producer.Answer{Err: producer.ErrForgotten})
 }
 
+func TestExpireEndsAtAYoungBatch(t *testing.T) {
+	onEachDatabase(t, testExpireEnds[pgx.Tx], testExpireEnds[*sql.Tx])
+}
+
+// A clock was set back for one batch: no batch before it is removed with it, and none beyond the limit.
+func testExpireEnds[Tx any](t *testing.T, h *handle[Tx]) {
+	h, micros := h.byHand(t)
+	s := newStreams(t, h, nil)
+	g := s.grant(t, "")
+	for i, age := range []time.Duration{9, 9, 0, 9, 0} {
+		now := micros.Add(-(age * time.Hour).Microseconds())
+		s.send(t, batchOf(g, int32(i), fmt.Sprint(i))) //nolint:gosec // few
+		micros.Store(now + (age * time.Hour).Microseconds())
+	}
+	for _, want := range []int{1, 1, 0} {
+		if n, err := s.Expire(t.Context(), "orders", time.Hour, 1); n != want || err != nil {
+			t.Errorf("expired %d, %v, want %d", n, err, want)
+		}
+	}
+	s.has(t, 2, "2", "3", "4")
+}
+
 func TestPurgeOfProducersWaitsForNobody(t *testing.T) {
 	t.Parallel()
 	t.Run("pgx", func(t *testing.T) { t.Parallel(); testProducerPurge(t, onPgx(t)) })
@@ -141,6 +163,43 @@ func testProducerPurge[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 	if n, err := s.Purge(limited(t), time.Hour, 1000); n != 248 || err != nil {
 		t.Errorf("purged %d, %v", n, err)
+	}
+}
+
+func TestPurgeOfProducersOfManyStreams(t *testing.T) {
+	t.Parallel()
+	t.Run("pgx", func(t *testing.T) { t.Parallel(); testPurgeOfManyStreams(t, onPgx(t)) })
+	t.Run("mariadb", func(t *testing.T) { t.Parallel(); testPurgeOfManyStreams(t, onMariaDB(t)) })
+}
+
+// A transaction forgets few producers that have many streams, in few statements, and goes past one that is appending.
+func testPurgeOfManyStreams[Tx any](t *testing.T, h *handle[Tx]) {
+	s := newStreams(t, h, nil)
+	numbers := "FROM generate_series(1, 6000) AS seq"
+	if h.name == "mariadb" {
+		numbers = "FROM seq_1_to_6000"
+	}
+	for range 4 {
+		g := s.grant(t, "")
+		s.send(t, batchOf(g, 0, "a"))
+		h.must(t, "INSERT INTO everonce_producer_window (stream, producer_id, granted, named, last, state) SELECT concat('s', seq), $1, 0, 0, 0, 'x' "+numbers, int64(g.Producer))
+	}
+	h.must(t, "UPDATE everonce_producer SET last = id")
+	drops := 0
+	counted := newStreams(t, tampered(t, h, &tampering{around: func(_ context.Context, what string, call func() error) error {
+		if n := strings.Count(what, "producer_drop"); n > 0 {
+			if drops++; n > 2 {
+				t.Errorf("statements that are sent at once: %s", what)
+			}
+		}
+		return call()
+	}}), nil)
+	tx, commit, _, err := h.begin(t.Context())
+	must(t, err)
+	defer func() { must(t, commit()) }()
+	must(t, second(s.AppendTx(t.Context(), tx, batchOf(producer.Grant{Producer: 1}, 1, "b"))))
+	if n, err := counted.Purge(limited(t), time.Hour, 1000); n != 3 || drops != 3 || err != nil {
+		t.Errorf("purged %d in %d transactions, %v", n, drops, err)
 	}
 }
 

@@ -134,8 +134,11 @@ func testProducerOneCommit[Tx any](t *testing.T, h *handle[Tx]) {
 		if a, err := s.AppendTx(ctx, tx, batchOf(g, 3, "d")); err != nil || !a.Duplicate {
 			t.Errorf("AppendTx again: %+v, %v", a, err)
 		}
-		if a, err := s.AppendTx(ctx, tx, batchOf(g, 5, "f")); err != nil || a.Expected != 4 {
+		if a, err := s.AppendTx(ctx, tx, batchOf(g, 5, "f")); !errors.Is(err, producer.ErrOutOfOrder) || a.Expected != 4 {
 			t.Errorf("AppendTx with a gap: %+v, %v", a, err)
+		}
+		if a, err := s.AppendTx(ctx, tx, batchOf(g, 4)); !errors.Is(err, producer.ErrInvalid) || a.Err != producer.ErrInvalid {
+			t.Errorf("AppendTx of nothing: %+v, %v", a, err)
 		}
 		if commits {
 			must(t, commit())
@@ -392,6 +395,14 @@ func TestTrapADamagedProducer(t *testing.T) {
 		}
 	}
 	s.has(t, 0, "a")
+	h.must(t, "DELETE FROM everonce_producer")
+	h.must(t, "DELETE FROM everonce_producer_state")
+	if g, err := s.InitProducer(t.Context(), ""); !errors.Is(err, everonce.ErrStore) {
+		t.Errorf("granted %+v, %v, and nobody knows which IDs were", g, err)
+	}
+	if a, err := s.Append(t.Context(), batchOf(producer.Grant{Producer: 9}, 0, "a")); !errors.Is(err, everonce.ErrStore) {
+		t.Errorf("a producer that nobody knows: %+v, %v", a, err)
+	}
 	h.must(t, "UPDATE everonce_producer_log SET data = $1", []byte{7, 'a'})
 	if r, err := s.Read(t.Context(), "orders", 0, 1); !errors.Is(err, everonce.ErrStore) {
 		t.Errorf("a record that is cut short: %v, %v", r, err)

@@ -39,17 +39,17 @@ func ParseState(b []byte) (State, error) {
 			return 0
 		}
 		b = b[size:]
-		return int64(n) //nolint:gosec // sums are stored as they are
+		return int64(n) //nolint:gosec // sums and positions are stored as they are
 	}
 	s := State{epoch: int16(take(math.MaxInt16)), next: take(math.MaxInt64)} //nolint:gosec // checked
-	n, reach, end := take(MaxWindow), int64(0), int64(0)
+	n, reach := take(MaxWindow), int64(0)
 	for range n {
-		e := entry{count: take(MaxCount), position: take(math.MaxInt64 - MaxCount), sum: uint64(take(math.MaxUint64))} //nolint:gosec // as it was
-		if !ok || e.count == 0 || e.position < end {
+		e := entry{count: take(MaxCount), position: take(math.MaxUint64), sum: uint64(take(math.MaxUint64))} //nolint:gosec // as it was
+		if !ok || e.count == 0 {
 			ok = false
 			break
 		}
-		reach, end = reach+e.count, e.position+e.count
+		reach += e.count
 		s.window = append(s.window, e)
 	}
 	if !ok || len(b) > 0 || reach > s.next || n == 0 && s.next > 0 {

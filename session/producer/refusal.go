@@ -14,7 +14,8 @@ const (
 	ErrUnknown Refusal = 3
 	// ErrFenced: a later run of the producer has taken over.
 	ErrFenced Refusal = 4
-	// ErrOutOfOrder: records are missing in between: Answer.Expected is the number that must come first.
+	// ErrOutOfOrder: records are missing in between: Answer.Expected is the number that must come first. It is of the batch's epoch,
+	// and says nothing of what earlier epochs have appended.
 	ErrOutOfOrder Refusal = 5
 	// ErrTooOld: the batch was appended, and so long ago that its position is not known any more: it is below the window. Kafka's
 	// protocol has DUPLICATE_SEQUENCE_NUMBER for it, which clients take as a success.

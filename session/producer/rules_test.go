@@ -129,6 +129,25 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
+// TestCopiesOfStates: what is appended to a state changes no copy of it.
+func TestCopiesOfStates(t *testing.T) {
+	var s producer.State
+	g := producer.Grant{Producer: 1}
+	for i := range int32(5) {
+		b := of(g, i, 1)
+		s.Append(&b, int64(10*i), 5)
+	}
+	before := s
+	b := of(g, 5, 1)
+	s.Append(&b, 50, 5)
+	for i := range int32(5) {
+		b := of(g, i, 1)
+		if a := before.Check(&b); a != (producer.Answer{Duplicate: true, Position: int64(10 * i)}) {
+			t.Errorf("%d: %+v", i, a)
+		}
+	}
+}
+
 // TestSequencesWrap: after 2³¹-1 comes 0, and what lies before is still told from what is to come.
 func TestSequencesWrap(t *testing.T) {
 	var s producer.State

@@ -41,7 +41,8 @@ type Answer struct {
 	Expected int32
 }
 
-// State is what is kept of one producer in one stream. The zero value expects 0. It is not safe for concurrent use.
+// State is what is kept of one producer in one stream. The zero value expects 0. A copy is a state of its own: to go back to it after a
+// write that failed, say. It is not safe for concurrent use.
 type State struct {
 	epoch  int16
 	next   int64   // how many records this epoch has: the next number, before it wraps
@@ -105,9 +106,15 @@ func (s *State) Check(b *Batch) Answer {
 	return Answer{Err: ErrTooOld}
 }
 
-// Append notes that a batch is appended at a position, for which [State.Check] has said so. Of the last batches it keeps as many
+// Append notes that a batch is appended at a position, for which [State.Check] has said so. What positions mean is for the host to say. Of the last batches it keeps as many
 // as window says, up to MaxWindow and not less than one.
 func (s *State) Append(b *Batch, position int64, window int) {
+	s.window = slices.Clone(s.window) // a copy of the state has the same
+	s.append(b, position, window)
+}
+
+// append is Append in place.
+func (s *State) append(b *Batch, position int64, window int) {
 	if b.Epoch != s.epoch {
 		*s = State{epoch: b.Epoch, window: s.window[:0]}
 	}

@@ -152,7 +152,7 @@ func (t *Table) Append(stream string, b *Batch, position int64) bool {
 	if s == nil {
 		s = t.begin(stream, b.Producer)
 	}
-	s.Append(b, position, t.window)
+	s.append(b, position, t.window)
 	return true
 }
 
@@ -180,7 +180,7 @@ func (t *Table) Apply(stream string, b *Batch, write func() (position int64, err
 	if s == nil {
 		s = t.begin(stream, b.Producer)
 	}
-	s.Append(b, position, t.window)
+	s.append(b, position, t.window)
 	return Answer{Position: position}, nil
 }
 

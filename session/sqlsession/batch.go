@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
@@ -35,6 +36,10 @@ type asked[Tx any] struct {
 	failed bool  // the work did
 }
 
+// linePatience is how long a request waits in line before it is run by itself. A work that sends one without its context stands in line
+// behind itself.
+const linePatience = 30 * time.Second
+
 var errAlone = errors.New("sqlsession: run it by itself")
 
 // batched applies a request, mostly together with those of other callers.
@@ -47,11 +52,18 @@ func (s *Store[Tx]) batched(ctx context.Context, c *session.Command, work Work[T
 		defer s.leave(a)
 		return s.once(ctx, c, work)
 	}
+	patience := time.NewTimer(linePatience)
+	defer patience.Stop()
 	select {
 	case <-a.done:
 	case <-ctx.Done():
 		if s.queue.withdraw(a) {
 			return session.Answer{}, context.Cause(ctx)
+		}
+		<-a.done
+	case <-patience.C:
+		if s.queue.withdraw(a) {
+			return s.once(ctx, c, work)
 		}
 		<-a.done
 	}
@@ -192,7 +204,7 @@ func (s *Store[Tx]) requests(ctx context.Context, conn sqldb.Conn, tx Tx, batch 
 		}
 		asks[i] = []any{id, signed(a.c.Number), signed(a.c.Mark)}
 	}
-	lock := s.dialect.Call(s.st.lockAll, s.dialect.Ints(ids)).ForEach(func(from sqldb.Row) error {
+	lock := s.dialect.Call(s.st.lockAll, s.list(ids)).ForEach(func(from sqldb.Row) error {
 		r := new(row)
 		err := r.scan(from)
 		if h := sessions[r.id]; err == nil {
@@ -200,7 +212,17 @@ func (s *Store[Tx]) requests(ctx context.Context, conn sqldb.Conn, tx Tx, batch 
 		}
 		return err
 	})
-	if err := conn.Send(ctx, lock, s.readingAll(sessions, asks)); err != nil {
+	first := []*sqldb.Call{lock, s.readingAll(sessions, asks)}
+	if s.dialect.MySQL { // see lock
+		if err := conn.Send(ctx, lock); err != nil {
+			return err
+		}
+		asks = slices.DeleteFunc(asks, func(ask []any) bool { return sessions[ask[0].(int64)].row == nil }) //nolint:forcetypeassert // see above
+		if first = nil; len(asks) > 0 {
+			first = append(first, s.readingAll(sessions, asks))
+		}
+	}
+	if err := conn.Send(ctx, first...); err != nil {
 		return err
 	}
 	for _, a := range batch {

@@ -17,7 +17,8 @@
 //
 // # What it costs
 //
-// A request reads in one round trip, writes in a second one, and commits. Requests of many sessions can share that, and the commit:
+// A request reads in one round trip, writes in a second one, and commits. The first command of a session that a Store sees costs one
+// read more, which compares the secret: a session is locked for its own client only. Requests of many sessions can share that, and the commit:
 // see Options.Batch. The requests of one session run one after the other, since each has the session's row; those of different
 // sessions do not meet. Registrations, and sessions that end, take turns for one row of the table session_state, from their
 // writing to their commit: it has the highest ID, so that IDs are never used again, and the number of sessions, which is compared

@@ -29,7 +29,7 @@ func (s *Store[Tx]) Purge(ctx context.Context, limit int) (removed int, err erro
 	for removed < limit {
 		var ids []int64
 		batch := min(purgeBatch, limit-removed)
-		err := s.inTx(ctx, "purge", func(ctx context.Context, conn sqldb.Conn, _ Tx) (err error) {
+		err := s.alone(ctx, "purge", func(ctx context.Context, conn sqldb.Conn) (err error) {
 			if ids, err = s.choose(ctx, conn, s.dialect.Call(s.st.expired, s.lease, int64(batch))); err != nil || len(ids) == 0 {
 				return err
 			}
@@ -66,6 +66,6 @@ func (s *Store[Tx]) ended(ctx context.Context, conn sqldb.Conn, ids ...int64) er
 
 // remove removes sessions that are locked.
 func (s *Store[Tx]) remove(ctx context.Context, conn sqldb.Conn, ids ...int64) error {
-	list := s.dialect.Ints(ids)
+	list := s.list(ids)
 	return conn.Send(ctx, s.dialect.Call(s.st.dropAnswers, list), s.dialect.Call(s.st.drop, list))
 }

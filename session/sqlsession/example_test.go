@@ -34,6 +34,7 @@ func ExampleStore_Apply() {
 	// The client's half: it registers, and numbers its requests.
 	var nonce session.Nonce
 	_, _ = rand.Read(nonce[:])
+	// The principal is whom the service has authenticated, whatever the client's command says.
 	registered, err := store.Apply(ctx, &session.Command{Op: session.Register, Nonce: nonce, Principal: "alice"}, nil)
 	if err != nil || registered.Err != 0 {
 		fmt.Println(err, registered.Err.Or())

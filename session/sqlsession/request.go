@@ -9,24 +9,25 @@ import (
 	"github.com/everonce/everonce/session/internal/rules"
 )
 
-// lock has a session's row for the rest of the transaction, and sends more calls behind that. r is nil where there is none.
-func (s *Store[Tx]) lock(ctx context.Context, conn sqldb.Conn, c *session.Command, more ...*sqldb.Call) (r *row, refusal session.Refusal, err error) {
+// lock has a session's row for the rest of the transaction, and sends more calls behind that.
+func (s *Store[Tx]) lock(ctx context.Context, conn sqldb.Conn, c *session.Command, more ...*sqldb.Call) (*row, session.Refusal, error) {
 	var found row
 	lock := s.dialect.Call(s.st.lock, int64(c.Session)).ForEach(found.scan) //nolint:gosec // see valid
-	if err := conn.Send(ctx, append([]*sqldb.Call{lock}, more...)...); err != nil {
+	first := append([]*sqldb.Call{lock}, more...)
+	if s.dialect.MySQL { // where it is no more round trips, and at serializable a read waits for who has the session
+		first = first[:1]
+	}
+	if err := conn.Send(ctx, first...); err != nil {
 		return nil, 0, err
 	}
-	if lock.Affected > 0 {
-		return &found, s.admit(&found, c.Nonce, c.Epoch), nil
+	if lock.Affected == 0 {
+		return nil, 0, errUnlocked
 	}
-	var there, last int64
-	if err := conn.Send(ctx, into(s.dialect.Call(s.st.exists, int64(c.Session)), &there, &last)); err != nil { //nolint:gosec // see valid
-		return nil, 0, err
+	refusal := s.admit(&found, c.Nonce, c.Epoch)
+	if refusal == 0 && len(first) <= len(more) {
+		return &found, 0, conn.Send(ctx, more...)
 	}
-	if there > 0 {
-		return nil, 0, errBusy
-	}
-	return nil, session.Refusal(rules.Absent(uint64(c.Session), uint64(last))), nil //nolint:gosec // not negative
+	return &found, refusal, nil
 }
 
 // request has one executed.

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/placed"
 	"github.com/everonce/everonce/internal/retry"
 	"github.com/everonce/everonce/internal/sqldb"
 	"github.com/everonce/everonce/session"
@@ -68,6 +69,7 @@ type Store[Tx any] struct {
 	st       *statements
 	queue    queue[Tx]
 	failing  atomic.Bool // works have failed in the last batch
+	owners   owners
 }
 
 // New returns the sessions beside the receiver's store, which must be one in a SQL database: store/pgxstore, store/mysqlstore
@@ -125,6 +127,8 @@ func (s *Store[Tx]) Schema() string { return s.schema.Text() }
 // for a [session.Request]. Numbers, marks, epochs and IDs above 2⁶³-1, and a principal that is not UTF-8 without NUL, are
 // [session.ErrInvalid].
 //
+// It believes what c.Principal says: of a command that comes from a client, set it to whom you have authenticated.
+//
 // A refusal is in the answer, and nothing was written then. The error is the work's, or the store's, and there is no answer:
 // [everonce.ErrStore], [everonce.ErrOutcomeUnknown] where the commit's answer was lost. Send the same command again to find out.
 func (s *Store[Tx]) Apply(ctx context.Context, c *session.Command, work Work[Tx]) (session.Answer, error) {
@@ -138,9 +142,15 @@ func (s *Store[Tx]) Apply(ctx context.Context, c *session.Command, work Work[Tx]
 	}
 	until := time.Now().Add(s.wait)
 	for try := 1; ; try++ {
+		if err := s.know(ctx, c); err != nil {
+			return session.Answer{}, err
+		}
 		apply := s.once
-		if c.Op == session.Request {
+		switch {
+		case c.Op == session.Request && s.owners.has(beatOf(c)):
 			apply = s.batched
+		case (c.Op == session.Request || c.Op == session.End) && !s.owners.has(beatOf(c)):
+			apply = s.unlocked
 		}
 		answer, err := apply(ctx, c, work)
 		switch {
@@ -160,24 +170,39 @@ func (s *Store[Tx]) Apply(ctx context.Context, c *session.Command, work Work[Tx]
 var (
 	errRefused = errors.New("sqlsession: the command is refused")
 	errBusy    = errors.New("sqlsession: another transaction has the session")
+	// errUnlocked: the session is gone, never was, or is another's, or another transaction has it.
+	errUnlocked = errors.New("sqlsession: the session could not be locked")
 )
 
 func refuse(r session.Refusal) (session.Answer, error) { return session.Answer{Err: r}, errRefused }
 
 func (s *Store[Tx]) once(ctx context.Context, c *session.Command, work Work[Tx]) (answer session.Answer, err error) {
-	err = s.inTx(ctx, "apply", func(ctx context.Context, conn sqldb.Conn, tx Tx) (err error) {
-		switch c.Op {
-		case session.Request:
+	if c.Op == session.Request {
+		err = s.inTx(ctx, "apply", func(ctx context.Context, conn sqldb.Conn, tx Tx) (err error) {
 			answer, err = s.request(ctx, conn, c, func() ([]byte, error) { return work(ctx, tx, c.Payload) })
-		case session.Register:
-			answer, err = s.register(ctx, conn, c)
-		case session.KeepAlive:
-			answer, err = s.keepAlive(ctx, conn, c)
-		default:
-			answer, err = s.end(ctx, conn, c)
-		}
-		return err
-	})
+			return err
+		})
+	} else {
+		err = s.alone(ctx, "apply", func(ctx context.Context, conn sqldb.Conn) (err error) {
+			switch c.Op {
+			case session.Register:
+				answer, err = s.register(ctx, conn, c)
+			case session.KeepAlive:
+				answer, err = s.keepAlive(ctx, conn, c)
+			default:
+				answer, err = s.end(ctx, conn, c)
+			}
+			return err
+		})
+	}
+	switch {
+	case errors.Is(err, errUnlocked):
+		return s.unlocked(ctx, c, nil)
+	case err == nil && c.Op == session.Register:
+		s.owners.add(&session.Beat{Session: answer.Session, Nonce: c.Nonce})
+	case err == nil && c.Op == session.KeepAlive:
+		err = s.unlockedAll(ctx, c.Beats, answer.Beats)
+	}
 	return answer, err
 }
 
@@ -194,6 +219,34 @@ func (s *Store[Tx]) inTx(ctx context.Context, what string, fn func(ctx context.C
 		return s.failed(what, err)
 	}
 	return err
+}
+
+// aloneTimeout bounds a transaction without work, and a read.
+const aloneTimeout = 30 * time.Second
+
+// alone runs fn in a transaction that has no work. On MariaDB and MySQL it is at read committed, whatever the works' isolation is: at
+// serializable each read would lock, and wait for works.
+func (s *Store[Tx]) alone(ctx context.Context, what string, fn func(ctx context.Context, conn sqldb.Conn) error) error {
+	if !s.dialect.MySQL || placed.In(ctx) {
+		return s.inTx(ctx, what, func(ctx context.Context, conn sqldb.Conn, _ Tx) error { return fn(ctx, conn) })
+	}
+	bounded, cancel := context.WithTimeout(ctx, aloneTimeout)
+	defer cancel()
+	done := false
+	err := s.db.Write(bounded, func(ctx context.Context, conn sqldb.Conn) error {
+		err := fn(ctx, conn)
+		done = err == nil
+		return err
+	})
+	switch {
+	case err == nil, errors.Is(err, errRefused), errors.Is(err, errBusy), errors.Is(err, errUnlocked):
+		return err
+	case done && !s.retryable(err): // by the commit
+		return fmt.Errorf("%w: %w", everonce.ErrOutcomeUnknown, s.failed(what, err))
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return s.failed(what, err)
 }
 
 // telling tells failures of our statements from those of the work.

@@ -48,11 +48,12 @@ func definitions(d *sqldb.Dialect) []string {
 // statements are all that is sent. Who has a row locked is never waited for, but for the one of session_state, which nobody
 // holds who waits for another.
 type statements struct {
-	lock, exists, answer                             *sqldb.Statement // of a request
+	lock, answer                                     *sqldb.Statement // of a request
 	touch, forget, keep, alive                       *sqldb.Statement
 	answers, touchAll, forgetAll, keepAll            many             // of requests
 	state, byNonce, nonces, held, insert, registered *sqldb.Statement // of a registration
-	lockAll, readAll, lastID, renew, advance         *sqldb.Statement // of a keep-alive
+	lockAll, renew, advance                          *sqldb.Statement // of a keep-alive
+	readAll, lastID                                  *sqldb.Statement // of what could not be locked
 	expired, quietest, dropAnswers, drop, fewer      *sqldb.Statement // of an end
 }
 
@@ -92,9 +93,17 @@ func newStatements(d *sqldb.Dialect) *statements {
 	}
 	const columns = "SELECT id, nonce, principal, ordered, epoch, mark, high, bytes, last, {now} FROM {session} WHERE "
 	ids := d.InInts("id", "{1t}")
+	lockAll, renew := columns+ids+" ORDER BY id", "UPDATE {session} SET last = {now}, era = {now} >> "+eraBits+" WHERE "+ids
+	drop, dropAnswers := "DELETE FROM {session} WHERE "+ids, "DELETE FROM {session_answer} WHERE "+d.InInts("session_id", "{1t}")
+	if d.MySQL { // which locks all that it looks at, and waits for it: a small table it would read from end to end
+		const list, on = "({1t}) AS u STRAIGHT_JOIN ", " AS s FORCE INDEX (PRIMARY) ON s."
+		own := list + "{session}" + on + "id = u.id"
+		lockAll = strings.NewReplacer("SELECT id", "SELECT s.id", "{session} WHERE ", own).Replace(columns) + " ORDER BY s.id"
+		renew = "UPDATE " + own + " SET s.last = {now}, s.era = {now} >> " + eraBits
+		drop, dropAnswers = "DELETE s FROM "+own, "DELETE s FROM "+list+"{session_answer}"+on+"session_id = u.id"
+	}
 	return &statements{
-		lock:   st("lock", 1, columns+"id = {1i} {skip locked}"),
-		exists: st("exists", 1, "SELECT (SELECT count(*) FROM {session} WHERE id = {1i}), last_id FROM {session_state} WHERE id = 1"),
+		lock: st("lock", 1, columns+"id = {1i} {skip locked}"),
 		// From the mark on, since an index of PostgreSQL keeps what was deleted below it until the vacuum.
 		answer: st("answer", 3, "SELECT number, size, elided, fingerprint, CASE WHEN number = {2i} THEN result END FROM {session_answer}"+
 			" WHERE session_id = {1i} AND number > (SELECT mark FROM {session} WHERE id = {1i}) AND (number = {2i} OR number <= {3i})"),
@@ -118,18 +127,18 @@ func newStatements(d *sqldb.Dialect) *statements {
 			" VALUES ({1i}, {2t}, {3t}, {4i}, {5i}, 0, 0, 0{alive}, {now}, {now} >> "+eraBits+")"),
 		registered: st("registered", 2, "UPDATE {session_state} SET last_id = {1i}, sessions = {2i} WHERE id = 1"),
 
-		lockAll: st("lock_all", 1, columns+ids+" ORDER BY id {skip locked}"),
+		lockAll: st("lock_all", 1, lockAll+" {skip locked}"),
 		readAll: st("read_all", 1, columns+ids),
 		lastID:  st("last_id", 0, "SELECT last_id FROM {session_state} WHERE id = 1"),
-		renew:   st("renew", 1, "UPDATE {session} SET last = {now}, era = {now} >> "+eraBits+" WHERE "+ids),
+		renew:   st("renew", 1, renew),
 		advance: st("advance", 4, "UPDATE {session} SET epoch = {2i}, mark = {3i},"+
 			" bytes = bytes - (SELECT coalesce(sum(size), 0) FROM {session_answer} WHERE session_id = {1i} AND number > {4i} AND number <= {3i}) WHERE id = {1i}"),
 
 		expired: st("expired", 2, "SELECT id FROM {session} WHERE era <= ({now} - {1i}) >> "+eraBits+" AND last <= {now} - {1i} ORDER BY era LIMIT {2i} {skip locked}"),
 		// Of the same era, and so few.
 		quietest:    st("quietest", 0, "SELECT id FROM {session} ORDER BY era, last, id LIMIT 1 {skip locked}"),
-		dropAnswers: st("drop_answers", 1, "DELETE FROM {session_answer} WHERE "+d.InInts("session_id", "{1t}")),
-		drop:        st("drop", 1, "DELETE FROM {session} WHERE "+ids),
+		dropAnswers: st("drop_answers", 1, dropAnswers),
+		drop:        st("drop", 1, drop),
 		fewer:       st("fewer", 1, "UPDATE {session_state} SET sessions = sessions - {1i} WHERE id = 1"),
 	}
 }

@@ -43,12 +43,17 @@ func (s *Store[Tx]) Append(ctx context.Context, b *Batch) (answer producer.Answe
 }
 
 // AppendTx is [Store.Append] in a transaction of the caller: the batch is durable when that commits, so acknowledge it then. The
-// stream is locked until then: other appends to it wait. A transaction that appends to several streams should do so in the order of
-// their names, as all do then, or it may be the victim of a deadlock. An error may have ended the transaction: roll it back.
+// stream is locked until then: other appends to it wait. A refusal is the error too, a [producer.Refusal], so that a transaction which
+// returns it has no effect. A duplicate is none: a transaction with an effect of its own must leave that out then, for it had the
+// effect when it appended the batch.
+//
+// A transaction may be the victim of a deadlock, less often if it appends to streams in the order of their names: be ready to run it
+// again. If it sees the database as it was at its beginning (REPEATABLE READ), it must not be older than the producer's grant, which is
+// [producer.ErrUnknown] to it. An error of the store may have ended the transaction: roll it back.
 func (s *Store[Tx]) AppendTx(ctx context.Context, tx Tx, b *Batch) (answer producer.Answer, err error) {
 	p, data, refusal := s.pack(b)
 	if refusal != 0 {
-		return producer.Answer{Err: refusal}, nil
+		return producer.Answer{Err: refusal}, refusal
 	}
 	err = s.joined(ctx, tx, "append", func(ctx context.Context, conn sqldb.Conn) (err error) {
 		answer, err = s.append(ctx, conn, b.Stream, p, data)
@@ -57,7 +62,7 @@ func (s *Store[Tx]) AppendTx(ctx context.Context, tx Tx, b *Batch) (answer produ
 	if err != nil {
 		return producer.Answer{}, err
 	}
-	return answer, nil
+	return answer, answer.Err.Or()
 }
 
 // pack encodes the records, and refuses what cannot be.
@@ -104,8 +109,13 @@ func (s *Store[Tx]) append(ctx context.Context, conn sqldb.Conn, stream string, 
 	} else { // its first batch in the stream: no grant is to come in between
 		var highest int64
 		of := into(call(s.st.lockProducer, id), &granted, &named)
-		err = conn.Send(ctx, of, into(call(s.st.lastID), &highest))
-		if err == nil && of.Affected == 0 {
+		ids := into(call(s.st.lastID), &highest)
+		err = conn.Send(ctx, of, ids)
+		switch {
+		case err != nil:
+		case ids.Affected == 0:
+			err = errState
+		case of.Affected == 0:
 			return producer.Answer{Err: producer.Absent(b.Producer, producer.ID(highest))}, nil
 		}
 	}

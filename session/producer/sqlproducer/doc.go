@@ -7,7 +7,8 @@
 // # What it promises
 //
 // In transactional mode, which is the only one here: a producer's batch is in its stream exactly once, whatever crashes and however
-// often it is sent, until the producer is removed ([Store.Purge]); afterwards it is refused. Where the commit's answer is lost
+// often it is sent under its epoch, until the producer is removed ([Store.Purge]); afterwards it is refused. Under a later epoch it
+// is another batch: a run that begins with a grant to its name looks first, with [Store.Read], at what the earlier one has left. Where the commit's answer is lost
 // ([everonce.ErrOutcomeUnknown]), the same batch again is a duplicate if it was committed, and appended if not. Once
 // [Store.InitProducer] has returned for a name, nothing of an earlier run is appended any more.
 //

@@ -12,7 +12,7 @@ import (
 	"github.com/everonce/everonce/session/producer/sqlproducer"
 )
 
-// A batch is sent twice, and is in the stream once. The next run of the same producer fences this one.
+// A batch is sent twice, and is in the stream once. The next grant to the name fences this run.
 func ExampleStore_Append() {
 	ctx := context.Background()
 	receiver := receiverOfYourStore() // on store/pgxstore, store/mysqlstore or store/sqlitestore
@@ -26,7 +26,7 @@ func ExampleStore_Append() {
 		return
 	}
 
-	grant, err := store.InitProducer(ctx, "billing") // when the producer begins
+	grant, err := store.InitProducer(ctx, "billing") // under which nothing of an earlier run may be sent again
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -41,7 +41,9 @@ func ExampleStore_Append() {
 		case err != nil:
 			fmt.Println("send it again:", err)
 		case answer.Err == producer.ErrOutOfOrder:
-			fmt.Println("send what is before it, from", answer.Expected)
+			fmt.Println("send what is before it in this epoch, from", answer.Expected)
+		case answer.Err == producer.ErrTooOld:
+			fmt.Println("acknowledged before")
 		case answer.Err != 0:
 			fmt.Println("give up:", answer.Err)
 		default:
@@ -62,11 +64,16 @@ func ExampleStore_AppendTx() {
 	var batches []*sqlproducer.Batch // ordered by their streams
 	answers := make([]producer.Answer, len(batches))
 	err = receiver.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		fresh := false
 		for i, batch := range batches {
 			var err error
 			if answers[i], err = store.AppendTx(ctx, tx, batch); err != nil {
-				return err
+				return err // a refusal too: nothing is committed
 			}
+			fresh = fresh || !answers[i].Duplicate
+		}
+		if !fresh { // the request came before, and had its effect
+			return nil
 		}
 		_, err := tx.ExecContext(ctx, "UPDATE ingest SET requests = requests + 1")
 		return err

@@ -2,6 +2,7 @@ package sqlproducer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/everonce/everonce"
@@ -11,7 +12,8 @@ import (
 
 // InitProducer grants an ID and an epoch to a run of a producer. One without a name gets a new ID. One with a name, Kafka's
 // transactional.id, gets the ID that it had and the next epoch: from then on earlier runs are [producer.ErrFenced]. IDs are never
-// used again. Sequences begin at 0 in each stream.
+// used again. Sequences begin at 0 in each stream, and what an earlier run has appended is not compared with what this one sends.
+// A producer that keeps its grant, with the numbers of what has no answer, needs no other after a restart.
 //
 // The error wraps [everonce.ErrInvalidArgument] for a name that is too long or no UTF-8; [everonce.ErrStore];
 // [everonce.ErrOutcomeUnknown] where the commit's answer was lost: call it again, for a higher epoch or another ID.
@@ -29,15 +31,22 @@ func (s *Store[Tx]) InitProducer(ctx context.Context, name string) (g producer.G
 	return g, nil
 }
 
+// errState says that nobody knows which IDs were granted.
+var errState = errors.New("sqlproducer: the row of the table producer_state is gone")
+
 func (s *Store[Tx]) grant(ctx context.Context, conn sqldb.Conn, name string) (producer.Grant, error) {
 	call := s.dialect.Call
 	var last, id, epoch int64
-	calls := []*sqldb.Call{into(call(s.st.lockState), &last)}
+	state := into(call(s.st.lockState), &last)
+	calls := []*sqldb.Call{state}
 	if name != "" {
 		calls = append(calls, into(call(s.st.byName, name), &id, &epoch))
 	}
 	if err := conn.Send(ctx, calls...); err != nil {
 		return producer.Grant{}, err
+	}
+	if state.Affected == 0 {
+		return producer.Grant{}, errState
 	}
 	if id > 0 && epoch < producer.MaxEpoch {
 		epoch++

@@ -55,7 +55,7 @@ type statements struct {
 	lockState, byName, insert, granted, raise, raised *sqldb.Statement // of a grant
 	below, older, cut, first                          *sqldb.Statement // of a truncation
 	idle, lockWindows, countWindows                   *sqldb.Statement // of a purge
-	dropWindow, dropWindows, drop                     *sqldb.Statement
+	dropWindows, drop                                 *sqldb.Statement
 }
 
 func newStatements(d *sqldb.Dialect) *statements {
@@ -70,12 +70,11 @@ func newStatements(d *sqldb.Dialect) *statements {
 	}
 	const (
 		stream = "SELECT first, next FROM {producer_stream} WHERE name = {1t}"
-		batch  = "SELECT last, at FROM {producer_log} WHERE stream = {1t} AND "
 	)
 	// MySQL locks what it looks at: it is told to use the index of a small table too.
-	last, windows := "{producer} ", "{producer_window} "
+	last, windows, rows := "{producer} ", "{producer_window} ", ""
 	if d.MySQL {
-		last, windows = last+"FORCE INDEX (last) ", windows+"FORCE INDEX (producer) "
+		last, windows, rows = last+"FORCE INDEX (last) ", windows+"FORCE INDEX (producer) ", windows
 	}
 	ofProducers := windows + "WHERE " + d.InInts("producer_id", "{1t}")
 	return &statements{
@@ -104,16 +103,15 @@ func newStatements(d *sqldb.Dialect) *statements {
 		raise:     st("raise", 2, "UPDATE {producer} SET epoch = {2i}, last = {now} WHERE id = {1i}"),
 		raised:    st("raised", 2, "UPDATE "+windows+"SET granted = {2i} WHERE producer_id = {1i}"),
 
-		below: st("below", 3, batch+"last < {2i} ORDER BY last LIMIT {3i}"),
-		older: st("older", 3, batch+"at <= {now} - {2i} ORDER BY last LIMIT {3i}"),
+		below: st("below", 3, "SELECT last, 0 FROM {producer_log} WHERE stream = {1t} AND last < {2i} ORDER BY last LIMIT {3i}"),
+		older: st("older", 3, "SELECT last, CASE WHEN at <= {now} - {2i} THEN 0 ELSE 1 END FROM {producer_log} WHERE stream = {1t} ORDER BY last LIMIT {3i}"),
 		cut:   st("cut", 2, "DELETE FROM {producer_log} WHERE stream = {1t} AND last <= {2i}"),
 		first: st("first", 2, "UPDATE {producer_stream} SET first = {2i} WHERE name = {1t}"),
 
 		idle:         st("idle", 2, "SELECT id FROM "+last+"WHERE last <= {now} - {1i} ORDER BY last LIMIT {2i} {skip locked}"),
-		lockWindows:  st("lock_windows", 1, "SELECT producer_id, stream FROM "+ofProducers+" {skip locked}"),
+		lockWindows:  st("lock_windows", 1, "SELECT producer_id, 1 FROM "+ofProducers+" {skip locked}"),
 		countWindows: st("count_windows", 1, "SELECT producer_id, count(*) FROM "+ofProducers+" GROUP BY producer_id"),
-		dropWindow:   st("drop_window", 2, "DELETE FROM {producer_window} WHERE stream = {1t} AND producer_id = {2i}"),
-		dropWindows:  st("drop_windows", 1, "DELETE FROM {producer_window} WHERE producer_id = {1i}"),
+		dropWindows:  st("drop_windows", 1, "DELETE "+rows+"FROM "+windows+"WHERE producer_id = {1i}"),
 		drop:         st("drop", 1, "DELETE FROM {producer} WHERE id = {1i}"),
 	}
 }

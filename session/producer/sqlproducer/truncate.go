@@ -2,19 +2,19 @@ package sqlproducer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/internal/sqldb"
-	"github.com/everonce/everonce/session/producer"
 )
 
 // What one transaction of [Store.Truncate], [Store.Expire] and [Store.Purge] removes.
 const (
 	cutBatch   = 100
 	purgeBatch = 100
+	// purgeWindows bounds the rows of the streams of more than one producer.
+	purgeWindows = 10_000
 )
 
 // Truncate removes batches of a stream whose records are all below a position, the oldest first and at most limit of them, in
@@ -25,7 +25,8 @@ func (s *Store[Tx]) Truncate(ctx context.Context, stream string, before int64, l
 	return s.truncate(ctx, stream, s.st.below, before, limit)
 }
 
-// Expire is [Store.Truncate] for batches that were appended longer ago than age, by the store's clock.
+// Expire is [Store.Truncate] for batches that were appended longer ago than age, by the store's clock. It ends at the first that was
+// not, also where older times follow, as of a clock that was set back.
 func (s *Store[Tx]) Expire(ctx context.Context, stream string, age time.Duration, limit int) (removed int, err error) {
 	if age < 0 {
 		return 0, fmt.Errorf("sqlproducer: %w: the age is negative", everonce.ErrInvalidArgument)
@@ -37,44 +38,55 @@ func (s *Store[Tx]) truncate(ctx context.Context, stream string, st *sqldb.State
 	if arg < 0 || limit < 0 {
 		return 0, fmt.Errorf("sqlproducer: %w: the position or the limit is negative", everonce.ErrInvalidArgument)
 	}
-	for n := cutBatch; n == cutBatch && removed < limit; removed += n {
-		batch := min(cutBatch, limit-removed)
-		err := s.inTx(ctx, "truncate", func(ctx context.Context, conn sqldb.Conn) (err error) {
-			n, err = s.cut(ctx, conn, stream, s.dialect.Call(st, stream, arg, int64(batch)))
+	for removed < limit {
+		batch, found := min(cutBatch, limit-removed), 0
+		var last, young int64 // the last position of what is to be removed
+		find := s.dialect.Call(st, stream, arg, int64(batch)).ForEach(func(r sqldb.Row) error {
+			var at int64
+			if young != 0 {
+				return nil
+			}
+			err := r.Scan(&at, &young)
+			if young == 0 {
+				last, found = at, found+1
+			}
 			return err
 		})
-		if errors.Is(err, errRefused) {
-			err = fmt.Errorf("sqlproducer: %w", producer.ErrNoStream)
+		if _, _, err := s.bounds(ctx, stream, find); err != nil || found == 0 {
+			return removed, err
 		}
+		var n int
+		err := s.inTx(ctx, "truncate", func(ctx context.Context, conn sqldb.Conn) (err error) {
+			n, err = s.cut(ctx, conn, stream, last)
+			return err
+		})
 		if err != nil {
 			return removed, err
+		}
+		if removed += n; found < batch {
+			return removed, nil
 		}
 	}
 	return removed, nil
 }
 
-// cut removes what a call finds. It locks the stream first, as an append does.
-func (s *Store[Tx]) cut(ctx context.Context, conn sqldb.Conn, stream string, find *sqldb.Call) (int, error) {
-	call := s.dialect.Call
-	var first, next, last, at int64
-	lock := into(call(s.st.lockStream, stream), &first, &next)
-	if err := conn.Send(ctx, lock); err != nil {
+// cut removes the batches up to a position, if nobody has done so before. It locks the stream first, as an append does.
+func (s *Store[Tx]) cut(ctx context.Context, conn sqldb.Conn, stream string, last int64) (int, error) {
+	var first, next int64
+	if err := conn.Send(ctx, into(s.dialect.Call(s.st.lockStream, stream), &first, &next)); err != nil || first > last {
 		return 0, err
 	}
-	if lock.Affected == 0 {
-		return 0, errRefused
-	}
-	if err := conn.Send(ctx, into(find, &last, &at)); err != nil || find.Affected == 0 {
-		return 0, err
-	}
-	return int(find.Affected), conn.Send(ctx, call(s.st.cut, stream, last), call(s.st.first, stream, last+1))
+	cut := s.dialect.Call(s.st.cut, stream, last)
+	err := conn.Send(ctx, cut, s.dialect.Call(s.st.first, stream, last+1))
+	return int(cut.Affected), err
 }
 
 // Purge forgets producers that have neither been granted an epoch nor appended anything for the time of idle, by the store's clock and
-// within 67 s; at most limit of them, in transactions of 100. It returns how many. What they send afterwards is
-// [producer.ErrForgotten], so idle must be longer than producers send anything again. Their records stay. It waits for nobody who
-// appends. Any number of processes may call it at once. The error wraps [everonce.ErrInvalidArgument] for an idle that is not positive or a negative limit, or
-// [everonce.ErrStore].
+// within 67 s; at most limit of them, in transactions of 100 producers, or fewer that have 10 000 streams together. It returns how many.
+// What they send afterwards is [producer.ErrForgotten], so idle must be longer than producers send anything again. Their records stay.
+// It waits for nobody who appends. Any number of processes may call it at once. The error wraps [everonce.ErrInvalidArgument] for an idle
+// that is not positive or a negative limit; [everonce.ErrStore]; [everonce.ErrTxTooLong] if one producer has more streams than a
+// transaction can forget.
 func (s *Store[Tx]) Purge(ctx context.Context, idle time.Duration, limit int) (removed int, err error) {
 	if idle <= 0 || limit < 0 {
 		return 0, fmt.Errorf("sqlproducer: %w: idle is not positive, or the limit is negative", everonce.ErrInvalidArgument)
@@ -82,9 +94,7 @@ func (s *Store[Tx]) Purge(ctx context.Context, idle time.Duration, limit int) (r
 	for more := true; more && removed < limit; {
 		n, batch := 0, min(purgeBatch, limit-removed)
 		err := s.inTx(ctx, "purge", func(ctx context.Context, conn sqldb.Conn) (err error) {
-			var found int
-			n, found, err = s.purge(ctx, conn, idle.Microseconds()+1<<eraBits, batch)
-			more = found == batch && n > 0
+			n, more, err = s.purge(ctx, conn, idle.Microseconds()+1<<eraBits, batch)
 			return err
 		})
 		if err != nil {
@@ -95,50 +105,66 @@ func (s *Store[Tx]) Purge(ctx context.Context, idle time.Duration, limit int) (r
 	return removed, nil
 }
 
-// purge removes producers that are idle, of so many that it finds. Those that append at this moment it leaves out, and does not wait
-// for them: so it removes nothing but what it has locked, row by row.
-func (s *Store[Tx]) purge(ctx context.Context, conn sqldb.Conn, micros int64, limit int) (removed, found int, err error) {
-	call := s.dialect.Call
+// purge removes some of the producers that are idle, and says whether there may be more.
+func (s *Store[Tx]) purge(ctx context.Context, conn sqldb.Conn, micros int64, limit int) (removed int, more bool, err error) {
 	var ids []int64
-	err = conn.Send(ctx, call(s.st.idle, micros, int64(limit)).ForEach(func(r sqldb.Row) error {
+	err = conn.Send(ctx, s.dialect.Call(s.st.idle, micros, int64(limit)).ForEach(func(r sqldb.Row) error {
 		var id int64
 		err := r.Scan(&id)
 		ids = append(ids, id)
 		return err
 	}))
 	if err != nil || len(ids) == 0 {
-		return 0, 0, err
+		return 0, false, err
 	}
-	list := s.dialect.Ints(ids)
-	others := map[int64]int64{} // how many rows of a producer others have locked
-	drops := map[int64][]*sqldb.Call{}
-	err = conn.Send(ctx,
-		call(s.st.lockWindows, list).ForEach(func(r sqldb.Row) error {
-			var id int64
-			var stream string
-			err := r.Scan(&id, &stream)
-			others[id]--
-			drops[id] = append(drops[id], call(s.st.dropWindow, stream, id))
-			return err
-		}),
-		call(s.st.countWindows, list).ForEach(func(r sqldb.Row) error {
-			var id, n int64
-			err := r.Scan(&id, &n)
-			others[id] += n
-			return err
-		}))
+	windows, err := s.counted(ctx, conn, s.st.countWindows, ids)
 	if err != nil {
-		return 0, 0, err
+		return 0, false, err
 	}
-	var all []*sqldb.Call
-	for _, id := range ids {
-		if others[id] == 0 {
-			all = append(append(all, drops[id]...), call(s.st.drop, id))
-			removed++
+	found := len(ids)
+	for len(ids) > 0 && removed == 0 { // until some are free
+		n := 1
+		for sum := windows[ids[0]]; n < len(ids) && sum+windows[ids[n]] <= purgeWindows; n++ {
+			sum += windows[ids[n]]
 		}
+		if removed, err = s.drop(ctx, conn, ids[:n], windows); err != nil {
+			return 0, false, err
+		}
+		ids = ids[n:]
+	}
+	return removed, removed > 0 && (found == limit || len(ids) > 0), nil
+}
+
+// drop removes producers whose rows it has, and nothing but what it has locked: one that appends at this moment has a window locked,
+// and is left out. New windows need the producer's row.
+func (s *Store[Tx]) drop(ctx context.Context, conn sqldb.Conn, ids []int64, windows map[int64]int) (removed int, err error) {
+	locked, err := s.counted(ctx, conn, s.st.lockWindows, ids)
+	if err != nil {
+		return 0, err
+	}
+	var calls []*sqldb.Call
+	for _, id := range ids {
+		if locked[id] != windows[id] {
+			continue
+		}
+		if removed++; locked[id] > 0 {
+			calls = append(calls, s.dialect.Call(s.st.dropWindows, id))
+		}
+		calls = append(calls, s.dialect.Call(s.st.drop, id))
 	}
 	if removed > 0 {
-		err = conn.Send(ctx, all...)
+		err = conn.Send(ctx, calls...)
 	}
-	return removed, len(ids), err
+	return removed, err
+}
+
+// counted counts the windows of producers that a statement finds: it returns a producer and a number in each row.
+func (s *Store[Tx]) counted(ctx context.Context, conn sqldb.Conn, st *sqldb.Statement, ids []int64) (map[int64]int, error) {
+	counts := map[int64]int{}
+	return counts, conn.Send(ctx, s.dialect.Call(st, s.dialect.Ints(ids)).ForEach(func(r sqldb.Row) error {
+		var id, n int64
+		err := r.Scan(&id, &n)
+		counts[id] += int(n)
+		return err
+	}))
 }
