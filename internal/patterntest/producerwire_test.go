@@ -173,10 +173,14 @@ func (w *wire) record(req kmsg.Request, frame []byte, lost bool) bool {
 		}
 		for _, topic := range req.Topics {
 			for _, p := range topic.Partitions {
+				refused := kerr.TypedErrorForCode(answers[p.Partition].ErrorCode)
+				if refused != nil && refused.Retriable { // a new topic's leader is not there yet: nobody looked at the batch
+					continue
+				}
 				b := batchIn(w.t, p.Records)
 				e := produced{Producer: w.id(b.ProducerID), Epoch: b.ProducerEpoch, Partition: p.Partition, First: b.FirstSequence, Count: b.NumRecords, Offset: answers[p.Partition].BaseOffset, Lost: lost}
-				if code := answers[p.Partition].ErrorCode; code != 0 {
-					e.Error, e.Offset = kerr.TypedErrorForCode(code).Message, 0
+				if refused != nil {
+					e.Error, e.Offset = refused.Message, 0
 				}
 				w.events = append(w.events, e)
 			}
