@@ -112,10 +112,11 @@ func testExpireEnds[Tx any](t *testing.T, h *handle[Tx]) {
 	h, micros := h.byHand(t)
 	s := newStreams(t, h, nil)
 	g := s.grant(t, "")
-	for i, age := range []time.Duration{9, 9, 0, 9, 0} {
-		now := micros.Add(-(age * time.Hour).Microseconds())
+	for i, hours := range []int64{9, 9, 0, 9, 0} {
+		back := hours * time.Hour.Microseconds()
+		micros.Add(-back)
 		s.send(t, batchOf(g, int32(i), fmt.Sprint(i))) //nolint:gosec // few
-		micros.Store(now + (age * time.Hour).Microseconds())
+		micros.Add(back)
 	}
 	for _, want := range []int{1, 1, 0} {
 		if n, err := s.Expire(t.Context(), "orders", time.Hour, 1); n != want || err != nil {

@@ -381,6 +381,19 @@ func testEarlierRun[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
+// With GrantedEpochs nobody fences a producer without a name by an epoch above its own.
+func TestGrantedEpochs(t *testing.T) {
+	t.Parallel()
+	h := onSQLite(t)
+	s := newStreams(t, h, &sqlproducer.Options{GrantedEpochs: true})
+	g := s.grant(t, "")
+	for first := range int32(2) { // also in its first batch
+		raised := batchOf(producer.Grant{Producer: g.Producer, Epoch: producer.MaxEpoch}, 0, "another")
+		s.wants(t, "an epoch that was not granted", raised, producer.Answer{Err: producer.ErrUnknown})
+		s.wants(t, "the producer", batchOf(g, first, "own"), producer.Answer{Position: int64(first)})
+	}
+}
+
 // What cannot be read is the store's failure, and never a producer that has sent nothing.
 func TestTrapADamagedProducer(t *testing.T) {
 	t.Parallel()

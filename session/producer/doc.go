@@ -14,11 +14,12 @@
 //
 // # What it promises
 //
-// A record that is sent under one epoch is in the stream once, and in the order in which its producer sent it, if the host makes the
-// batch and the state durable in one step: a record of a log file, or a commit. A new epoch begins at 0 and knows nothing of the
-// records of earlier ones: what is sent again under it is appended again. So a producer that must survive a restart keeps its ID, its
-// epoch and the numbers of what has no answer, and asks for no grant; or it looks first for what is in the stream. Producers that are forgotten are refused, so nothing that was appended is
-// appended again, however late a copy comes.
+// A record that is sent under one epoch is in the stream once, and in the order in which its producer sent it, if the host makes
+// the batch and the state durable in one step: a record of a log file, or a commit. A new epoch begins at 0 and knows nothing of
+// the records of earlier ones: what is sent again under it is appended again. So a producer that must survive a restart keeps its
+// ID, its epoch and the numbers of what has no answer, and asks for no grant; or it looks first for what is in the stream.
+// Producers that are forgotten are refused, so nothing that was appended is appended again, however late a copy comes, up to 2³⁰
+// records of its epoch in the stream: after 2³¹ the numbers begin again.
 //
 // # Where it differs from Kafka
 //

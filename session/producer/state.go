@@ -2,7 +2,9 @@ package producer
 
 import "slices"
 
-// ID names a producer. IDs begin at 1, and are never used again.
+// ID names a producer. IDs begin at 1, and are never used again. They are no secret: the next one is easily guessed, and who sends
+// with another's ID uses up its numbers, or fences it for good by a higher epoch. A host that does not trust all producers keeps whose
+// an ID is, and refuses it from others.
 type ID int64
 
 // Batch is what the rules look at of a batch of records.
@@ -31,7 +33,7 @@ const (
 
 // Answer is what is to be done with a batch: without Err and Duplicate, it is to be appended.
 type Answer struct {
-	// Err is why the batch is refused, or 0.
+	// Err is why the batch is refused, or 0. As an error that is not nil: return Err.Or() instead.
 	Err Refusal
 	// Duplicate says that it was appended before, at Position.
 	Duplicate bool
@@ -106,8 +108,8 @@ func (s *State) Check(b *Batch) Answer {
 	return Answer{Err: ErrTooOld}
 }
 
-// Append notes that a batch is appended at a position, for which [State.Check] has said so. What positions mean is for the host to say. Of the last batches it keeps as many
-// as window says, up to MaxWindow and not less than one.
+// Append notes that a batch is appended at a position, for which [State.Check] has said so. What positions mean is for the host to
+// say. Of the last batches it keeps as many as window says, up to MaxWindow and not less than one.
 func (s *State) Append(b *Batch, position int64, window int) {
 	s.window = slices.Clone(s.window) // a copy of the state has the same
 	s.append(b, position, window)

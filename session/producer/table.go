@@ -11,7 +11,7 @@ type Grant struct {
 	Producer ID
 	Epoch    int16
 	// Named says that the producer has a name, and so gets each of its epochs by a grant. One without a name may raise its epoch
-	// itself, as Kafka's clients do after a failure.
+	// itself, as Kafka's clients do after a failure, and so can all who send with its ID.
 	Named bool
 }
 
@@ -33,8 +33,9 @@ const MaxEpoch = math.MaxInt16
 var ErrGrant = errors.New("producer: not a grant that can follow")
 
 // Table is all producers of a host, in all streams, in memory. What changes it is in the host's log, and so is the way back to it
-// after a restart: the same calls of [Table.Admit], [Table.Append] and [Table.Forget], in the same order. It is not safe for
-// concurrent use.
+// after a restart: the same calls of [Table.Admit], [Table.Append] and [Table.Forget], in the same order. There is no other way back:
+// a host that removes old parts of its log keeps grants, the last ID and each [State] itself, as package sqlproducer does. It is not
+// safe for concurrent use.
 type Table struct {
 	window    int
 	last      ID

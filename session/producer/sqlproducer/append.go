@@ -23,6 +23,8 @@ type Batch struct {
 // Append appends a batch in a transaction that everonce begins and commits, or finds that it is there. When it returns a nil error and
 // the answer has no Err, the batch is durable at Position: acknowledge it.
 //
+// Whoever sends an ID is taken for its producer: see [producer.ID].
+//
 // A refusal is in the answer, and nothing was written then. The error is the store's, and there is no answer: [everonce.ErrStore],
 // [everonce.ErrOutcomeUnknown] where the commit's answer was lost. Send the same batch again to find out.
 func (s *Store[Tx]) Append(ctx context.Context, b *Batch) (answer producer.Answer, err error) {
@@ -122,7 +124,7 @@ func (s *Store[Tx]) append(ctx context.Context, conn sqldb.Conn, stream string, 
 	if err != nil {
 		return producer.Answer{}, err
 	}
-	grant := producer.Grant{Producer: b.Producer, Epoch: int16(granted), Named: named != 0} //nolint:gosec // as it was granted
+	grant := producer.Grant{Producer: b.Producer, Epoch: int16(granted), Named: named != 0 || s.opts.GrantedEpochs} //nolint:gosec // as it was granted
 	if refusal := grant.Admit(b.Epoch); refusal != 0 {
 		return producer.Answer{Err: refusal}, nil
 	}

@@ -15,6 +15,8 @@ import (
 // used again. Sequences begin at 0 in each stream, and what an earlier run has appended is not compared with what this one sends.
 // A producer that keeps its grant, with the numbers of what has no answer, needs no other after a restart.
 //
+// Whoever may call it fences whom it names: bind names, and the IDs that are granted, to the authenticated caller.
+//
 // The error wraps [everonce.ErrInvalidArgument] for a name that is too long or no UTF-8; [everonce.ErrStore];
 // [everonce.ErrOutcomeUnknown] where the commit's answer was lost: call it again, for a higher epoch or another ID.
 func (s *Store[Tx]) InitProducer(ctx context.Context, name string) (g producer.Grant, err error) {

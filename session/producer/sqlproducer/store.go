@@ -22,6 +22,9 @@ type Options struct {
 	MaxRecords int
 	// MaxBytes bounds the bytes of a batch's records, likewise. Default 1 MiB.
 	MaxBytes int
+	// GrantedEpochs refuses an epoch that was not granted as [producer.ErrUnknown], also of a producer without a name, which may raise
+	// it by itself else, as clients of Kafka do.
+	GrantedEpochs bool
 }
 
 const (
