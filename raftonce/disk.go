@@ -38,7 +38,8 @@ type DiskFSM struct {
 	dir     string
 	options bbolt.Options
 
-	applied uint64 // the index up to which entries are in the state; 0 after a snapshot was restored
+	applied uint64 // the last command that is in the state; 0 after a snapshot was restored
+	handed  uint64 // the last command that raft has handed over: while it replays, below applied
 	resumed bool
 	journal journal
 
@@ -94,10 +95,15 @@ func (f *DiskFSM) ApplyBatch(logs []*raft.Log) []any {
 		b.answers[b.next] = ErrRetry
 		b.next++
 	}
+	for _, log := range logs {
+		if log.Type == raft.LogCommand {
+			f.handed = log.Index
+		}
+	}
 	if b.next == len(logs) {
 		return b.answers
 	}
-	last := logs[len(logs)-1].Index
+	last := max(f.applied, f.handed)
 	err := errUndo
 	for errors.Is(err, errUndo) {
 		err = f.db.Update(b.run)
@@ -132,6 +138,6 @@ func (f *DiskFSM) Resume(config *raft.Config, logs raft.LogStore, snapshots raft
 		return fmt.Errorf("%w: the state has entry %d, and the log ends at %d", ErrAhead, f.applied, max(last, newest))
 	}
 	config.NoSnapshotRestoreOnStart = f.applied >= newest
-	f.resumed = true
+	f.handed, f.resumed = newest, true
 	return nil
 }

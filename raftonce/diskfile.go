@@ -149,8 +149,13 @@ const diskMagic = "everonce-raftdisk\x01"
 
 type diskSnapshot struct{ tx *bbolt.Tx }
 
-// Snapshot returns the state of now, with the sessions in it. It is written while entries are applied.
+// Snapshot returns the state of now, with the sessions in it. It is written while entries are applied. While raft replays
+// what is in the state it is an error: raft would take the snapshot for an older one, and whoever restores it would apply
+// entries twice.
 func (f *DiskFSM) Snapshot() (raft.FSMSnapshot, error) {
+	if f.handed < f.applied {
+		return nil, fmt.Errorf("raftonce: no snapshot before raft has replayed entry %d, which is in the state (it is at %d)", f.applied, f.handed)
+	}
 	tx, err := f.begin()
 	if err != nil {
 		return nil, err
@@ -199,7 +204,7 @@ func (f *DiskFSM) Restore(from io.ReadCloser) error {
 		_ = old.Close()               //nolint:errcheck // nothing was written to it since the last commit
 		_ = os.Remove(f.file(number)) //nolint:errcheck // or the next start does
 	})
-	f.journal, f.applied = j, 0
+	f.journal, f.applied, f.handed = j, 0, 0
 	f.use(machine)
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -247,6 +248,33 @@ func TestSnapshotBesideOthers(t *testing.T) {
 	if !bytes.Equal(b.Bytes(), want) {
 		t.Error("the snapshot is of another moment")
 	}
+}
+
+// TestSnapshotInReplay: there is none while raft replays what is in the state. It would have an index below what is in it.
+func TestSnapshotInReplay(t *testing.T) {
+	logs := requests(t, "a", "b")
+	dir := t.TempDir()
+	f := openDisk(t, dir, count, diskConfig())
+	f.ApplyBatch(append(slices.Clone(logs), &raft.Log{Index: 4, Type: raft.LogConfiguration}))
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f = openDisk(t, dir, count, diskConfig())
+	store := raft.NewInmemStore()
+	if err := store.StoreLogs(logs); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Resume(raft.DefaultConfig(), store, raft.NewInmemSnapshotStore()); err != nil {
+		t.Fatal(err)
+	}
+	for _, log := range logs {
+		if s, err := f.Snapshot(); err == nil {
+			s.Release()
+			t.Errorf("there is a snapshot before entry %d is replayed", log.Index)
+		}
+		f.Apply(log)
+	}
+	image(t, f) // also without the configuration, which raft.RecoverCluster does not hand over
 }
 
 // TestDatabaseWithoutSync: it is trusted only if it was closed. Else the next start has an empty one.

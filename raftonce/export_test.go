@@ -41,7 +41,7 @@ var SmallJournal = &smallJournal
 
 // Begun has a state machine on disk take entries as if it was resumed.
 func (f *DiskFSM) Begun() *DiskFSM {
-	f.resumed = true
+	f.handed, f.resumed = f.applied, true
 	return f
 }
 
@@ -93,7 +93,7 @@ func (f *DiskFSM) PlantedApply(fault string, logs []*raft.Log, crash func()) {
 		b.journal = nil
 	}
 	commit(add(b.journal, last))
-	f.applied = last
+	f.applied, f.handed = last, last
 }
 
 // Unsynced has commits of a state machine on disk be fast, and survive this process only.
