@@ -22,7 +22,12 @@ type DiskMachine func(tx *bbolt.Tx, payload []byte) ([]byte, error)
 type DiskOptions struct {
 	// Bolt are the options of the database. NoSync makes commits faster, and costs nothing but time: if the process ends
 	// without Close, the file may be damaged, and the next OpenDisk begins with an empty one, which raft fills from its
-	// snapshot and log. Snapshots hold up entries while the database grows beyond InitialMmapSize, by default 1 GiB.
+	// snapshot and log.
+	//
+	// A database that grows beyond InitialMmapSize while a snapshot is written stops the node for ever: bbolt waits for the
+	// snapshot, which waits for raft, which waits for bbolt. So it is 64 GiB where it is 0: of addresses, of which a process on a
+	// 64-bit system has plenty (unless ulimit -v bounds them), and not of memory or disk. Set it where the database may grow
+	// larger than that. On Windows, where the file becomes as large at once, and on 32 bits, there is no default: set it.
 	Bolt *bbolt.Options
 }
 

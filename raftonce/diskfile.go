@@ -32,13 +32,14 @@ func (f *DiskFSM) file(number uint64) string {
 }
 
 func boltOptions(opts *DiskOptions) bbolt.Options {
-	if opts != nil && opts.Bolt != nil {
-		return *opts.Bolt
-	}
 	o := *bbolt.DefaultOptions
 	o.FreelistType, o.Timeout = bbolt.FreelistMapType, time.Second
-	if runtime.GOOS != "windows" && bits.UintSize == 64 { // Windows would make the file as large
-		o.InitialMmapSize = 1 << 30
+	if opts != nil && opts.Bolt != nil {
+		o = *opts.Bolt
+	}
+	if o.InitialMmapSize == 0 && runtime.GOOS != "windows" && bits.UintSize == 64 { // Windows would make the file as large
+		plenty := int64(64 << 30) // a constant int would not compile on 32 bits
+		o.InitialMmapSize = int(plenty)
 	}
 	return o
 }

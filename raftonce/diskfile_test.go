@@ -250,6 +250,33 @@ func TestSnapshotBesideOthers(t *testing.T) {
 	}
 }
 
+// TestGrowthBesideSnapshot: a database grows while a snapshot is written, also where the options do not think of that.
+func TestGrowthBesideSnapshot(t *testing.T) {
+	f, err := raftonce.OpenDisk(t.TempDir(), count, diskConfig(), &raftonce.DiskOptions{Bolt: &bbolt.Options{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := f.Begun().Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	applied := make(chan struct{})
+	go func() {
+		f.ApplyBatch(requests(t, strings.Repeat("a", 30_000), strings.Repeat("b", 30_000), strings.Repeat("c", 30_000)))
+		close(applied)
+	}()
+	select {
+	case <-applied:
+	case <-time.After(20 * time.Second):
+		t.Error("entries wait for the snapshot")
+	}
+	s.Release()
+	<-applied
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestSnapshotInReplay: there is none while raft replays what is in the state. It would have an index below what is in it.
 func TestSnapshotInReplay(t *testing.T) {
 	logs := requests(t, "a", "b")
