@@ -2,13 +2,19 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
 )
 
 // TestMain lets the test's own program be the nodes.
@@ -168,6 +174,50 @@ func TestLinearizable(t *testing.T) {
 		if _, _, found := h.stale(); found != late {
 			t.Errorf("%s: a call that came too late to be missed: %v", name, found)
 		}
+	}
+}
+
+// Nodes replicate without a pipeline.
+func TestNoPipeline(t *testing.T) {
+	t.Parallel()
+	var lc net.ListenConfig
+	ln, err := lc.Listen(t.Context(), "tcp", anywhere)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := told{Name: "north", Peers: map[string]string{"north": ln.Addr().String()}}
+	transport := newTransport(&ways{Listener: ln, told: at}, hclog.NewNullLogger())
+	if _, err := transport.AppendEntriesPipeline("north", "north"); !errors.Is(err, raft.ErrPipelineReplicationNotSupported) {
+		t.Error(err)
+	}
+	if err := transport.(raft.WithClose).Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// stopper stops a run when something is done to a node.
+type stopper struct {
+	bytes.Buffer
+	stop func()
+}
+
+func (s *stopper) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte(" is ")) && bytes.Contains(b, []byte(" for ")) {
+		s.stop()
+	}
+	return s.Buffer.Write(b)
+}
+
+// A run that fails tells what raft says of itself.
+func TestStatsOfAFailure(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	said := &stopper{stop: cancel}
+	if _, err := perform(ctx, []string{"-n", "100", "-faults", "1"}, io.Discard, said); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if n := strings.Count(said.String(), `"applied_index"`); n < 2 { // one may be down
+		t.Errorf("%d nodes say how they are:\n%s", n, said)
 	}
 }
 

@@ -110,7 +110,7 @@ func (n *node) join(peers net.Listener, elected chan<- bool) error {
 	if err != nil {
 		return err
 	}
-	transport := raft.NewNetworkTransportWithLogger(&ways{Listener: peers, told: n.told}, 3, time.Second, logger)
+	transport := newTransport(&ways{Listener: peers, told: n.told}, logger)
 
 	config := raft.DefaultConfig()
 	config.LocalID = raft.ServerID(n.Name)
@@ -138,6 +138,13 @@ func (n *node) join(peers net.Listener, elected chan<- bool) error {
 		Address: func(id raft.ServerID, _ raft.ServerAddress) string { return n.Doors[string(id)] },
 	})
 	return nil
+}
+
+// newTransport is without a pipeline: one that is given up may stand still for ever (hashicorp/raft#612).
+func newTransport(stream raft.StreamLayer, logger hclog.Logger) raft.Transport {
+	return raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		Stream: stream, MaxPool: 3, Timeout: time.Second, Logger: logger, MaxRPCsInFlight: 1,
+	})
 }
 
 // ways are the node's connections to the others. It implements [raft.StreamLayer].
@@ -178,6 +185,9 @@ func (n *node) handler() http.Handler {
 			}
 		}
 		n.show(w)
+	})
+	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) { // when something is wrong
+		json.NewEncoder(w).Encode(n.raft.Stats()) //nolint:errcheck,errchkjson // the client asks again
 	})
 	mux.HandleFunc("GET /replica", func(w http.ResponseWriter, _ *http.Request) { n.show(w) }) // for the audit
 	return mux

@@ -53,8 +53,16 @@ func raftbank(ctx context.Context, s settings) (rep Report, err error) {
 		return rep, err
 	}
 	defer func() {
+		var stats string
 		for _, p := range r.processes {
-			err = errors.Join(err, p.stop())
+			stats += r.stats(p)
+		}
+		var stopped error
+		for _, p := range r.processes {
+			stopped = errors.Join(stopped, p.stop())
+		}
+		if err = errors.Join(err, stopped); err != nil {
+			r.Log.Print(stats)
 		}
 	}()
 	if err := r.open(ctx, folder); err != nil {
@@ -81,6 +89,14 @@ func raftbank(ctx context.Context, s settings) (rep Report, err error) {
 	}
 	rep.Seconds = time.Since(r.began).Seconds()
 	return rep, err
+}
+
+// stats is what raft says of itself on a node, which may be down.
+func (r *run) stats(p *process) string {
+	ctx, cancel := context.WithTimeout(context.Background(), attemptLimit)
+	defer cancel()
+	text, err := get(ctx, r.network.front[p.Name].Listen, "/stats")
+	return fmt.Sprintf("%s: %s, %v\n", p.Name, text, err)
 }
 
 // open starts the nodes, and waits until one of them leads.

@@ -130,16 +130,21 @@ func (t *teller) read(ctx context.Context, first int) error {
 }
 
 func booksOf(ctx context.Context, address, path string) (b Books, err error) {
+	text, err := get(ctx, address, path)
+	if err != nil {
+		return b, err
+	}
+	return b, json.Unmarshal(text, &b)
+}
+
+func get(ctx context.Context, address, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptLimit)
 	defer cancel()
 	code, text, err := ask(ctx, http.MethodGet, address, path, nil)
 	if err == nil && code != http.StatusOK {
 		err = fmt.Errorf("%s answers %d: %s", address, code, text)
 	}
-	if err != nil {
-		return b, err
-	}
-	return b, json.Unmarshal(text, &b)
+	return text, err
 }
 
 func post(ctx context.Context, address, path string, body []byte) (code int, text []byte, err error) {
