@@ -77,7 +77,8 @@ func (f *DiskFSM) View(fn func(tx *bbolt.Tx) error) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(fn(tx), tx.Rollback())
+	defer tx.Rollback() //nolint:errcheck // it has only read, and fn may panic
+	return fn(tx)
 }
 
 func (f *DiskFSM) begin() (*bbolt.Tx, error) {

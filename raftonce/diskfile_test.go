@@ -277,6 +277,23 @@ func TestGrowthBesideSnapshot(t *testing.T) {
 	}
 }
 
+// TestPanicInView: it leaves nothing open, for which Close would wait for ever.
+func TestPanicInView(t *testing.T) {
+	f, err := raftonce.OpenDisk(t.TempDir(), count, diskConfig(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := panicked(func() { _ = f.View(func(*bbolt.Tx) error { panic("a bug") }) }); p != "a bug" {
+		t.Error(p)
+	}
+	if n := f.OpenReads(); n != 0 {
+		t.Fatalf("%d transactions are open", n)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestSnapshotInReplay: there is none while raft replays what is in the state. It would have an index below what is in it.
 func TestSnapshotInReplay(t *testing.T) {
 	logs := requests(t, "a", "b")

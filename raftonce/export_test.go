@@ -96,6 +96,9 @@ func (f *DiskFSM) PlantedApply(fault string, logs []*raft.Log, crash func()) {
 	f.applied, f.handed = last, last
 }
 
+// OpenReads is how many transactions read the state.
+func (f *DiskFSM) OpenReads() int { return f.db.Stats().OpenTxN }
+
 // Unsynced has commits of a state machine on disk be fast, and survive this process only.
 func (f *DiskFSM) Unsynced() *DiskFSM {
 	f.db.NoSync = true
