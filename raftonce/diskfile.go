@@ -56,8 +56,8 @@ func (f *DiskFSM) open() error {
 	var left []string
 	for _, entry := range entries {
 		number := uint64(0)
-		if _, err := fmt.Sscanf(entry.Name(), stateFile, &number); err != nil {
-			continue
+		if _, err := fmt.Sscanf(entry.Name(), stateFile, &number); err != nil || entry.Name() != fmt.Sprintf(stateFile, number) {
+			continue // another's, such as a copy beside ours
 		}
 		if number > f.number {
 			left = append(left, f.file(f.number))

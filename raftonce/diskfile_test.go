@@ -294,6 +294,27 @@ func TestPanicInView(t *testing.T) {
 	}
 }
 
+// TestCopyInTheFolder is not taken for the state: that would be removed as the older one.
+func TestCopyInTheFolder(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "state-00000000000000000001.db.bak"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		f := openDisk(t, dir, count, diskConfig())
+		if got := counted(t, f); len(got) != i {
+			t.Errorf("at start %d there is %v", i, got)
+		}
+		f.ApplyBatch(requests(t, "a"))
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if files, err := filepath.Glob(filepath.Join(dir, "*.db")); err != nil || len(files) != 1 || filepath.Base(files[0]) != "state-00000000000000000000.db" {
+		t.Errorf("there are %v, %v", files, err)
+	}
+}
+
 // TestSnapshotInReplay: there is none while raft replays what is in the state. It would have an index below what is in it.
 func TestSnapshotInReplay(t *testing.T) {
 	logs := requests(t, "a", "b")
