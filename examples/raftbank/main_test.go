@@ -103,9 +103,9 @@ func TestMistakes(t *testing.T) {
 // The audit tells each thing that may be wrong.
 func TestCount(t *testing.T) {
 	t.Parallel()
-	all := []entry{{told: read}, {transfer: Transfer{ID: "a"}, told: done, position: 1}, {transfer: Transfer{ID: "b"}, told: unknown}}
+	all := []entry{{told: read}, {transfer: Transfer{ID: "a"}, told: done, position: 1}, {transfer: Transfer{ID: "b"}, told: unknown, early: true}}
 	with := func(told knows) []entry {
-		return append(all[:3:3], entry{transfer: Transfer{ID: "c"}, told: told, position: 2})
+		return append(all[:3:3], entry{transfer: Transfer{ID: "c"}, told: told, position: 2, early: told == unsent})
 	}
 	for name, tc := range map[string]struct {
 		ledger        string
@@ -124,6 +124,7 @@ func TestCount(t *testing.T) {
 		"not sent":                                   {"a", with(unsent), 0, 0, false},
 		"it was not sent, they say, and took effect": {"a c", with(unsent), 0, 0, true},
 		"nobody has sent it":                         {"a d", all, 0, 0, true},
+		"the unknown was not given up early":         {"a", with(unknown), 0, 0, true},
 	} {
 		b := newBooks()
 		b.Ledger = strings.Fields(tc.ledger)

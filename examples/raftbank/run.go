@@ -96,7 +96,10 @@ func (r *run) stats(p *process) string {
 	ctx, cancel := context.WithTimeout(context.Background(), attemptLimit)
 	defer cancel()
 	text, err := get(ctx, r.network.front[p.Name].Listen, "/stats")
-	return fmt.Sprintf("%s: %s, %v\n", p.Name, text, err)
+	if err != nil {
+		return fmt.Sprintf("%s: %v\n", p.Name, err)
+	}
+	return fmt.Sprintf("%s: %s", p.Name, text)
 }
 
 // open starts the nodes, and waits until one of them leads.
@@ -178,7 +181,7 @@ func (r *run) operate(ctx context.Context) (retries int, err error) {
 	}
 	for _, t := range tellers {
 		err = errors.Join(err, t.close(ctx))
-		retries += int(t.sends.Load() - t.calls.Load())
+		retries += int(t.retries.Load())
 	}
 	return retries, err
 }
