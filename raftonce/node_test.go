@@ -256,7 +256,7 @@ func TestReadAfterLeaderChange(t *testing.T) {
 		next := c.leader()
 		time.AfterFunc(time.Second, func() { close(gate) })
 		for range 3 {
-			if err := next.Read(time.Second); err != nil {
+			if err := next.Read(time.Minute); err != nil {
 				t.Fatal(err)
 			}
 			if got := next.ledger.executed()["pay"]; got != 1 {
