@@ -22,7 +22,8 @@ type DiskMachine func(tx *bbolt.Tx, payload []byte) ([]byte, error)
 type DiskOptions struct {
 	// Bolt are the options of the database. NoSync makes commits faster, and costs nothing but time: if the process ends
 	// without Close, the file may be damaged, and the next OpenDisk begins with an empty one, which raft fills from its
-	// snapshot and log.
+	// snapshot and log. The same holds for NoGrowSync. Timeout is how long another process may have the folder open, by
+	// default a second.
 	//
 	// A database that grows beyond InitialMmapSize while a snapshot is written stops the node for ever: bbolt waits for the
 	// snapshot, which waits for raft, which waits for bbolt. So it is 64 GiB where it is 0: of addresses, of which a process on a

@@ -344,7 +344,30 @@ func TestSnapshotInReplay(t *testing.T) {
 
 // TestDatabaseWithoutSync: it is trusted only if it was closed. Else the next start has an empty one.
 func TestDatabaseWithoutSync(t *testing.T) {
-	fast := &raftonce.DiskOptions{Bolt: &bbolt.Options{NoSync: true, Timeout: time.Millisecond}}
+	for name, bolt := range map[string]bbolt.Options{"NoSync": {NoSync: true}, "NoGrowSync": {NoGrowSync: true}} {
+		t.Run(name, func(t *testing.T) {
+			bolt.Timeout = time.Millisecond
+			crashWithoutSync(t, &raftonce.DiskOptions{Bolt: &bolt})
+		})
+	}
+}
+
+// TestOpenedTwice is told, though bbolt would wait for ever, and the state is trusted as before.
+func TestOpenedTwice(t *testing.T) {
+	dir := t.TempDir()
+	f := openDisk(t, dir, count, diskConfig())
+	f.ApplyBatch(requests(t, "a"))
+	fast := &raftonce.DiskOptions{Bolt: &bbolt.Options{NoSync: true}}
+	if _, err := raftonce.OpenDisk(dir, count, diskConfig(), fast); !errors.Is(err, bolterrors.ErrTimeout) {
+		t.Error(err)
+	}
+	if got := counted(t, openDisk(t, copied(t, dir), count, diskConfig())); len(got) != 1 {
+		t.Errorf("after a crash there is %v", got)
+	}
+}
+
+func crashWithoutSync(t *testing.T, fast *raftonce.DiskOptions) {
+	t.Helper()
 	logs := requests(t, "a", "b")
 	dir := t.TempDir()
 	open := func(dir string, opts *raftonce.DiskOptions) *raftonce.DiskFSM {
