@@ -56,7 +56,7 @@ func (n *Node) Apply(c *session.Command, timeout time.Duration) (session.Answer,
 		return session.Answer{}, fmt.Errorf("%w: %d bytes, and NodeOptions.MaxPayload is %d", ErrTooLarge, len(c.Payload), n.largest)
 	}
 	term := n.raft.CurrentTerm()
-	entry, err := newEntry(n.fsm.head(term, n.clock.stamp(term, n.fsm.seen())), c)
+	entry, err := newEntry(n.fsm.head(term, n.clock.stamp(term, n.fsm.seen)), c)
 	if err != nil {
 		return session.Answer{}, err
 	}
@@ -134,7 +134,7 @@ func (n *Node) Run(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if n.raft.State() != raft.Leader || n.fsm.Sessions() == 0 || n.clock.stamp(n.raft.CurrentTerm(), n.fsm.seen())-n.fsm.seen() < int64(every) {
+		if n.raft.State() != raft.Leader || n.fsm.Sessions() == 0 || n.clock.stamp(n.raft.CurrentTerm(), n.fsm.seen)-n.fsm.seen() < int64(every) {
 			continue
 		}
 		if n.Tick(every) != nil {
