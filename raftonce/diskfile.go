@@ -153,7 +153,7 @@ func remove(path string) error {
 	return nil
 }
 
-// Close closes the database, when nothing reads it any more. Shut raft down before.
+// Close closes the database, when nothing reads it any more. Shut raft down before, and wait for it: raft.Shutdown().Error().
 func (f *DiskFSM) Close() error {
 	f.old.Wait()
 	err := f.db.Sync()
