@@ -15,6 +15,9 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+
+	"github.com/everonce/everonce/raftonce"
+	"github.com/everonce/everonce/session"
 )
 
 // TestMain lets the test's own program be the nodes.
@@ -219,6 +222,41 @@ func TestStatsOfAFailure(t *testing.T) {
 	}
 	if n := strings.Count(said.String(), `"applied_index"`); n < 2 { // one may be down
 		t.Errorf("%d nodes say how they are:\n%s", n, said)
+	}
+}
+
+// Replicas with the same books are not equal, if their sessions are not.
+func TestReplicaHasSessions(t *testing.T) {
+	t.Parallel()
+	n := &node{bank: &bank{books: newBooks()}}
+	var err error
+	if n.fsm, err = raftonce.NewFSM(n.bank, session.Config{Name: "bank", Lease: lease}, nil); err != nil {
+		t.Fatal(err)
+	}
+	address, transport := raft.NewInmemTransport("north")
+	store, snapshots, config := raft.NewInmemStore(), raft.NewInmemSnapshotStore(), raft.DefaultConfig()
+	config.LocalID, config.LogOutput = "north", io.Discard
+	alone := raft.Configuration{Servers: []raft.Server{{ID: "north", Address: address}}}
+	if err := raft.BootstrapCluster(config, store, store, snapshots, transport, alone); err != nil {
+		t.Fatal(err)
+	}
+	if n.raft, err = raft.NewRaft(config, n.fsm, store, store, snapshots, transport); err != nil {
+		t.Fatal(err)
+	}
+	<-n.raft.LeaderCh()
+	before, err := n.replica()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := raftonce.NewNode(n.raft, n.fsm, nil).Apply(&session.Command{Op: session.Register}, 0); err != nil {
+		t.Fatal(err)
+	}
+	after, err := n.replica()
+	if err != nil || bytes.Equal(before, after) {
+		t.Errorf("with another session it is the same: %s, %v", after, err)
+	}
+	if err := n.raft.Shutdown().Error(); err != nil {
+		t.Error(err)
 	}
 }
 

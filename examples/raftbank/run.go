@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -68,11 +70,16 @@ func raftbank(ctx context.Context, s settings) (rep Report, err error) {
 	if err := r.open(ctx, folder); err != nil {
 		return rep, err
 	}
-	retries, err := r.operate(ctx)
+	tellers, err := r.operate(ctx)
 	if err != nil {
 		return rep, err
 	}
-	books, err := r.settle(ctx)
+	books, err := r.settle(ctx) // while there are sessions
+	retries := 0
+	for _, t := range tellers {
+		err = errors.Join(err, t.close(ctx))
+		retries += int(t.retries.Load())
+	}
 	if err != nil {
 		return rep, err
 	}
@@ -151,15 +158,14 @@ func (r *run) leader() string {
 	return r.terms[last]
 }
 
-// operate has the tellers work off the transfers. It returns how often they sent one again.
-func (r *run) operate(ctx context.Context) (retries int, err error) {
+// operate has the tellers work off the transfers.
+func (r *run) operate(ctx context.Context) (tellers []*teller, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var tellers []*teller
 	for range r.Tellers {
 		t, err := r.newTeller(ctx)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		tellers = append(tellers, t)
 	}
@@ -176,14 +182,7 @@ func (r *run) operate(ctx context.Context) (retries int, err error) {
 	err = r.feed(ctx, queue, transfersOf(r.Transfers, r.Seed))
 	close(queue)
 	working.Wait()
-	if err = errors.Join(err, context.Cause(ctx)); err != nil {
-		return 0, err
-	}
-	for _, t := range tellers {
-		err = errors.Join(err, t.close(ctx))
-		retries += int(t.retries.Load())
-	}
-	return retries, err
+	return tellers, errors.Join(err, context.Cause(ctx))
 }
 
 // transfersOf are the transfers of a seed: now and then of more than there is.
@@ -201,30 +200,24 @@ func transfersOf(n int, seed uint64) (all []Transfer) {
 // settleLimit is how long replicas may take to become equal: raft pauses for up to ten seconds after failures.
 const settleLimit = time.Minute
 
-// settle returns the books, when all replicas have the same.
-func (r *run) settle(ctx context.Context) (Books, error) {
+// settle returns the books, when all replicas have the same, and the same sessions.
+func (r *run) settle(ctx context.Context) (books Books, err error) {
 	for end := time.Now().Add(settleLimit); ; {
-		var all []Books
+		var all [][]byte
 		var err error
 		for _, p := range r.processes {
-			b, readErr := booksOf(ctx, r.network.front[p.Name].Listen, "/replica")
+			b, readErr := get(ctx, r.network.front[p.Name].Listen, "/replica")
 			all, err = append(all, b), errors.Join(err, readErr)
 		}
-		same := err == nil && !slices.ContainsFunc(all, func(b Books) bool {
-			return b.Balances != all[0].Balances || !slices.Equal(b.Ledger, all[0].Ledger)
-		})
+		same := err == nil && !slices.ContainsFunc(all, func(b []byte) bool { return !bytes.Equal(b, all[0]) })
 		if same {
-			return all[0], nil
+			return books, json.Unmarshal(all[0], &books)
 		}
 		if time.Now().After(end) {
-			var lengths []int
-			for _, b := range all {
-				lengths = append(lengths, len(b.Ledger))
-			}
-			return Books{}, errors.Join(fmt.Errorf("the replicas do not become equal: their ledgers have %v transfers", lengths), err)
+			return books, errors.Join(fmt.Errorf("the replicas do not become equal: %s", bytes.Join(all, []byte("\n"))), err)
 		}
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
-			return Books{}, err
+			return books, err
 		}
 	}
 }

@@ -125,7 +125,7 @@ func (t *teller) transfer(ctx context.Context, transfer Transfer, limit time.Dur
 func (t *teller) read(ctx context.Context, first int) error {
 	for i := first; ; i++ {
 		e := entry{told: read, node: names[i%len(names)], call: t.run.now()}
-		books, err := booksOf(ctx, t.run.network.doors[i%len(names)], "/books")
+		books, err := booksOf(ctx, t.run.network.doors[i%len(names)])
 		if err == nil {
 			e.end, e.balances, e.position = t.run.now(), books.Balances, len(books.Ledger)
 			t.run.history.add(e)
@@ -137,8 +137,8 @@ func (t *teller) read(ctx context.Context, first int) error {
 	}
 }
 
-func booksOf(ctx context.Context, address, path string) (b Books, err error) {
-	text, err := get(ctx, address, path)
+func booksOf(ctx context.Context, address string) (b Books, err error) {
+	text, err := get(ctx, address, "/books")
 	if err != nil {
 		return b, err
 	}
