@@ -135,7 +135,7 @@ func (f *DiskFSM) discard(path string) error {
 
 // mark says that the database may become damaged.
 func (f *DiskFSM) mark() error {
-	file, err := os.Create(filepath.Join(f.dir, unsynced)) //nolint:gosec // of our folder
+	file, err := os.Create(filepath.Join(f.dir, unsynced))
 	if err != nil {
 		return err
 	}

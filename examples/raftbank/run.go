@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -55,16 +56,16 @@ func raftbank(ctx context.Context, s settings) (rep Report, err error) {
 		return rep, err
 	}
 	defer func() {
-		var stats string
+		var stats strings.Builder
 		for _, p := range r.processes {
-			stats += r.stats(p)
+			stats.WriteString(r.stats(p))
 		}
 		var stopped error
 		for _, p := range r.processes {
 			stopped = errors.Join(stopped, p.stop())
 		}
 		if err = errors.Join(err, stopped); err != nil {
-			r.Log.Print(stats)
+			r.Log.Print(stats.String())
 		}
 	}()
 	if err := r.open(ctx, folder); err != nil {
