@@ -22,7 +22,13 @@ type DiskMachine func(tx *bbolt.Tx, payload []byte) ([]byte, error)
 type DiskOptions struct {
 	// Bolt are the options of the database. NoSync makes commits faster, and costs nothing but time: if the process ends
 	// without Close, the file may be damaged, and the next OpenDisk begins with an empty one, which raft fills from its
-	// snapshot and log. Snapshots hold up entries while the database grows beyond InitialMmapSize, by default 1 GiB.
+	// snapshot and log. The same holds for NoGrowSync. Timeout is how long another process may have the folder open, by
+	// default a second.
+	//
+	// A database that grows beyond InitialMmapSize while a snapshot is written stops the node for ever: bbolt waits for the
+	// snapshot, which waits for raft, which waits for bbolt. So it is 64 GiB where it is 0: of addresses, of which a process on a
+	// 64-bit system has plenty (unless ulimit -v bounds them), and not of memory or disk. Set it where the database may grow
+	// larger than that. On Windows, where the file becomes as large at once, and on 32 bits, there is no default: set it.
 	Bolt *bbolt.Options
 }
 
@@ -38,7 +44,8 @@ type DiskFSM struct {
 	dir     string
 	options bbolt.Options
 
-	applied uint64 // the index up to which entries are in the state; 0 after a snapshot was restored
+	applied uint64 // the last command that is in the state; 0 after a snapshot was restored
+	handed  uint64 // the last command that raft has handed over: while it replays, below applied
 	resumed bool
 	journal journal
 
@@ -71,7 +78,8 @@ func (f *DiskFSM) View(fn func(tx *bbolt.Tx) error) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(fn(tx), tx.Rollback())
+	defer tx.Rollback() //nolint:errcheck // it has only read, and fn may panic
+	return fn(tx)
 }
 
 func (f *DiskFSM) begin() (*bbolt.Tx, error) {
@@ -94,10 +102,15 @@ func (f *DiskFSM) ApplyBatch(logs []*raft.Log) []any {
 		b.answers[b.next] = ErrRetry
 		b.next++
 	}
+	for _, log := range logs {
+		if log.Type == raft.LogCommand {
+			f.handed = log.Index
+		}
+	}
 	if b.next == len(logs) {
 		return b.answers
 	}
-	last := logs[len(logs)-1].Index
+	last := max(f.applied, f.handed)
 	err := errUndo
 	for errors.Is(err, errUndo) {
 		err = f.db.Update(b.run)
@@ -132,6 +145,6 @@ func (f *DiskFSM) Resume(config *raft.Config, logs raft.LogStore, snapshots raft
 		return fmt.Errorf("%w: the state has entry %d, and the log ends at %d", ErrAhead, f.applied, max(last, newest))
 	}
 	config.NoSnapshotRestoreOnStart = f.applied >= newest
-	f.resumed = true
+	f.handed, f.resumed = newest, true
 	return nil
 }

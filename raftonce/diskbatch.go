@@ -42,7 +42,7 @@ func (b *diskBatch) run(tx *bbolt.Tx) error {
 			return err
 		}
 	}
-	return b.fsm.journal.add(tx, b.fsm.machine, b.journal, b.logs[len(b.logs)-1].Index)
+	return b.fsm.journal.add(tx, b.fsm.machine, b.journal, max(b.fsm.applied, b.fsm.handed))
 }
 
 // apply applies the entry before next.

@@ -20,7 +20,7 @@ import (
 
 // The files of a folder: the database, in that of the highest number, and what of a snapshot has arrived. A snapshot
 // that is whole gets the next number, so that a crash leaves the old state or the new one. While the database is open with
-// NoSync there is a mark: if it is still there at the next start, the database may be damaged.
+// NoSync or NoGrowSync there is a mark: if it is still there at the next start, the database may be damaged.
 const (
 	stateFile = "state-%020d.db"
 	incoming  = "incoming"
@@ -32,16 +32,29 @@ func (f *DiskFSM) file(number uint64) string {
 }
 
 func boltOptions(opts *DiskOptions) bbolt.Options {
-	if opts != nil && opts.Bolt != nil {
-		return *opts.Bolt
-	}
 	o := *bbolt.DefaultOptions
-	o.FreelistType, o.Timeout = bbolt.FreelistMapType, time.Second
-	if runtime.GOOS != "windows" && bits.UintSize == 64 { // Windows would make the file as large
-		o.InitialMmapSize = 1 << 30
+	o.FreelistType = bbolt.FreelistMapType
+	if opts != nil && opts.Bolt != nil {
+		o = *opts.Bolt
+	}
+	if o.Timeout == 0 { // bbolt would wait for ever
+		o.Timeout = time.Second
+	}
+	if o.InitialMmapSize == 0 && runtime.GOOS != "windows" && bits.UintSize == 64 { // Windows would make the file as large
+		plenty := int64(64 << 30) // a constant int would not compile on 32 bits
+		o.InitialMmapSize = int(plenty)
 	}
 	return o
 }
+
+// synced is the options of a database that a crash does not damage.
+func synced(o bbolt.Options) *bbolt.Options {
+	o.NoSync, o.NoGrowSync = false, false
+	return &o
+}
+
+// trusts is whether the database is to be trusted after a crash.
+func (f *DiskFSM) trusts() bool { return !f.options.NoSync && !f.options.NoGrowSync }
 
 // open opens the newest file, or makes one, and removes what a crash has left.
 func (f *DiskFSM) open() error {
@@ -55,8 +68,8 @@ func (f *DiskFSM) open() error {
 	var left []string
 	for _, entry := range entries {
 		number := uint64(0)
-		if _, err := fmt.Sscanf(entry.Name(), stateFile, &number); err != nil {
-			continue
+		if _, err := fmt.Sscanf(entry.Name(), stateFile, &number); err != nil || entry.Name() != fmt.Sprintf(stateFile, number) {
+			continue // another's, such as a copy beside ours
 		}
 		if number > f.number {
 			left = append(left, f.file(f.number))
@@ -66,8 +79,14 @@ func (f *DiskFSM) open() error {
 	if err := f.discard(f.file(f.number)); err != nil {
 		return err
 	}
-	if f.db, err = bbolt.Open(f.file(f.number), 0o600, &f.options); err != nil {
+	if f.db, err = bbolt.Open(f.file(f.number), 0o600, synced(f.options)); err != nil {
 		return err
+	}
+	if !f.trusts() { // from here on: nobody else has it open now
+		if err := f.mark(); err != nil {
+			return errors.Join(err, f.db.Close())
+		}
+		f.db.NoSync, f.db.NoGrowSync = f.options.NoSync, f.options.NoGrowSync
 	}
 	for _, path := range append(left, filepath.Join(f.dir, incoming)) {
 		if err := remove(path); err != nil {
@@ -92,13 +111,13 @@ func (f *DiskFSM) open() error {
 	return nil
 }
 
-// discard removes a database that may be damaged, and sets the mark where this one may become so.
+// discard removes a database that may be damaged.
 func (f *DiskFSM) discard(path string) error {
 	mark := filepath.Join(f.dir, unsynced)
 	switch _, err := os.Stat(mark); {
 	case err == nil:
 		// Nobody else may have it open. What is read here may be anything, so no more than its head is.
-		db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: max(f.options.Timeout, time.Millisecond)})
+		db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: f.options.Timeout})
 		if errors.Is(err, bolterrors.ErrTimeout) {
 			return err
 		}
@@ -107,16 +126,16 @@ func (f *DiskFSM) discard(path string) error {
 				return err
 			}
 		}
-		if err := errors.Join(remove(path), remove(mark)); err != nil {
-			return err
-		}
+		return errors.Join(remove(path), remove(mark))
 	case !errors.Is(err, os.ErrNotExist):
 		return err
 	}
-	if !f.options.NoSync {
-		return nil
-	}
-	file, err := os.Create(mark) //nolint:gosec // of our folder
+	return nil
+}
+
+// mark says that the database may become damaged.
+func (f *DiskFSM) mark() error {
+	file, err := os.Create(filepath.Join(f.dir, unsynced))
 	if err != nil {
 		return err
 	}
@@ -134,14 +153,14 @@ func remove(path string) error {
 	return nil
 }
 
-// Close closes the database, when nothing reads it any more. Shut raft down before.
+// Close closes the database, when nothing reads it any more. Shut raft down before, and wait for it: raft.Shutdown().Error().
 func (f *DiskFSM) Close() error {
 	f.old.Wait()
-	err := errors.Join(f.db.Sync(), f.db.Close())
-	if err == nil && f.options.NoSync {
-		err = remove(filepath.Join(f.dir, unsynced))
+	err := f.db.Sync()
+	if err == nil && !f.trusts() {
+		err = remove(filepath.Join(f.dir, unsynced)) // while nobody else can have it open
 	}
-	return err
+	return errors.Join(err, f.db.Close())
 }
 
 // The format of snapshots: the database, whose length is of 64 bits, little endian.
@@ -149,8 +168,13 @@ const diskMagic = "everonce-raftdisk\x01"
 
 type diskSnapshot struct{ tx *bbolt.Tx }
 
-// Snapshot returns the state of now, with the sessions in it. It is written while entries are applied.
+// Snapshot returns the state of now, with the sessions in it. It is written while entries are applied. While raft replays
+// what is in the state it is an error: raft would take the snapshot for an older one, and whoever restores it would apply
+// entries twice.
 func (f *DiskFSM) Snapshot() (raft.FSMSnapshot, error) {
+	if f.handed < f.applied {
+		return nil, fmt.Errorf("raftonce: no snapshot before raft has replayed entry %d, which is in the state (it is at %d)", f.applied, f.handed)
+	}
 	tx, err := f.begin()
 	if err != nil {
 		return nil, err
@@ -199,7 +223,7 @@ func (f *DiskFSM) Restore(from io.ReadCloser) error {
 		_ = old.Close()               //nolint:errcheck // nothing was written to it since the last commit
 		_ = os.Remove(f.file(number)) //nolint:errcheck // or the next start does
 	})
-	f.journal, f.applied = j, 0
+	f.journal, f.applied, f.handed = j, 0, 0
 	f.use(machine)
 	return nil
 }
@@ -224,9 +248,7 @@ func receive(from io.Reader, path string) error {
 // check returns the machine of a database that has arrived, in which from now on no entry is applied: raft says where it
 // stands, and replays everything behind it.
 func (f *DiskFSM) check(path string, j *journal) (m *session.Machine, err error) {
-	options := f.options
-	options.NoSync = false
-	db, err := bbolt.Open(path, 0o600, &options)
+	db, err := bbolt.Open(path, 0o600, synced(f.options))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSnapshot, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -249,9 +250,124 @@ func TestSnapshotBesideOthers(t *testing.T) {
 	}
 }
 
+// TestGrowthBesideSnapshot: a database grows while a snapshot is written, also where the options do not think of that.
+func TestGrowthBesideSnapshot(t *testing.T) {
+	f, err := raftonce.OpenDisk(t.TempDir(), count, diskConfig(), &raftonce.DiskOptions{Bolt: &bbolt.Options{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := f.Begun().Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	applied := make(chan struct{})
+	go func() {
+		f.ApplyBatch(requests(t, strings.Repeat("a", 30_000), strings.Repeat("b", 30_000), strings.Repeat("c", 30_000)))
+		close(applied)
+	}()
+	select {
+	case <-applied:
+	case <-time.After(20 * time.Second):
+		t.Error("entries wait for the snapshot")
+	}
+	s.Release()
+	<-applied
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPanicInView: it leaves nothing open, for which Close would wait for ever.
+func TestPanicInView(t *testing.T) {
+	f, err := raftonce.OpenDisk(t.TempDir(), count, diskConfig(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := panicked(func() { _ = f.View(func(*bbolt.Tx) error { panic("a bug") }) }); p != "a bug" {
+		t.Error(p)
+	}
+	if n := f.OpenReads(); n != 0 {
+		t.Fatalf("%d transactions are open", n)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCopyInTheFolder is not taken for the state: that would be removed as the older one.
+func TestCopyInTheFolder(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "state-00000000000000000001.db.bak"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		f := openDisk(t, dir, count, diskConfig())
+		if got := counted(t, f); len(got) != i {
+			t.Errorf("at start %d there is %v", i, got)
+		}
+		f.ApplyBatch(requests(t, "a"))
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if files, err := filepath.Glob(filepath.Join(dir, "*.db")); err != nil || len(files) != 1 || filepath.Base(files[0]) != "state-00000000000000000000.db" {
+		t.Errorf("there are %v, %v", files, err)
+	}
+}
+
+// TestSnapshotInReplay: there is none while raft replays what is in the state. It would have an index below what is in it.
+func TestSnapshotInReplay(t *testing.T) {
+	logs := requests(t, "a", "b")
+	dir := t.TempDir()
+	f := openDisk(t, dir, count, diskConfig())
+	f.ApplyBatch(append(slices.Clone(logs), &raft.Log{Index: 4, Type: raft.LogConfiguration}))
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f = openDisk(t, dir, count, diskConfig())
+	store := raft.NewInmemStore()
+	if err := store.StoreLogs(logs); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Resume(raft.DefaultConfig(), store, raft.NewInmemSnapshotStore()); err != nil {
+		t.Fatal(err)
+	}
+	for _, log := range logs {
+		if s, err := f.Snapshot(); err == nil {
+			s.Release()
+			t.Errorf("there is a snapshot before entry %d is replayed", log.Index)
+		}
+		f.Apply(log)
+	}
+	image(t, f) // also without the configuration, which raft.RecoverCluster does not hand over
+}
+
 // TestDatabaseWithoutSync: it is trusted only if it was closed. Else the next start has an empty one.
 func TestDatabaseWithoutSync(t *testing.T) {
-	fast := &raftonce.DiskOptions{Bolt: &bbolt.Options{NoSync: true, Timeout: time.Millisecond}}
+	for name, bolt := range map[string]bbolt.Options{"NoSync": {NoSync: true}, "NoGrowSync": {NoGrowSync: true}} {
+		t.Run(name, func(t *testing.T) {
+			bolt.Timeout = time.Millisecond
+			crashWithoutSync(t, &raftonce.DiskOptions{Bolt: &bolt})
+		})
+	}
+}
+
+// TestOpenedTwice is told, though bbolt would wait for ever, and the state is trusted as before.
+func TestOpenedTwice(t *testing.T) {
+	dir := t.TempDir()
+	f := openDisk(t, dir, count, diskConfig())
+	f.ApplyBatch(requests(t, "a"))
+	fast := &raftonce.DiskOptions{Bolt: &bbolt.Options{NoSync: true}}
+	if _, err := raftonce.OpenDisk(dir, count, diskConfig(), fast); !errors.Is(err, bolterrors.ErrTimeout) {
+		t.Error(err)
+	}
+	if got := counted(t, openDisk(t, copied(t, dir), count, diskConfig())); len(got) != 1 {
+		t.Errorf("after a crash there is %v", got)
+	}
+}
+
+func crashWithoutSync(t *testing.T, fast *raftonce.DiskOptions) {
+	t.Helper()
 	logs := requests(t, "a", "b")
 	dir := t.TempDir()
 	open := func(dir string, opts *raftonce.DiskOptions) *raftonce.DiskFSM {

@@ -137,7 +137,7 @@ func ExampleDiskOptions() {
 		return
 	}
 	defer os.RemoveAll(dir)
-	opts := &raftonce.DiskOptions{Bolt: &bbolt.Options{NoSync: true, InitialMmapSize: 1 << 30}}
+	opts := &raftonce.DiskOptions{Bolt: &bbolt.Options{NoSync: true}}
 	fsm, err := raftonce.OpenDisk(dir, deposit, session.Config{Name: "purse", Lease: time.Minute}, opts)
 	if err != nil {
 		fmt.Println(err)

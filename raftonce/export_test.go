@@ -41,7 +41,7 @@ var SmallJournal = &smallJournal
 
 // Begun has a state machine on disk take entries as if it was resumed.
 func (f *DiskFSM) Begun() *DiskFSM {
-	f.resumed = true
+	f.handed, f.resumed = f.applied, true
 	return f
 }
 
@@ -93,8 +93,11 @@ func (f *DiskFSM) PlantedApply(fault string, logs []*raft.Log, crash func()) {
 		b.journal = nil
 	}
 	commit(add(b.journal, last))
-	f.applied = last
+	f.applied, f.handed = last, last
 }
+
+// OpenReads is how many transactions read the state.
+func (f *DiskFSM) OpenReads() int { return f.db.Stats().OpenTxN }
 
 // Unsynced has commits of a state machine on disk be fast, and survive this process only.
 func (f *DiskFSM) Unsynced() *DiskFSM {

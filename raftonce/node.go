@@ -56,7 +56,7 @@ func (n *Node) Apply(c *session.Command, timeout time.Duration) (session.Answer,
 		return session.Answer{}, fmt.Errorf("%w: %d bytes, and NodeOptions.MaxPayload is %d", ErrTooLarge, len(c.Payload), n.largest)
 	}
 	term := n.raft.CurrentTerm()
-	entry, err := newEntry(n.fsm.head(term, n.clock.stamp(term, n.fsm.seen())), c)
+	entry, err := newEntry(n.fsm.head(term, n.clock.stamp(term, n.fsm.seen)), c)
 	if err != nil {
 		return session.Answer{}, err
 	}
@@ -134,7 +134,7 @@ func (n *Node) Run(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if n.raft.State() != raft.Leader || n.fsm.Sessions() == 0 || n.clock.stamp(n.raft.CurrentTerm(), n.fsm.seen())-n.fsm.seen() < int64(every) {
+		if n.raft.State() != raft.Leader || n.fsm.Sessions() == 0 || n.clock.stamp(n.raft.CurrentTerm(), n.fsm.seen)-n.fsm.seen() < int64(every) {
 			continue
 		}
 		if n.Tick(every) != nil {
@@ -144,13 +144,13 @@ func (n *Node) Run(ctx context.Context) {
 }
 
 // Read waits until everything that was answered before the call is applied here: who reads the state machine then reads
-// linearizable. It costs an entry of the log, which those who call at the same time share; timeout is how long that may wait to
-// be appended. The errors wrap [ErrNotLeader] or [ErrRetry]; nothing has happened then.
+// linearizable. It costs an entry of the log, which those who call at the same time share; timeout is how long it may take,
+// 0 for ever. The errors wrap [ErrNotLeader] or [ErrRetry]; nothing has happened then.
 //
 // To ask the other nodes whether this one is the leader still, by raft.VerifyLeader, would cost no entry, but not be
 // certain: a leader that stood still takes answers to heartbeats of before for answers of now.
 func (n *Node) Read(timeout time.Duration) error {
-	if err := n.reads.wait(func() error { return n.raft.Barrier(timeout).Error() }); err != nil {
+	if err := n.reads.wait(timeout, func() error { return n.raft.Barrier(timeout).Error() }); err != nil {
 		return n.refused(err)
 	}
 	return nil

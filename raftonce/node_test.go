@@ -110,6 +110,40 @@ func TestTimeStandsStill(t *testing.T) {
 	})
 }
 
+// TestRestoreOfABackup: its sessions live on, though the backup is older than the lease. What came after it is gone.
+func TestRestoreOfABackup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		defer c.close()
+		leader := c.leader()
+		id := register(t, leader)
+		ask(t, leader, request(id, 1, "before"))
+		future := leader.raft.Snapshot()
+		if err := future.Error(); err != nil {
+			t.Fatal(err)
+		}
+		meta, backup, err := future.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask(t, leader, request(id, 2, "after"))
+		time.Sleep(3 * lease)
+		if _, a := ask(t, leader, request(id, 3, "late")); a.Err != session.ErrSessionExpired {
+			t.Fatalf("%+v", a)
+		}
+		if err := leader.raft.Restore(meta, backup, 0); err != nil {
+			t.Fatal(err)
+		}
+		if _, a := ask(t, leader, request(id, 1, "before")); !a.Replayed {
+			t.Errorf("a duplicate from before the backup gets %+v", a)
+		}
+		ask(t, leader, request(id, 2, "after"))
+		if got := c.settle(); got["before"] != 1 || got["after"] != 1 || len(got) != 2 {
+			t.Errorf("executed: %v", got)
+		}
+	})
+}
+
 // lag has a follower miss a request, whose entry is only in a snapshot when the follower comes back and becomes the
 // leader. It returns the answer to the request's duplicate there, and how often the follower executed it.
 func lag(t *testing.T, planted func(*raftonce.FSM) raft.FSM) (string, session.Answer, int) {
@@ -256,7 +290,7 @@ func TestReadAfterLeaderChange(t *testing.T) {
 		next := c.leader()
 		time.AfterFunc(time.Second, func() { close(gate) })
 		for range 3 {
-			if err := next.Read(time.Second); err != nil {
+			if err := next.Read(time.Minute); err != nil {
 				t.Fatal(err)
 			}
 			if got := next.ledger.executed()["pay"]; got != 1 {

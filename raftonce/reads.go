@@ -1,6 +1,10 @@
 package raftonce
 
-import "sync"
+import (
+	"context"
+	"sync"
+	"time"
+)
 
 // reads gathers those who read, so that many of them are one entry of the log.
 type reads struct {
@@ -14,8 +18,9 @@ type reading struct {
 	err  error
 }
 
-// wait calls barrier once for all who wait. Who comes while it runs waits for another one: it may have begun too early.
-func (r *reads) wait(barrier func() error) error {
+// wait calls barrier once for all who wait, each no longer than its limit (0: for ever). Who comes while it runs waits for
+// another one: it may have begun too early.
+func (r *reads) wait(limit time.Duration, barrier func() error) error {
 	r.mu.Lock()
 	mine, before := r.next, r.last
 	first := mine == nil
@@ -25,15 +30,27 @@ func (r *reads) wait(barrier func() error) error {
 	}
 	r.mu.Unlock()
 	if first {
-		if before != nil {
-			<-before.done
-		}
-		r.mu.Lock()
-		r.next = nil
-		r.mu.Unlock()
-		mine.err = barrier()
-		close(mine.done)
+		go func() {
+			if before != nil {
+				<-before.done
+			}
+			r.mu.Lock()
+			r.next = nil
+			r.mu.Unlock()
+			mine.err = barrier()
+			close(mine.done)
+		}()
 	}
-	<-mine.done
-	return mine.err
+	var late <-chan time.Time
+	if limit > 0 {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case <-mine.done:
+		return mine.err
+	case <-late:
+		return context.DeadlineExceeded
+	}
 }

@@ -1,12 +1,15 @@
 package raftonce_test
 
 import (
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/everonce/everonce/raftonce"
 )
 
 // stall is what stands still of a node whose process does: the answers of the others wait to be read, and its log to be
@@ -86,6 +89,36 @@ func TestReadAfterAPause(t *testing.T) {
 		}
 		c.join(leader)
 		c.settle()
+	})
+}
+
+// TestReadOfALeaderThatStandsStill ends with its timeout: who waits for its entry, and who for the entry before.
+func TestReadOfALeaderThatStandsStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stalls := map[raft.ServerAddress]*stall{}
+		c := startClusterOver(t, 10_000, nil, func(m *member, logs raft.LogStore) (raft.Transport, raft.LogStore) {
+			stalls[m.address] = &stall{InmemTransport: m.transport, LogStore: logs}
+			return stalls[m.address], stalls[m.address]
+		})
+		defer c.close()
+		leader := c.leader()
+		disk, read := make(chan struct{}), make(chan error, 2)
+		stalls[leader.address].disk.Store(&disk)
+		for range cap(read) {
+			go func() { read <- leader.Read(time.Second) }()
+			synctest.Wait()
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if len(read) != cap(read) {
+			t.Errorf("%d of %d reads have ended", len(read), cap(read))
+		}
+		close(disk)
+		for range cap(read) {
+			if err := <-read; !errors.Is(err, raftonce.ErrRetry) {
+				t.Error(err)
+			}
+		}
 	})
 }
 

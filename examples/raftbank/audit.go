@@ -11,14 +11,15 @@ type Report struct {
 	Transfers     int     `json:"transfers"` // that tellers asked for
 	LeaderChanges int     `json:"leader_changes"`
 	Kills         int     `json:"kills"`        // of nodes, by SIGKILL
-	Retries       int     `json:"retries"`      // of transfers: how often one was sent again
+	Retries       int     `json:"retries"`      // of transfers: how often one was sent again after no answer came
 	Doubled       int     `json:"doubled"`      // entries of the ledger that are one too many
 	Lost          int     `json:"lost"`         // transfers that were answered, and are not in the ledger where the answer said
 	Linearizable  bool    `json:"linearizable"` // what the tellers saw, transfers and reads
 	Seconds       float64 `json:"seconds"`
 }
 
-// count compares the ledger with what tellers were told. A transfer whose outcome is unknown may be there once, or not.
+// count compares the ledger with what tellers were told. A transfer whose outcome is unknown may be there once, or not, but only
+// those that give up early may not know: the others are to be told.
 func (b *Books) count(entries []entry) (rep Report, err error) {
 	times := map[string]int{}
 	for _, id := range b.Ledger {
@@ -29,6 +30,9 @@ func (b *Books) count(entries []entry) (rep Report, err error) {
 			continue
 		}
 		rep.Transfers++
+		if (e.told == unknown || e.told == unsent) && !e.early {
+			return rep, fmt.Errorf("of the transfer %s nobody was told what became of it, with %v of patience", e.transfer.ID, patience)
+		}
 		n := times[e.transfer.ID]
 		delete(times, e.transfer.ID)
 		switch e.told {

@@ -79,7 +79,8 @@ func (t *teller) bareDo(ctx context.Context, command []byte) ([]byte, error) {
 		case err == nil && code == http.StatusConflict:
 			return nil, &raftonce.FailedError{Message: string(bytes.TrimSpace(text))}
 		}
-		sent = sent || err != nil || code != http.StatusMisdirectedRequest
+		open := err != nil || code != http.StatusMisdirectedRequest // it may have taken effect
+		sent = sent || open
 		t.at.CompareAndSwap(at, at+1)
 		if err := pause(ctx, 20*time.Millisecond); err != nil {
 			if sent {
@@ -87,12 +88,14 @@ func (t *teller) bareDo(ctx context.Context, command []byte) ([]byte, error) {
 			}
 			return nil, err
 		}
+		if open {
+			t.retries.Add(1)
+		}
 	}
 }
 
 func (t *teller) bareTry(ctx context.Context, door string, command []byte) (int, []byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptLimit)
 	defer cancel()
-	t.sends.Add(1)
 	return post(ctx, door, "/bare", command)
 }

@@ -26,6 +26,7 @@ const (
 type entry struct {
 	told      knows
 	transfer  Transfer
+	early     bool            // it was to be given up early
 	node      string          // that was read
 	position  int             // in the ledger; of a read, how long that was
 	balances  [accounts]int64 // that were read

@@ -2,13 +2,22 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"github.com/everonce/everonce/raftonce"
+	"github.com/everonce/everonce/session"
 )
 
 // TestMain lets the test's own program be the nodes.
@@ -97,9 +106,9 @@ func TestMistakes(t *testing.T) {
 // The audit tells each thing that may be wrong.
 func TestCount(t *testing.T) {
 	t.Parallel()
-	all := []entry{{told: read}, {transfer: Transfer{ID: "a"}, told: done, position: 1}, {transfer: Transfer{ID: "b"}, told: unknown}}
+	all := []entry{{told: read}, {transfer: Transfer{ID: "a"}, told: done, position: 1}, {transfer: Transfer{ID: "b"}, told: unknown, early: true}}
 	with := func(told knows) []entry {
-		return append(all[:3:3], entry{transfer: Transfer{ID: "c"}, told: told, position: 2})
+		return append(all[:3:3], entry{transfer: Transfer{ID: "c"}, told: told, position: 2, early: told == unsent})
 	}
 	for name, tc := range map[string]struct {
 		ledger        string
@@ -118,6 +127,7 @@ func TestCount(t *testing.T) {
 		"not sent":                                   {"a", with(unsent), 0, 0, false},
 		"it was not sent, they say, and took effect": {"a c", with(unsent), 0, 0, true},
 		"nobody has sent it":                         {"a d", all, 0, 0, true},
+		"the unknown was not given up early":         {"a", with(unknown), 0, 0, true},
 	} {
 		b := newBooks()
 		b.Ledger = strings.Fields(tc.ledger)
@@ -168,6 +178,85 @@ func TestLinearizable(t *testing.T) {
 		if _, _, found := h.stale(); found != late {
 			t.Errorf("%s: a call that came too late to be missed: %v", name, found)
 		}
+	}
+}
+
+// Nodes replicate without a pipeline.
+func TestNoPipeline(t *testing.T) {
+	t.Parallel()
+	var lc net.ListenConfig
+	ln, err := lc.Listen(t.Context(), "tcp", anywhere)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := told{Name: "north", Peers: map[string]string{"north": ln.Addr().String()}}
+	transport := newTransport(&ways{Listener: ln, told: at}, hclog.NewNullLogger())
+	if _, err := transport.AppendEntriesPipeline("north", "north"); !errors.Is(err, raft.ErrPipelineReplicationNotSupported) {
+		t.Error(err)
+	}
+	if err := transport.(raft.WithClose).Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// stopper stops a run when something is done to a node.
+type stopper struct {
+	bytes.Buffer
+	stop func()
+}
+
+func (s *stopper) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte(" is ")) && bytes.Contains(b, []byte(" for ")) {
+		s.stop()
+	}
+	return s.Buffer.Write(b)
+}
+
+// A run that fails tells what raft says of itself.
+func TestStatsOfAFailure(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	said := &stopper{stop: cancel}
+	if _, err := perform(ctx, []string{"-n", "100", "-faults", "1"}, io.Discard, said); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if n := strings.Count(said.String(), `"applied_index"`); n < 2 { // one may be down
+		t.Errorf("%d nodes say how they are:\n%s", n, said)
+	}
+}
+
+// Replicas with the same books are not equal, if their sessions are not.
+func TestReplicaHasSessions(t *testing.T) {
+	t.Parallel()
+	n := &node{bank: &bank{books: newBooks()}}
+	var err error
+	if n.fsm, err = raftonce.NewFSM(n.bank, session.Config{Name: "bank", Lease: lease}, nil); err != nil {
+		t.Fatal(err)
+	}
+	address, transport := raft.NewInmemTransport("north")
+	store, snapshots, config := raft.NewInmemStore(), raft.NewInmemSnapshotStore(), raft.DefaultConfig()
+	config.LocalID, config.LogOutput = "north", io.Discard
+	alone := raft.Configuration{Servers: []raft.Server{{ID: "north", Address: address}}}
+	if err := raft.BootstrapCluster(config, store, store, snapshots, transport, alone); err != nil {
+		t.Fatal(err)
+	}
+	if n.raft, err = raft.NewRaft(config, n.fsm, store, store, snapshots, transport); err != nil {
+		t.Fatal(err)
+	}
+	<-n.raft.LeaderCh()
+	before, err := n.replica()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := raftonce.NewNode(n.raft, n.fsm, nil).Apply(&session.Command{Op: session.Register}, 0); err != nil {
+		t.Fatal(err)
+	}
+	after, err := n.replica()
+	if err != nil || bytes.Equal(before, after) {
+		t.Errorf("with another session it is the same: %s, %v", after, err)
+	}
+	if err := n.raft.Shutdown().Error(); err != nil {
+		t.Error(err)
 	}
 }
 

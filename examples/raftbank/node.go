@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,6 +49,7 @@ const (
 type node struct {
 	told
 	bank *bank
+	fsm  *raftonce.FSM
 	raft *raft.Raft
 	once *raftonce.Node
 }
@@ -96,9 +98,8 @@ func runNode(in io.Reader, out io.Writer) error {
 }
 
 // join makes the node a member of the cluster, with what its files have.
-func (n *node) join(peers net.Listener, elected chan<- bool) error {
-	fsm, err := raftonce.NewFSM(n.bank, session.Config{Name: "bank", Lease: lease}, nil)
-	if err != nil {
+func (n *node) join(peers net.Listener, elected chan<- bool) (err error) {
+	if n.fsm, err = raftonce.NewFSM(n.bank, session.Config{Name: "bank", Lease: lease}, nil); err != nil {
 		return err
 	}
 	logger := hclog.New(&hclog.LoggerOptions{Name: n.Name, Output: os.Stderr, Level: hclog.Warn})
@@ -110,7 +111,7 @@ func (n *node) join(peers net.Listener, elected chan<- bool) error {
 	if err != nil {
 		return err
 	}
-	transport := raft.NewNetworkTransportWithLogger(&ways{Listener: peers, told: n.told}, 3, time.Second, logger)
+	transport := newTransport(&ways{Listener: peers, told: n.told}, logger)
 
 	config := raft.DefaultConfig()
 	config.LocalID = raft.ServerID(n.Name)
@@ -126,10 +127,10 @@ func (n *node) join(peers net.Listener, elected chan<- bool) error {
 	if err := raft.BootstrapCluster(config, logs, logs, snapshots, transport, members); err != nil && !errors.Is(err, raft.ErrCantBootstrap) {
 		return err
 	}
-	var machine raft.FSM = fsm
-	var table raftonce.StateMachine = fsm
+	var machine raft.FSM = n.fsm
+	var table raftonce.StateMachine = n.fsm
 	if n.Broken == noSessions {
-		machine, table = n.bank, unused{fsm}
+		machine, table = n.bank, unused{n.fsm}
 	}
 	if n.raft, err = raft.NewRaft(config, machine, logs, logs, snapshots, transport); err != nil {
 		return err
@@ -138,6 +139,13 @@ func (n *node) join(peers net.Listener, elected chan<- bool) error {
 		Address: func(id raft.ServerID, _ raft.ServerAddress) string { return n.Doors[string(id)] },
 	})
 	return nil
+}
+
+// newTransport is without a pipeline: one that is given up may stand still for ever (hashicorp/raft#612).
+func newTransport(stream raft.StreamLayer, logger hclog.Logger) raft.Transport {
+	return raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		Stream: stream, MaxPool: 3, Timeout: time.Second, Logger: logger, MaxRPCsInFlight: 1,
+	})
 }
 
 // ways are the node's connections to the others. It implements [raft.StreamLayer].
@@ -179,10 +187,44 @@ func (n *node) handler() http.Handler {
 		}
 		n.show(w)
 	})
-	mux.HandleFunc("GET /replica", func(w http.ResponseWriter, _ *http.Request) { n.show(w) }) // for the audit
+	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) { // when something is wrong
+		json.NewEncoder(w).Encode(n.raft.Stats()) //nolint:errcheck // the client asks again
+	})
+	mux.HandleFunc("GET /replica", func(w http.ResponseWriter, _ *http.Request) { // for the audit
+		all, err := n.replica()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Write(all) //nolint:errcheck // the audit asks again
+	})
 	return mux
 }
 
 func (n *node) show(w io.Writer) {
 	json.NewEncoder(w).Encode(n.bank.read()) //nolint:errcheck,errchkjson // the client asks again
 }
+
+// replica is the books, and the hash of books and sessions: replicas that have applied the same have the same.
+func (n *node) replica() ([]byte, error) {
+	s, err := n.fsm.Snapshot()
+	if err != nil {
+		return nil, err
+	}
+	defer s.Release()
+	sum := sha256.New()
+	if err := s.Persist(hashed{sum}); err != nil {
+		return nil, err
+	}
+	return json.Marshal(struct {
+		Books
+		Sum []byte
+	}{n.bank.read(), sum.Sum(nil)})
+}
+
+// hashed is a [raft.SnapshotSink] that keeps nothing.
+type hashed struct{ io.Writer }
+
+func (hashed) ID() string    { return "" }
+func (hashed) Cancel() error { return nil }
+func (hashed) Close() error  { return nil }

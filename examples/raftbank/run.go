@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -53,18 +56,31 @@ func raftbank(ctx context.Context, s settings) (rep Report, err error) {
 		return rep, err
 	}
 	defer func() {
+		var stats strings.Builder
 		for _, p := range r.processes {
-			err = errors.Join(err, p.stop())
+			stats.WriteString(r.stats(p))
+		}
+		var stopped error
+		for _, p := range r.processes {
+			stopped = errors.Join(stopped, p.stop())
+		}
+		if err = errors.Join(err, stopped); err != nil {
+			r.Log.Print(stats.String())
 		}
 	}()
 	if err := r.open(ctx, folder); err != nil {
 		return rep, err
 	}
-	retries, err := r.operate(ctx)
+	tellers, err := r.operate(ctx)
 	if err != nil {
 		return rep, err
 	}
-	books, err := r.settle(ctx)
+	books, err := r.settle(ctx) // while there are sessions
+	retries := 0
+	for _, t := range tellers {
+		err = errors.Join(err, t.close(ctx))
+		retries += int(t.retries.Load())
+	}
 	if err != nil {
 		return rep, err
 	}
@@ -81,6 +97,17 @@ func raftbank(ctx context.Context, s settings) (rep Report, err error) {
 	}
 	rep.Seconds = time.Since(r.began).Seconds()
 	return rep, err
+}
+
+// stats is what raft says of itself on a node, which may be down.
+func (r *run) stats(p *process) string {
+	ctx, cancel := context.WithTimeout(context.Background(), attemptLimit)
+	defer cancel()
+	text, err := get(ctx, r.network.front[p.Name].Listen, "/stats")
+	if err != nil {
+		return fmt.Sprintf("%s: %v\n", p.Name, err)
+	}
+	return fmt.Sprintf("%s: %s", p.Name, text)
 }
 
 // open starts the nodes, and waits until one of them leads.
@@ -132,15 +159,14 @@ func (r *run) leader() string {
 	return r.terms[last]
 }
 
-// operate has the tellers work off the transfers. It returns how often they sent one again.
-func (r *run) operate(ctx context.Context) (retries int, err error) {
+// operate has the tellers work off the transfers.
+func (r *run) operate(ctx context.Context) (tellers []*teller, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var tellers []*teller
 	for range r.Tellers {
 		t, err := r.newTeller(ctx)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		tellers = append(tellers, t)
 	}
@@ -157,14 +183,7 @@ func (r *run) operate(ctx context.Context) (retries int, err error) {
 	err = r.feed(ctx, queue, transfersOf(r.Transfers, r.Seed))
 	close(queue)
 	working.Wait()
-	if err = errors.Join(err, context.Cause(ctx)); err != nil {
-		return 0, err
-	}
-	for _, t := range tellers {
-		err = errors.Join(err, t.close(ctx))
-		retries += int(t.sends.Load() - t.calls.Load())
-	}
-	return retries, err
+	return tellers, errors.Join(err, context.Cause(ctx))
 }
 
 // transfersOf are the transfers of a seed: now and then of more than there is.
@@ -182,30 +201,24 @@ func transfersOf(n int, seed uint64) (all []Transfer) {
 // settleLimit is how long replicas may take to become equal: raft pauses for up to ten seconds after failures.
 const settleLimit = time.Minute
 
-// settle returns the books, when all replicas have the same.
-func (r *run) settle(ctx context.Context) (Books, error) {
+// settle returns the books, when all replicas have the same, and the same sessions.
+func (r *run) settle(ctx context.Context) (books Books, err error) {
 	for end := time.Now().Add(settleLimit); ; {
-		var all []Books
+		var all [][]byte
 		var err error
 		for _, p := range r.processes {
-			b, readErr := booksOf(ctx, r.network.front[p.Name].Listen, "/replica")
+			b, readErr := get(ctx, r.network.front[p.Name].Listen, "/replica")
 			all, err = append(all, b), errors.Join(err, readErr)
 		}
-		same := err == nil && !slices.ContainsFunc(all, func(b Books) bool {
-			return b.Balances != all[0].Balances || !slices.Equal(b.Ledger, all[0].Ledger)
-		})
+		same := err == nil && !slices.ContainsFunc(all, func(b []byte) bool { return !bytes.Equal(b, all[0]) })
 		if same {
-			return all[0], nil
+			return books, json.Unmarshal(all[0], &books)
 		}
 		if time.Now().After(end) {
-			var lengths []int
-			for _, b := range all {
-				lengths = append(lengths, len(b.Ledger))
-			}
-			return Books{}, errors.Join(fmt.Errorf("the replicas do not become equal: their ledgers have %v transfers", lengths), err)
+			return books, errors.Join(fmt.Errorf("the replicas do not become equal: %s", bytes.Join(all, []byte("\n"))), err)
 		}
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
-			return Books{}, err
+			return books, err
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,8 +31,9 @@ type teller struct {
 	do    func(ctx context.Context, command []byte) ([]byte, error)
 	close func(ctx context.Context) error
 
-	calls, sends atomic.Int64 // of transfers
-	at           atomic.Int64 // the node that bareDo takes to be the leader
+	unanswered sync.Map     // numbers of transfers that were sent, and got no answer
+	retries    atomic.Int64 // of these
+	at         atomic.Int64 // the node that bareDo takes to be the leader
 }
 
 func (r *run) newTeller(ctx context.Context) (*teller, error) {
@@ -50,10 +52,17 @@ func (r *run) newTeller(ctx context.Context) (*teller, error) {
 
 // send is the client's [raftonce.Transport].
 func (t *teller) send(ctx context.Context, door string, command []byte) ([]byte, error) {
-	if c, err := session.ParseCommand(command); err == nil && c.Op == session.Request {
-		t.sends.Add(1)
+	c, err := session.ParseCommand(command)
+	if err != nil {
+		return nil, err
+	}
+	if _, again := t.unanswered.LoadAndDelete(c.Number); again && c.Op == session.Request {
+		t.retries.Add(1)
 	}
 	code, text, err := post(ctx, door, "/commands", command)
+	if err != nil && c.Op == session.Request {
+		t.unanswered.Store(c.Number, true)
+	}
 	if err == nil && code != http.StatusOK {
 		err = fmt.Errorf("%s answers %d: %s", door, code, text)
 	}
@@ -87,8 +96,7 @@ func (t *teller) transfer(ctx context.Context, transfer Transfer, limit time.Dur
 	}
 	mine, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	e := entry{transfer: transfer, call: t.run.now()}
-	t.calls.Add(1)
+	e := entry{transfer: transfer, early: limit < patience, call: t.run.now()}
 	answer, err := t.do(mine, command)
 	e.end = t.run.now()
 	_, failed := errors.AsType[*raftonce.FailedError](err)
@@ -117,7 +125,7 @@ func (t *teller) transfer(ctx context.Context, transfer Transfer, limit time.Dur
 func (t *teller) read(ctx context.Context, first int) error {
 	for i := first; ; i++ {
 		e := entry{told: read, node: names[i%len(names)], call: t.run.now()}
-		books, err := booksOf(ctx, t.run.network.doors[i%len(names)], "/books")
+		books, err := booksOf(ctx, t.run.network.doors[i%len(names)])
 		if err == nil {
 			e.end, e.balances, e.position = t.run.now(), books.Balances, len(books.Ledger)
 			t.run.history.add(e)
@@ -129,17 +137,22 @@ func (t *teller) read(ctx context.Context, first int) error {
 	}
 }
 
-func booksOf(ctx context.Context, address, path string) (b Books, err error) {
+func booksOf(ctx context.Context, address string) (b Books, err error) {
+	text, err := get(ctx, address, "/books")
+	if err != nil {
+		return b, err
+	}
+	return b, json.Unmarshal(text, &b)
+}
+
+func get(ctx context.Context, address, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptLimit)
 	defer cancel()
 	code, text, err := ask(ctx, http.MethodGet, address, path, nil)
 	if err == nil && code != http.StatusOK {
 		err = fmt.Errorf("%s answers %d: %s", address, code, text)
 	}
-	if err != nil {
-		return b, err
-	}
-	return b, json.Unmarshal(text, &b)
+	return text, err
 }
 
 func post(ctx context.Context, address, path string, body []byte) (code int, text []byte, err error) {
