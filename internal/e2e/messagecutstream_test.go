@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"runtime"
 	"strconv"
 	"sync"
 	"testing"
@@ -167,6 +168,8 @@ func (s *cutStream) until(what string, holds func() bool) {
 		}
 		s.mu.Lock()
 		if s.ctx.Err() != nil {
+			stacks := make([]byte, 1<<20)
+			s.t.Logf("%s", stacks[:runtime.Stack(stacks, true)])
 			s.t.Fatalf("waited for %s: %d messages settled; %v", what, len(s.settled), s.outcomes)
 		}
 	}
