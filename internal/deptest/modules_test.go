@@ -108,7 +108,7 @@ func TestModules(t *testing.T) {
 
 // TestReadmeModules: who works in a folder of his own is told by the README which of our packages need a replace.
 func TestReadmeModules(t *testing.T) {
-	const root = "`outbox`, `inbox`, `saga`, `oncetest` and `store/memstore` are in the root module; each other store, and each adapter of a broker (`consume/rabbitonce`, `consume/kafkaonce`, `consume/natsonce`, `consume/sqsonce`), is a module of its own."
+	const root = "`outbox`, `inbox`, `saga`, `session`, `oncetest` and `store/memstore` are in the root module; each other store, each adapter of a broker (`consume/rabbitonce`, `consume/kafkaonce`, `consume/natsonce`, `consume/sqsonce`), and `raftonce` is a module of its own."
 	readme, err := os.ReadFile(path.Join("..", "..", "README.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -116,15 +116,15 @@ func TestReadmeModules(t *testing.T) {
 	if !strings.Contains(strings.Join(strings.Fields(string(readme)), " "), root) {
 		t.Errorf("the README does not say: %s", root)
 	}
-	own := []string{"consume/rabbitonce", "consume/kafkaonce", "consume/natsonce", "consume/sqsonce"}
+	own := []string{"consume/rabbitonce", "consume/kafkaonce", "consume/natsonce", "consume/sqsonce", "raftonce"}
 	for _, m := range regexp.MustCompile(`(?m)^\| .*`+"`(store/[a-z]+)`").FindAllStringSubmatch(string(readme), -1) {
 		own = append(own, m[1])
 	}
-	if len(own) < 6 {
+	if len(own) < 7 {
 		t.Fatalf("the README has the stores %q only", own)
 	}
 	dirs := goModFiles(t)
-	for _, pkg := range append(own, "httponce", "consume", "oncetest") {
+	for _, pkg := range append(own, "httponce", "consume", "session", "oncetest") {
 		isRoot := pkg == "store/memstore" || !slices.Contains(own, pkg)
 		if slices.Contains(dirs, pkg) == isRoot {
 			t.Errorf("%s: in the root module is %v, by the README", pkg, isRoot)
