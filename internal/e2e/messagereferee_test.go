@@ -197,8 +197,8 @@ func (r *referee) hold(ctx context.Context, h holder) {
 	r.held[h]++
 	r.notify()
 	_ = r.until(ctx, func() bool { return !r.closed || r.gate != gate }) //nolint:errcheck // killed, or let go
-	if r.held[h]--; r.held[h] == 0 {
-		delete(r.held, h)
+	if r.closed && r.gate == gate {                                      // otherwise release has forgotten it
+		r.held[h]--
 	}
 }
 
@@ -246,9 +246,13 @@ func (r *referee) arm(point int, phase string) {
 	r.notify()
 }
 
-// stopped tells whether calls of every way are held: those of one worker, if it is named. It is called with r.mu held.
+// stopped tells whether the gate is closed, and calls of every way are held: those of one worker, if it is named. It is called with
+// r.mu held.
 func (r *referee) stopped(worker string) func() bool {
 	return func() bool {
+		if !r.closed {
+			return false
+		}
 		for name := range r.ways {
 			n := 0
 			for h, held := range r.held {
@@ -292,6 +296,7 @@ func (r *referee) release(dead string) {
 	r.closed, r.struck = false, true
 	r.limit = r.progress() + beyondKill
 	r.dead[dead] = true
+	clear(r.held) // who was held may not have gone on when the gate closes again
 	maps.DeleteFunc(r.open, func(h holder, _ int) bool { return h.worker == dead })
 	r.notify()
 }
