@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
+	"github.com/everonce/everonce/internal/retry"
 	"github.com/everonce/everonce/session"
 )
 
@@ -22,7 +22,7 @@ type outcome struct {
 func (c *Client) ask(ctx context.Context, command *session.Command) outcome {
 	var got outcome
 	var last error
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+	for try := 1; ; try++ {
 		if err := context.Cause(ctx); err != nil {
 			got.err = err
 			if last != nil {
@@ -49,10 +49,10 @@ func (c *Client) ask(ctx context.Context, command *session.Command) outcome {
 		}
 		last = again
 		var elsewhere *NotLeaderError
-		if errors.As(again, &elsewhere) && elsewhere.Leader != "" && pause == firstPause {
+		if errors.As(again, &elsewhere) && elsewhere.Leader != "" && try == 1 {
 			continue // at once, for the first time
 		}
-		wait(ctx, pause)
+		_ = retry.Pause(ctx, retry.Within(firstPause, longestPause, try)) //nolint:errcheck // the loop looks at ctx
 	}
 }
 
@@ -112,13 +112,3 @@ const (
 	firstPause   = 5 * time.Millisecond
 	longestPause = 500 * time.Millisecond
 )
-
-// wait sleeps for half to the whole of d, or until ctx ends.
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d/2 + rand.N(d/2)) //nolint:gosec // no secret
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-}

@@ -111,7 +111,7 @@ func (n *Node) Handle(principal string, command []byte, timeout time.Duration) [
 	case errors.Is(err, session.ErrEncoding):
 		return answered(session.Answer{Err: session.ErrInvalid}, n.fsm.terms())
 	case err != nil:
-		return retry(err)
+		return tryAgain(err)
 	}
 	return answered(answer, n.fsm.terms())
 }

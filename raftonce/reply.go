@@ -36,7 +36,7 @@ var errReply = errors.New("raftonce: not a reply of Node.Handle")
 
 func notLeader(leader string) []byte { return append([]byte{replyVersion, kindNotLeader}, leader...) }
 
-func retry(why error) []byte { return append([]byte{replyVersion, kindRetry}, why.Error()...) }
+func tryAgain(why error) []byte { return append([]byte{replyVersion, kindRetry}, why.Error()...) }
 
 func answered(a session.Answer, t terms) []byte {
 	flag := map[bool]byte{true: 1}

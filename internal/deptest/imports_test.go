@@ -31,7 +31,7 @@ var mayImport = []struct {
 	{"session/producer", nil},
 	{"session/sqlsession", []string{"driver", "session", "internal/sqldb", "internal/retry", "internal/placed"}},
 	{"session", []string{"driver"}},
-	{"raftonce", []string{"session", "driver", "internal/sessioncalls"}},
+	{"raftonce", []string{"session", "driver", "internal/sessioncalls", "internal/retry"}},
 	{"httponce/internal/wire", nil},
 	{"httponce/client", []string{"driver", "session", "httponce/internal/wire", "internal/sessioncalls"}},
 	{"httponce/proxy", []string{"httponce/internal/wire", "internal/socketurl"}},
