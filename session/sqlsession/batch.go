@@ -90,13 +90,12 @@ func (q *queue[Tx]) enter(a *asked[Tx]) bool {
 func (q *queue[Tx]) withdraw(a *asked[Tx]) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i, other := range q.waiting {
-		if other == a {
-			q.waiting = append(q.waiting[:i], q.waiting[i+1:]...)
-			return true
-		}
+	at := slices.Index(q.waiting, a)
+	if at < 0 {
+		return false
 	}
-	return false
+	q.waiting = slices.Delete(q.waiting, at, at+1)
+	return true
 }
 
 // next ends a transaction's requests, and returns those that it is to go on with.

@@ -22,12 +22,7 @@ func (s *Store[Tx]) keepAlive(ctx context.Context, conn sqldb.Conn, c *session.C
 		}
 	}
 	rows := make(map[session.ID]*row, len(ids))
-	lock := call(s.st.lockAll, s.list(ids)).ForEach(func(from sqldb.Row) error {
-		r := new(row)
-		err := r.scan(from)
-		rows[session.ID(r.id)] = r //nolint:gosec // not negative
-		return err
-	})
+	lock := call(s.st.lockAll, s.list(ids)).ForEach(intoRows(rows))
 	if len(ids) > 0 {
 		if err := conn.Send(ctx, lock); err != nil {
 			return session.Answer{}, err

@@ -28,6 +28,16 @@ func (r *row) scan(from sqldb.Row) error {
 	return err
 }
 
+// intoRows has a call's rows scanned into rows, by the session's ID.
+func intoRows(rows map[session.ID]*row) func(sqldb.Row) error {
+	return func(from sqldb.Row) error {
+		r := new(row)
+		err := r.scan(from)
+		rows[session.ID(r.id)] = r //nolint:gosec // not negative
+		return err
+	}
+}
+
 // admit decides whether a command is for this session.
 func (s *Store[Tx]) admit(r *row, nonce session.Nonce, epoch uint64) session.Refusal {
 	if r.now-r.last >= s.lease {

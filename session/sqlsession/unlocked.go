@@ -3,7 +3,6 @@ package sqlsession
 import (
 	"context"
 
-	"github.com/everonce/everonce/internal/sqldb"
 	"github.com/everonce/everonce/session"
 	"github.com/everonce/everonce/session/internal/rules"
 )
@@ -64,12 +63,7 @@ func (s *Store[Tx]) why(r *row, b *session.Beat, last int64) session.Refusal {
 // read returns rows as they are, and the highest ID that was given before.
 func (s *Store[Tx]) read(ctx context.Context, ids []int64) (rows map[session.ID]*row, last int64, err error) {
 	rows = make(map[session.ID]*row, len(ids))
-	read := s.dialect.Call(s.st.readAll, s.dialect.Ints(ids)).ForEach(func(from sqldb.Row) error {
-		r := new(row)
-		err := r.scan(from)
-		rows[session.ID(r.id)] = r //nolint:gosec // not negative
-		return err
-	})
+	read := s.dialect.Call(s.st.readAll, s.dialect.Ints(ids)).ForEach(intoRows(rows))
 	bounded, cancel := context.WithTimeout(ctx, aloneTimeout)
 	defer cancel()
 	if err = s.db.Read(bounded, into(s.dialect.Call(s.st.lastID), &last), read); err != nil && ctx.Err() != nil { // no failure of the store's
