@@ -12,6 +12,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/smithy-go"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
@@ -29,6 +30,24 @@ type faulty struct {
 	attributes    func(out *sqs.GetQueueAttributesOutput)
 	empty         func() bool                           // an answer without messages
 	lost          func(in *sqs.DeleteMessageInput) bool // a deletion that fails
+	refused       func(call string) (code string)       // an answer with an error
+	failures      atomic.Int32                          // of ReceiveMessage, by the server
+}
+
+func (f *faulty) refuse(call string) error {
+	if f.refused != nil {
+		if code := f.refused(call); code != "" {
+			return &smithy.GenericAPIError{Code: code}
+		}
+	}
+	return nil
+}
+
+func (f *faulty) SendMessage(ctx context.Context, in *sqs.SendMessageInput, o ...func(*sqs.Options)) (*sqs.SendMessageOutput, error) {
+	if err := f.refuse("SendMessage"); err != nil {
+		return nil, err
+	}
+	return f.Client.SendMessage(ctx, in, o...)
 }
 
 func (f *faulty) GetQueueAttributes(ctx context.Context, in *sqs.GetQueueAttributesInput, o ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error) {
@@ -64,7 +83,13 @@ func (f *faulty) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput
 	if f.empty != nil && f.empty() {
 		return &sqs.ReceiveMessageOutput{}, nil
 	}
+	if err := f.refuse("ReceiveMessage"); err != nil {
+		return nil, err
+	}
 	out, err := f.Client.ReceiveMessage(ctx, in, o...)
+	if err != nil {
+		f.failures.Add(1)
+	}
 	if err == nil && f.received != nil {
 		f.received(out)
 	}
@@ -404,6 +429,65 @@ func TestADeadLetterIsSentOnce(t *testing.T) {
 	b.until(consume.Bury)
 	b.empty(b.url)
 	b.list(1)
+}
+
+// A queue of dead letters that is missing, or that the consumer may not send to, holds up nobody: what belongs there comes again.
+func TestRefusedDeadLettersBlockNobody(t *testing.T) {
+	t.Parallel()
+	for _, code := range []string{"QueueDoesNotExist", "AccessDenied", "KMS.DisabledException"} {
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, false, 100)
+			b.sendOrder(1, "")
+			var mended atomic.Bool
+			client := &faulty{Client: b.client, refused: func(call string) string {
+				if call == "SendMessage" && !mended.Load() {
+					return code
+				}
+				return ""
+			}}
+			o := quick()
+			o.Workers.Concurrency = 1
+			b.run(client, b.handler(func(_ context.Context, _ *consume.Message, o order) error {
+				if o.ID == 1 {
+					return everonce.Permanent("refused", errors.New("never"), nil)
+				}
+				return nil
+			}, nil), o)
+			b.until(consume.Bury)
+			b.sendOrder(2, "")
+			b.until(consume.Ack)
+			mended.Store(true)
+			b.list(1)
+			b.empty(b.url)
+		})
+	}
+}
+
+// Credentials that end, and a queue that is gone, are told in the log; the consumer goes on when they are mended.
+func TestGoesOnWhenSQSIsMended(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, false, 100)
+	var asked atomic.Int32
+	client := &faulty{Client: b.client, refused: func(call string) string {
+		if call == "ReceiveMessage" && asked.Add(1) <= 2 {
+			return "ExpiredToken" // ElasticMQ takes any credentials
+		}
+		return ""
+	}}
+	o := quick()
+	o.ReconnectMax, o.Workers.SettleWithin = 100*time.Millisecond, time.Second // a request that waits is not answered when its queue goes
+	b.run(client, b.handler(func(context.Context, *consume.Message, order) error { return nil }, nil), o)
+	b.sendOrder(1, "")
+	b.until(consume.Ack)
+	if _, err := b.client.DeleteQueue(t.Context(), &sqs.DeleteQueueInput{QueueUrl: &b.url}); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("the queue is not missed", func() bool { return client.failures.Load() > 0 })
+	b.create(b.queue.Name, nil)
+	b.sendOrder(2, "")
+	b.until(consume.Ack)
+	b.empty(b.url)
 }
 
 // Draining gives back what no handler has begun, at once.
