@@ -73,6 +73,9 @@ func (d *delivery) hide(ctx context.Context, after time.Duration) (handle string
 	handle, left := d.receipt()
 	seconds := int32(math.Ceil(max(min(after, left), 0).Seconds()))
 	_, err = d.c.client.ChangeMessageVisibility(ctx, &sqs.ChangeMessageVisibilityInput{QueueUrl: &d.c.queue.url, ReceiptHandle: &handle, VisibilityTimeout: seconds})
+	if denied(err) { // it comes again all the same, when its visibility ends
+		return handle, fmt.Errorf("%w: %w", consume.ErrGone, err)
+	}
 	return handle, gone(err)
 }
 
