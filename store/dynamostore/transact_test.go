@@ -54,7 +54,7 @@ func (w *world) counted(want int) {
 // comes late (rule 16).
 func TestACommitWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
-	for name, how := range map[string]spoil{"before": before, "after": after, "throttled": throttled("ThrottlingException")} {
+	for name, how := range map[string]spoil{"before": before, "after": after, "throttled": throttled("ThrottlingException"), "still running": throttled("TransactionInProgressException")} {
 		w := newWorld(t)
 		w.spoil(nil, how)
 		if res, err := w.transact(nil); err != nil || res.Value != "done" {
@@ -143,7 +143,7 @@ func TestWhoeverLooksResolvesALostCommit(t *testing.T) {
 }
 
 // The reasons of a canceled transaction are told apart by the items: the application's condition is its own error, and leaves nothing; another
-// transaction at the same items is a reason to run it again.
+// transaction at the same items, or too many of them, is a reason to run it again.
 func TestWhyATransactionIsCanceled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -156,13 +156,17 @@ func TestWhyATransactionIsCanceled(t *testing.T) {
 		t.Errorf("a condition that is not met: %v, %v; want failed, with the condition of item 1", res.Outcome, err)
 	}
 	w.counted(0)
-	conflict := refusing(http.StatusBadRequest, `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException","Message":"canceled",
-		"CancellationReasons":[{"Code":"None"},{"Code":"TransactionConflict","Message":"ongoing"}]}`)
-	w.spoil(nil, conflict)
-	if res, err := w.transact(nil); err != nil || res.Outcome != everonce.Executed {
-		t.Errorf("after a conflict with another transaction: %v, %v; want executed", res.Outcome, err)
+	for _, code := range []string{"TransactionConflict", "ProvisionedThroughputExceeded", "ThrottlingError"} {
+		w := newWorld(t)
+		w.spoil(nil, refusing(http.StatusBadRequest, `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException","Message":"canceled",
+			"CancellationReasons":[{"Code":"None"},{"Code":"`+code+`","Message":"ongoing"}]}`))
+		if res, err := w.transact(nil); err != nil || res.Outcome != everonce.Executed {
+			t.Errorf("after %s: %v, %v; want executed", code, res.Outcome, err)
+		}
+		w.counted(1)
 	}
-	w.counted(1)
+	_, err = w.transact(nil)
+	noErr(t, err)
 	if res, err := w.transact(nil, never); err != nil || res.Outcome != everonce.Replayed {
 		t.Errorf("a duplicate: %v, %v; want replayed, whatever the condition", res.Outcome, err)
 	}
