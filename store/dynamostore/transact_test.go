@@ -3,6 +3,7 @@ package dynamostore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -214,6 +215,26 @@ func TestATransactionIsFull(t *testing.T) {
 	for name, tx := range map[string]*dynamostore.Tx{"nil": nil, "one that has ended": tx, "another store's": newTxStore(t, w.table).NewTransaction()} {
 		if _, err := w.store.Join(t.Context(), tx); !errors.Is(err, driver.ErrInvalidArgument) && !errors.Is(err, driver.ErrOtherStore) {
 			t.Errorf("Join of %s: %v", name, err)
+		}
+	}
+}
+
+// A batch that is too large for a transaction of DynamoDB is committed in parts.
+func TestABatchIsTooLarge(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	items := make([]everonce.BatchItem, 60) // with an item of the application for each
+	for i := range items {
+		items[i].Key = everonce.Key{Scope: "orders", ID: fmt.Sprint(i)}
+	}
+	all, err := everonce.TransactBatch(t.Context(), w.tx, items, everonce.EachItem(func(ctx context.Context, tx *dynamostore.Tx, i int) (int, error) {
+		return i, w.apply(ctx, tx, items[i].Key.ID)
+	}))
+	noErr(t, err)
+	for i, res := range all {
+		n, err := w.count(t.Context(), items[i].Key.ID)
+		if res.Err != nil || res.Outcome != everonce.Executed || n != 1 || err != nil {
+			t.Errorf("item %d: %v, %v; %d effects, %v", i, res.Outcome, res.Err, n, err)
 		}
 	}
 }
