@@ -180,7 +180,7 @@ func kills(t *testing.T, spec workerSpec, audit func() audited, withStore func(f
 		w := startWorker(t, spec)
 		for {
 			flying, held, changed := g.state()
-			if flying >= leastInFlight && held > 0 {
+			if flying >= leastInFlight && held >= spec.leastHeld(cycle) {
 				inFlight = append(inFlight, strconv.Itoa(flying))
 				break
 			}
@@ -209,7 +209,16 @@ func kills(t *testing.T, spec workerSpec, audit func() audited, withStore func(f
 	if still := finish(t, g, spec, deadline); len(still) > 0 {
 		t.Errorf("still unknown after they were settled: %v", still)
 	}
-	judge(t, g, audit(), ops, spec.DynamoDB != "" && testing.Short()) // there ten kills may miss the moment
+	judge(t, g, audit(), ops)
+}
+
+// leastHeld is how many calls the gateway holds at a kill, at least. On DynamoDB, where the first one is soon followed by the kill, and few of
+// the others have come so far, every second kill waits until there are some: else re-execution may happen to make no double.
+func (s *workerSpec) leastHeld(cycle int) int {
+	if s.DynamoDB != "" && cycle%2 == 1 {
+		return leastInFlight
+	}
+	return 1
 }
 
 // finish runs a worker that nobody kills, and returns the operations that it found unknown.
@@ -269,8 +278,8 @@ func settle(t *testing.T, g *gateway, store everonce.Store, unknown []int) {
 }
 
 // judge is the oracle: one effect per operation in every way that promises it, and doubles where
-// nothing does, or the test is blind: mayMiss allows that.
-func judge(t *testing.T, g *gateway, got audited, ops int, mayMiss bool) {
+// nothing does, or the test is blind.
+func judge(t *testing.T, g *gateway, got audited, ops int) {
 	t.Helper()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -308,7 +317,7 @@ func judge(t *testing.T, g *gateway, got audited, ops int, mayMiss bool) {
 	if got.balance != -charged {
 		t.Errorf("the balance is %d, want %d", got.balance, -charged)
 	}
-	if doubles == 0 && !mayMiss {
+	if doubles == 0 {
 		t.Error("blind: re-execution made no double at the gateway that does not deduplicate")
 	}
 	t.Logf("%d charges in the database, %d answers, %d of them replays, %d doubles where nothing deduplicates", charged, g.answers, g.replays, doubles)

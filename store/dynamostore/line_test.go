@@ -84,6 +84,9 @@ func (l *line) Do(req *http.Request) (*http.Response, error) {
 	}
 	l.mu.Lock()
 	_, operation, _ := strings.Cut(req.Header.Get("X-Amz-Target"), ".")
+	if operation == "GetItem" && !bytes.Contains(body, []byte(`"ConsistentRead":true`)) {
+		operation += ", maybe stale" // as DynamoDB Local never is
+	}
 	l.sent = append(l.sent, operation)
 	var how spoil
 	if len(l.next) > 0 {

@@ -1,6 +1,7 @@
 package dynamostore_test
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -67,10 +68,17 @@ func TestTheTable(t *testing.T) {
 func TestTheMarginOfClocks(t *testing.T) {
 	t.Parallel()
 	ctx, l, table := t.Context(), new(line), newTable(t)
-	s, err := dynamostore.New(ctx, l.over(t, 1), &dynamostore.Options{Table: table, ClockSkew: 7 * time.Second})
+	tx, err := dynamostore.NewTx(ctx, l.over(t, 1), &dynamostore.Options{Table: table, ClockSkew: 7 * time.Second})
 	noErr(t, err)
-	rec := claimed(t, s, "7")
-	for _, c := range []call{{"Claim", nil}, writes[0], writes[1]} {
+	s, rec := tx.Store, claimed(t, tx, "7")
+	inTx := call{"a step of a transaction", func(ctx context.Context, _ *dynamostore.Store, rec driver.Record) error {
+		h, _, err := tx.Begin(ctx, driver.BeginRequest{})
+		noErr(t, err)
+		step := driver.StepRecord{Name: "charge", State: driver.StepDone, Attempt: rec.Attempt, Result: driver.SavedResult{Kind: driver.ResultElided}}
+		_, err = h.Commit(ctx, driver.CommitRequest{SaveStep: &driver.SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: lease, Lifetime: life, Step: step}})
+		return err
+	}}
+	for _, c := range []call{{"Claim", nil}, writes[0], writes[1], inTx} {
 		if c.do != nil {
 			noErr(t, c.do(ctx, s, rec))
 		}

@@ -3,6 +3,7 @@ package dynamostore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -54,7 +55,7 @@ func (w *world) counted(want int) {
 // comes late (rule 16).
 func TestACommitWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
-	for name, how := range map[string]spoil{"before": before, "after": after, "throttled": throttled("ThrottlingException")} {
+	for name, how := range map[string]spoil{"before": before, "after": after, "throttled": throttled("ThrottlingException"), "still running": throttled("TransactionInProgressException")} {
 		w := newWorld(t)
 		w.spoil(nil, how)
 		if res, err := w.transact(nil); err != nil || res.Value != "done" {
@@ -143,7 +144,7 @@ func TestWhoeverLooksResolvesALostCommit(t *testing.T) {
 }
 
 // The reasons of a canceled transaction are told apart by the items: the application's condition is its own error, and leaves nothing; another
-// transaction at the same items is a reason to run it again.
+// transaction at the same items, or too many of them, is a reason to run it again.
 func TestWhyATransactionIsCanceled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -156,13 +157,17 @@ func TestWhyATransactionIsCanceled(t *testing.T) {
 		t.Errorf("a condition that is not met: %v, %v; want failed, with the condition of item 1", res.Outcome, err)
 	}
 	w.counted(0)
-	conflict := refusing(http.StatusBadRequest, `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException","Message":"canceled",
-		"CancellationReasons":[{"Code":"None"},{"Code":"TransactionConflict","Message":"ongoing"}]}`)
-	w.spoil(nil, conflict)
-	if res, err := w.transact(nil); err != nil || res.Outcome != everonce.Executed {
-		t.Errorf("after a conflict with another transaction: %v, %v; want executed", res.Outcome, err)
+	for _, code := range []string{"TransactionConflict", "ProvisionedThroughputExceeded", "ThrottlingError"} {
+		w := newWorld(t)
+		w.spoil(nil, refusing(http.StatusBadRequest, `{"__type":"com.amazonaws.dynamodb.v20120810#TransactionCanceledException","Message":"canceled",
+			"CancellationReasons":[{"Code":"None"},{"Code":"`+code+`","Message":"ongoing"}]}`))
+		if res, err := w.transact(nil); err != nil || res.Outcome != everonce.Executed {
+			t.Errorf("after %s: %v, %v; want executed", code, res.Outcome, err)
+		}
+		w.counted(1)
 	}
-	w.counted(1)
+	_, err = w.transact(nil)
+	noErr(t, err)
 	if res, err := w.transact(nil, never); err != nil || res.Outcome != everonce.Replayed {
 		t.Errorf("a duplicate: %v, %v; want replayed, whatever the condition", res.Outcome, err)
 	}
@@ -210,6 +215,26 @@ func TestATransactionIsFull(t *testing.T) {
 	for name, tx := range map[string]*dynamostore.Tx{"nil": nil, "one that has ended": tx, "another store's": newTxStore(t, w.table).NewTransaction()} {
 		if _, err := w.store.Join(t.Context(), tx); !errors.Is(err, driver.ErrInvalidArgument) && !errors.Is(err, driver.ErrOtherStore) {
 			t.Errorf("Join of %s: %v", name, err)
+		}
+	}
+}
+
+// A batch that is too large for a transaction of DynamoDB is committed in parts.
+func TestABatchIsTooLarge(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	items := make([]everonce.BatchItem, 60) // with an item of the application for each
+	for i := range items {
+		items[i].Key = everonce.Key{Scope: "orders", ID: fmt.Sprint(i)}
+	}
+	all, err := everonce.TransactBatch(t.Context(), w.tx, items, everonce.EachItem(func(ctx context.Context, tx *dynamostore.Tx, i int) (int, error) {
+		return i, w.apply(ctx, tx, items[i].Key.ID)
+	}))
+	noErr(t, err)
+	for i, res := range all {
+		n, err := w.count(t.Context(), items[i].Key.ID)
+		if res.Err != nil || res.Outcome != everonce.Executed || n != 1 || err != nil {
+			t.Errorf("item %d: %v, %v; %d effects, %v", i, res.Outcome, res.Err, n, err)
 		}
 	}
 }

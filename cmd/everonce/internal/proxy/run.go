@@ -17,16 +17,11 @@ import (
 // was over, or now ended, before that. A Server runs once.
 func (s *Server) Run(ctx context.Context, now <-chan struct{}) error {
 	sweeping, stopSweeping := context.WithCancel(context.Background())
-	swept, err := janitor.Start(sweeping, s.store, &janitor.Options{Report: s.swept})
+	maintained, err := s.maintain(sweeping)
 	if err != nil {
 		stopSweeping()
 		return errors.Join(err, s.close())
 	}
-	counted := make(chan struct{})
-	go func() {
-		defer close(counted)
-		s.census(sweeping)
-	}()
 	failed := make(chan error, 2)
 	serve := func(srv *http.Server, ln net.Listener) {
 		if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
@@ -54,8 +49,7 @@ func (s *Server) Run(ctx context.Context, now <-chan struct{}) error {
 	err = s.drain(now)
 	giveUp()
 	stopSweeping()
-	<-swept
-	<-counted
+	maintained()
 	if s.private != nil {
 		_ = s.private.Close() //nolint:errcheck // nobody is owed an answer there
 	}
@@ -64,6 +58,25 @@ func (s *Server) Run(ctx context.Context, now <-chan struct{}) error {
 		s.log.Info("proxy has ended")
 	}
 	return err
+}
+
+// maintain purges and counts records until ctx ends, and returns what waits for that. Where it is charged for reading all of them each time,
+// it does neither.
+func (s *Server) maintain(ctx context.Context) (wait func(), err error) {
+	if storeurl.Scans(s.conf.Store) {
+		s.log.Info("records are neither purged nor counted: that would read the whole store each time")
+		return func() {}, nil
+	}
+	swept, err := janitor.Start(ctx, s.store, &janitor.Options{Report: s.swept})
+	if err != nil {
+		return nil, err
+	}
+	counted := make(chan struct{})
+	go func() {
+		defer close(counted)
+		s.census(ctx)
+	}()
+	return func() { <-swept; <-counted }, nil
 }
 
 // ErrNotDrained: requests were given up in mid-work. What they were about is unknown when their lease is over.

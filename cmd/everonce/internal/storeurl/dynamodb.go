@@ -66,11 +66,11 @@ func connectDynamoDB(ctx context.Context, region, endpoint string, set *dynamost
 			o.BaseEndpoint = &endpoint
 		}
 	})
-	if create {
-		err = dynamostore.Migrate(ctx, client, set)
-	}
-	if err == nil {
-		d.Store, err = dynamostore.New(ctx, client, set)
+	d.Store, err = dynamostore.New(ctx, client, set)
+	if create && errors.Is(err, everonce.ErrSchema) { // a service may lack the permission to create a table, where there is one
+		if err = dynamostore.Migrate(ctx, client, set); err == nil {
+			d.Store, err = dynamostore.New(ctx, client, set)
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.Close())

@@ -46,6 +46,7 @@ type kind struct {
 	name    string
 	begins  []string                                                    // its URLs begin so; the first is told
 	schemas bool                                                        // it has some
+	scans   bool                                                        // see [Scans]
 	forgets bool                                                        // its records end with the process, so that there are none to look at
 	read    func(url string, opts Options, create bool) (Opener, error) // the errors, and the Opener's, may tell a password
 }
@@ -56,7 +57,7 @@ var kinds = []kind{
 	{name: "MariaDB or MySQL", begins: []string{"mysql://", "mariadb://"}, schemas: true, read: readMySQL},
 	{name: "Redis", begins: []string{"redis://", "rediss://"}, read: readRedis},
 	{name: "MongoDB", begins: []string{"mongodb://", "mongodb+srv://"}, read: readMongoDB},
-	{name: "DynamoDB", begins: []string{"dynamodb://"}, read: readDynamoDB},
+	{name: "DynamoDB", begins: []string{"dynamodb://"}, scans: true, read: readDynamoDB},
 	{name: "memory", begins: []string{Memory}, forgets: true, read: readMemory},
 }
 
@@ -116,6 +117,12 @@ func kindOf(url string, create bool) (*kind, error) {
 	}
 	last := len(told) - 1
 	return nil, fmt.Errorf("%w: it must begin with %s or %s", ErrURL, strings.Join(told[:last], ", "), told[last])
+}
+
+// Scans reports whether the store at url reads all of its records to count or to purge some, and is charged for that.
+func Scans(url string) bool {
+	k, err := kindOf(url, true)
+	return err == nil && k.scans
 }
 
 // Name returns what logs call the store at url: without user, password and parameters.
