@@ -3,7 +3,10 @@ package monitortest
 import (
 	"context"
 	"database/sql"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"go.opentelemetry.io/otel/metric/noop"
@@ -13,6 +16,7 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/otelonce"
+	"github.com/everonce/everonce/otelonce/scrape"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
@@ -55,5 +59,35 @@ func TestABatchIsInTheTracesOfItsMessages(t *testing.T) {
 	}
 	if first[traces[0]] == "" || first[traces[1]] == "" || again != 2 {
 		t.Errorf("operations are in the traces %v; %d repetitions have links", first, again)
+	}
+}
+
+// A repetition in a database is linked to the first time, and its delay is counted, whichever way its transaction goes.
+func TestRepetitionsInADatabase(t *testing.T) {
+	provider, page, err := scrape.New()
+	check(t, err)
+	spans := tracetest.NewSpanRecorder()
+	o := must(otelonce.NewObserver(provider, trace.NewTracerProvider(trace.WithSpanProcessor(spans)), nil))(t)
+	store := must(sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "shop.db"), nil))(t)
+	defer store.Close()
+	tx := must(everonce.NewTxReceiver(store, &everonce.Options{Observer: o}))(t)
+	for _, way := range [][]everonce.CallOption{nil, nil, {everonce.Optimistic()}} {
+		_, err := everonce.Transact(t.Context(), tx, everonce.Key{Scope: "s", ID: "1"}, func(context.Context, *sql.Tx) (string, error) { return "", nil }, way...)
+		check(t, err)
+	}
+	check(t, tx.InTx(t.Context(), func(ctx context.Context, in *sql.Tx) error {
+		_, err := everonce.DoTx(ctx, in, tx, everonce.Key{Scope: "s", ID: "1"}, func(context.Context) (string, error) { return "", nil })
+		return err
+	}))
+	w := httptest.NewRecorder()
+	page.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
+	if !strings.Contains(w.Body.String(), "\neveronce_repeat_delay_seconds_count 3\n") {
+		t.Error("the delays of three repetitions were not counted")
+	}
+	first := spans.Ended()[0].SpanContext().SpanID()
+	for _, s := range spans.Ended()[1:] {
+		if len(s.Links()) != 1 || s.Links()[0].SpanContext.SpanID() != first {
+			t.Errorf("%s is linked to %+v", s.Name(), s.Links())
+		}
 	}
 }
