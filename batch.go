@@ -2,6 +2,7 @@ package everonce
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,9 @@ type BatchItem struct {
 	Key Key
 	// Fingerprint is compared when the key is used again, unless it is zero.
 	Fingerprint Fingerprint
+	// Context, if set, is what the observer's Start gets: that of the message that the item is of, say, which is in a trace.
+	// Default: that of the call.
+	Context context.Context
 }
 
 // BatchResult is what [Transact] would have returned for one operation of a batch.
@@ -65,7 +69,7 @@ func TransactBatch[T, Tx any](ctx context.Context, t *TxReceiver[Tx], items []Ba
 	b := &batch[T, Tx]{whole: whole, t: t, work: work, summarize: summarize, nonce: driver.NewNonce()}
 	b.prepare(items)
 	if whole.observed() {
-		observations := b.observe(ctx)
+		observations := b.observe(ctx, items)
 		defer func() {
 			for i := range observations {
 				if observations[i].ev != nil {
@@ -161,13 +165,15 @@ func (b *batch[T, Tx]) prepare(items []BatchItem) {
 
 func (b *batch[T, Tx]) byID(i, j int) int { return bytes.Compare(b.ops[i].id[:], b.ops[j].id[:]) }
 
-func (b *batch[T, Tx]) observe(ctx context.Context) []observation {
+func (b *batch[T, Tx]) observe(ctx context.Context, items []BatchItem) []observation {
 	observations := make([]observation, len(b.ops))
 	for i := range b.ops {
 		if b.results[i].Outcome != 0 { // a wrong key is nobody's operation
 			continue
 		}
-		observations[i] = b.ops[i].observe(ctx, opTransact, "")
+		op := &b.ops[i]
+		observations[i] = op.observe(cmp.Or(items[i].Context, ctx), opTransact, "")
+		op.trace = op.traceIn(observations[i].ctx)
 		observations[i].ev.Outcome, observations[i].ev.Err = Failed, errUnwound // if the work does not return
 	}
 	return observations

@@ -26,7 +26,7 @@ type Observer interface {
 type Tracer interface {
 	// Trace returns the place in a trace of the context that Start returned, as text of at most 64 bytes without blanks, or
 	// nothing. A claim writes it into [driver.Record.Owner], behind Options.Owner and a blank, if there is room. Whoever
-	// meets the record later finds it in Event.Met. An operation in a batch has the context of the batch.
+	// meets the record later finds it in Event.Met.
 	Trace(ctx context.Context) string
 }
 
@@ -114,19 +114,23 @@ func (op *operation) newObservation(ctx context.Context, kind string, step strin
 
 // owner is how a claim names who makes it.
 func (op *operation) owner(ctx context.Context) string {
-	t, ok := op.set.Observer.(Tracer)
-	if !ok || op.ev == nil {
-		return op.set.Owner
+	trace := op.trace
+	if trace == "" {
+		trace = op.traceIn(ctx)
 	}
-	trace := tellTrace(ctx, t, op.ev.KeyHash)
 	if trace == "" || strings.ContainsAny(trace, " \n") || len(op.set.Owner)+1+len(trace) > maxOwnerLen {
 		return op.set.Owner
 	}
 	return op.set.Owner + " " + trace
 }
 
-func tellTrace(ctx context.Context, t Tracer, hash string) (trace string) {
-	defer panics.Log(ctx, "observer", slog.String("key", hash))
+// traceIn returns the place in a trace of the context that the observer's Start returned.
+func (op *operation) traceIn(ctx context.Context) (trace string) {
+	t, ok := op.set.Observer.(Tracer)
+	if !ok || op.ev == nil {
+		return ""
+	}
+	defer panics.Log(ctx, "observer", slog.String("key", op.ev.KeyHash))
 	return t.Trace(ctx)
 }
 

@@ -163,6 +163,7 @@ type operation struct {
 	id          RecordID
 	place       *place // where the call stands; nil at the top
 	ev          *Event // nil without an observer
+	trace       string // of an item of a batch
 	resent      bool   // a claim was sent more than once
 	waits       bool   // for another attempt
 }

@@ -109,7 +109,14 @@ func TestADeadLetterIsTheVerdicts(t *testing.T) {
 // in hand, as it did before: it does not go round between the two.
 func TestWhatCanNotComeAgainIsADeadLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := serving(t, memstore.New(nil), func(context.Context, *consume.Message, order) error { return everonce.NotDone(errors.New("not yet")) })
+		var letters int
+		c := rigged(t, func(context.Context, *consume.Message, order) error { return everonce.NotDone(errors.New("not yet")) }, func(s *consume.Spec[order]) {
+			s.Observe = func(_ context.Context, _ *consume.Message, v consume.Verdict) {
+				if v.Disposition == consume.Bury {
+					letters++
+				}
+			}
+		}).c
 		noCopy, refused := fmt.Errorf("%w: it is too large", consume.ErrNoCopy), fmt.Errorf("%w: the queue is full", consume.ErrRefused)
 		var log bytes.Buffer
 		once, never, behind := message("m-1"), message("m-2"), message("m-3")
@@ -129,6 +136,9 @@ func TestWhatCanNotComeAgainIsADeadLetter(t *testing.T) {
 		}
 		if took := time.Since(began); took != 3*time.Second { // of the one that the dead letters did not take
 			t.Errorf("it took %v", took)
+		}
+		if letters != 2 {
+			t.Errorf("Observe was told of %d dead letters", letters)
 		}
 		if text := log.String(); !strings.Contains(text, "it is too large") || !strings.Contains(text, "not yet") {
 			t.Errorf("the log does not say why: %s", text)

@@ -43,7 +43,7 @@ func (c *Consumer) handleBatch(ctx context.Context, each []context.Context, ms [
 
 // gathered is a batch of messages whose payloads are decoded.
 type gathered interface {
-	add(m *Message, key everonce.Key, sum everonce.Fingerprint) error
+	add(ctx context.Context, m *Message, key everonce.Key, sum everonce.Fingerprint) error
 	run(ctx context.Context) []ended
 }
 
@@ -69,7 +69,7 @@ func (c *Consumer) handleTogether(ctx context.Context, each []context.Context, m
 			verdicts[i] = *refused
 			continue
 		}
-		if err := batch.add(m, key, sum); err != nil {
+		if err := batch.add(each[i], m, key, sum); err != nil {
 			verdicts[i] = c.bury(m, hash, 0, Undecodable, err)
 			continue
 		}
@@ -131,10 +131,10 @@ type batchOf[T, Tx any] struct {
 	received []Received[T]
 }
 
-func (b *batchOf[T, Tx]) add(m *Message, key everonce.Key, sum everonce.Fingerprint) error {
+func (b *batchOf[T, Tx]) add(ctx context.Context, m *Message, key everonce.Key, sum everonce.Fingerprint) error {
 	v, err := safely(b.decode, m)
 	if err == nil {
-		b.items = append(b.items, everonce.BatchItem{Key: key, Fingerprint: sum})
+		b.items = append(b.items, everonce.BatchItem{Key: key, Fingerprint: sum, Context: ctx})
 		b.received = append(b.received, Received[T]{m, v})
 	}
 	return err

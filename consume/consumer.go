@@ -166,6 +166,12 @@ func (c *Consumer) Remembers() time.Duration { return c.life.Total() }
 // Offsets returns [TxSpec.Offsets], or nil. Adapters call it.
 func (c *Consumer) Offsets() any { return c.offsets }
 
+// Buried tells Observe of a message that its adapter has made a dead letter by itself. Adapters call it.
+func (c *Consumer) Buried(ctx context.Context, m *Message, letter DeadLetter) {
+	ctx = c.within(ctx, slog.Default(), m)
+	c.tell(ctx, slog.Default(), m, Verdict{Disposition: Bury, KeyHash: letter.KeyHash, Err: errors.New(letter.Detail), Letter: letter})
+}
+
 // KeyOf returns the key of a message, or an error that wraps [ErrNoKey].
 func (c *Consumer) KeyOf(m *Message) (everonce.Key, error) {
 	id, err := safely(c.key, m)

@@ -271,6 +271,7 @@ func (s *server) settle(ctx context.Context, d Delivery, v Verdict) {
 		case v.Disposition != Bury && errors.Is(err, ErrNoCopy):
 			copied = false
 			v = s.c.bury(d.Message(), v.KeyHash, v.Outcome, TooLarge, fmt.Errorf("consume: the message cannot be retried: %w: %w", err, v.Err))
+			s.tell(s.work, d.Message(), v)
 			continue
 		}
 		pause := gate.shut()

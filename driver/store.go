@@ -228,8 +228,8 @@ type SaveStepResult struct{}
 // GetRequest reads a record.
 type GetRequest struct {
 	ID RecordID
-	// Brief asks only for what the answer to a duplicate needs. The record may then lack its scope, name, owner, steps,
-	// Previous, and all times but LeaseUntil, ResultUntil and PurgeAt. If there is no record, Now may be zero. For a
+	// Brief asks only for what the answer to a duplicate needs. The record may then lack its scope, name, steps,
+	// Previous, and all times but LeaseUntil, CompletedAt, ResultUntil and PurgeAt. If there is no record, Now may be zero. For a
 	// completed record, Now may be any of the store's times at which the record was in this state.
 	Brief bool
 }

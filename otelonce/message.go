@@ -46,6 +46,7 @@ func (o *Observer) Consumer(system, name string) *Consumer {
 	}
 	for _, r := range []consume.Reason{
 		consume.Rejected, consume.Exhausted, consume.Mismatch, consume.Unknown, consume.NoKey, consume.Undecodable, consume.TooLarge, consume.BadRecord,
+		"broker_delivery_limit",
 	} {
 		o.deadLetters.Add(context.Background(), 0, c.byReason.get(r).add...)
 	}

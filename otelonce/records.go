@@ -67,7 +67,7 @@ func (f *figures) gauges() error {
 // CountRecords counts the records of a store now, and then after each pause, until ctx ends. It may read every record for
 // that: once a minute, in one process, is often enough. A count that fails, or takes longer than five minutes, is counted
 // too. There are no figures of records then, nor where the next count is overdue, nor after the end of ctx. The pause is at
-// least ten times as long as the count took.
+// least ten times as long as the count took. An observer shows the records of one store.
 func (o *Observer) CountRecords(ctx context.Context, store driver.HealthChecker, pause time.Duration) {
 	defer o.counted.Store(nil)
 	for {

@@ -251,14 +251,15 @@ func (c *Consumer) toHandle(ctx context.Context, d *delivery) bool {
 
 // buryUnanswered makes a dead letter of a message that nobody lived to answer.
 func (d *delivery) buryUnanswered(ctx context.Context) error {
-	err := d.Bury(ctx, consume.DeadLetter{
+	letter := consume.DeadLetter{
 		Reason: "broker_delivery_limit", Detail: fmt.Sprintf("%d deliveries ended without an answer", d.c.queue.DeliveryLimit),
 		Consumer: d.c.handler.Name(), Source: d.m.Source, Attempts: d.m.Retries + 1, First: d.m.First, Last: time.Now(),
-	})
-	if err != nil {
+	}
+	if err := d.Bury(ctx, letter); err != nil {
 		d.c.hand.leave(d)
 		return errors.Join(err, d.msg.NakWithDelay(d.c.opts.PauseMax))
 	}
+	d.c.handler.Buried(ctx, d.m, letter)
 	d.c.opts.Workers.Log.WarnContext(ctx, "natsonce: message dead-lettered, because nobody lived to answer it", "consumer", d.c.handler.Name(), "stream", d.c.queue.Stream, "sequence", d.at.Sequence.Stream)
 	return nil
 }

@@ -185,8 +185,8 @@ func TestTrapAMessageThatKillsItsProcess(t *testing.T) {
 		t.Errorf("%+v", l)
 	}
 	b.settled()
-	if len(r.verdicts) > 0 {
-		t.Error("it was handled again")
+	if v := r.verdict(); v.Disposition != consume.Bury || v.Letter.Reason != "broker_delivery_limit" || len(r.verdicts) > 0 {
+		t.Errorf("Observe was told of %+v, and of %d more", v, len(r.verdicts))
 	}
 }
 

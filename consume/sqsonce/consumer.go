@@ -216,6 +216,9 @@ func (c *Consumer) buryUnread(ctx context.Context, d *delivery, why error) {
 		Attempts: d.m.Deliveries, First: d.m.First, Last: time.Now(),
 	}
 	err := d.Bury(ctx, letter)
+	if err == nil {
+		c.handler.Buried(ctx, d.m, letter)
+	}
 	c.opts.Workers.Log.WarnContext(ctx, "sqsonce: a message is not in its envelope", "consumer", c.handler.Name(), "queue", c.queue.name, "error", errors.Join(why, err))
 	d.end(err == nil)
 }

@@ -55,8 +55,8 @@ func checkBrief(e *env) {
 
 // toldInBrief is the part of a record that a brief read must return.
 func toldInBrief(rec driver.Record) driver.Record {
-	rec.ID, rec.Scope, rec.Name, rec.Owner = driver.RecordID{}, "", "", ""
+	rec.ID, rec.Scope, rec.Name = driver.RecordID{}, "", ""
 	rec.Steps, rec.Previous, rec.LastError = nil, driver.Previous{}, ""
-	rec.CreatedAt, rec.ClaimedAt, rec.UpdatedAt, rec.CompletedAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	rec.CreatedAt, rec.ClaimedAt, rec.UpdatedAt = time.Time{}, time.Time{}, time.Time{}
 	return rec
 }

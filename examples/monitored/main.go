@@ -1,5 +1,5 @@
 // Command monitored is an HTTP API that shows Prometheus what became of its requests, and what waits for somebody to settle
-// it.
+// it. With an address, like localhost:8080, it goes on and serves there, for trying the dashboard and the alerts.
 package main
 
 import (
@@ -50,13 +50,13 @@ func api(store *memstore.Store) (*otelonce.Observer, http.Handler, error) {
 }
 
 func main() {
-	if err := run(context.Background(), os.Stdout); err != nil {
+	if err := run(context.Background(), os.Stdout, os.Args[1:]...); err != nil {
 		log.Fatal(err)
 	}
 }
 
 // run sends some requests, and prints a part of what a scraper then finds.
-func run(ctx context.Context, out io.Writer) error {
+func run(ctx context.Context, out io.Writer, serve ...string) error {
 	store := memstore.New(nil)
 	observer, handler, err := api(store)
 	if err != nil {
@@ -76,7 +76,10 @@ func run(ctx context.Context, out io.Writer) error {
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/metrics", http.NoBody))
 		if page := w.Body.String(); ctx.Err() != nil || strings.Contains(page, "\neveronce_records") {
-			return show(out, page)
+			if err := show(out, page); err != nil || len(serve) == 0 {
+				return err
+			}
+			return http.ListenAndServe(serve[0], handler) //nolint:gosec // for trying
 		}
 	}
 }

@@ -269,11 +269,11 @@ func (b *pgBench) replays() *contest {
 	columns := &way{name: "bare: the same SELECT", do: func(ctx context.Context, n int64) error {
 		id := knownKey(n).RecordID()
 		var now, state, token, attempt, kind, format int64
-		var lease, until, purge *int64
-		var alg, codec, unknown *string
+		var lease, until, purge, completed *int64
+		var alg, codec, unknown, owner *string
 		var nonce, sum, data, summary []byte
 		return b.pool.QueryRow(ctx, text, id[:]).Scan(&now, &state, &token, &nonce, &attempt, &lease, &alg, &sum,
-			&kind, &codec, &data, &summary, &unknown, &format, &until, &purge)
+			&kind, &codec, &data, &summary, &unknown, &format, &until, &purge, &owner, &completed)
 	}}
 	// A handler whose requests have a deadline makes that context either way; without one we make our own, for
 	// Options.StoreTimeout, and the SELECT by hand has no bound.

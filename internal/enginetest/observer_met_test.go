@@ -3,6 +3,7 @@ package enginetest
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,10 +19,17 @@ type tracer struct {
 	trace string
 }
 
-type traceKey struct{}
+type (
+	traceKey struct{}
+	itemKey  struct{}
+)
 
 func (r *tracer) Start(ctx context.Context, op everonce.Op) context.Context {
-	return context.WithValue(r.recorder.Start(ctx, op), traceKey{}, r.trace)
+	trace := r.trace
+	if its, ok := ctx.Value(itemKey{}).(string); ok {
+		trace = its
+	}
+	return context.WithValue(r.recorder.Start(ctx, op), traceKey{}, trace)
 }
 
 func (r *tracer) Trace(ctx context.Context) string {
@@ -55,7 +63,7 @@ func TestObserverIsToldOfTheAttemptThatItMet(t *testing.T) {
 	}
 }
 
-// In transactional mode it is the same, in a batch by the caller's context, and what has no room is left out.
+// In transactional mode it is the same, and what has no room is left out.
 func TestObserverIsToldOfTheTransactionThatItMet(t *testing.T) {
 	rec, s := &tracer{trace: "t-1"}, newMapStore()
 	x := newTxReceiver(t, s, &everonce.Options{Observer: rec, Owner: "me"})
@@ -71,5 +79,26 @@ func TestObserverIsToldOfTheTransactionThatItMet(t *testing.T) {
 		r := newReceiver(t, s, everonce.Refuse, &everonce.Options{Observer: rec, Owner: "me"})
 		do(t, r, keyOf(trace), returns("", nil), everonce.Executed, nil)
 		checkEqual(t, "Owner", recordIn(t, s, keyOf(trace)).Owner, "me")
+	}
+}
+
+// The items of a batch are in traces of their own, those of their contexts: alone or together, done or again.
+func TestObserverIsToldOfTheItemThatItMet(t *testing.T) {
+	for _, names := range [][]string{{"a"}, {"a", "b", "c"}} {
+		rec := &tracer{trace: "the batch's"}
+		x := newTxReceiver(t, newMapStore(), &everonce.Options{Observer: rec})
+		for again := range 2 {
+			items := make([]everonce.BatchItem, len(names))
+			for i, name := range names {
+				items[i] = everonce.BatchItem{Key: keyOf(name), Context: context.WithValue(t.Context(), itemKey{}, strconv.Itoa(again)+"-"+name)}
+			}
+			_, err := everonce.TransactBatch(t.Context(), x, items, everonce.EachItem(func(context.Context, *mapTx, int) (int, error) { return 1, nil }))
+			checkEqual(t, "error", err, nil)
+			for i, ev := range rec.take(t) {
+				if again > 0 {
+					checkEqual(t, "Met", ev.Met, "0-"+names[i])
+				}
+			}
+		}
 	}
 }

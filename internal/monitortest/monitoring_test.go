@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -21,23 +22,29 @@ import (
 
 var folder = filepath.Join("..", "..", "docs", "monitoring")
 
-// series are what a service shows, and what Prometheus says of it: the labels of each, its name among them.
-type series []map[string]string
+// series are what a service shows, and what Prometheus says of it.
+type series []sample
+
+// sample is a series' labels, its name among them, and its value.
+type sample struct {
+	labels map[string]string
+	value  float64
+}
+
+var label = regexp.MustCompile(`([a-z_]+)="((?:[^"\\]|\\.)*)"`)
 
 // seriesOf reads a page in Prometheus' text format.
 func seriesOf(t *testing.T, page string) (all series) {
 	t.Helper()
-	all = series{{"__name__": "up", "job": "shop", "instance": "shop:8080"}}
-	label := regexp.MustCompile(`([a-z_]+)="((?:[^"\\]|\\.)*)"`)
 	for line := range strings.Lines(page) {
-		if strings.HasPrefix(line, "#") || !strings.HasPrefix(line, "everonce_") {
+		if !strings.HasPrefix(line, "everonce_") && !strings.HasPrefix(line, "up ") {
 			continue
 		}
 		one := map[string]string{"__name__": line[:strings.IndexAny(line, "{ ")], "job": "shop", "instance": "shop:8080"}
 		for _, m := range label.FindAllStringSubmatch(line, -1) {
 			one[m[1]] = m[2]
 		}
-		all = append(all, one)
+		all = append(all, sample{one, parsed(t, line)})
 	}
 	return all
 }
@@ -47,7 +54,7 @@ func (all series) shown(matchers []*labels.Matcher) bool {
 	for _, one := range all {
 		fits := true
 		for _, m := range matchers {
-			fits = fits && m.Matches(one[m.Name])
+			fits = fits && m.Matches(one.labels[m.Name])
 		}
 		if fits {
 			return true
@@ -105,25 +112,34 @@ func expressions(t *testing.T) map[string]string {
 			exprs["panel "+p.Title+" "+target.RefID] = target.Expr
 		}
 	}
-	var rules struct {
-		Groups []struct {
-			Rules []struct{ Alert, Expr string }
-		}
-	}
-	text, err = os.ReadFile(filepath.Join(folder, "alerts.yaml"))
-	check(t, err)
-	check(t, yaml.Unmarshal(text, &rules))
-	for _, g := range rules.Groups {
-		for _, r := range g.Rules {
-			exprs["alert "+r.Alert] = r.Expr
-		}
+	for _, r := range alerts(t) {
+		exprs["alert "+r.Alert] = r.Expr
 	}
 	return exprs
 }
 
+// alert is a rule: it fires when the expression has been true for so long.
+type alert struct {
+	Alert, Expr string
+	For         time.Duration
+}
+
+// alerts returns the rules.
+func alerts(t *testing.T) (all []alert) {
+	t.Helper()
+	var rules struct{ Groups []struct{ Rules []alert } }
+	text, err := os.ReadFile(filepath.Join(folder, "alerts.yaml"))
+	check(t, err)
+	check(t, yaml.Unmarshal(text, &rules))
+	for _, g := range rules.Groups {
+		all = append(all, g.Rules...)
+	}
+	return all
+}
+
 // Each expression of the dashboard and of the alerts is about series that a service shows, with the labels that it asks for.
 func TestMonitoringIsAboutWhatThereIs(t *testing.T) {
-	all, exprs := seriesOf(t, service(t)), expressions(t)
+	all, exprs := seriesOf(t, "up 1\n"+service(t)), expressions(t)
 	for at, expr := range exprs {
 		for _, missing := range all.lacks(t, expr) {
 			t.Errorf("%s: nobody shows %s", at, missing)
@@ -150,7 +166,7 @@ func TestWhatIncreasesBeginsAtZero(t *testing.T) {
 	o.Consumer("rabbitmq", "mail")
 	w := httptest.NewRecorder()
 	page.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
-	fresh, seen := seriesOf(t, w.Body.String()), 0
+	fresh, seen := seriesOf(t, "up 1\n"+w.Body.String()), 0
 	for at, expr := range expressions(t) {
 		if !strings.HasPrefix(at, "alert ") {
 			continue

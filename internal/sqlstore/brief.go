@@ -6,9 +6,9 @@ import (
 )
 
 // BriefColumns are the columns of a record that the answer to a duplicate needs, in the order of Brief's result. Most
-// of the cost of a replay is in the columns that it reads.
+// of the cost of a replay is in the columns that it reads. The last two are for observers.
 const BriefColumns = "state, token, nonce, attempt, lease_until, fp_alg, fp_sum, result_kind, result_codec, result_data, result_summary, " +
-	"unknown_step, format, result_until, purge_at"
+	"unknown_step, format, result_until, purge_at, owner, completed_at"
 
 func (w writer) brief() *sqldb.Statement {
 	// The time is one more column: as a table of its own it would be joined, which costs the server more than the look for the key.
@@ -21,9 +21,9 @@ type briefRead struct {
 	call   sqldb.Call
 	args   [1]any
 	answer struct {
-		now, state, token, attempt, lease, kind, format, until, gone int64
-		nonce, sum                                                   []byte
-		columns                                                      [16]any // where each goes
+		now, state, token, attempt, lease, kind, format, until, gone, completed int64
+		nonce, sum                                                              []byte
+		columns                                                                 [18]any // where each goes
 	}
 }
 
@@ -41,17 +41,18 @@ func (b *briefRead) scan(r sqldb.Row) error {
 	a.columns = [...]any{
 		&a.now, &a.state, &a.token, &a.nonce, &a.attempt, &a.lease, &rec.Fingerprint.Alg, &a.sum,
 		&a.kind, &rec.Result.Codec, &rec.Result.Data, &rec.Result.Summary, &rec.UnknownStep, &a.format, &a.until, &a.gone,
+		&rec.Owner, &a.completed,
 	}
 	if err := r.Scan(a.columns[:]...); err != nil {
 		return err
 	}
 	b.now, b.found = at(a.now), true
 	rec.Format, rec.State, rec.Token, rec.Attempt = count(a.format), driver.State(a.state), driver.Token(a.token), count(a.attempt) //nolint:gosec // fill checks the range
-	rec.LeaseUntil, rec.ResultUntil, rec.PurgeAt = at(a.lease), at(a.until), at(a.gone)
+	rec.LeaseUntil, rec.ResultUntil, rec.PurgeAt, rec.CompletedAt = at(a.lease), at(a.until), at(a.gone), at(a.completed)
 	rec.Result.Kind = driver.ResultKind(a.kind) //nolint:gosec // as above
 	if a.format > driver.FormatVersion {        // what a newer version wrote is not judged by what this one knows
 		return nil
 	}
-	b.err = b.fill(rec.ID[:], a.nonce, a.sum, [...]int64{a.state, a.kind, 0, a.attempt, a.token, a.format}, a.lease, a.until, a.gone)
+	b.err = b.fill(rec.ID[:], a.nonce, a.sum, [...]int64{a.state, a.kind, 0, a.attempt, a.token, a.format}, a.lease, a.until, a.gone, a.completed)
 	return nil
 }

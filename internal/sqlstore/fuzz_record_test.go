@@ -55,7 +55,7 @@ func (c *columns) record() rowOf {
 func (c *columns) brief() rowOf {
 	return rowOf{
 		c.now, c.state, c.token, c.nonce, c.attempt, c.lease, c.alg, c.sum,
-		c.kind, c.codec, c.data, c.summary, c.step, c.format, c.until, c.gone,
+		c.kind, c.codec, c.data, c.summary, c.step, c.format, c.until, c.gone, c.owner, c.completed,
 	}
 }
 
