@@ -146,9 +146,16 @@ func (t *Transform) session(ctx context.Context, batch *int) error {
 		if ctx.Err() != nil {
 			return nil
 		}
+		var anew error
 		fetches.EachError(func(topic string, partition int32, err error) {
+			if errors.Is(err, kerr.UnknownTopicID) {
+				anew = err
+			}
 			t.opts.Log.WarnContext(ctx, "kafkaonce: a partition cannot be read", "topic", topic, "partition", partition, "error", err)
 		})
+		if anew != nil { // another topic of that name, which takes another client
+			return anew
+		}
 		var failed error
 		if fetches.NumRecords() > 0 {
 			began := time.Now()
