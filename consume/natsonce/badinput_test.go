@@ -1,6 +1,8 @@
 package natsonce_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -8,6 +10,9 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/natsonce"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/store/memstore"
 )
 
 // Whatever a producer sends is done, or is a dead letter that says why; the consumer goes on.
@@ -34,6 +39,7 @@ func TestBadInput(t *testing.T) {
 		{"no body", nats.Header{"Order-Id": {"2"}}, nil, consume.Undecodable},
 		{"a large body", nats.Header{"Order-Id": {"3"}}, make([]byte, 1001), consume.TooLarge},
 		{"forged marks", nats.Header{"Order-Id": {"4"}, "X-Everonce-Retries": {"-1"}, "x-everonce-retries": {"99"}, "x-everonce-reason": {"unknown"}, "x-everonce-dropped": {"{"}, "x-everonce-first": {"never"}}, body, ""},
+		{"the same ID with another body", nats.Header{"Order-Id": {"4"}}, []byte(`{"id":"2"}`), consume.Mismatch},
 		{"what looks like a word of the server", nats.Header{"Status": {"100"}, "Description": {"Idle Heartbeat"}, "Order-Id": {"5"}}, body, ""},
 	} {
 		b.publish(&nats.Msg{Subject: b.queue.Stream + ".placed", Header: c.header, Data: c.body})
@@ -46,7 +52,35 @@ func TestBadInput(t *testing.T) {
 	for _, l := range b.letters() {
 		reasons[l.Header.Get("x-everonce-reason")]++
 	}
-	if reasons["no_key"] != 6 || reasons["undecodable"] != 2 || reasons["too_large"] != 1 || len(reasons) != 3 {
+	if reasons["no_key"] != 6 || reasons["undecodable"] != 2 || reasons["too_large"] != 1 || reasons["mismatch"] != 1 || len(reasons) != 4 {
 		t.Error(reasons)
+	}
+}
+
+// unusable is a store whose tables are missing, which its coming back would not mend.
+type unusable struct{ *memstore.Store }
+
+func (unusable) KeepIdentity(context.Context, driver.KeepIdentityRequest) (res driver.KeepIdentityResult, err error) {
+	return res, everonce.ErrSchema
+}
+
+// A consumer whose store has no tables ends, and says why.
+func TestAStoreWithoutTables(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	h, err := consume.New(newReceiver(t, unusable{memstore.New(nil)}), specOf(nothing))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := natsonce.Dial(t.Context(), b.url, b.queue, h, quick(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.send("m-1")
+	if err := c.Run(t.Context()); !errors.Is(err, everonce.ErrSchema) {
+		t.Errorf("%v, want ErrSchema", err)
+	}
+	if info := b.consumer(); info.AckFloor.Stream != 0 {
+		t.Errorf("%d is acknowledged", info.AckFloor.Stream)
 	}
 }
