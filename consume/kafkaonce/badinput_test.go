@@ -3,6 +3,7 @@ package kafkaonce_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -16,6 +17,60 @@ import (
 	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/memstore"
 )
+
+// A message that always fails holds up no other, not even behind it in its partition and with its record key.
+func TestPoisonBlocksNobody(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	r := b.run(specOf(func(_ context.Context, _ *consume.Message, o order) error {
+		if o.ID == "poison" {
+			panic("poison")
+		}
+		return nil
+	}), nil)
+	b.send(record("poison", "a"), record("m-1", "a"), record("m-2", "a"))
+	r.wants(everonce.Unknown, everonce.Executed, everonce.Executed) // a panic may have had its effect
+	r.stop()
+	if at := b.committed(0); at != 3 {
+		t.Errorf("%d is committed, want 3", at)
+	}
+}
+
+// The end of a consumer loses nothing: what it has begun is done and committed, and what it has only fetched comes to the next one.
+func TestDrainLosesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	const messages = 20
+	store, begun, goOn := memstore.New(nil), make(chan struct{}, messages), make(chan struct{})
+	first := b.runOn(store, specOf(func(ctx context.Context, _ *consume.Message, _ order) error {
+		begun <- struct{}{}
+		<-goOn
+		return ctx.Err() // which does not end with the consumer
+	}), nil)
+	for i := range messages {
+		b.send(record(fmt.Sprint("m-", i), fmt.Sprint("key-", i)))
+	}
+	await(t, begun, "the first")
+	first.end()
+	close(goOn)
+	first.stop()
+	done := len(first.verdicts)
+	for range done {
+		first.wants(everonce.Executed)
+	}
+	second := b.runOn(store, specOf(nothing), nil)
+	for done < messages {
+		if v := await(t, second.verdicts, "a verdict"); v.Outcome == everonce.Executed {
+			done++
+		} else if v.Outcome != everonce.Replayed { // it was done, behind one that was not
+			t.Fatalf("%v: %v", v.Outcome, v.Err)
+		}
+	}
+	second.stop()
+	if at := b.committed(0); at != messages {
+		t.Errorf("%d is committed, want %d", at, messages)
+	}
+}
 
 // A user who may not read any more, as after the end of a lease, costs nothing but the time until he may again.
 func TestRightsThatEnd(t *testing.T) {
