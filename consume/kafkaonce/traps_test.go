@@ -70,7 +70,7 @@ func TestTrapARebalanceRunsAgainWhatWasInHand(t *testing.T) {
 				}
 				done[id] = true
 			}
-			t.Logf("of 6 messages, %d took effect, and %d effects were doubles", len(done), again)
+			t.Logf("guarded=%v: of 6 messages, %d took effect, and %d effects were doubles", guarded, len(done), again)
 			if len(done) != 6 || guarded && again != 0 || !guarded && again < 3 {
 				t.Errorf("%d of 6 took effect, and %d doubles", len(done), again)
 			}
