@@ -109,6 +109,9 @@ func (b *pgBench) batches() *contest {
 	return &contest{
 		store: "PostgreSQL", mode: "messages", callers: postgresConns, trips: &b.trips,
 		ways:    []*way{bareOne, oneByOne, each, together, bareAll},
-		targets: []target{together.atLeast(8, oneByOne, "PostgreSQL, a batch of 100 messages in one transaction: of one by one")},
+		targets: []target{
+			together.atLeast(8, oneByOne, "PostgreSQL, a batch of 100 messages in one transaction: of one by one"),
+			together.atLeast(0.5, bareAll, "PostgreSQL, 100 messages in one INSERT: of a bare one and commit"),
+		},
 	}
 }
