@@ -72,28 +72,54 @@ func TestDrainLosesNothing(t *testing.T) {
 	}
 }
 
+// only has a topic allow nothing but one operation until it is called: where there is a rule, what none allows is denied.
+func (b *bench) only(topic string, operations ...kmsg.ACLOperation) (ended func()) {
+	b.t.Helper()
+	rule := kadm.NewACLs().Topics(topic).Operations(operations...).Allow("User:ANONYMOUS").AllowHosts().ResourcePatternType(kmsg.ACLResourcePatternTypeLiteral)
+	if _, err := b.admin.CreateACLs(b.ctx, rule); err != nil {
+		b.t.Fatal(err)
+	}
+	return func() {
+		if _, err := b.admin.DeleteACLs(b.ctx, rule); err != nil {
+			b.t.Error(err)
+		}
+	}
+}
+
 // A user who may not read any more, as after the end of a lease, costs nothing but the time until he may again.
 func TestRightsThatEnd(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
-	log := make(chan string, 10_000)
+	log := make(logged, 10_000)
 	opts := short()
-	opts.Workers.Log = slog.New(slog.NewTextHandler(logged(log), nil))
+	opts.Workers.Log = slog.New(slog.NewTextHandler(log, nil))
 	r := b.run(specOf(nothing), opts)
 	b.send(record("m-1", "a"))
 	r.wants(everonce.Executed)
-	only := kadm.NewACLs().Topics(b.topic.Name).Operations(kmsg.ACLOperationWrite, kmsg.ACLOperationDescribe).Allow("User:ANONYMOUS").AllowHosts().
-		ResourcePatternType(kmsg.ACLResourcePatternTypeLiteral) // where there is a rule, what none allows is denied
-	if _, err := b.admin.CreateACLs(b.ctx, only); err != nil {
-		t.Fatal(err)
-	}
+	ended := b.only(b.topic.Name, kmsg.ACLOperationWrite, kmsg.ACLOperationDescribe)
 	for !strings.Contains(await(t, log, "a complaint"), "TOPIC_AUTHORIZATION_FAILED") {
 	}
 	b.send(record("m-2", "a"))
-	if _, err := b.admin.DeleteACLs(b.ctx, only); err != nil {
-		t.Fatal(err)
-	}
+	ended()
 	r.wants(everonce.Executed)
+}
+
+// A dead letter that may not be written comes again until it may, and holds up no other message.
+func TestRefusedDeadLettersBlockNobody(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	log := make(logged, 10_000)
+	r := b.run(specOf(nothing), &kafkaonce.Options{Workers: consume.Workers{Concurrency: 1, Log: slog.New(slog.NewTextHandler(log, nil))}})
+	ended := b.only(b.letters(), kmsg.ACLOperationRead, kmsg.ACLOperationDescribe)
+	b.send(record("", "a"), record("m-1", "a"))
+	for !strings.Contains(await(t, log, "a complaint"), "the dead-letter queue refuses a message") {
+	}
+	for await(t, r.verdicts, "a verdict").Outcome != everonce.Executed { // m-1
+	}
+	ended()
+	l := b.open()
+	for len(b.all(l, consume.Filter{Reasons: []consume.Reason{consume.NoKey}})) != 1 {
+	}
 }
 
 // logged has what is logged.

@@ -1,22 +1,13 @@
 package natsonce_test
 
 import (
-	"context"
-	"errors"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
-	"github.com/everonce/everonce/consume/natsonce"
-	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/internal/testserver"
-	"github.com/everonce/everonce/store/memstore"
 )
 
 // Whatever a producer sends is done, or is a dead letter that says why; the consumer goes on.
@@ -58,72 +49,5 @@ func TestBadInput(t *testing.T) {
 	}
 	if reasons["no_key"] != 6 || reasons["undecodable"] != 2 || reasons["too_large"] != 1 || reasons["mismatch"] != 1 || len(reasons) != 4 {
 		t.Error(reasons)
-	}
-}
-
-// A password that is changed, as at the end of a lease, ends the connection. The consumer goes on with the new one, and no password is logged.
-func TestCredentialsThatEnd(t *testing.T) {
-	t.Parallel()
-	server := testserver.Start(t, "nats")
-	configured := func(password, before string) {
-		t.Helper()
-		users := `authorization { users: [ { user: test, password: test }, { user: me, password: ` + password + ` } ] }`
-		if err := os.WriteFile(filepath.Join(server.Dir(), "server.conf"), []byte(users), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		server.Run(`kill -HUP "$(cat "$dir/pid")"`)
-		for { // until the server has read it
-			conn, err := nats.Connect(server.URL, nats.UserInfo("me", before))
-			if err != nil {
-				break
-			}
-			conn.Close()
-		}
-	}
-	configured("s3cret", "none")
-	b := newBenchOn(t, strings.Replace(server.URL, "//", "//test:test@", 1))
-	var password atomic.Value
-	password.Store("s3cret")
-	b.url = server.URL
-	log := logging{lines: make(chan string, 10_000)}
-	r := b.run(specOf(nothing), &natsonce.Options{
-		Connect: []nats.Option{nats.UserInfoHandler(func() (user, word string) { return "me", password.Load().(string) })}, Workers: consume.Workers{Log: log.logger()},
-	})
-	b.send("m-1")
-	r.wants(everonce.Executed)
-	configured("n3w", "s3cret")
-	log.wants(t, "authorization violation") // at the end of the connection
-	log.wants(t, "authorization violation") // and twice more, when it is made again with the old one: nats.go by itself would give up
-	log.wants(t, "authorization violation")
-	b.send("m-2")
-	password.Store("n3w")
-	r.wants(everonce.Executed)
-}
-
-// unusable is a store whose tables are missing, which its coming back would not mend.
-type unusable struct{ *memstore.Store }
-
-func (unusable) KeepIdentity(context.Context, driver.KeepIdentityRequest) (res driver.KeepIdentityResult, err error) {
-	return res, everonce.ErrSchema
-}
-
-// A consumer whose store has no tables ends, and says why.
-func TestAStoreWithoutTables(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	h, err := consume.New(newReceiver(t, unusable{memstore.New(nil)}), specOf(nothing))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := natsonce.Dial(t.Context(), b.url, b.queue, h, quick(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.send("m-1")
-	if err := c.Run(t.Context()); !errors.Is(err, everonce.ErrSchema) {
-		t.Errorf("%v, want ErrSchema", err)
-	}
-	if info := b.consumer(); info.AckFloor.Stream != 0 {
-		t.Errorf("%d is acknowledged", info.AckFloor.Stream)
 	}
 }

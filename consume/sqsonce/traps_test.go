@@ -169,7 +169,6 @@ func TestTwoConsumersAfterTheVisibilityTimeout(t *testing.T) {
 			b.until(consume.Ack)
 		}
 		b.empty(b.url)
-		t.Logf("without everonce is %v: %d deliveries, %d effects", bare, deliveries.Load(), effects.Load())
 		if want := map[bool]int32{true: 2, false: 1}[bare]; effects.Load() != want || deliveries.Load() < 2 {
 			t.Errorf("without everonce is %v: it took effect %d times, want %d, after %d deliveries", bare, effects.Load(), want, deliveries.Load())
 		}

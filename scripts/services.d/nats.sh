@@ -29,8 +29,7 @@ native_start() {
 		native_stop || return 1
 		program || return 1
 		take_port
-		: >>"$dir/server.conf" # for a test that has the server read it again
-		launch "$bin" -c "$dir/server.conf" -a 127.0.0.1 -p "$p" -js -sd "$dir/data" || return 1
+		launch "$bin" -a 127.0.0.1 -p "$p" -js -sd "$dir/data" || return 1
 	fi
 	url
 }
