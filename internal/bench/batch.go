@@ -108,10 +108,10 @@ func (b *pgBench) batches() *contest {
 	together := handled("ours, 100 in one INSERT", batchSize, consume.TxSpec[bill, pgx.Tx]{HandleAll: insertAll})
 	return &contest{
 		store: "PostgreSQL", mode: "messages", callers: postgresConns, trips: &b.trips,
-		ways:    []*way{bareOne, oneByOne, each, together, bareAll},
+		ways: []*way{bareOne, oneByOne, each, together, bareAll},
 		targets: []target{
 			together.atLeast(8, oneByOne, "PostgreSQL, a batch of 100 messages in one transaction: of one by one"),
-			together.atLeast(0.5, bareAll, "PostgreSQL, 100 messages in one INSERT: of a bare one and commit"),
+			together.atLeast(0.5, bareAll, "PostgreSQL, a batch of 100 messages in one transaction: of a bare INSERT of 100 and commit"),
 		},
 	}
 }
