@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -332,6 +333,57 @@ func TestTrapTheCountsAreAwayAndLost(t *testing.T) {
 	}
 	r.wants(everonce.Executed)
 	b.settled()
+}
+
+// Trap: the client library waits for an answer until the deadline of the context, if that has one. The answer for a count is lost, as with a line
+// that is cut, and Run has a deadline that is far away: the message and those behind it wait for as long as any other answer may take.
+func TestTrapAnAnswerIsLost(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it waits 10 s for an answer")
+	}
+	b := newBench(t)
+	b.declare()
+	b.send("m-1", "m-2")
+	if err := b.fetch().Nak(); err != nil { // a message that was delivered before has a count
+		t.Fatal(err)
+	}
+	line := &deafLine{after: `{"id":"m-1"}`}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	r := b.runUntil(ctx, memstore.New(nil), specOf(nothing), &natsonce.Options{Connect: []nats.Option{nats.SetCustomDialer(line)}})
+	r.wants(everonce.Executed, everonce.Executed)
+	if !line.lost.Load() {
+		t.Error("blind: no answer was lost")
+	}
+	b.settled()
+}
+
+// deafLine dials a connection that loses what it reads next after a text.
+type deafLine struct {
+	net.Dialer
+	after string
+	lost  atomic.Bool
+}
+
+func (l *deafLine) Dial(network, address string) (net.Conn, error) {
+	conn, err := l.Dialer.Dial(network, address)
+	return &deafConn{Conn: conn, line: l}, err
+}
+
+type deafConn struct {
+	net.Conn
+	line *deafLine
+	deaf bool
+}
+
+func (c *deafConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err == nil && c.deaf && !c.line.lost.Swap(true) {
+		return c.Conn.Read(p)
+	}
+	c.deaf = c.deaf || strings.Contains(string(p[:n]), c.line.after)
+	return n, err
 }
 
 // Trap: the answer to a message of a durable consumer that was deleted is never confirmed. It is given up, and a new consumer goes on where
