@@ -185,6 +185,9 @@ func (c *Consumer) pause(ctx context.Context, failures int, what string, err err
 // fetch hands over what comes by one request, which ends with its connection. Each message is in hand as soon as it is here, also while those
 // before it wait.
 func (c *Consumer) fetch(ctx context.Context, in chan<- consume.Delivery, changed <-chan nats.Status) error {
+	if !c.conn.IsConnected() {
+		return nats.ErrDisconnected // nats.go would keep the subscription of a request that it cannot send
+	}
 	from := c.from
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), atMost(fetchWithin, from.config.MaxRequestExpires))
 	defer cancel()
