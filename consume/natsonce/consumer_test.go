@@ -246,3 +246,35 @@ func TestAConnectionThatIsGivenUp(t *testing.T) {
 		t.Error("it does not end")
 	}
 }
+
+// Credentials that the server refuses for a while, as when they have ended or are changed on one side first, end no consumer: nats.go gives a
+// connection up when they are refused twice.
+func TestCredentialsThatEnd(t *testing.T) {
+	t.Parallel()
+	server := testserver.Start(t, "nats")
+	b := newBenchOn(t, server.URL)
+	log := logging{lines: make(chan string, 1000)}
+	r := b.run(specOf(nothing), &natsonce.Options{Workers: consume.Workers{Log: log.logger()}})
+	server.Run(`program; kill -9 "$(head -n 1 "$dir/pid")"
+		nohup "$bin" -a 127.0.0.1 -p "$(cat "$dir/port")" -js -sd "$dir/data" --user other --pass word >>"$dir/log" 2>&1 </dev/null & echo $! >"$dir/pid"`)
+	for range 4 {
+		log.wants(t, "authorization violation")
+	}
+	server.Run(`kill -9 "$(head -n 1 "$dir/pid")"`)
+	server.Up()
+	c, err := nats.Connect(server.URL) // the test's own connection was given up
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	b.js, err = jetstream.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("the stream is back", func() bool {
+		_, err := b.js.PublishMsg(context.Background(), b.message("m-1"))
+		return err == nil
+	})
+	r.wants(everonce.Executed)
+	b.settled()
+}

@@ -28,7 +28,12 @@ func TestTrapTheWindowForgetsAMessageID(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.stream(jetstream.StreamConfig{Name: b.queue.Stream, Subjects: []string{b.queue.Stream + ".>"}, Duplicates: 100 * time.Millisecond})
-	spec := specOf(nothing)
+	spec := specOf(func(_ context.Context, m *consume.Message, _ order) error {
+		if m.ID != "" {
+			t.Errorf("it is taken for the ID %q that a producer gave the operation", m.ID)
+		}
+		return nil
+	})
 	spec.Key = consume.Header(jetstream.MsgIDHeader)
 	r := b.run(spec, one)
 	msg := b.message("any")
