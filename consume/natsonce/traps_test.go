@@ -403,11 +403,12 @@ func TestTrapTheDurableConsumerIsDeleted(t *testing.T) {
 	b.settled()
 	first.stop()
 	begun, goOn := make(chan string, 10), make(chan struct{})
+	log := logging{lines: make(chan string, 1000)}
 	r := b.run(specOf(func(_ context.Context, _ *consume.Message, o order) error {
 		begun <- o.ID
 		<-goOn
 		return nil
-	}), &natsonce.Options{Workers: consume.Workers{Concurrency: 1, SettleWithin: time.Second}})
+	}), &natsonce.Options{Workers: consume.Workers{Concurrency: 1, SettleWithin: time.Second, Log: log.logger()}})
 	b.send("m-3")
 	if id := <-begun; id != "m-3" {
 		t.Error(id)
@@ -416,6 +417,7 @@ func TestTrapTheDurableConsumerIsDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(goOn)
+	log.wants(t, "does not confirm")
 	r.wants(everonce.Executed, everonce.Replayed)
 	b.send("m-4")
 	r.wants(everonce.Executed)
