@@ -51,3 +51,16 @@ func TestBadInput(t *testing.T) {
 		t.Error(reasons)
 	}
 }
+
+// What the client library takes for a word of the server, and does not hand over, holds up no other message.
+func TestMessagesThatAreNotHandedOver(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, status := range []string{"404", "409"} {
+		b.publish(&nats.Msg{Subject: b.queue.Stream + ".placed", Header: nats.Header{"Status": {status}, "Order-Id": {status}}})
+	}
+	b.send("m-1")
+	r := b.run(specOf(nothing), one)
+	r.wants(everonce.Executed)
+	b.eventually("the others wait", func() bool { return b.consumer().NumAckPending == 2 })
+}
