@@ -175,6 +175,9 @@ func (w *which) anything() bool {
 
 func (w *which) filter(b *brokerFlags, limit int) (consume.Filter, error) {
 	f := consume.Filter{Queue: b.queue, ID: string(w.letter), KeyHash: string(w.key), Limit: limit}
+	if strings.Contains(f.Queue, "://") { // the URL of a queue of SQS, whose letters have its name
+		f.Queue = f.Queue[strings.LastIndex(f.Queue, "/")+1:]
+	}
 	switch { // they would mean all
 	case len(w.reasons) == 0 && w.given.Changed("reason"): // of a variable that is not set
 		return f, usagef("--reason is empty; leave it out for any reason")

@@ -74,14 +74,15 @@ func receiveSQS(t *testing.T, client *sqs.Client, url string) types.Message {
 func TestDeadLettersOfSQS(t *testing.T) {
 	client, queue, url := queuesSQS(t)
 	for _, tc := range []struct {
-		args string
-		want string
+		args, queue string
+		want        string
 	}{
-		{"dlq list", "broker_max_receive_count"},
-		{"dlq replay --reason broker_max_receive_count --yes", "1"},
+		{"dlq list", queue, "broker_max_receive_count"},
+		{"dlq list", url, "broker_max_receive_count"},
+		{"dlq replay --reason broker_max_receive_count --yes", queue, "1"},
 	} {
 		var out, errs strings.Builder
-		code := execute(t.Context(), append(strings.Fields(tc.args), "--broker", "sqs://elasticmq", "--queue", queue), strings.NewReader(""), &out, &errs)
+		code := execute(t.Context(), append(strings.Fields(tc.args), "--broker", "sqs://elasticmq", "--queue", tc.queue), strings.NewReader(""), &out, &errs)
 		if code != exitOK || !strings.Contains(out.String(), tc.want) {
 			t.Fatalf("%s: %d: %s%s", tc.args, code, out.String(), errs.String())
 		}

@@ -73,6 +73,9 @@ func (d *delivery) hide(ctx context.Context, after time.Duration) (handle string
 	handle, left := d.receipt()
 	seconds := int32(math.Ceil(max(min(after, left), 0).Seconds()))
 	_, err = d.c.client.ChangeMessageVisibility(ctx, &sqs.ChangeMessageVisibilityInput{QueueUrl: &d.c.queue.url, ReceiptHandle: &handle, VisibilityTimeout: seconds})
+	if denied(err) { // it comes again all the same, when its visibility ends
+		return handle, fmt.Errorf("%w: %w", consume.ErrGone, err)
+	}
 	return handle, gone(err)
 }
 
@@ -126,7 +129,7 @@ func (d *delivery) Bury(ctx context.Context, letter consume.DeadLetter) error {
 	case err == nil:
 		d.sent = true
 		return d.Ack(ctx)
-	case noQueue(err), errors.Is(err, errTooLarge), refusesMessage(err):
+	case noQueue(err), errors.Is(err, errTooLarge), refusesMessage(err), denied(err): // it comes again later, and holds up nobody
 		return fmt.Errorf("%w: %w", consume.ErrRefused, err)
 	}
 	return fmt.Errorf("sqsonce: sending a dead letter: %w", err)
@@ -155,6 +158,12 @@ func gone(err error) error {
 		return fmt.Errorf("%w: %w", consume.ErrGone, err)
 	}
 	return err
+}
+
+// denied reports whether the caller may not use a queue, or the key that encrypts it.
+func denied(err error) bool {
+	c := strings.ToLower(code(err))
+	return strings.HasPrefix(c, "accessdenied") || strings.HasPrefix(c, "kms") && !strings.Contains(c, "throttl")
 }
 
 // refusesMessage reports whether SQS would refuse a message whenever it came.

@@ -56,10 +56,10 @@ func letterOf(raw *types.Message, queue string, envelope Envelope) (consume.Lett
 	if n.Queue != "" {
 		l.Queue = n.Queue
 	}
+	if arn := raw.Attributes["DeadLetterQueueSourceArn"]; arn != "" { // SQS has moved it: what a note says is older, or forged
+		l.Queue, l.DeadLetter = arn[strings.LastIndex(arn, ":")+1:], consume.DeadLetter{}
+	}
 	if l.Reason == "" {
-		if arn := raw.Attributes["DeadLetterQueueSourceArn"]; arn != "" {
-			l.Queue = arn[strings.LastIndex(arn, ":")+1:]
-		}
 		l.Reason, l.Last = MaxReceives, sent(raw)
 		l.Detail = fmt.Sprintf("SQS has moved it out of the queue %q: it was received too often", l.Queue) // part of the ID: never change it
 	}

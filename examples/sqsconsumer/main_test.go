@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce/examples/internal/pgschema"
+	"github.com/everonce/everonce/examples/internal/program"
 	"github.com/everonce/everonce/internal/testserver"
 )
 
@@ -31,20 +31,14 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	client, queue := sqs.NewFromConfig(cfg), "example-"+strings.ToLower(rand.Text())
-	dead := create(t, client, queue+"-dead", nil)
-	out, err := client.GetQueueAttributes(t.Context(), &sqs.GetQueueAttributesInput{QueueUrl: &dead, AttributeNames: []types.QueueAttributeName{"QueueArn"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	url := create(t, client, queue, map[string]string{"RedrivePolicy": fmt.Sprintf(`{"deadLetterTargetArn":%q,"maxReceiveCount":100}`, out.Attributes["QueueArn"])})
+	publish := program.Build(t, "publish")
 	for range 3 {
 		for _, id := range []string{"o-1", "o-2"} {
-			body := `{"id":"` + id + `","cents":1200}`
-			if _, err := client.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &url, MessageBody: &body}); err != nil {
-				t.Fatal(err)
-			}
+			program.Run(t.Context(), t, "", publish, queue, `{"id":"`+id+`","cents":1200}`)
 		}
 	}
+	url := remove(t, client, queue)
+	remove(t, client, queue+"-dead")
 	ctx, end := context.WithTimeout(t.Context(), time.Minute)
 	defer end()
 	done := make(chan error, 1)
@@ -71,9 +65,10 @@ func TestRun(t *testing.T) {
 	}
 }
 
-func create(t *testing.T, client *sqs.Client, name string, attributes map[string]string) (url string) {
+// remove removes a queue at the end of the test.
+func remove(t *testing.T, client *sqs.Client, name string) (url string) {
 	t.Helper()
-	out, err := client.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: &name, Attributes: attributes})
+	out, err := client.GetQueueUrl(t.Context(), &sqs.GetQueueUrlInput{QueueName: &name})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,11 +9,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/smithy-go"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
@@ -25,7 +27,8 @@ import (
 // queues is what Lambda leaves to the function: queues, dead letters and delays.
 type queues struct {
 	sqsonce.Client
-	fifo string
+	fifo   string
+	denied bool // to change the visibility, as with the role that AWS has for such functions
 
 	mu      sync.Mutex
 	letters []*sqs.SendMessageInput
@@ -50,6 +53,9 @@ func (q *queues) SendMessage(_ context.Context, in *sqs.SendMessageInput, _ ...f
 func (q *queues) ChangeMessageVisibility(_ context.Context, in *sqs.ChangeMessageVisibilityInput, _ ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityOutput, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.denied {
+		return nil, &smithy.GenericAPIError{Code: "AccessDenied"}
+	}
 	q.delays[*in.ReceiptHandle] = in.VisibilityTimeout
 	return &sqs.ChangeMessageVisibilityOutput{}, nil
 }
@@ -132,18 +138,13 @@ func TestAnswersWhatFailed(t *testing.T) {
 	}
 }
 
-// What another invocation works on is not acknowledged, and neither is what there was no time for.
+// What another invocation works on is not acknowledged.
 func TestAcknowledgesNothingInProgress(t *testing.T) {
 	begun, release := make(chan struct{}), make(chan struct{})
-	q := &queues{}
-	handler := newHandler(t, q, func(ctx context.Context, _ *consume.Message, o order) error {
-		switch o.Do {
-		case "long":
+	handler := newHandler(t, &queues{}, func(_ context.Context, _ *consume.Message, o order) error {
+		if o.Do == "long" {
 			close(begun)
 			<-release
-		case "endless":
-			<-ctx.Done()
-			return everonce.NotDone(ctx.Err())
 		}
 		return nil
 	})
@@ -157,11 +158,39 @@ func TestAcknowledgesNothingInProgress(t *testing.T) {
 	if got := <-first; got != "[]" {
 		t.Errorf("the failures of the first invocation are %s", got)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	if got := invoke(ctx, t, handler, "a:endless", "b:two"); got != "[0]" || ctx.Err() != nil {
-		t.Errorf("the failures are %s, and the function's time is over: %v", got, ctx.Err())
-	}
+}
+
+// What there was no time for is not acknowledged either, and is answered within the function's time.
+func TestAnswersInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		handler := newHandler(t, &queues{}, func(ctx context.Context, _ *consume.Message, o order) error {
+			if o.Do == "endless" {
+				<-ctx.Done()
+				return everonce.NotDone(ctx.Err())
+			}
+			return nil
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if got := invoke(ctx, t, handler, "a:endless", "b:two"); got != "[0]" || ctx.Err() != nil {
+			t.Errorf("the failures are %s, and the function's time is over: %v", got, ctx.Err())
+		}
+	})
+}
+
+// A function whose role may not hide a message for its delay answers at once all the same.
+func TestAnswersWithoutTheRightToDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		handler := newHandler(t, &queues{denied: true}, func(context.Context, *consume.Message, order) error {
+			return everonce.NotDone(errors.New("not yet"))
+		})
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if got := invoke(ctx, t, handler, "a:one"); got != "[0]" || time.Since(begin) > 0 {
+			t.Errorf("the failures are %s, after %v", got, time.Since(begin))
+		}
+	})
 }
 
 // An event of another source is an error: its messages would be taken for done.
