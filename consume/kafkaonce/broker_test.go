@@ -3,6 +3,7 @@ package kafkaonce_test
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -32,6 +33,7 @@ type bench struct {
 	client *kgo.Client
 	admin  *kadm.Client
 	ctx    context.Context
+	ends   error // what ends Run, if it ends before it is stopped
 }
 
 // newBench returns a topic of the test's own.
@@ -183,8 +185,8 @@ func (b *bench) runWith(r *running, h *consume.Consumer, opts *kafkaonce.Options
 	ctx, r.end = context.WithCancel(context.Background())
 	go func() {
 		defer close(r.done)
-		if err := c.Run(ctx); err != nil {
-			b.t.Error(err)
+		if err := c.Run(ctx); !errors.Is(err, b.ends) {
+			b.t.Errorf("Run ended with %v, want %v", err, b.ends)
 		}
 	}()
 	b.t.Cleanup(r.stop)

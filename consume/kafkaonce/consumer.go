@@ -2,12 +2,14 @@ package kafkaonce
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/everonce/everonce"
@@ -90,7 +92,8 @@ var errRan = fmt.Errorf("%w: kafkaonce: the consumer already ran or was closed (
 
 // Run joins the group and handles messages until ctx ends. Then it drains: it takes no more messages, lets handlers finish
 // within [consume.Workers.DrainWithin], commits, and leaves the group. Run waits for brokers that cannot be reached, and
-// for topics that are away. It may be called once. The error is that of [consume.Consumer.Serve].
+// for topics that are away. It may be called once. The error is that of [consume.Consumer.Serve], or wraps [ErrTopology] if
+// a topic was deleted and created anew meanwhile, or [ErrFenced] if the table of [Offsets] has lost something.
 func (c *Consumer) Run(ctx context.Context) error {
 	c.mu.Lock()
 	ran := c.ran
@@ -142,7 +145,9 @@ func (c *Consumer) poll(ctx context.Context) {
 	for ctx.Err() == nil {
 		fetches := c.client.PollRecords(ctx, c.opts.Buffer)
 		fetches.EachPartition(func(f kgo.FetchTopicPartition) {
-			if f.Err != nil && ctx.Err() == nil {
+			if errors.Is(f.Err, kerr.UnknownTopicID) {
+				c.anew(ctx, &f)
+			} else if f.Err != nil && ctx.Err() == nil {
 				c.opts.Workers.Log.WarnContext(ctx, "kafkaonce: a partition cannot be read", "consumer", c.handler.Name(), "topic", f.Topic, "partition", f.Partition, "error", f.Err)
 			}
 			if p := c.at(place{f.Topic, f.Partition}); p != nil && len(f.Records) > 0 {
@@ -151,4 +156,10 @@ func (c *Consumer) poll(ctx context.Context) {
 		})
 		c.client.AllowRebalance()
 	}
+}
+
+// anew ends Run: the client never consumes another topic of the same name, and says so again and again, at once. The offsets are of the old one.
+func (c *Consumer) anew(ctx context.Context, f *kgo.FetchTopicPartition) {
+	c.lost(ctx, c.client, map[string][]int32{f.Topic: {f.Partition}})
+	c.fail(fmt.Errorf("%w: topic %q was deleted and created anew while it was consumed (run a new consumer): %w", ErrTopology, f.Topic, f.Err))
 }

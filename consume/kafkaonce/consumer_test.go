@@ -149,6 +149,35 @@ func TestAPartitionThatMovesFinishesWhatRuns(t *testing.T) {
 	}
 }
 
+// A partition that moves does not wait for ever: the contexts of its handlers end, and one that goes on all the same finishes nothing any more. The
+// message comes to the new owner.
+func TestAPartitionThatMovesGivesUpWhatHangs(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 2)
+	opts := short()
+	opts.Workers.DrainWithin, opts.Workers.SettleWithin = 100*time.Millisecond, 100*time.Millisecond
+	begun, finish := make(chan struct{}, 10), make(chan struct{})
+	first := b.run(specOf(func(ctx context.Context, _ *consume.Message, _ order) error {
+		begun <- struct{}{}
+		<-ctx.Done()
+		<-finish
+		return nil
+	}), opts)
+	one, two := record("one", "a"), record("two", "b")
+	two.Partition = 1
+	b.send(one, two)
+	await(t, begun, "the first")
+	await(t, begun, "the second")
+	second := b.run(specOf(nothing), opts)
+	moved := first.event(b, kafkaonce.Revoked).Partition
+	if at := b.committed(moved); at != -1 {
+		t.Errorf("%d is committed when the partition has moved", at)
+	}
+	second.wants(everonce.Executed)
+	close(finish)
+	first.wants(everonce.Executed)
+}
+
 // A partition that is lost ends the work's context at once, and what was handled then is not committed.
 func TestALostPartitionEndsItsWork(t *testing.T) {
 	t.Parallel()

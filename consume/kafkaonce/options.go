@@ -82,14 +82,18 @@ func byRecordKey(m *consume.Message) string {
 	return m.BrokerID
 }
 
+// balancer shares out the partitions, where this member is the group's leader.
+func (o *Options) balancer() kgo.GroupBalancer {
+	if o.Eager {
+		return eachTopic{kgo.StickyBalancer()}
+	}
+	return eachTopic{kgo.CooperativeStickyBalancer()}
+}
+
 // group returns the client's options for a member of the group.
 func (o *Options) group() []kgo.Opt {
-	balancer := kgo.CooperativeStickyBalancer()
-	if o.Eager {
-		balancer = kgo.StickyBalancer()
-	}
 	return []kgo.Opt{
-		kgo.ConsumerGroup(o.Group), kgo.Balancers(balancer), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
+		kgo.ConsumerGroup(o.Group), kgo.Balancers(o.balancer()), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
 		kgo.SessionTimeout(o.SessionTimeout), kgo.RebalanceTimeout(o.RebalanceTimeout), kgo.HeartbeatInterval(min(3*time.Second, o.SessionTimeout/4)),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.FetchMaxWait(fetchWait), // a partition that was paused waits for so long, if others of its broker bring nothing

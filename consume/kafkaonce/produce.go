@@ -11,8 +11,10 @@ import (
 
 // produced is a record on its way.
 type produced struct {
-	done chan struct{}
-	err  error // once done is closed
+	by    [2]*kgo.Client // which send it; the second may be nil
+	topic string
+	done  chan struct{}
+	err   error // once done is closed
 }
 
 // deliverWithin is how long a record waits for a broker: what waited for longer would come beside the copies that were made since.
@@ -21,7 +23,7 @@ const deliverWithin = 10 * time.Second
 // produce sends a record, and once more by the client alone, which may be nil, if it is refused in a batch: each record of a batch is
 // refused for one of them. What was sent cannot be called back: its fate is that of the client, not of the caller's context.
 func produce(client, alone *kgo.Client, r *kgo.Record) *produced {
-	p := &produced{done: make(chan struct{})}
+	p := &produced{by: [2]*kgo.Client{client, alone}, topic: r.Topic, done: make(chan struct{})}
 	ctx, cancel := context.WithTimeout(context.Background(), deliverWithin)
 	r.Context = ctx // that of an earlier try has ended
 	end := func(_ *kgo.Record, err error) {
@@ -64,11 +66,20 @@ func refused(err error) bool {
 	return tooLarge(err) || errors.Is(err, kerr.InvalidRecord) || errors.Is(err, kerr.InvalidTimestamp)
 }
 
-// wait returns what became of the record, or the cause of ctx, if it ends before.
+// wait returns what became of the record, or the cause of ctx, if it ends before. A client that knows a topic by its ID never produces to another
+// one of that name: it is made to forget the ID, and the record may be sent again.
 func (p *produced) wait(ctx context.Context) error {
 	select {
 	case <-p.done:
-		return p.err
+		if !errors.Is(p.err, kerr.UnknownTopicID) {
+			return p.err
+		}
+		for _, client := range p.by {
+			if client != nil {
+				client.PurgeTopicsFromProducing(p.topic)
+			}
+		}
+		return kerr.UnknownTopicOrPartition
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

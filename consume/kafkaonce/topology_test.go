@@ -8,11 +8,14 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/kafkaonce"
+	"github.com/everonce/everonce/outbox"
 )
 
 // set sets settings of a topic, and returns when the broker has them.
@@ -93,6 +96,85 @@ func TestTopicsThatLoseNothing(t *testing.T) {
 		}
 		if c.good != "" {
 			b.set(c.topic, map[string]string{c.setting: c.good})
+		}
+	}
+}
+
+// remove deletes a topic, and returns when the broker does not know it any more.
+func (b *bench) remove(topic string) {
+	b.t.Helper()
+	if _, err := b.admin.DeleteTopics(b.ctx, topic); err != nil {
+		b.t.Fatal(err)
+	}
+	for {
+		topics, err := b.admin.ListTopics(b.ctx, topic)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if errors.Is(topics[topic].Err, kerr.UnknownTopicOrPartition) {
+			return
+		}
+	}
+}
+
+// A topic that is deleted and created anew is another one, with other offsets: Run ends and says so, instead of asking for the old one again and
+// again. The next one consumes the new one, and so does a Transform.
+func TestATopicThatIsCreatedAnewEndsRun(t *testing.T) {
+	t.Parallel()
+	b, out := newBench(t, 1), newBench(t, 1)
+	transformed, soon := make(chan string, 10), []kgo.Opt{kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond })}
+	b.transforming(func(_ context.Context, r *kgo.Record) ([]*kgo.Record, error) {
+		transformed <- string(r.Key)
+		return []*kgo.Record{to(out.topic.Name, r)}, nil
+	}, kafkaonce.TransformOptions{Client: soon})
+	b.group, b.ends = newName(), kafkaonce.ErrTopology
+	r := b.run(specOf(nothing), &kafkaonce.Options{Client: soon})
+	b.send(record("m-1", "old"), record("m-2", "old"))
+	r.wants(everonce.Executed, everonce.Executed)
+	for range 2 {
+		await(t, transformed, "the old topic's record")
+	}
+	b.remove(b.topic.Name)
+	b.create(b.topic.Name, 1, nil)
+	await(t, r.done, "the end of Run")
+	b.ends = nil
+	r = b.run(specOf(nothing), nil)
+	m := record("m-3", "new")
+	m.Topic = b.topic.Name
+	out.send(m) // by a client that has not seen the old one
+	r.wants(everonce.Executed)
+	for await(t, transformed, "the new topic's record") != "new" {
+	}
+}
+
+// Somebody has deleted the topic of the dead letters, and the consumer has made it anew: the letters go there. So do the events of an outbox, and
+// those of other topics do not wait.
+func TestATopicThatIsCreatedAnewIsPublishedTo(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	r := b.run(specOf(func(context.Context, *consume.Message, order) error {
+		return everonce.Permanent("no_such_account", errors.New("there is no such account"), nil)
+	}), nil)
+	l, p, e := b.open(), newPublisher(t, b.url), event(b.letters(), "e-1", "a")
+	b.send(record("m-1", "a"))
+	r.wants(everonce.Rejected)
+	if err := errors.Join(p.Publish(t.Context(), []outbox.Event{e})...); err != nil {
+		t.Fatal(err)
+	}
+	b.remove(b.letters())
+	b.send(record("m-2", "a"))
+	for letters := 0; letters == 0; {
+		if topics, err := b.admin.ListTopics(b.ctx, b.letters()); err == nil && topics[b.letters()].Err == nil {
+			letters = len(b.all(l, consume.Filter{}))
+		}
+	}
+	for {
+		err := p.Publish(t.Context(), []outbox.Event{e})[0]
+		if err == nil {
+			break
+		}
+		if errors.Is(err, outbox.ErrUnavailable) {
+			t.Fatal(err)
 		}
 	}
 }

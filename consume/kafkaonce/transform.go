@@ -41,7 +41,8 @@ type TransformOptions struct {
 	// Default: a random text.
 	TransactionalID string
 	// TransactionTimeout is how long a transaction may take. Then the context of the function ends, Kafka aborts the
-	// transaction, and its records are transformed again, fewer at a time. Default 40 s.
+	// transaction, and its records are transformed again, fewer at a time. Run ends if it is more than the broker's
+	// transaction.max.timeout.ms, 15 minutes by default. Default 40 s.
 	TransactionTimeout time.Duration
 	// Batch is the largest number of input records in one transaction. Default 500. Fewer are taken while so many take too long.
 	Batch int
@@ -103,7 +104,8 @@ func NewTransform(ctx context.Context, url, topic, group string, work func(conte
 
 // Run joins the group and transforms records until ctx ends. What is under way then is aborted, and transformed by whoever
 // gets the partition; Run waits some seconds for brokers that do not answer. Run goes on after failures. It returns an
-// error only if it cannot: another one with the same TransactionalID has begun, or the user may not use that ID.
+// error only if it cannot: another one with the same TransactionalID has begun, the user may not use that ID, or the broker
+// refuses the TransactionTimeout ([everonce.ErrInvalidArgument]).
 func (t *Transform) Run(ctx context.Context) error {
 	batch := t.opts.Batch
 	for failures := 1; ; failures++ {
@@ -115,6 +117,8 @@ func (t *Transform) Run(ctx context.Context) error {
 		case errors.Is(err, errTooLate): // Kafka's abort makes the producer look like one that another has fenced
 		case errors.Is(err, kerr.ProducerFenced), errors.Is(err, kerr.InvalidProducerEpoch), errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
 			return fmt.Errorf("kafkaonce: the transactional ID %q is another's now, or not for this user: %w", t.opts.TransactionalID, err)
+		case errors.Is(err, kerr.InvalidTransactionTimeout):
+			return fmt.Errorf("%w: kafkaonce: TransactionTimeout, %v, is more than the broker's transaction.max.timeout.ms: %w", everonce.ErrInvalidArgument, t.opts.TransactionTimeout, err)
 		}
 		if time.Since(began) > t.opts.PauseMax {
 			failures = 1
@@ -146,9 +150,16 @@ func (t *Transform) session(ctx context.Context, batch *int) error {
 		if ctx.Err() != nil {
 			return nil
 		}
+		var anew error
 		fetches.EachError(func(topic string, partition int32, err error) {
+			if errors.Is(err, kerr.UnknownTopicID) {
+				anew = err
+			}
 			t.opts.Log.WarnContext(ctx, "kafkaonce: a partition cannot be read", "topic", topic, "partition", partition, "error", err)
 		})
+		if anew != nil { // another topic of that name, which takes another client
+			return anew
+		}
 		var failed error
 		if fetches.NumRecords() > 0 {
 			began := time.Now()

@@ -243,11 +243,21 @@ func TestTransformEndsWithoutItsBroker(t *testing.T) {
 func TestTransformRefuses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
-	work := func(context.Context, *kgo.Record) ([]*kgo.Record, error) { return nil, nil }
+	work := func(_ context.Context, r *kgo.Record) ([]*kgo.Record, error) {
+		return []*kgo.Record{to(r.Topic+".none", r)}, nil
+	}
 	if _, err := kafkaonce.NewTransform(b.ctx, b.url, newName(), b.group, work, nil); !errors.Is(err, kafkaonce.ErrTopology) {
 		t.Errorf("a topic that does not exist: %v", err)
 	}
 	if _, err := kafkaonce.NewTransform(b.ctx, b.url, b.topic.Name, "", work, nil); !errors.Is(err, everonce.ErrInvalidArgument) {
 		t.Errorf("no group: %v", err)
+	}
+	long, err := kafkaonce.NewTransform(b.ctx, b.url, b.topic.Name, b.group, work, &kafkaonce.TransformOptions{TransactionTimeout: time.Hour, Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.send(record("1", "a"))
+	if err := long.Run(b.ctx); !errors.Is(err, everonce.ErrInvalidArgument) {
+		t.Errorf("a timeout that is more than the broker's: %v", err)
 	}
 }
