@@ -454,7 +454,7 @@ func TestTrapTheStreamLosesItsTail(t *testing.T) {
 	b := newBenchOn(t, server.URL)
 	b.queue.AckWait = time.Second
 	again := func(command string) {
-		server.Run(`kill -9 "$(head -n 1 "$dir/pid")"; cd "$dir"/data/jetstream/*/streams/"$1"; `+command, b.queue.Stream)
+		server.Run(killed+`; cd "$dir"/data/jetstream/*/streams/"$1"; `+command, b.queue.Stream)
 		server.Up()
 		b.eventually("the test's connection is back", b.conn.IsConnected)
 	}
