@@ -198,7 +198,7 @@ func TestServerIsKilledAndComesBack(t *testing.T) {
 	conn := <-made
 	b.send("m-1")
 	r.wants(everonce.Executed)
-	server.Run(`kill -9 "$(head -n 1 "$dir/pid")"`)
+	server.Run(killed)
 	for range 3 {
 		log.wants(t, "no messages can be fetched")
 	}
@@ -255,12 +255,12 @@ func TestCredentialsThatEnd(t *testing.T) {
 	b := newBenchOn(t, server.URL)
 	log := logging{lines: make(chan string, 1000)}
 	r := b.run(specOf(nothing), &natsonce.Options{Workers: consume.Workers{Log: log.logger()}})
-	server.Run(`program; kill -9 "$(head -n 1 "$dir/pid")"
+	server.Run(killed + `; program
 		nohup "$bin" -a 127.0.0.1 -p "$(cat "$dir/port")" -js -sd "$dir/data" --user other --pass word >>"$dir/log" 2>&1 </dev/null & echo $! >"$dir/pid"`)
 	for range 4 {
 		log.wants(t, "authorization violation")
 	}
-	server.Run(`kill -9 "$(head -n 1 "$dir/pid")"`)
+	server.Run(killed)
 	server.Up()
 	c, err := nats.Connect(server.URL) // the test's own connection was given up
 	if err != nil {

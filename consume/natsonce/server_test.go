@@ -277,6 +277,9 @@ func quick(opts *natsonce.Options) *natsonce.Options {
 	return &o
 }
 
+// killed kills a test's own server, and waits until its port is free.
+const killed = `pid=$(head -n 1 "$dir/pid"); kill -9 "$pid"; while kill -0 "$pid" 2>/dev/null; do sleep 0.01; done`
+
 // stop ends the consumer and waits until it has drained.
 func (r *running) stop() {
 	r.end()
