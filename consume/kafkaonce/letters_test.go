@@ -179,8 +179,11 @@ func TestBadInputIsADeadLetter(t *testing.T) {
 	noID.Headers = nil
 	empty.Value, null.Value, text.Value, large.Value = []byte{}, nil, []byte("no JSON"), make([]byte, 2000)
 	long.Value = []byte(`{}`)
-	b.send(noID, empty, null, text, large, long, record("good", "g"))
-	for range 7 {
+	blank, odd, twice, other := record("", "h"), record("\xff", "i"), record("m-5", "j"), record("good", "g")
+	twice.Headers = append(twice.Headers, kgo.RecordHeader{Key: "ce_id", Value: []byte("")}) // the last one counts
+	other.Value = []byte(`{"id":"another"}`)
+	b.send(noID, empty, null, text, large, long, record("good", "g"), blank, odd, twice, other)
+	for range 11 {
 		await(t, r.verdicts, "a verdict")
 	}
 	r.stop()
@@ -192,7 +195,10 @@ func TestBadInputIsADeadLetter(t *testing.T) {
 			t.Errorf("%s is null: %v", d.Message.Subject, isNull)
 		}
 	}
-	for key, want := range map[string]consume.Reason{"a": consume.NoKey, "b": consume.Undecodable, "c": consume.Undecodable, "d": consume.Undecodable, "e": consume.TooLarge, "f": consume.NoKey} {
+	for key, want := range map[string]consume.Reason{
+		"a": consume.NoKey, "b": consume.Undecodable, "c": consume.Undecodable, "d": consume.Undecodable, "e": consume.TooLarge, "f": consume.NoKey,
+		"h": consume.NoKey, "i": consume.NoKey, "j": consume.NoKey, "g": consume.Mismatch,
+	} {
 		if found[key] != want {
 			t.Errorf("%s: %q, want %q", key, found[key], want)
 		}
@@ -200,11 +206,11 @@ func TestBadInputIsADeadLetter(t *testing.T) {
 	if n, err := l.Discard(b.ctx, consume.Filter{Limit: 4}); n != 4 || err != nil {
 		t.Errorf("discarded %d, %v", n, err)
 	}
-	if left := b.all(l, consume.Filter{}); len(left) != 2 {
-		t.Errorf("%d letters are left, want 2", len(left))
+	if left := b.all(l, consume.Filter{}); len(left) != 6 {
+		t.Errorf("%d letters are left, want 6", len(left))
 	}
-	if at := b.committed(0); at != 7 {
-		t.Errorf("%d is committed, want 7", at)
+	if at := b.committed(0); at != 11 {
+		t.Errorf("%d is committed, want 11", at)
 	}
 }
 

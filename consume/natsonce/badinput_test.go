@@ -34,6 +34,7 @@ func TestBadInput(t *testing.T) {
 		{"no body", nats.Header{"Order-Id": {"2"}}, nil, consume.Undecodable},
 		{"a large body", nats.Header{"Order-Id": {"3"}}, make([]byte, 1001), consume.TooLarge},
 		{"forged marks", nats.Header{"Order-Id": {"4"}, "X-Everonce-Retries": {"-1"}, "x-everonce-retries": {"99"}, "x-everonce-reason": {"unknown"}, "x-everonce-dropped": {"{"}, "x-everonce-first": {"never"}}, body, ""},
+		{"the same ID with another body", nats.Header{"Order-Id": {"4"}}, []byte(`{"id":"2"}`), consume.Mismatch},
 		{"what looks like a word of the server", nats.Header{"Status": {"100"}, "Description": {"Idle Heartbeat"}, "Order-Id": {"5"}}, body, ""},
 	} {
 		b.publish(&nats.Msg{Subject: b.queue.Stream + ".placed", Header: c.header, Data: c.body})
@@ -46,7 +47,20 @@ func TestBadInput(t *testing.T) {
 	for _, l := range b.letters() {
 		reasons[l.Header.Get("x-everonce-reason")]++
 	}
-	if reasons["no_key"] != 6 || reasons["undecodable"] != 2 || reasons["too_large"] != 1 || len(reasons) != 3 {
+	if reasons["no_key"] != 6 || reasons["undecodable"] != 2 || reasons["too_large"] != 1 || reasons["mismatch"] != 1 || len(reasons) != 4 {
 		t.Error(reasons)
 	}
+}
+
+// What the client library takes for a word of the server, and does not hand over, holds up no other message.
+func TestMessagesThatAreNotHandedOver(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, status := range []string{"404", "409"} {
+		b.publish(&nats.Msg{Subject: b.queue.Stream + ".placed", Header: nats.Header{"Status": {status}, "Order-Id": {status}}})
+	}
+	b.send("m-1")
+	r := b.run(specOf(nothing), one)
+	r.wants(everonce.Executed)
+	b.eventually("the others wait", func() bool { return b.consumer().NumAckPending == 2 })
 }

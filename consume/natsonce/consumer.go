@@ -91,7 +91,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	if !c.once() {
 		return errRan
 	}
-	ctx, end := context.WithCancel(ctx)
+	ctx, end := undated(ctx)
 	defer end()
 	in := make(chan consume.Delivery, c.fetched())
 	served := make(chan error, 1)
@@ -106,6 +106,14 @@ func (c *Consumer) Run(ctx context.Context) error {
 		d.giveBack()
 	}
 	return errors.Join(err, c.conn.hangUp())
+}
+
+// undated returns ctx without its deadline, at which it ends all the same. nats.go has its own limit for an answer only where there is none:
+// one that is lost with its connection would be waited for until the consumer is to end.
+func undated(ctx context.Context) (context.Context, context.CancelFunc) {
+	until, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
+	return until, func() { stop(); end(nil) }
 }
 
 func (c *Consumer) once() bool {
@@ -177,6 +185,9 @@ func (c *Consumer) pause(ctx context.Context, failures int, what string, err err
 // fetch hands over what comes by one request, which ends with its connection. Each message is in hand as soon as it is here, also while those
 // before it wait.
 func (c *Consumer) fetch(ctx context.Context, in chan<- consume.Delivery, changed <-chan nats.Status) error {
+	if !c.conn.IsConnected() {
+		return nats.ErrDisconnected // nats.go would keep the subscription of a request that it cannot send
+	}
 	from := c.from
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), atMost(fetchWithin, from.config.MaxRequestExpires))
 	defer cancel()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
@@ -180,16 +181,28 @@ func TestDrainLosesNothing(t *testing.T) {
 	b.settled()
 }
 
-// A server that is killed and comes back costs redeliveries at most.
+// A server that is killed and comes back costs redeliveries at most, and leaves nothing behind of the time when it was away.
 func TestServerIsKilledAndComesBack(t *testing.T) {
 	t.Parallel()
 	server := testserver.Start(t, "nats")
 	b := newBenchOn(t, server.URL)
-	b.queue.AckWait = time.Second
-	r := b.run(specOf(nothing), nil)
+	if _, err := b.js.CreateConsumer(context.Background(), b.queue.Stream, jetstream.ConsumerConfig{
+		Durable: "billing", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Second, MaxRequestExpires: time.Second, // so that it soon asks again
+	}); err != nil {
+		t.Fatal(err)
+	}
+	made, log := make(chan *nats.Conn, 1), logging{lines: make(chan string, 1000)}
+	r := b.run(specOf(nothing), &natsonce.Options{
+		Workers: consume.Workers{Log: log.logger()}, Connect: []nats.Option{nats.ConnectHandler(func(conn *nats.Conn) { made <- conn })},
+	})
+	conn := <-made
 	b.send("m-1")
 	r.wants(everonce.Executed)
-	server.Restart()
+	server.Run(killed)
+	for range 3 {
+		log.wants(t, "no messages can be fetched")
+	}
+	server.Up()
 	b.eventually("the test's connection is back", b.conn.IsConnected)
 	b.eventually("the stream is back", func() bool {
 		_, err := b.js.PublishMsg(context.Background(), b.message("m-2"))
@@ -201,6 +214,9 @@ func TestServerIsKilledAndComesBack(t *testing.T) {
 		}
 	}
 	b.settled()
+	if n := conn.NumSubscriptions(); n > 2 { // that of all answers, and that of a request for messages
+		t.Errorf("%d subscriptions", n)
+	}
 }
 
 // A connection that the client library gives up for good ends the consumer with an error, so that its process can begin anew.
@@ -229,4 +245,36 @@ func TestAConnectionThatIsGivenUp(t *testing.T) {
 	case <-time.After(soon):
 		t.Error("it does not end")
 	}
+}
+
+// Credentials that the server refuses for a while, as when they have ended or are changed on one side first, end no consumer: nats.go gives a
+// connection up when they are refused twice.
+func TestCredentialsThatEnd(t *testing.T) {
+	t.Parallel()
+	server := testserver.Start(t, "nats")
+	b := newBenchOn(t, server.URL)
+	log := logging{lines: make(chan string, 1000)}
+	r := b.run(specOf(nothing), &natsonce.Options{Workers: consume.Workers{Log: log.logger()}})
+	server.Run(killed + `; program
+		nohup "$bin" -a 127.0.0.1 -p "$(cat "$dir/port")" -js -sd "$dir/data" --user other --pass word >>"$dir/log" 2>&1 </dev/null & echo $! >"$dir/pid"`)
+	for range 4 {
+		log.wants(t, "authorization violation")
+	}
+	server.Run(killed)
+	server.Up()
+	c, err := nats.Connect(server.URL) // the test's own connection was given up
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	b.js, err = jetstream.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("the stream is back", func() bool {
+		_, err := b.js.PublishMsg(context.Background(), b.message("m-1"))
+		return err == nil
+	})
+	r.wants(everonce.Executed)
+	b.settled()
 }

@@ -190,6 +190,43 @@ func TestLettersThatCannotBeReplayedStay(t *testing.T) {
 	}
 }
 
+// A letter of a stream that has sources, or is a mirror, goes to the stream that has its subject, and comes back from there.
+func TestLettersOfStreamsThatAreSourcesAndMirrors(t *testing.T) {
+	t.Parallel()
+	for kind, c := range map[string]jetstream.StreamConfig{
+		"sourced": {Sources: []*jetstream.StreamSource{{}}},
+		"mirror":  {Mirror: &jetstream.StreamSource{}},
+	} {
+		b := newBench(t)
+		for _, of := range append(c.Sources, c.Mirror) {
+			if of != nil {
+				of.Name = b.queue.Stream
+			}
+		}
+		c.Name = b.queue.Stream + "-" + kind
+		b.stream(c)
+		defer b.js.DeleteStream(context.Background(), c.Name) //nolint:errcheck // nobody will look for it
+		other := *b
+		other.queue = natsonce.Queue{Stream: c.Name, DeadLetters: b.dead(), Counts: b.counts()}
+		store, fail := memstore.New(nil), true
+		r := other.runOn(store, specOf(func(context.Context, *consume.Message, order) error {
+			if fail {
+				return everonce.NotDone(errors.New("no"))
+			}
+			return nil
+		}), one)
+		b.send("m-1")
+		r.wants(everonce.Failed, everonce.Failed, everonce.Failed, everonce.Failed)
+		b.letter()
+		r.stop()
+		fail = false
+		if n, err := other.open().Replay(context.Background(), consume.Filter{}); n != 1 || err != nil {
+			t.Fatalf("%s: %d, %v", kind, n, err)
+		}
+		other.runOn(store, specOf(nothing), nil).wants(everonce.Executed)
+	}
+}
+
 // Headers that do not fit into a dead letter are left out, and named; those that are sent more than once are kept.
 func TestLettersOfOddMessages(t *testing.T) {
 	t.Parallel()

@@ -12,6 +12,7 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/natsonce"
+	"github.com/everonce/everonce/outbox"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -97,4 +98,34 @@ func Example() {
 	// handling order-1
 	// handling order-2
 	// rejected order-2 <nil>
+}
+
+// What an outbox.Relay does with a publisher: events go to the subject that is their topic. One that is published again, as after a relay was
+// killed, is stored once, and a stream that expects another event sets this one aside.
+func ExampleNewPublisher() {
+	defer publishExample()()
+	publisher, err := natsonce.NewPublisher(os.Getenv("EVERONCE_TEST_NATS_URL"), &natsonce.PublisherOptions{
+		Expect: func(e *outbox.Event) []jetstream.PublishOpt { // each order is placed once
+			return []jetstream.PublishOpt{jetstream.WithExpectStream(exampleStream), jetstream.WithExpectLastSequencePerSubject(0)}
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer publisher.Close() //nolint:errcheck // what the stream has confirmed is published
+	for _, id := range []string{"e-1", "e-1", "e-2"} {
+		e := outbox.Event{ID: id, Topic: exampleStream + ".order-7", ContentType: "application/json", Payload: []byte(`{"id":"order-7"}`)}
+		err := publisher.Publish(context.Background(), []outbox.Event{e})[0]
+		refused, ok := errors.AsType[*everonce.PermanentError](err)
+		if ok {
+			fmt.Println(id, "is set aside:", refused.Code)
+			continue
+		}
+		fmt.Println(id, err)
+	}
+	// Output:
+	// e-1 <nil>
+	// e-1 <nil>
+	// e-2 is set aside: sequence
 }

@@ -175,7 +175,7 @@ func TestAPublisherWithoutItsServer(t *testing.T) {
 	if err := publish("e-1"); err != nil {
 		t.Fatal(err)
 	}
-	server.Run(`kill -9 "$(head -n 1 "$dir/pid")"`)
+	server.Run(killed)
 	if err := publish("e-2"); !errors.Is(err, outbox.ErrUnavailable) {
 		t.Error(err)
 	}

@@ -235,6 +235,11 @@ func (b *bench) run(spec consume.Spec[order], opts *natsonce.Options) *running {
 
 func (b *bench) runOn(store everonce.Store, spec consume.Spec[order], opts *natsonce.Options) *running {
 	b.t.Helper()
+	return b.runUntil(context.Background(), store, spec, opts)
+}
+
+func (b *bench) runUntil(ctx context.Context, store everonce.Store, spec consume.Spec[order], opts *natsonce.Options) *running {
+	b.t.Helper()
 	r := &running{t: b.t, verdicts: make(chan consume.Verdict, 10_000), done: make(chan struct{})}
 	spec.Observe = func(_ context.Context, _ *consume.Message, v consume.Verdict) { r.verdicts <- v }
 	h, err := consume.New(newReceiver(b.t, store), spec)
@@ -245,7 +250,7 @@ func (b *bench) runOn(store everonce.Store, spec consume.Spec[order], opts *nats
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(ctx)
 	r.end = cancel
 	go func() {
 		defer close(r.done)
@@ -271,6 +276,9 @@ func quick(opts *natsonce.Options) *natsonce.Options {
 	o.PauseMin, o.PauseMax = 10*time.Millisecond, 200*time.Millisecond
 	return &o
 }
+
+// killed kills a test's own server, and waits until its port is free.
+const killed = `pid=$(head -n 1 "$dir/pid"); kill -9 "$pid"; while kill -0 "$pid" 2>/dev/null; do sleep 0.01; done`
 
 // stop ends the consumer and waits until it has drained.
 func (r *running) stop() {

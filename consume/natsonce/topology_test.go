@@ -52,6 +52,22 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 	b.queue = declare
 }
 
+// The stream of dead letters and the bucket of counts are made again if somebody deletes them, when they are needed.
+func TestWhatSomebodyDeletesIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	r := b.run(specOf(func(context.Context, *consume.Message, order) error { return everonce.NotDone(errors.New("no")) }), one)
+	if err := errors.Join(b.js.DeleteStream(context.Background(), b.dead()), b.js.DeleteKeyValue(context.Background(), b.counts())); err != nil {
+		t.Fatal(err)
+	}
+	b.send("m-1")
+	r.wants(everonce.Failed, everonce.Failed, everonce.Failed, everonce.Failed)
+	if attempts := b.letter().Header.Get("x-everonce-attempts"); attempts != "4" {
+		t.Errorf("%s attempts", attempts)
+	}
+	b.settled()
+}
+
 // What loses letters, or has old messages run again, is said once.
 func TestWhatAnOperatorShouldKnow(t *testing.T) {
 	t.Parallel()

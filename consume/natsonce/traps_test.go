@@ -26,7 +26,12 @@ func TestTrapTheWindowForgetsAMessageID(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.stream(jetstream.StreamConfig{Name: b.queue.Stream, Subjects: []string{b.queue.Stream + ".>"}, Duplicates: 100 * time.Millisecond})
-	spec := specOf(nothing)
+	spec := specOf(func(_ context.Context, m *consume.Message, _ order) error {
+		if m.ID != "" {
+			t.Errorf("it is taken for the ID %q that a producer gave the operation", m.ID)
+		}
+		return nil
+	})
 	spec.Key = consume.Header(jetstream.MsgIDHeader)
 	r := b.run(spec, one)
 	msg := b.message("any")
@@ -331,58 +336,6 @@ func TestTrapTheCountsAreAwayAndLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.wants(everonce.Executed)
-	b.settled()
-}
-
-// Trap: the answer to a message of a durable consumer that was deleted is never confirmed. It is given up, and a new consumer goes on where
-// the old one was: what was acknowledged before may be forgotten.
-func TestTrapTheDurableConsumerIsDeleted(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	first := b.run(specOf(nothing), one)
-	b.send("m-1", "m-2")
-	first.wants(everonce.Executed, everonce.Executed)
-	b.settled()
-	first.stop()
-	begun, goOn := make(chan string, 10), make(chan struct{})
-	r := b.run(specOf(func(_ context.Context, _ *consume.Message, o order) error {
-		begun <- o.ID
-		<-goOn
-		return nil
-	}), &natsonce.Options{Workers: consume.Workers{Concurrency: 1, SettleWithin: time.Second}})
-	b.send("m-3")
-	if id := <-begun; id != "m-3" {
-		t.Error(id)
-	}
-	if err := b.js.DeleteConsumer(context.Background(), b.queue.Stream, "billing"); err != nil {
-		t.Fatal(err)
-	}
-	close(goOn)
-	r.wants(everonce.Executed, everonce.Replayed)
-	b.send("m-4")
-	r.wants(everonce.Executed)
-	if id := <-begun; id != "m-4" {
-		t.Errorf("%s runs again", id)
-	}
-	b.settled()
-}
-
-// Trap: a stream that was made anew begins at sequence 1 again. So does its consumer.
-func TestTrapTheStreamIsMadeAnew(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	first := b.run(specOf(nothing), one)
-	b.send("m-1", "m-2")
-	first.wants(everonce.Executed, everonce.Executed)
-	b.settled()
-	first.stop()
-	r := b.run(specOf(nothing), one)
-	if err := b.js.DeleteStream(context.Background(), b.queue.Stream); err != nil {
-		t.Fatal(err)
-	}
-	b.stream(jetstream.StreamConfig{Name: b.queue.Stream, Subjects: []string{b.queue.Stream + ".>"}})
-	b.send("m-3", "m-4")
-	r.wants(everonce.Executed, everonce.Executed)
 	b.settled()
 }
 

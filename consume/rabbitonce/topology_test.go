@@ -272,7 +272,6 @@ func TestARefusedUser(t *testing.T) {
 	}
 }
 
-// A consumer runs once, and one that was closed does not run.
 // unusable is a store whose tables are missing, which its coming back would not mend.
 type unusable struct{ *memstore.Store }
 
@@ -297,6 +296,7 @@ func TestAStoreThatCanNotBeUsedEndsTheRun(t *testing.T) {
 	}
 }
 
+// A consumer runs once, and one that was closed does not run.
 func TestRunsOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -143,11 +143,12 @@ func TestBadInput(t *testing.T) {
 	for range 2 {
 		b.until(consume.Ack)
 	}
+	b.send(`{"id":6}`, "", sqsonce.AttributeID, "order-5") // the ID of another
 	reasons := map[consume.Reason]int{}
-	for _, l := range b.list(6) {
+	for _, l := range b.list(7) {
 		reasons[l.Reason]++
 	}
-	want := map[consume.Reason]int{consume.NoKey: 3, consume.Undecodable: 1, consume.TooLarge: 1, sqsonce.MaxReceives: 1} // one without a note
+	want := map[consume.Reason]int{consume.NoKey: 3, consume.Undecodable: 1, consume.TooLarge: 1, consume.Mismatch: 1, sqsonce.MaxReceives: 1} // one without a note
 	if asJSON(t, reasons) != asJSON(t, want) {
 		t.Errorf("the reasons are %v, want %v", reasons, want)
 	}

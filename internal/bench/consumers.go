@@ -233,7 +233,7 @@ func (b *consumerBench) contest() *contest {
 		least, inBatches = 0.7, each.atLeast(0.7, single, b.name+" consumer in batches: of a bare one without a transaction")
 	}
 	return &contest{
-		store: b.name + " to PostgreSQL", mode: "a consumer, new keys", callers: 1, trips: &b.pg.trips,
+		store: b.name + " to PostgreSQL", mode: fmt.Sprintf("a consumer, new keys, %d at a time", consumerWorkers), callers: 1, trips: &b.pg.trips,
 		ways: []*way{bare, ours, late, single, each, together},
 		targets: []target{
 			ours.atLeast(least, bare, b.name+" consumer: of a bare one with the same transaction"),

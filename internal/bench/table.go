@@ -11,7 +11,10 @@ func printHead() {
 // print writes a contest's rows. "× bare" is the rate as a share of the first way's, "time ×" the inverse.
 func (c *contest) print() {
 	for i, w := range c.ways {
-		store, mode := c.store, fmt.Sprintf("%s, %d callers", c.mode, c.callers)
+		store, mode := c.store, c.mode
+		if c.callers > 1 {
+			mode = fmt.Sprintf("%s, %d callers", mode, c.callers)
+		}
 		if i > 0 {
 			store, mode = "", ""
 		}

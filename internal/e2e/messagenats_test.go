@@ -27,6 +27,9 @@ func natsQueue(s *messageSpec, way string) natsonce.Queue {
 }
 
 func (n *natsServer) consumer(ctx context.Context, way string, h *consume.Consumer, workers consume.Workers) (runner, error) {
+	if way == wayTx {
+		workers.Batch = 4 // the other ways have one message at a time
+	}
 	return natsonce.Dial(ctx, n.spec.byLine(), natsQueue(n.spec, way), h, &natsonce.Options{
 		Workers: workers, PauseMin: 50 * time.Millisecond, PauseMax: time.Second,
 		Connect: []nats.Option{nats.ReconnectWait(50 * time.Millisecond), nats.PingInterval(time.Second), nats.Timeout(time.Second)},
