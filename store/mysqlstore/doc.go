@@ -73,7 +73,8 @@
 //	Transact, optimistic: new key                                                4 and the work's
 //	Transact, optimistic: replay                                                 1
 //
-// On MySQL a transaction takes one more before its record is written, to learn whether it is still one.
+// On MySQL a claim in a transaction, the writing of its record, and each write of a step take one more, to learn whether the transaction
+// is still one.
 //
 // # The end of a transaction
 //

@@ -42,7 +42,11 @@ func (b *bank) ended() map[string]func(context.Context, *sql.Tx) error {
 // After a deadlock the transaction is gone, and what is sent on it commits by itself: a work that swallows the error gets no record of
 // what was undone.
 func TestWorkThatSwallowsTheEndOfItsTransaction(t *testing.T) {
-	b := newBank(t, nil)
+	onEach(t, testWorkThatSwallowsTheEndOfItsTransaction)
+}
+
+func testWorkThatSwallowsTheEndOfItsTransaction(t *testing.T, on server) {
+	b := newBank(t, on, nil)
 	var err error
 	b.tr, err = everonce.NewTxReceiver(b.Store, &everonce.Options{TxRetries: 1})
 	noErr(t, err)
@@ -86,8 +90,10 @@ func isDeadlock(err error) bool {
 }
 
 // A work that returns the deadlock is run again, in Transact; in the caller's transaction only the caller can.
-func TestADeadlockIsRunAgain(t *testing.T) {
-	b := newBank(t, nil)
+func TestADeadlockIsRunAgain(t *testing.T) { onEach(t, testADeadlockIsRunAgain) }
+
+func testADeadlockIsRunAgain(t *testing.T, on server) {
+	b := newBank(t, on, nil)
 	runs := 0
 	res, err := everonce.Transact(t.Context(), b.tr, order("again"), func(ctx context.Context, tx *sql.Tx) (string, error) {
 		runs++
@@ -119,8 +125,10 @@ func TestADeadlockIsRunAgain(t *testing.T) {
 }
 
 // Work that leaves rows open has surely committed nothing, is told so, and is not run again.
-func TestWorkThatLeavesRowsOpen(t *testing.T) {
-	b := newBank(t, nil)
+func TestWorkThatLeavesRowsOpen(t *testing.T) { onEach(t, testWorkThatLeavesRowsOpen) }
+
+func testWorkThatLeavesRowsOpen(t *testing.T, on server) {
+	b := newBank(t, on, nil)
 	for _, opts := range [][]everonce.CallOption{nil, {everonce.Optimistic()}} {
 		runs := 0
 		res, err := everonce.Transact(t.Context(), b.tr, order(fmt.Sprint("open", len(opts))), func(ctx context.Context, tx *sql.Tx) (string, error) {
