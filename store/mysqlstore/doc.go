@@ -1,5 +1,5 @@
-// Package mysqlstore keeps records in MariaDB (10.6 or newer, tested with 10.11) or MySQL (8.0 or newer), through
-// database/sql and the driver of github.com/go-sql-driver/mysql.
+// Package mysqlstore keeps records in MariaDB (10.6 or newer, tested with 10.11) or MySQL (8.0 or newer, tested
+// with 9.7), through database/sql and the driver of github.com/go-sql-driver/mysql.
 //
 //	config, err := mysqlstore.ParseURL("mysql://user:password@host:3306/shop")
 //	connector, err := mysql.NewConnector(config)
