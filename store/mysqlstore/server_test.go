@@ -70,10 +70,10 @@ func (s server) open(t testing.TB, change func(*mysql.Config)) *sql.DB {
 	if change != nil {
 		change(config)
 	}
-	if s.mysql { // it waits for a lock as short as it can
-		if config.Params == nil {
-			config.Params = make(map[string]string)
-		}
+	if config.Params == nil {
+		config.Params = make(map[string]string)
+	}
+	if _, given := config.Params["innodb_lock_wait_timeout"]; s.mysql && !given { // it waits for a lock as short as it can
 		config.Params["innodb_lock_wait_timeout"] = "1"
 	}
 	connector, err := mysql.NewConnector(config)

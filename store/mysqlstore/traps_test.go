@@ -40,6 +40,17 @@ func testKeysAreComparedByTheirBytes(t *testing.T, on server) {
 	}
 }
 
+// The store's clock is the same whatever the time zone of a session.
+func TestTheClockHasNoTimeZone(t *testing.T) { onEach(t, testTheClockHasNoTimeZone) }
+
+func testTheClockHasNoTimeZone(t *testing.T, on server) {
+	b := newBank(t, on, func(c *mysql.Config) { c.Params = map[string]string{"time_zone": "'+05:00'"} })
+	res, err := b.Claim(t.Context(), driver.ClaimRequest{ID: driver.RecordID{7}, Nonce: driver.Nonce{1}, Lease: time.Minute})
+	if off := time.Since(res.Now).Abs(); err != nil || off > time.Hour {
+		t.Errorf("the store's clock is %v off, %v", off, err)
+	}
+}
+
 // At repeatable read a snapshot that is older than a record does not see it. The claim does, also where MariaDB refuses to lock what is
 // newer than the snapshot, as it does by default from 11.6.2 on.
 func TestAnOldSnapshotFindsTheRecord(t *testing.T) { onEach(t, testAnOldSnapshotFindsTheRecord) }
@@ -290,6 +301,19 @@ func testMigrate(t *testing.T, on server) {
 	health, err := store.Health(t.Context(), driver.HealthRequest{})
 	if err != nil || len(health.Notes) == 0 {
 		t.Errorf("%v, %v", health.Notes, err)
+	}
+}
+
+// Where a duplicate would wait for longer than it has to, on MySQL alone, Health says so.
+func TestHealthNamesTheWait(t *testing.T) { onEach(t, testHealthNamesTheWait) }
+
+func testHealthNamesTheWait(t *testing.T, on server) {
+	for wait, want := range map[string]bool{"1": false, "7": on.mysql} {
+		b := newBank(t, on, func(c *mysql.Config) { c.Params = map[string]string{"innodb_lock_wait_timeout": wait} })
+		health, err := b.Health(t.Context(), driver.HealthRequest{})
+		if said := strings.Contains(fmt.Sprint(health.Notes), "innodb_lock_wait_timeout is "+wait); err != nil || said != want {
+			t.Errorf("with %s s: %q, %v", wait, health.Notes, err)
+		}
 	}
 }
 
