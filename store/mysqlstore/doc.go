@@ -27,6 +27,10 @@
 //
 //	mysql://user:password@host:3306/shop?innodb_lock_wait_timeout=1
 //
+// Nor does MySQL lock its own rows as sparingly as MariaDB. Where it splits a page of the table beside a key of a transaction at repeatable
+// read, new keys next to that one wait for the transaction too, and are in progress until it ends. A transaction that is to
+// stay open for long had better be at read committed ([Options].Isolation, or your own for DoTx).
+//
 // The setting innodb_rollback_on_timeout must be off, as it is by default.
 //
 // # Keys
