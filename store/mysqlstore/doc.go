@@ -1,5 +1,5 @@
-// Package mysqlstore keeps records in MariaDB (10.6 or newer, tested with 10.11) or MySQL (8.0 or newer, tested
-// with 9.7), through database/sql and the driver of github.com/go-sql-driver/mysql.
+// Package mysqlstore keeps records in MariaDB (10.6 or newer, tested with 10.11 and 11.8) or MySQL (8.0 or newer,
+// tested with 8.0, 8.4 and 9.7), through database/sql and the driver of github.com/go-sql-driver/mysql.
 //
 //	config, err := mysqlstore.ParseURL("mysql://user:password@host:3306/shop")
 //	connector, err := mysql.NewConnector(config)
@@ -51,7 +51,7 @@
 // latest record, not that of the transaction's snapshot. MariaDB 11.6.2 and newer refuse by default to lock or change a row that is newer
 // than the transaction's snapshot, and roll back (error 1020; innodb_snapshot_isolation). everonce's own statements switch that
 // off, each for itself. Your statements do not, nor does [InsertOnce]: treat the error as a deadlock, or add
-// innodb_snapshot_isolation=0 to the data source name. This is tested with 10.11 and the setting on; no server from 11.6 on was. Purge and deletion run at read committed, so that they lock no
+// innodb_snapshot_isolation=0 to the data source name. Purge and deletion run at read committed, so that they lock no
 // gaps. That needs binlog_format to be ROW or MIXED, as it is by default.
 //
 // READ UNCOMMITTED and autocommit=0, in the data source name or the server, are refused at the first use, by Migrate too. Do not begin a
