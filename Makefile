@@ -40,8 +40,8 @@ soak: ## 1000 cycles of SIGKILL against SQLite, PostgreSQL and MariaDB; 10 000 m
 	@scripts/test soak
 
 .PHONY: newer
-newer: ## the tests on a newer Debian in a folder, with newer servers (root)
-	@scripts/newer
+newer: ## the tests on a newer Debian in a folder, with newer servers, and on MySQL (root)
+	@scripts/newer && scripts/newer --mysql
 
 .PHONY: latest
 latest: ## the tests with the latest versions of all dependencies, in a copy

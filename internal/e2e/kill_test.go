@@ -58,8 +58,19 @@ func TestKillSQLite(t *testing.T) {
 }
 
 // TestKillMariaDB is the same on MariaDB.
-func TestKillMariaDB(t *testing.T) {
-	url := testserver.URL(t, "mariadb")
+func TestKillMariaDB(t *testing.T) { killsMySQL(t, testserver.URL(t, "mariadb")) }
+
+// TestKillMySQL is the same on MySQL, and left out, by name, where there is none.
+func TestKillMySQL(t *testing.T) {
+	url := os.Getenv("EVERONCE_TEST_MYSQL_URL")
+	if url == "" {
+		t.Skip("TestKillMySQL was not run: set EVERONCE_TEST_MYSQL_URL to the URL of a MySQL server")
+	}
+	killsMySQL(t, url)
+}
+
+func killsMySQL(t *testing.T, url string) {
+	t.Helper()
 	database := "e2e_" + strings.ToLower(rand.Text())
 	run := func(text string) {
 		db, err := mariaDB(url, "")

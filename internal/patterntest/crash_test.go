@@ -108,7 +108,7 @@ func onEachDatabase(t *testing.T, pgxTest func(*testing.T, *handle[pgx.Tx]), sql
 	}
 	t.Parallel()
 	t.Run("pgx", func(t *testing.T) { t.Parallel(); pgxTest(t, onPgx(t)) })
-	t.Run("mariadb", func(t *testing.T) { t.Parallel(); sqlTest(t, onMariaDB(t)) })
+	onMySQLs(t, sqlTest)
 	t.Run("sqlite", func(t *testing.T) { t.Parallel(); sqlTest(t, onSQLite(t)) })
 }
 

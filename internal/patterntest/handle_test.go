@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"net/url"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -41,8 +42,38 @@ func onAll(t *testing.T, pgxTest func(*testing.T, *handle[pgx.Tx]), sqlTest func
 	t.Parallel()
 	t.Run("pgx", func(t *testing.T) { t.Parallel(); pgxTest(t, onPgx(t)) })
 	t.Run("postgres", func(t *testing.T) { t.Parallel(); sqlTest(t, onPostgres(t)) })
-	t.Run("mariadb", func(t *testing.T) { t.Parallel(); sqlTest(t, onMariaDB(t)) })
+	onMySQLs(t, sqlTest)
 	t.Run("sqlite", func(t *testing.T) { t.Parallel(); sqlTest(t, onSQLite(t)) })
+}
+
+// mysqlVariable names a server of MySQL, on which the tests then run too.
+const mysqlVariable = "EVERONCE_TEST_MYSQL_URL"
+
+var hasMySQL = os.Getenv(mysqlVariable) != ""
+
+// onMySQLs runs a test on MariaDB, and on MySQL where there is one.
+func onMySQLs(t *testing.T, test func(*testing.T, *handle[*sql.Tx])) {
+	onMySQLServers(t, func(t *testing.T, server string) {
+		_, _, h := onDatabase(t, server)
+		test(t, h)
+	})
+}
+
+func onMySQLServers(t *testing.T, test func(t *testing.T, server string)) {
+	t.Run("mariadb", func(t *testing.T) { t.Parallel(); test(t, testserver.URL(t, "mariadb")) })
+	if hasMySQL {
+		t.Run("mysql", func(t *testing.T) { t.Parallel(); test(t, mySQL(t)) })
+	}
+}
+
+// mySQL leaves a test out, by name, where there is no MySQL. It waits for a lock as short as it can, as users are told to have it.
+func mySQL(t testing.TB) string {
+	t.Helper()
+	server := os.Getenv(mysqlVariable)
+	if server == "" {
+		t.Skipf("%s was not run: set %s to the URL of a MySQL server", t.Name(), mysqlVariable)
+	}
+	return with(server, "innodb_lock_wait_timeout=1")
 }
 
 // schema makes an empty schema, and returns the server's URL with it as the search path.
@@ -63,11 +94,15 @@ func schema(t testing.TB) (url, name string) {
 			t.Error(err)
 		}
 	})
-	separator := "?"
-	if strings.Contains(server, "?") {
-		separator = "&"
+	return with(server, "search_path="+name), name
+}
+
+// with is a URL with more parameters.
+func with(url, parameters string) string {
+	if strings.Contains(url, "?") {
+		return url + "&" + parameters
 	}
-	return server + separator + "search_path=" + name, name
+	return url + "?" + parameters
 }
 
 func onPgx(t testing.TB) *handle[pgx.Tx] {
@@ -154,10 +189,9 @@ func sqliteHandle(t testing.TB, store *sqlitestore.Store) *handle[*sql.Tx] {
 	return h
 }
 
-// mariaDB makes an empty database, and returns its URL.
-func mariaDB(t testing.TB) (address, name string) {
+// database makes an empty database on a server, and returns its URL.
+func database(t testing.TB, server string) (address, name string) {
 	t.Helper()
-	server := testserver.URL(t, "mariadb")
 	name = "p_" + strings.ToLower(rand.Text()[:16])
 	admin, err := openMariaDB(server)
 	if err != nil {
@@ -197,10 +231,23 @@ func openMariaDB(address string) (*sql.DB, error) {
 
 func onMariaDB(t testing.TB) *handle[*sql.Tx] {
 	t.Helper()
-	address, name := mariaDB(t)
-	h := mariaDBHandle(t, address, name)
-	h.ready(t)
+	_, _, h := onDatabase(t, testserver.URL(t, "mariadb"))
 	return h
+}
+
+func onMySQL(t testing.TB) *handle[*sql.Tx] {
+	t.Helper()
+	_, _, h := onDatabase(t, mySQL(t))
+	return h
+}
+
+// onDatabase is a handle on a database of its own on a server, whose name for tests is MariaDB's, whichever it is.
+func onDatabase(t testing.TB, server string) (address, name string, h *handle[*sql.Tx]) {
+	t.Helper()
+	address, name = database(t, server)
+	h = mariaDBHandle(t, address, name)
+	h.ready(t)
+	return address, name, h
 }
 
 // mariaDBHandle is a handle with connections of its own on a database that may be ready.
@@ -228,7 +275,7 @@ var numbered = regexp.MustCompile(`\$\d+`)
 // text is a statement as the database wants its arguments.
 func (h *handle[Tx]) text(text string) string {
 	if h.name == "mariadb" {
-		return numbered.ReplaceAllString(text, "?")
+		return strings.ReplaceAll(numbered.ReplaceAllString(text, "?"), " rank", " `rank`") // a reserved word of MySQL
 	}
 	return text
 }

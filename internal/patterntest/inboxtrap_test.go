@@ -158,7 +158,7 @@ func TestTrapALongHandler(t *testing.T) {
 	t.Parallel()
 	t.Run("pgx", func(t *testing.T) { t.Parallel(); testTrapALongHandler(t, onPgx(t)) })
 	t.Run("postgres", func(t *testing.T) { t.Parallel(); testTrapALongHandler(t, onPostgres(t)) })
-	t.Run("mariadb", func(t *testing.T) { t.Parallel(); testTrapALongHandler(t, onMariaDB(t)) })
+	onMySQLs(t, testTrapALongHandler[*sql.Tx])
 }
 
 // A handler that takes longer than its lease is renewed, and nobody else handles the message.
@@ -201,7 +201,7 @@ func TestTrapAPausedWorker(t *testing.T) {
 	t.Parallel()
 	t.Run("pgx", func(t *testing.T) { t.Parallel(); testTrapAPausedWorker(t, onPgx(t)) })
 	t.Run("postgres", func(t *testing.T) { t.Parallel(); testTrapAPausedWorker(t, onPostgres(t)) })
-	t.Run("mariadb", func(t *testing.T) { t.Parallel(); testTrapAPausedWorker(t, onMariaDB(t)) })
+	onMySQLs(t, testTrapAPausedWorker[*sql.Tx])
 }
 
 // A worker that was paused past its lease commits nothing after another one has taken the message: the effect is the other's, and

@@ -18,6 +18,7 @@ import (
 
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/inbox"
+	"github.com/everonce/everonce/internal/testserver"
 	"github.com/everonce/everonce/outbox"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
@@ -36,9 +37,13 @@ func TestKillPostgres(t *testing.T) {
 
 func TestKillMariaDB(t *testing.T) {
 	t.Parallel()
-	address, name := mariaDB(t)
-	h := mariaDBHandle(t, address, name)
-	h.ready(t)
+	address, _, h := onDatabase(t, testserver.URL(t, "mariadb"))
+	kills(t, h, childSpec{MariaDB: address})
+}
+
+func TestKillMySQL(t *testing.T) {
+	t.Parallel()
+	address, _, h := onDatabase(t, mySQL(t))
 	kills(t, h, childSpec{MariaDB: address})
 }
 

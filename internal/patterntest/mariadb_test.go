@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,7 +20,11 @@ import (
 // would commit by itself, without its effect.
 func TestTrapNothingCommitsByItself(t *testing.T) {
 	t.Parallel()
-	h, ctx := onMariaDB(t), limited(t)
+	onMySQLs(t, testTrapNothingCommitsByItself)
+}
+
+func testTrapNothingCommitsByItself(t *testing.T, h *handle[*sql.Tx]) {
+	ctx := limited(t)
 	box, in, sagas := newOutbox(t, h), newInbox(t, h, nil), newSagas(t, h)
 	d, err := saga.Define("one", 1, saga.Step[sagaOrder, *sql.Tx]{Name: "a", Final: true, ActionTx: func(context.Context, *sql.Tx, *saga.Call[sagaOrder]) (any, error) { return nil, nil }})
 	must(t, err)
@@ -47,15 +52,22 @@ func TestTrapNothingCommitsByItself(t *testing.T) {
 // also where the server, as MariaDB from 11.6.2 on, refuses to lock what is newer than the snapshot.
 func TestTrapWhatIsThereIsSeen(t *testing.T) {
 	t.Parallel()
-	for name, parameters := range map[string]string{
-		"changed rows count": "", "found rows count": "?clientFoundRows=true&interpolateParams=true",
-		"locks only what its snapshot sees": "?innodb_snapshot_isolation=1",
-	} {
+	onMySQLServers(t, testTrapWhatIsThereIsSeen)
+}
+
+func testTrapWhatIsThereIsSeen(t *testing.T, server string) {
+	cases := map[string]string{
+		"changed rows count": "clientFoundRows=false", "found rows count": "clientFoundRows=true&interpolateParams=true",
+		"locks only what its snapshot sees": "innodb_snapshot_isolation=1",
+	}
+	if strings.HasSuffix(t.Name(), "/mysql") {
+		delete(cases, "locks only what its snapshot sees")
+	}
+	for name, parameters := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			address, database := mariaDB(t)
-			h, ctx := mariaDBHandle(t, address+parameters, database), limited(t)
-			h.ready(t)
+			_, _, h := onDatabase(t, with(server, parameters))
+			ctx := limited(t)
 			box, in := newOutbox(t, h), newInbox(t, h, &inbox.Options{})
 			tx, _, rollback, err := h.begin(ctx)
 			must(t, err)
@@ -86,7 +98,11 @@ func TestTrapWhatIsThereIsSeen(t *testing.T) {
 // transaction any more it fails all the same.
 func TestTrapWhatComesOnceMoreHoldsUpNobody(t *testing.T) {
 	t.Parallel()
-	h, ctx := onMariaDB(t), limited(t)
+	onMySQLs(t, testTrapWhatComesOnceMoreHoldsUpNobody)
+}
+
+func testTrapWhatComesOnceMoreHoldsUpNobody(t *testing.T, h *handle[*sql.Tx]) {
+	ctx := limited(t)
 	box, in, sagas := newOutbox(t, h), newInbox(t, h, &inbox.Options{}), newSagas(t, h)
 	d, err := saga.Define("one", 1, saga.Step[sagaOrder, *sql.Tx]{Name: "a", Final: true, ActionTx: func(context.Context, *sql.Tx, *saga.Call[sagaOrder]) (any, error) { return nil, nil }})
 	must(t, err)
@@ -114,7 +130,11 @@ func TestTrapWhatComesOnceMoreHoldsUpNobody(t *testing.T) {
 // process that is stopped in the middle would keep the rows from all others, for as long as its connection stands.
 func TestTrapAStoppedProcessHoldsUpNothingElse(t *testing.T) {
 	t.Parallel()
-	h, ctx := onMariaDB(t), limited(t)
+	onMySQLs(t, testTrapAStoppedProcessHoldsUpNothingElse)
+}
+
+func testTrapAStoppedProcessHoldsUpNothingElse(t *testing.T, h *handle[*sql.Tx]) {
+	ctx := limited(t)
 	h.publish(t, newOutbox(t, h), append(line("orders", "k", 1), outbox.Event{Topic: "orders"}, outbox.Event{Topic: "orders"})...)
 	spec := sqlqueue.Spec{Table: "outbox", Group: "topic", Lane: "topic"}
 	claim := func(db sqldb.Database, n int) (seqs []int64, token int64) {
@@ -169,7 +189,11 @@ func TestTrapAStoppedProcessHoldsUpNothingElse(t *testing.T) {
 // An event that a transaction has locked holds up itself, and not those before it with the same key.
 func TestTrapALockedEventHoldsUpNoHead(t *testing.T) {
 	t.Parallel()
-	h, ctx := onMariaDB(t), limited(t)
+	onMySQLs(t, testTrapALockedEventHoldsUpNoHead)
+}
+
+func testTrapALockedEventHoldsUpNoHead(t *testing.T, h *handle[*sql.Tx]) {
+	ctx := limited(t)
 	box, to := newOutbox(t, h), newSink()
 	h.publish(t, box, line("orders", "k", 3)...)
 	tx, _, rollback, err := h.begin(ctx)

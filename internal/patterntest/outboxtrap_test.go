@@ -205,7 +205,7 @@ func TestTrapAPurgeLeavesWhatIsNotDone(t *testing.T) {
 	t.Parallel()
 	t.Run("pgx", func(t *testing.T) { t.Parallel(); testTrapPurge(t, onPgx(t)) })
 	t.Run("postgres", func(t *testing.T) { t.Parallel(); testTrapPurge(t, onPostgres(t)) })
-	t.Run("mariadb", func(t *testing.T) { t.Parallel(); testTrapPurge(t, onMariaDB(t)) })
+	onMySQLs(t, testTrapPurge[*sql.Tx])
 }
 
 // A purge neither waits for a row that somebody is about to retry, nor removes it, nor an event that came again with the ID of one

@@ -63,6 +63,9 @@ func TestAudits(t *testing.T) {
 		audited(t, "pgx", onPgx, auditOpenTransaction[pgx.Tx])
 		audited(t, "postgres", onPostgres, auditOpenTransaction[*sql.Tx])
 		audited(t, "mariadb", onMariaDB, auditOpenTransaction[*sql.Tx])
+		if hasMySQL {
+			audited(t, "mysql", onMySQL, auditOpenTransaction[*sql.Tx])
+		}
 	})
 	all := []struct {
 		name string
@@ -79,6 +82,9 @@ func TestAudits(t *testing.T) {
 			audited(t, "pgx", onPgx, a.pgx)
 			audited(t, "postgres", onPostgres, a.sql)
 			audited(t, "mariadb", onMariaDB, a.sql)
+			if hasMySQL {
+				audited(t, "mysql", onMySQL, a.sql)
+			}
 			audited(t, "sqlite", onSQLite, a.sql)
 		})
 	}

@@ -129,7 +129,7 @@ func testExpireEnds[Tx any](t *testing.T, h *handle[Tx]) {
 func TestPurgeOfProducersWaitsForNobody(t *testing.T) {
 	t.Parallel()
 	t.Run("pgx", func(t *testing.T) { t.Parallel(); testProducerPurge(t, onPgx(t)) })
-	t.Run("mariadb", func(t *testing.T) { t.Parallel(); testProducerPurge(t, onMariaDB(t)) })
+	onMySQLs(t, testProducerPurge[*sql.Tx])
 }
 
 // More than a batch of producers is idle, and two of them have a transaction open: in a first batch, and in a later one. All others
@@ -170,20 +170,17 @@ func testProducerPurge[Tx any](t *testing.T, h *handle[Tx]) {
 func TestPurgeOfProducersOfManyStreams(t *testing.T) {
 	t.Parallel()
 	t.Run("pgx", func(t *testing.T) { t.Parallel(); testPurgeOfManyStreams(t, onPgx(t)) })
-	t.Run("mariadb", func(t *testing.T) { t.Parallel(); testPurgeOfManyStreams(t, onMariaDB(t)) })
+	onMySQLs(t, testPurgeOfManyStreams[*sql.Tx])
 }
 
 // A transaction forgets few producers that have many streams, in few statements, and goes past one that is appending.
 func testPurgeOfManyStreams[Tx any](t *testing.T, h *handle[Tx]) {
 	s := newStreams(t, h, nil)
-	numbers := "FROM generate_series(1, 6000) AS seq"
-	if h.name == "mariadb" {
-		numbers = "FROM seq_1_to_6000"
-	}
 	for range 4 {
 		g := s.grant(t, "")
 		s.send(t, batchOf(g, 0, "a"))
-		h.must(t, "INSERT INTO everonce_producer_window (stream, producer_id, granted, named, last, state) SELECT concat('s', seq), $1, 0, 0, 0, 'x' "+numbers, int64(g.Producer))
+		h.must(t, "INSERT INTO everonce_producer_window (stream, producer_id, granted, named, last, state) WITH RECURSIVE n AS (SELECT 0 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 99)"+
+			" SELECT concat('s', 100 * a.i + b.i), $1, 0, 0, 0, 'x' FROM n AS a, n AS b WHERE a.i < 60", int64(g.Producer))
 	}
 	h.must(t, "UPDATE everonce_producer SET last = id")
 	drops := 0

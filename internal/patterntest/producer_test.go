@@ -325,7 +325,11 @@ func second[T any](_ T, err error) error { return err }
 // commit by itself.
 func TestTrapNoBatchCommitsByItself(t *testing.T) {
 	t.Parallel()
-	h, ctx := onMariaDB(t), t.Context()
+	onMySQLs(t, testTrapNoBatchCommitsByItself)
+}
+
+func testTrapNoBatchCommitsByItself(t *testing.T, h *handle[*sql.Tx]) {
+	ctx := t.Context()
 	s := newStreams(t, h, nil)
 	g := s.grant(t, "")
 	tx, _, rollback, err := h.begin(ctx)
@@ -342,7 +346,7 @@ func TestTrapNoBatchCommitsByItself(t *testing.T) {
 func TestAnEarlierRunThatIsAppending(t *testing.T) {
 	t.Parallel()
 	t.Run("pgx", func(t *testing.T) { t.Parallel(); testEarlierRun(t, onPgx(t)) })
-	t.Run("mariadb", func(t *testing.T) { t.Parallel(); testEarlierRun(t, onMariaDB(t)) })
+	onMySQLs(t, testEarlierRun[*sql.Tx])
 }
 
 // While a run has a transaction open, a grant to its name waits: what is granted sees all that came before, and nothing comes

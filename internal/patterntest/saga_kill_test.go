@@ -241,11 +241,8 @@ func TestSagaKills(t *testing.T) {
 		url, name := schema(t)
 		testSagaKills(t, openPgx(t, url, name), runnerSpec{Postgres: url, Schema: name})
 	})
-	t.Run("mariadb", func(t *testing.T) {
-		t.Parallel()
-		address, name := mariaDB(t)
-		h := mariaDBHandle(t, address, name)
-		h.ready(t)
+	onMySQLServers(t, func(t *testing.T, server string) {
+		address, name, h := onDatabase(t, server)
 		testSagaKills(t, h, runnerSpec{MariaDB: address, Schema: name})
 	})
 }
@@ -422,11 +419,8 @@ func TestSagaPausedRunner(t *testing.T) {
 		url, name := schema(t)
 		testSagaPausedRunner(t, openPgx(t, url, name), runnerSpec{Postgres: url, Schema: name}, points...)
 	})
-	t.Run("mariadb", func(t *testing.T) {
-		t.Parallel()
-		address, name := mariaDB(t)
-		h := mariaDBHandle(t, address, name)
-		h.ready(t)
+	onMySQLServers(t, func(t *testing.T, server string) {
+		address, name, h := onDatabase(t, server)
 		testSagaPausedRunner(t, h, runnerSpec{MariaDB: address, Schema: name}, points...)
 	})
 }

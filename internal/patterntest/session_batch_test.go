@@ -345,7 +345,10 @@ func testCrashPointsOfABatch[Tx any](t *testing.T, h *handle[Tx]) {
 // itself, to be had again.
 func TestTrapNoEffectOfABatchCommitsByItself(t *testing.T) {
 	t.Parallel()
-	h := onMariaDB(t)
+	onMySQLs(t, testTrapNoEffectOfABatchCommitsByItself)
+}
+
+func testTrapNoEffectOfABatchCommitsByItself(t *testing.T, h *handle[*sql.Tx]) {
 	s := newSessions(t, h, session.Config{}, oneByOne)
 	gate := s.gate(t)
 	turns := make([]*turn[*sql.Tx], 3)

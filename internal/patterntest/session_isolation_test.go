@@ -12,17 +12,17 @@ import (
 
 func TestSessionsAtEachIsolation(t *testing.T) {
 	t.Parallel()
-	for _, level := range []sql.IsolationLevel{sql.LevelRepeatableRead, sql.LevelSerializable} {
-		t.Run(level.String(), func(t *testing.T) { t.Parallel(); testSessionsAt(t, level) })
-	}
+	onMySQLServers(t, func(t *testing.T, server string) {
+		for _, level := range []sql.IsolationLevel{sql.LevelRepeatableRead, sql.LevelSerializable} {
+			t.Run(level.String(), func(t *testing.T) { t.Parallel(); testSessionsAt(t, server, level) })
+		}
+	})
 }
 
 // Where reads lock, or gaps between rows, works hold up nobody either, alone or in a batch: no other command of their session, and no
 // registration.
-func testSessionsAt(t *testing.T, level sql.IsolationLevel) {
-	address, name := mariaDB(t)
-	h := mariaDBHandle(t, address, name)
-	h.ready(t)
+func testSessionsAt(t *testing.T, server string, level sql.IsolationLevel) {
+	_, name, h := onDatabase(t, server)
 	store, err := mysqlstore.New(h.db, &mysqlstore.Options{Database: name, Isolation: level})
 	must(t, err)
 	h = h.on(t, store)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/testserver"
 	"github.com/everonce/everonce/session"
 	"github.com/everonce/everonce/session/sqlsession"
 	"github.com/everonce/everonce/store/sqlitestore"
@@ -37,9 +38,13 @@ func TestKillSessionsPostgres(t *testing.T) {
 
 func TestKillSessionsMariaDB(t *testing.T) {
 	t.Parallel()
-	address, name := mariaDB(t)
-	h := mariaDBHandle(t, address, name)
-	h.ready(t)
+	address, _, h := onDatabase(t, testserver.URL(t, "mariadb"))
+	killSessions(t, h, childSpec{MariaDB: address})
+}
+
+func TestKillSessionsMySQL(t *testing.T) {
+	t.Parallel()
+	address, _, h := onDatabase(t, mySQL(t))
 	killSessions(t, h, childSpec{MariaDB: address})
 }
 

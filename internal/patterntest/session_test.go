@@ -223,7 +223,7 @@ func testSessionDuplicates[Tx any](t *testing.T, h *handle[Tx]) {
 func TestSessionInProgress(t *testing.T) {
 	t.Parallel()
 	t.Run("pgx", func(t *testing.T) { t.Parallel(); testSessionInProgress(t, onPgx(t)) })
-	t.Run("mariadb", func(t *testing.T) { t.Parallel(); testSessionInProgress(t, onMariaDB(t)) })
+	onMySQLs(t, testSessionInProgress[*sql.Tx])
 }
 
 // While a request is executed, its copy is told so at once, and a registration with its nonce too; a keep-alive does not wait, and says
@@ -267,7 +267,7 @@ func testSessionInProgress[Tx any](t *testing.T, h *handle[Tx]) {
 func TestStrangersLockNoSession(t *testing.T) {
 	t.Parallel()
 	t.Run("pgx", func(t *testing.T) { t.Parallel(); testStrangers(t, onPgx(t)) })
-	t.Run("mariadb", func(t *testing.T) { t.Parallel(); testStrangers(t, onMariaDB(t)) })
+	onMySQLs(t, testStrangers[*sql.Tx])
 }
 
 // Who knows no more of sessions than their IDs, which are 1, 2, 3, keeps nobody from renewing them, whatever is sent.
@@ -427,7 +427,10 @@ func testSessionPurge[Tx any](t *testing.T, h *handle[Tx]) {
 // commit by itself, without its effect.
 func TestTrapNoAnswerCommitsByItself(t *testing.T) {
 	t.Parallel()
-	h := onMariaDB(t)
+	onMySQLs(t, testTrapNoAnswerCommitsByItself)
+}
+
+func testTrapNoAnswerCommitsByItself(t *testing.T, h *handle[*sql.Tx]) {
 	s, nonce := newSessions(t, h, session.Config{}, nil), anyNonce()
 	id := s.register(t, nonce)
 	c := requestOf(id, nonce, 1, "lost")

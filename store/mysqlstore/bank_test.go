@@ -8,7 +8,6 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/internal/testserver"
 	"github.com/everonce/everonce/store/mysqlstore"
 )
 
@@ -16,17 +15,17 @@ import (
 type bank struct {
 	*mysqlstore.Store
 	t    *testing.T
+	on   server
 	db   *sql.DB
 	name string // of the database
 	tr   *everonce.TxReceiver[*sql.Tx]
 }
 
-func newBank(t *testing.T, change func(*mysql.Config)) *bank {
+func newBank(t *testing.T, on server, change func(*mysql.Config)) *bank {
 	t.Helper()
-	b := &bank{t: t}
-	admin := mariaDB(t)
-	b.name = newDatabase(t, admin)
-	b.db = openDB(t, testserver.URL(t, "mariadb"), func(c *mysql.Config) {
+	b := &bank{t: t, on: on}
+	b.name = newDatabase(t, on.open(t, nil))
+	b.db = on.open(t, func(c *mysql.Config) {
 		c.DBName = b.name
 		if change != nil {
 			change(c)

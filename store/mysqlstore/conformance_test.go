@@ -10,26 +10,19 @@ import (
 
 	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/driver/drivertest"
-	"github.com/everonce/everonce/internal/testserver"
 	"github.com/everonce/everonce/store/mysqlstore"
 )
 
-func capabilities() drivertest.Capabilities {
-	return drivertest.Capabilities{
+func (s server) capabilities() drivertest.Capabilities {
+	caps := drivertest.Capabilities{
 		Lister: true, ScopeDeleter: true, HealthChecker: true, WriteChecker: true, IdentityKeeper: true,
 		MaxResult: 8 << 20, TxBatch: true, // a packet has 16 MiB by default
 	}
-}
-
-// ofMySQL is what differs there: no claim can be made not to wait.
-func ofMySQL() drivertest.Capabilities {
-	caps := capabilities()
-	caps.DuplicateWaits = 2 * time.Second
+	if s.mysql { // where no claim can be made not to wait
+		caps.DuplicateWaits = 2 * time.Second
+	}
 	return caps
 }
-
-// waitLess has MySQL wait for a lock as short as it can.
-func waitLess(c *mysql.Config) { c.Params = map[string]string{"innodb_lock_wait_timeout": "1"} }
 
 // harness is two stores on the tables of a database. Whatever a test has done, a purge comes to each record when it has something to do
 // about it, and not before.
@@ -70,40 +63,46 @@ func harness(t testing.TB, db *sql.DB, opts *mysqlstore.Options) (drivertest.Har
 }
 
 // TestConformance holds the store to the suite, on a server with its own isolation, which is repeatable read.
-func TestConformance(t *testing.T) { conformance(t, testserver.URL(t, "mariadb"), nil, capabilities()) }
+func TestConformance(t *testing.T) { conformance(t, mariaDB(t)) }
 
 // TestConformanceOnMySQL is TestConformance on MySQL.
-func TestConformanceOnMySQL(t *testing.T) { conformance(t, mysqlURL(t), waitLess, ofMySQL()) }
+func TestConformanceOnMySQL(t *testing.T) { conformance(t, mySQL(t)) }
 
-func conformance(t *testing.T, url string, change func(*mysql.Config), caps drivertest.Capabilities) {
+func conformance(t *testing.T, on server) {
 	t.Helper()
-	db := openDB(t, url, change)
+	db := on.open(t, nil)
 	drivertest.RunWithBugs(t, func(t testing.TB) drivertest.Harness {
 		h, _ := harness(t, db, nil)
 		return h
-	}, caps)
+	}, on.capabilities())
 }
 
 // TestConformanceTx holds the transactions to the suite.
 func TestConformanceTx(t *testing.T) {
-	conformanceTx(t, testserver.URL(t, "mariadb"), nil, nil, capabilities())
+	on := mariaDB(t)
+	conformanceTx(t, on, nil, nil, on.capabilities())
 }
 
 // TestConformanceTxOnMySQL is TestConformanceTx on MySQL.
-func TestConformanceTxOnMySQL(t *testing.T) { conformanceTx(t, mysqlURL(t), waitLess, nil, ofMySQL()) }
+func TestConformanceTxOnMySQL(t *testing.T) {
+	on := mySQL(t)
+	conformanceTx(t, on, nil, nil, on.capabilities())
+}
 
 // TestConformanceTxReadCommitted is TestConformanceTx at another isolation, and with arguments in the statements' texts.
-func TestConformanceTxReadCommitted(t *testing.T) {
-	caps := capabilities()
+func TestConformanceTxReadCommitted(t *testing.T) { onEach(t, testConformanceTxReadCommitted) }
+
+func testConformanceTxReadCommitted(t *testing.T, on server) {
+	caps := on.capabilities()
 	caps.Variant = true
-	conformanceTx(t, testserver.URL(t, "mariadb"), func(c *mysql.Config) {
+	conformanceTx(t, on, func(c *mysql.Config) {
 		c.InterpolateParams, c.ClientFoundRows, c.ParseTime = true, true, true
 	}, &mysqlstore.Options{Isolation: sql.LevelReadCommitted}, caps)
 }
 
-func conformanceTx(t *testing.T, url string, change func(*mysql.Config), opts *mysqlstore.Options, caps drivertest.Capabilities) {
+func conformanceTx(t *testing.T, on server, change func(*mysql.Config), opts *mysqlstore.Options, caps drivertest.Capabilities) {
 	t.Helper()
-	db := openDB(t, url, change)
+	db := on.open(t, change)
 	drivertest.RunTxWithBugs(t, func(t testing.TB) drivertest.TxHarness[*sql.Tx] {
 		h, name := harness(t, db, opts)
 		table := name + ".ledger"

@@ -1,5 +1,5 @@
-// Package mysqlstore keeps records in MariaDB (10.6 or newer, tested with 10.11) or MySQL (8.0 or newer), through
-// database/sql and the driver of github.com/go-sql-driver/mysql.
+// Package mysqlstore keeps records in MariaDB (10.6 or newer, tested with 10.11 and 11.8) or MySQL (8.0 or newer,
+// tested with 8.0, 8.4 and 9.7), through database/sql and the driver of github.com/go-sql-driver/mysql.
 //
 //	config, err := mysqlstore.ParseURL("mysql://user:password@host:3306/shop")
 //	connector, err := mysql.NewConnector(config)
@@ -27,6 +27,10 @@
 //
 //	mysql://user:password@host:3306/shop?innodb_lock_wait_timeout=1
 //
+// Nor does MySQL lock its own rows as sparingly as MariaDB. Where it splits a page of the table beside a key of a transaction at repeatable
+// read, new keys next to that one wait for the transaction too, and are in progress until it ends. A transaction that is to
+// stay open for long had better be at read committed ([Options].Isolation, or your own for DoTx).
+//
 // The setting innodb_rollback_on_timeout must be off, as it is by default.
 //
 // # Keys
@@ -47,7 +51,7 @@
 // latest record, not that of the transaction's snapshot. MariaDB 11.6.2 and newer refuse by default to lock or change a row that is newer
 // than the transaction's snapshot, and roll back (error 1020; innodb_snapshot_isolation). everonce's own statements switch that
 // off, each for itself. Your statements do not, nor does [InsertOnce]: treat the error as a deadlock, or add
-// innodb_snapshot_isolation=0 to the data source name. This is tested with 10.11 and the setting on; no server from 11.6 on was. Purge and deletion run at read committed, so that they lock no
+// innodb_snapshot_isolation=0 to the data source name. Purge and deletion run at read committed, so that they lock no
 // gaps. That needs binlog_format to be ROW or MIXED, as it is by default.
 //
 // READ UNCOMMITTED and autocommit=0, in the data source name or the server, are refused at the first use, by Migrate too. Do not begin a
@@ -73,7 +77,8 @@
 //	Transact, optimistic: new key                                                4 and the work's
 //	Transact, optimistic: replay                                                 1
 //
-// On MySQL a transaction takes one more before its record is written, to learn whether it is still one.
+// On MySQL a claim in a transaction, the writing of its record, and each write of a step take one more, to learn whether the transaction
+// is still one.
 //
 // # The end of a transaction
 //

@@ -15,7 +15,6 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/sqldb"
-	"github.com/everonce/everonce/internal/testserver"
 	"github.com/everonce/everonce/store/mysqlstore"
 )
 
@@ -44,7 +43,11 @@ func (b *bank) othersRun() {
 
 // A claim whose row is gone with a savepoint writes over nobody who came in between.
 func TestAClaimThatIsUndoneWritesOverNobody(t *testing.T) {
-	b := newBank(t, nil)
+	onEach(t, testAClaimThatIsUndoneWritesOverNobody)
+}
+
+func testAClaimThatIsUndoneWritesOverNobody(t *testing.T, on server) {
+	b := newBank(t, on, nil)
 	ctx := t.Context()
 	h, err := b.Join(ctx, b.begin())
 	noErr(t, err)
@@ -73,7 +76,11 @@ func TestAClaimThatIsUndoneWritesOverNobody(t *testing.T) {
 
 // A rejected operation is recorded after its claim was undone, which must not lock the gap in which its key lies.
 func TestARejectedOperationLocksItsKeyOnly(t *testing.T) {
-	b := newBank(t, nil)
+	onEach(t, testARejectedOperationLocksItsKeyOnly)
+}
+
+func testARejectedOperationLocksItsKeyOnly(t *testing.T, on server) {
+	b := newBank(t, on, nil)
 	_, err := everonce.DoTx(t.Context(), b.begin(), b.tr, order("7"), func(context.Context) (int, error) {
 		return 0, everonce.Permanent("no-money", errors.New("no money"), nil)
 	})
@@ -84,8 +91,10 @@ func TestARejectedOperationLocksItsKeyOnly(t *testing.T) {
 }
 
 // What a purge removes, and nothing beside it, is locked until it has committed.
-func TestAPurgeLocksWhatItRemovesOnly(t *testing.T) {
-	b := newBank(t, nil)
+func TestAPurgeLocksWhatItRemovesOnly(t *testing.T) { onEach(t, testAPurgeLocksWhatItRemovesOnly) }
+
+func testAPurgeLocksWhatItRemovesOnly(t *testing.T, on server) {
+	b := newBank(t, on, nil)
 	ctx := t.Context()
 	for i := range 20 {
 		_, err := everonce.Transact(ctx, b.tr, order(fmt.Sprint(i)), func(context.Context, *sql.Tx) (int, error) { return i, nil }, everonce.WithLifetime(everonce.Lifetime{Retention: 1000}))
@@ -112,8 +121,10 @@ func TestAPurgeLocksWhatItRemovesOnly(t *testing.T) {
 
 // A commit that has no answer when its caller's context ends is left to itself: on a dead line it would hold the caller up for as long as
 // the kernel tries.
-func TestACommitEndsWithItsContext(t *testing.T) {
-	b := newBank(t, nil)
+func TestACommitEndsWithItsContext(t *testing.T) { onEach(t, testACommitEndsWithItsContext) }
+
+func testACommitEndsWithItsContext(t *testing.T, on server) {
+	b := newBank(t, on, nil)
 	store, held := b.heldAtCommit()
 	defer close(held.goOn)
 	_, err := everonce.Transact(t.Context(), b.tr, order("7"), func(context.Context, *sql.Tx) (int, error) { return 7, nil }, everonce.WithLifetime(everonce.Lifetime{Retention: 1000}))
@@ -155,7 +166,7 @@ type heldAtCommit struct {
 func (b *bank) heldAtCommit() (*mysqlstore.Store, *heldAtCommit) {
 	b.t.Helper()
 	held := heldAtCommit{committing: make(chan struct{}), goOn: make(chan struct{})}
-	store, err := mysqlstore.New(openDB(b.t, testserver.URL(b.t, "mariadb"), func(c *mysql.Config) {
+	store, err := mysqlstore.New(b.on.open(b.t, func(c *mysql.Config) {
 		c.DBName = b.name
 		c.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			var d net.Dialer
@@ -184,8 +195,10 @@ func (c *heldAtCommit) Write(p []byte) (int, error) {
 }
 
 // An attempt of the guarded mode can end while a transaction that was told of it is open.
-func TestARefusedClaimLetsTheAttemptEnd(t *testing.T) {
-	b := newBank(t, nil)
+func TestARefusedClaimLetsTheAttemptEnd(t *testing.T) { onEach(t, testARefusedClaimLetsTheAttemptEnd) }
+
+func testARefusedClaimLetsTheAttemptEnd(t *testing.T, on server) {
+	b := newBank(t, on, nil)
 	ctx := t.Context()
 	receiver, err := everonce.NewReceiver(b.Store, everonce.Refuse, nil)
 	noErr(t, err)
@@ -201,7 +214,11 @@ func TestARefusedClaimLetsTheAttemptEnd(t *testing.T) {
 
 // Where each read locks, a duplicate does not wait either.
 func TestADuplicateAtSerializableDoesNotWait(t *testing.T) {
-	b := newBank(t, func(c *mysql.Config) { c.Params = map[string]string{"tx_isolation": "'SERIALIZABLE'"} })
+	onEach(t, testADuplicateAtSerializableDoesNotWait)
+}
+
+func testADuplicateAtSerializableDoesNotWait(t *testing.T, on server) {
+	b := newBank(t, on, func(c *mysql.Config) { c.Params = map[string]string{on.isolation(): "'SERIALIZABLE'"} })
 	_, err := b.doTx(b.begin(), "7")
 	noErr(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -212,9 +229,9 @@ func TestADuplicateAtSerializableDoesNotWait(t *testing.T) {
 	}
 }
 
-// The keys of a batch that others hold take it no time that the rest would lack.
+// The keys of a batch that others hold take it no time that the rest would lack: on MariaDB, where no claim waits.
 func TestABatchBesideManyHeldKeys(t *testing.T) {
-	b := newBank(t, nil)
+	b := newBank(t, mariaDB(t), nil)
 	var err error
 	b.tr, err = everonce.NewTxReceiver(b.Store, &everonce.Options{StoreTimeout: 2 * time.Second})
 	noErr(t, err)
@@ -238,14 +255,16 @@ func TestABatchBesideManyHeldKeys(t *testing.T) {
 }
 
 // A session in which a duplicate would read what is not committed, or nothing would be, is refused by name.
-func TestSessionsThatAreRefused(t *testing.T) {
-	for param, value := range map[string]string{"tx_isolation": "'READ-UNCOMMITTED'", "autocommit": "0"} {
-		b := newBank(t, nil)
-		store, err := mysqlstore.New(openDB(t, testserver.URL(t, "mariadb"), func(c *mysql.Config) {
+func TestSessionsThatAreRefused(t *testing.T) { onEach(t, testSessionsThatAreRefused) }
+
+func testSessionsThatAreRefused(t *testing.T, on server) {
+	for param, value := range map[string]string{on.isolation(): "'READ-UNCOMMITTED'", "autocommit": "0"} {
+		b := newBank(t, on, nil)
+		store, err := mysqlstore.New(on.open(t, func(c *mysql.Config) {
 			c.DBName, c.Params = b.name, map[string]string{param: value}
 		}), nil)
 		noErr(t, err)
-		want := strings.ToUpper(strings.NewReplacer("tx_", "", "'", "").Replace(param))
+		want := strings.ToUpper(strings.NewReplacer("tx_", "", "transaction_", "", "'", "").Replace(param))
 		if err := store.Migrate(t.Context()); !errors.Is(err, everonce.ErrStore) || !strings.Contains(strings.ToUpper(err.Error()), want) {
 			t.Errorf("Migrate, %s=%s: %v, want ErrStore that names it", param, value, err)
 		}
@@ -254,7 +273,7 @@ func TestSessionsThatAreRefused(t *testing.T) {
 			t.Errorf("%s=%s: %v, want ErrStore that names it", param, value, err)
 		}
 	}
-	b := newBank(t, nil)
+	b := newBank(t, on, nil)
 	_, err := b.doTx(b.begin(), "7")
 	noErr(t, err)
 	mine, err := b.db.Conn(t.Context())
@@ -271,9 +290,11 @@ func TestSessionsThatAreRefused(t *testing.T) {
 }
 
 // Once the store was used by itself, if only by Migrate, a transaction of another handle is refused before anything is sent in it.
-func TestATransactionOfAnotherHandle(t *testing.T) {
-	b := newBank(t, nil)
-	tx, err := mariaDB(t).BeginTx(t.Context(), nil)
+func TestATransactionOfAnotherHandle(t *testing.T) { onEach(t, testATransactionOfAnotherHandle) }
+
+func testATransactionOfAnotherHandle(t *testing.T, on server) {
+	b := newBank(t, on, nil)
+	tx, err := on.open(t, nil).BeginTx(t.Context(), nil)
 	noErr(t, err)
 	defer tx.Rollback() //nolint:errcheck // nothing was written
 	if res, err := b.doTx(tx, "8"); res.Outcome != everonce.Invalid || !errors.Is(err, everonce.ErrOtherStore) {

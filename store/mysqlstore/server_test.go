@@ -21,26 +21,60 @@ func noErr(t testing.TB, err error) {
 	}
 }
 
-// mysqlVariable names a server of MySQL 8, on which the conformance suite then runs too.
+// mysqlVariable names a server of MySQL, on which the tests then run too.
 const mysqlVariable = "EVERONCE_TEST_MYSQL_URL"
 
-// mysqlURL returns where MySQL is, and leaves a test out, by name, where there is none.
-func mysqlURL(t *testing.T) string {
+// server is one that a test runs on.
+type server struct {
+	url   string
+	mysql bool // or else MariaDB
+}
+
+func mariaDB(t *testing.T) server {
+	t.Helper()
+	return server{url: testserver.URL(t, "mariadb")}
+}
+
+// mySQL leaves a test out, by name, where there is none.
+func mySQL(t *testing.T) server {
 	t.Helper()
 	url := os.Getenv(mysqlVariable)
 	if url == "" {
-		t.Skipf("%s was not run: set %s to the URL of a MySQL 8 server", t.Name(), mysqlVariable)
+		t.Skipf("%s was not run: set %s to the URL of a MySQL server", t.Name(), mysqlVariable)
 	}
-	return url
+	return server{url, true}
 }
 
-// openDB opens a handle on the server of a URL, with few connections, which a test ends with.
-func openDB(t testing.TB, url string, change func(*mysql.Config)) *sql.DB {
+// onEach runs a test on MariaDB, and on MySQL where there is one.
+func onEach(t *testing.T, test func(*testing.T, server)) {
 	t.Helper()
-	config, err := mysqlstore.ParseURL(url)
+	t.Run("mariadb", func(t *testing.T) { test(t, mariaDB(t)) })
+	if os.Getenv(mysqlVariable) != "" {
+		t.Run("mysql", func(t *testing.T) { test(t, mySQL(t)) })
+	}
+}
+
+// isolation is the name of that variable.
+func (s server) isolation() string {
+	if s.mysql {
+		return "transaction_isolation"
+	}
+	return "tx_isolation"
+}
+
+// open opens a handle, with few connections, which a test ends with.
+func (s server) open(t testing.TB, change func(*mysql.Config)) *sql.DB {
+	t.Helper()
+	config, err := mysqlstore.ParseURL(s.url)
 	noErr(t, err)
 	if change != nil {
 		change(config)
+	}
+	if config.Params == nil {
+		config.Params = make(map[string]string)
+	}
+	if _, given := config.Params["innodb_lock_wait_timeout"]; s.mysql && !given { // it waits for a lock as short as it can
+		config.Params["innodb_lock_wait_timeout"] = "1"
 	}
 	connector, err := mysql.NewConnector(config)
 	noErr(t, err)
@@ -84,10 +118,4 @@ func newStore(t testing.TB, db *sql.DB, opts *mysqlstore.Options) (*mysqlstore.S
 	noErr(t, err)
 	noErr(t, store.Migrate(t.Context()))
 	return store, given.Database
-}
-
-// mariaDB is a handle on the server of all tests.
-func mariaDB(t testing.TB) *sql.DB {
-	t.Helper()
-	return openDB(t, testserver.URL(t, "mariadb"), nil)
 }

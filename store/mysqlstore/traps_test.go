@@ -23,8 +23,10 @@ import (
 )
 
 // The collation of a server that nobody has set up takes keys for one that are not.
-func TestKeysAreComparedByTheirBytes(t *testing.T) {
-	b := newBank(t, func(c *mysql.Config) { c.Collation = "utf8mb4_general_ci" })
+func TestKeysAreComparedByTheirBytes(t *testing.T) { onEach(t, testKeysAreComparedByTheirBytes) }
+
+func testKeysAreComparedByTheirBytes(t *testing.T, on server) {
+	b := newBank(t, on, func(c *mysql.Config) { c.Collation = "utf8mb4_general_ci" })
 	mustExec(t, b.db, "ALTER DATABASE "+b.name+" COLLATE latin1_swedish_ci")
 	for _, id := range []string{"a", "A", "ä", "a ", " a", "🥨"} {
 		res, err := everonce.Transact(t.Context(), b.tr, order(id), func(context.Context, *sql.Tx) (string, error) { return id, nil })
@@ -38,11 +40,28 @@ func TestKeysAreComparedByTheirBytes(t *testing.T) {
 	}
 }
 
+// The store's clock is the same whatever the time zone of a session.
+func TestTheClockHasNoTimeZone(t *testing.T) { onEach(t, testTheClockHasNoTimeZone) }
+
+func testTheClockHasNoTimeZone(t *testing.T, on server) {
+	b := newBank(t, on, func(c *mysql.Config) { c.Params = map[string]string{"time_zone": "'+05:00'"} })
+	res, err := b.Claim(t.Context(), driver.ClaimRequest{ID: driver.RecordID{7}, Nonce: driver.Nonce{1}, Lease: time.Minute})
+	if off := time.Since(res.Now).Abs(); err != nil || off > time.Hour {
+		t.Errorf("the store's clock is %v off, %v", off, err)
+	}
+}
+
 // At repeatable read a snapshot that is older than a record does not see it. The claim does, also where MariaDB refuses to lock what is
 // newer than the snapshot, as it does by default from 11.6.2 on.
-func TestAnOldSnapshotFindsTheRecord(t *testing.T) {
+func TestAnOldSnapshotFindsTheRecord(t *testing.T) { onEach(t, testAnOldSnapshotFindsTheRecord) }
+
+func testAnOldSnapshotFindsTheRecord(t *testing.T, on server) {
+	if on.mysql { // which never refuses
+		newBank(t, on, nil).oldSnapshotFindsTheRecord()
+		return
+	}
 	for _, refuses := range []string{"0", "1"} {
-		b := newBank(t, func(c *mysql.Config) { c.Params = map[string]string{"innodb_snapshot_isolation": refuses} })
+		b := newBank(t, on, func(c *mysql.Config) { c.Params = map[string]string{"innodb_snapshot_isolation": refuses} })
 		b.oldSnapshotFindsTheRecord()
 	}
 }
@@ -68,10 +87,16 @@ func (b *bank) oldSnapshotFindsTheRecord() {
 
 // No lock reaches beyond its key: operations on keys of their own, with steps, beside purges, undo one another for no deadlock, and
 // wait for none that is open. A page that the server splits may lock what is beside a key for as long as a short transaction lasts.
-func TestNoLockReachesBeyondItsKey(t *testing.T) {
-	b := newBank(t, nil)
+func TestNoLockReachesBeyondItsKey(t *testing.T) { onEach(t, testNoLockReachesBeyondItsKey) }
+
+func testNoLockReachesBeyondItsKey(t *testing.T, on server) {
+	b := newBank(t, on, nil)
 	ctx := t.Context()
-	open, err := b.db.BeginTx(ctx, nil)
+	var level sql.IsolationLevel
+	if on.mysql { // at repeatable read what it locks is more where a page is split, until it ends
+		level = sql.LevelReadCommitted
+	}
+	open, err := b.db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
 	noErr(t, err)
 	defer open.Rollback() //nolint:errcheck // after the commit it does nothing
 	for i := range 5 {
@@ -121,13 +146,15 @@ func TestNoLockReachesBeyondItsKey(t *testing.T) {
 }
 
 // Where the answer to a commit is lost, the claim tells what has become of it.
-func TestACommitWhoseAnswerIsLost(t *testing.T) {
+func TestACommitWhoseAnswerIsLost(t *testing.T) { onEach(t, testACommitWhoseAnswerIsLost) }
+
+func testACommitWhoseAnswerIsLost(t *testing.T, on server) {
 	for name, how := range map[string]wire.Cut{"the commit is lost": wire.Before, "its answer is lost": wire.After} {
 		for _, opts := range [][]everonce.CallOption{nil, {everonce.Optimistic()}} {
 			t.Run(fmt.Sprint(name, len(opts)), func(t *testing.T) {
 				var line wire.Line
 				var armed atomic.Bool
-				b := newBank(t, func(c *mysql.Config) {
+				b := newBank(t, on, func(c *mysql.Config) {
 					c.Logger = &mysql.NopLogger{}
 					c.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 						var d net.Dialer
@@ -171,8 +198,10 @@ func (c *cutAtCommit) Write(b []byte) (int, error) {
 }
 
 // A pool of one connection is enough, also for what is inside of a transaction.
-func TestOneConnectionIsEnough(t *testing.T) {
-	b := newBank(t, nil)
+func TestOneConnectionIsEnough(t *testing.T) { onEach(t, testOneConnectionIsEnough) }
+
+func testOneConnectionIsEnough(t *testing.T, on server) {
+	b := newBank(t, on, nil)
 	b.db.SetMaxOpenConns(1)
 	for _, want := range []everonce.Outcome{everonce.Executed, everonce.Replayed} {
 		res, err := everonce.Transact(t.Context(), b.tr, order("7"), func(ctx context.Context, tx *sql.Tx) (string, error) {
@@ -185,9 +214,11 @@ func TestOneConnectionIsEnough(t *testing.T) {
 }
 
 // What each call costs, once the connection has prepared its statements. The documentation of the package has this table.
-func TestRoundTrips(t *testing.T) {
+func TestRoundTrips(t *testing.T) { onEach(t, testRoundTrips) }
+
+func testRoundTrips(t *testing.T, on server) {
 	var turns wire.Turns
-	b := newBank(t, func(c *mysql.Config) {
+	b := newBank(t, on, func(c *mysql.Config) {
 		c.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			var d net.Dialer
 			conn, err := d.DialContext(ctx, network, addr)
@@ -201,6 +232,10 @@ func TestRoundTrips(t *testing.T) {
 	receiver, err := everonce.NewReceiver(b.Store, everonce.Refuse, nil)
 	noErr(t, err)
 	ctx := t.Context()
+	var look int64 // whether the transaction is still one
+	if on.mysql {
+		look = 1
+	}
 	for _, round := range []string{"warm-up", "counted"} {
 		count := func(what string, want int64, fn func() error) {
 			t.Helper()
@@ -216,7 +251,7 @@ func TestRoundTrips(t *testing.T) {
 		nothing := func(context.Context, *everonce.Attempt) (int, error) { return 1, nil }
 		count("guarded, new: claim and completion", 2, do("guarded", nothing))
 		count("guarded, replay", 2, do("guarded", nothing))
-		count("guarded, with a step: its beginning and its end", 2+5+6, do("step", func(ctx context.Context, a *everonce.Attempt) (int, error) {
+		count("guarded, with a step: its beginning and its end", 2+5+look+6+look, do("step", func(ctx context.Context, a *everonce.Attempt) (int, error) {
 			return everonce.Step(ctx, a, "mail", func(context.Context) (int, error) { return 1, nil })
 		}))
 		transact := func(id string, opts ...everonce.CallOption) func() error {
@@ -225,16 +260,18 @@ func TestRoundTrips(t *testing.T) {
 				return err
 			}
 		}
-		count("Transact, claim first: new", 4, transact("claim first"))
-		count("Transact, claim first: replay", 4, transact("claim first"))
-		count("Transact, optimistic: new", 4, transact("optimistic", everonce.Optimistic()))
+		count("Transact, claim first: new", 4+2*look, transact("claim first"))
+		count("Transact, claim first: replay", 4+look, transact("claim first"))
+		count("Transact, optimistic: new", 4+look, transact("optimistic", everonce.Optimistic()))
 		count("Transact, optimistic: replay", 1, transact("optimistic", everonce.Optimistic()))
 	}
 }
 
 // Whatever stands in a column, all statements judge the record as whoever reads it.
-func TestAllStatementsJudgeARecordAlike(t *testing.T) {
-	b := newBank(t, nil)
+func TestAllStatementsJudgeARecordAlike(t *testing.T) { onEach(t, testAllStatementsJudgeARecordAlike) }
+
+func testAllStatementsJudgeARecordAlike(t *testing.T, on server) {
+	b := newBank(t, on, nil)
 	oddrows.Run[*sql.Tx](t, b.Store, oddrows.Database{Records: "everonce_record", Bytes: oddrows.Hex(`x'`), Exec: func(statement string) error {
 		_, err := b.db.ExecContext(t.Context(), statement)
 		return err
@@ -242,8 +279,10 @@ func TestAllStatementsJudgeARecordAlike(t *testing.T) {
 }
 
 // Several processes may make the tables at once; without them a call says what to run.
-func TestMigrate(t *testing.T) {
-	db := mariaDB(t)
+func TestMigrate(t *testing.T) { onEach(t, testMigrate) }
+
+func testMigrate(t *testing.T, on server) {
+	db := on.open(t, nil)
 	name := newDatabase(t, db)
 	store, err := mysqlstore.New(db, &mysqlstore.Options{Database: name, TablePrefix: "x_"})
 	noErr(t, err)
@@ -266,6 +305,19 @@ func TestMigrate(t *testing.T) {
 	health, err := store.Health(t.Context(), driver.HealthRequest{})
 	if err != nil || len(health.Notes) == 0 {
 		t.Errorf("%v, %v", health.Notes, err)
+	}
+}
+
+// Where a duplicate would wait for longer than it has to, on MySQL alone, Health says so.
+func TestHealthNamesTheWait(t *testing.T) { onEach(t, testHealthNamesTheWait) }
+
+func testHealthNamesTheWait(t *testing.T, on server) {
+	for wait, want := range map[string]bool{"1": false, "7": on.mysql} {
+		b := newBank(t, on, func(c *mysql.Config) { c.Params = map[string]string{"innodb_lock_wait_timeout": wait} })
+		health, err := b.Health(t.Context(), driver.HealthRequest{})
+		if said := strings.Contains(fmt.Sprint(health.Notes), "innodb_lock_wait_timeout is "+wait); err != nil || said != want {
+			t.Errorf("with %s s: %q, %v", wait, health.Notes, err)
+		}
 	}
 }
 

@@ -42,7 +42,11 @@ func (b *bank) ended() map[string]func(context.Context, *sql.Tx) error {
 // After a deadlock the transaction is gone, and what is sent on it commits by itself: a work that swallows the error gets no record of
 // what was undone.
 func TestWorkThatSwallowsTheEndOfItsTransaction(t *testing.T) {
-	b := newBank(t, nil)
+	onEach(t, testWorkThatSwallowsTheEndOfItsTransaction)
+}
+
+func testWorkThatSwallowsTheEndOfItsTransaction(t *testing.T, on server) {
+	b := newBank(t, on, nil)
 	var err error
 	b.tr, err = everonce.NewTxReceiver(b.Store, &everonce.Options{TxRetries: 1})
 	noErr(t, err)
@@ -80,14 +84,18 @@ func TestWorkThatSwallowsTheEndOfItsTransaction(t *testing.T) {
 	}
 }
 
-func isDeadlock(err error) bool {
+func isDeadlock(err error) bool { return isNumber(err, 1213) }
+
+func isNumber(err error, number uint16) bool {
 	answer, ok := errors.AsType[*mysql.MySQLError](err)
-	return ok && answer.Number == 1213
+	return ok && answer.Number == number
 }
 
 // A work that returns the deadlock is run again, in Transact; in the caller's transaction only the caller can.
-func TestADeadlockIsRunAgain(t *testing.T) {
-	b := newBank(t, nil)
+func TestADeadlockIsRunAgain(t *testing.T) { onEach(t, testADeadlockIsRunAgain) }
+
+func testADeadlockIsRunAgain(t *testing.T, on server) {
+	b := newBank(t, on, nil)
 	runs := 0
 	res, err := everonce.Transact(t.Context(), b.tr, order("again"), func(ctx context.Context, tx *sql.Tx) (string, error) {
 		runs++
@@ -118,9 +126,43 @@ func TestADeadlockIsRunAgain(t *testing.T) {
 	b.balance(1, 70)
 }
 
+// A lock that the work does not get in time (error 1205) ends its statement and not its transaction: Transact runs it again, and the
+// caller's transaction goes on.
+func TestALockThatIsNotHadInTime(t *testing.T) { onEach(t, testALockThatIsNotHadInTime) }
+
+func testALockThatIsNotHadInTime(t *testing.T, on server) {
+	b := newBank(t, on, func(c *mysql.Config) { c.Params = map[string]string{"innodb_lock_wait_timeout": "1"} })
+	holder := b.begin()
+	noErr(t, charge(t.Context(), holder))
+	tx := b.begin()
+	_, err := everonce.DoTx(t.Context(), tx, b.tr, order("joined"), func(ctx context.Context) (string, error) { return "", charge(ctx, tx) })
+	if !isNumber(err, 1205) || errors.Is(err, everonce.ErrTxDoomed) {
+		t.Errorf("DoTx: %v; want error 1205 alone", err)
+	}
+	_, err = b.doTx(tx, "beside")
+	noErr(t, err)
+	noErr(t, tx.Commit())
+	runs := 0
+	res, err := everonce.Transact(t.Context(), b.tr, order("again"), func(ctx context.Context, tx *sql.Tx) (string, error) {
+		if runs++; runs > 1 {
+			noErr(t, holder.Rollback())
+		}
+		return "charged", charge(ctx, tx)
+	})
+	if err != nil || res.Outcome != everonce.Executed || runs != 2 {
+		t.Errorf("Transact: %v after %d runs, %v; want executed after 2", res.Outcome, runs, err)
+	}
+	b.balance(1, 70)
+	if n := b.records(); n != 2 {
+		t.Errorf("%d records, want those of what was done: 2", n)
+	}
+}
+
 // Work that leaves rows open has surely committed nothing, is told so, and is not run again.
-func TestWorkThatLeavesRowsOpen(t *testing.T) {
-	b := newBank(t, nil)
+func TestWorkThatLeavesRowsOpen(t *testing.T) { onEach(t, testWorkThatLeavesRowsOpen) }
+
+func testWorkThatLeavesRowsOpen(t *testing.T, on server) {
+	b := newBank(t, on, nil)
 	for _, opts := range [][]everonce.CallOption{nil, {everonce.Optimistic()}} {
 		runs := 0
 		res, err := everonce.Transact(t.Context(), b.tr, order(fmt.Sprint("open", len(opts))), func(ctx context.Context, tx *sql.Tx) (string, error) {

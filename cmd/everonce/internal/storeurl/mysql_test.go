@@ -3,6 +3,7 @@ package storeurl
 import (
 	"crypto/rand"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
@@ -12,9 +13,19 @@ import (
 )
 
 // A store of MariaDB is made for a service, and opened for tools.
-func TestMariaDB(t *testing.T) {
+func TestMariaDB(t *testing.T) { testMySQL(t, testserver.URL(t, "mariadb")) }
+
+// TestMySQL is the same on MySQL, and left out, by name, where there is none.
+func TestMySQL(t *testing.T) {
+	server := os.Getenv("EVERONCE_TEST_MYSQL_URL")
+	if server == "" {
+		t.Skip("TestMySQL was not run: set EVERONCE_TEST_MYSQL_URL to the URL of a MySQL server")
+	}
+	testMySQL(t, server)
+}
+
+func testMySQL(t *testing.T, server string) {
 	t.Parallel()
-	server := testserver.URL(t, "mariadb")
 	opts := Options{TablePrefix: "u" + strings.ToLower(rand.Text()) + "_"}
 	s, err := Open(t.Context(), server, opts)
 	if err != nil {
