@@ -12,13 +12,19 @@ native_find() { command -v java >/dev/null && command -v mvn >/dev/null; }
 
 server_pid() { running "$dir/pid" "$dir/server.properties"; }
 
-# configure writes down where it listens, and makes its folder the first time. Rebalances need not wait for members that may come, nor a
+# configure writes down where it listens, and makes its folder the first time. Users are at a listener of their own, of which a test learns
+# from the broker; a password is asked for again every two seconds. Rebalances need not wait for members that may come, nor a
 # broker that was killed for the end of its own session.
 configure() {
 	printf '%s\n' \
 		process.roles=broker,controller node.id=1 "controller.quorum.voters=1@127.0.0.1:$2" \
-		"listeners=PLAINTEXT://127.0.0.1:$1,CONTROLLER://127.0.0.1:$2" "advertised.listeners=PLAINTEXT://127.0.0.1:$1" \
-		controller.listener.names=CONTROLLER listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT \
+		"listeners=PLAINTEXT://127.0.0.1:$1,USERS://127.0.0.1:$3,CONTROLLER://127.0.0.1:$2" \
+		"advertised.listeners=PLAINTEXT://127.0.0.1:$1,USERS://127.0.0.1:$3" controller.listener.names=CONTROLLER \
+		listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,USERS:SASL_PLAINTEXT \
+		listener.name.users.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512 listener.name.users.connections.max.reauth.ms=2000 \
+		'listener.name.users.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_plain="plain-secret";' \
+		'listener.name.users.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;' \
+		'listener.name.users.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;' \
 		"log.dirs=$dir/data" auto.create.topics.enable=false num.partitions=1 \
 		offsets.topic.replication.factor=1 offsets.topic.num.partitions=4 \
 		transaction.state.log.replication.factor=1 transaction.state.log.min.isr=1 transaction.state.log.num.partitions=4 \
@@ -38,7 +44,7 @@ native_start() {
 		maven_libraries Kafka || return 1
 		mkdir -p "$dir/data"
 		take_port
-		configure "$p" "$(free_port "$((p + 2000))")" || return 1
+		configure "$p" "$(free_port "$((p + 2000))")" "$(free_port "$((p + 4000))")" || return 1
 		launch java -Xmx512m -cp "$dir/lib/*" kafka.Kafka "$dir/server.properties" || return 1
 	fi
 	url
