@@ -21,7 +21,9 @@ func (e eachTopic) Balance(b *kgo.ConsumerBalancer, topics map[string]int32) kgo
 	for topic, partitions := range topics {
 		plan := e.GroupBalancer.(kgo.ConsumerBalancerBalance).Balance(b, map[string]int32{topic: partitions}).(*kgo.BalancePlan).AsMemberIDMap()
 		b.EachMember(func(m *kmsg.JoinGroupResponseMember, _ *kmsg.ConsumerMemberMetadata) {
-			all.AddPartitions(m, topic, plan[m.MemberID][topic])
+			if mine := plan[m.MemberID][topic]; len(mine) > 0 {
+				all.AddPartitions(m, topic, mine)
+			}
 		})
 	}
 	return all

@@ -24,15 +24,19 @@ type Consumer struct {
 	opts    Options
 	client  *kgo.Client // a member of the group from Run on
 	alone   *kgo.Client // produces copies that are too large for the other
-	limits  limits
-	table   offsetsTable // nil if the handler has none
+	forgotten
+	limits limits
+	table  offsetsTable // nil if the handler has none
 
 	stop       context.CancelFunc
 	serving    sync.WaitGroup // of partitions
+	watching   sync.WaitGroup // of topics that are away
 	committing sync.Mutex     // held while offsets are committed, and while partitions are taken away
 
 	mu         sync.Mutex
 	partitions map[place]*partition
+	away       map[string]bool      // topics
+	back       map[string]time.Time // when a topic was there after all
 	ran        bool
 	failed     error
 }
@@ -58,7 +62,7 @@ func Dial(ctx context.Context, url string, topic Topic, handler *consume.Consume
 	if err := handler.CheckWorkers(&o.Workers); err != nil {
 		return nil, err
 	}
-	c := &Consumer{topic: t, handler: handler, opts: o, partitions: map[place]*partition{}}
+	c := &Consumer{topic: t, handler: handler, opts: o, partitions: map[place]*partition{}, away: map[string]bool{}, back: map[string]time.Time{}}
 	table, err := c.withTable(handler)
 	if err != nil {
 		return nil, err
@@ -109,6 +113,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	committing.Go(func() { c.commitAtIntervals(ctx) })
 	c.poll(ctx)
 	committing.Wait()
+	c.watching.Wait()
 	c.release(context.WithoutCancel(ctx), c.all())
 	c.client.CloseAllowingRebalance()
 	c.alone.Close()
@@ -146,7 +151,7 @@ func (c *Consumer) poll(ctx context.Context) {
 		fetches := c.client.PollRecords(ctx, c.opts.Buffer)
 		fetches.EachPartition(func(f kgo.FetchTopicPartition) {
 			if errors.Is(f.Err, kerr.UnknownTopicID) {
-				c.anew(ctx, &f)
+				c.unknown(ctx, f.Topic, f.Err)
 			} else if f.Err != nil && ctx.Err() == nil {
 				c.opts.Workers.Log.WarnContext(ctx, "kafkaonce: a partition cannot be read", "consumer", c.handler.Name(), "topic", f.Topic, "partition", f.Partition, "error", f.Err)
 			}
@@ -156,10 +161,4 @@ func (c *Consumer) poll(ctx context.Context) {
 		})
 		c.client.AllowRebalance()
 	}
-}
-
-// anew ends Run: the client never consumes another topic of the same name, and says so again and again, at once. The offsets are of the old one.
-func (c *Consumer) anew(ctx context.Context, f *kgo.FetchTopicPartition) {
-	c.lost(ctx, c.client, map[string][]int32{f.Topic: {f.Partition}})
-	c.fail(fmt.Errorf("%w: topic %q was deleted and created anew while it was consumed (run a new consumer): %w", ErrTopology, f.Topic, f.Err))
 }

@@ -25,6 +25,7 @@ type DeadLetters struct {
 	url           string
 	opts          []kgo.Opt
 	client, alone *kgo.Client // produce
+	forgotten     forgotten
 }
 
 var _ consume.DeadLetters = (*DeadLetters)(nil)
@@ -106,7 +107,7 @@ func (l *DeadLetters) Replay(ctx context.Context, filter consume.Filter) (replay
 	err = l.each(ctx, filter, func(letter *consume.Letter, r *kgo.Record) error {
 		err := errOmitted
 		if !has(r, headerOmitted) {
-			err = produce(l.client, l.alone, replayCopy(r)).wait(ctx)
+			err = l.forgotten.produce(l.client, l.alone, replayCopy(r)).wait(ctx)
 		}
 		if errors.Is(err, errOmitted) || errors.Is(err, kerr.UnknownTopicOrPartition) || refused(err) || errors.Is(err, kerr.TopicAuthorizationFailed) {
 			stayed = errors.Join(stayed, fmt.Errorf("kafkaonce: letter %s was not replayed to topic %q: %w", letter.ID, letter.Queue, err))
@@ -138,7 +139,7 @@ func (l *DeadLetters) Discard(ctx context.Context, filter consume.Filter) (disca
 }
 
 func (l *DeadLetters) remove(ctx context.Context, r *kgo.Record) error {
-	return produce(l.client, nil, &kgo.Record{Topic: r.Topic, Partition: r.Partition, Key: r.Key}).wait(ctx)
+	return l.forgotten.produce(l.client, nil, &kgo.Record{Topic: r.Topic, Partition: r.Partition, Key: r.Key}).wait(ctx)
 }
 
 // each calls fn for the letters that are meant. Which are there, a first reading of the topic tells; the second has one of them in memory

@@ -79,7 +79,7 @@ func (d *delivery) move(ctx context.Context, r *kgo.Record) error {
 	}
 	c := d.p.c
 	if d.copied == nil {
-		d.copied = produce(c.client, c.alone, r)
+		d.copied = c.forgotten.produce(c.client, c.alone, r)
 	}
 	err := d.copied.wait(ctx)
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {

@@ -25,6 +25,7 @@ import (
 // one publishes again, and Kafka keeps both.
 type Publisher struct {
 	client, alone *kgo.Client
+	forgotten     forgotten
 	topic         func(*outbox.Event) string
 }
 
@@ -74,7 +75,7 @@ func (p *Publisher) send(ctx context.Context, events []outbox.Event) []error {
 		if r, err := p.record(&events[i]); err != nil {
 			errs[i] = verdict(err)
 		} else {
-			sent[i] = produce(p.client, p.alone, r)
+			sent[i] = p.forgotten.produce(p.client, p.alone, r)
 		}
 	}
 	for i, s := range sent {

@@ -3,6 +3,7 @@ package kafkaonce_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -195,4 +196,25 @@ func TestRetriesOutliveTheirDelayAndTheirConsumer(t *testing.T) {
 	spec = specOf(nothing)
 	spec.Consumer = "invoicing"
 	b.run(spec, nil).wants(everonce.Executed)
+}
+
+// A topic that is deleted, as one of retries that nobody needs any more, does not end Run. One that is created in its place does.
+func TestATopicThatIsDeletedIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 2)
+	log := make(logged, 10_000)
+	r := b.run(specOf(nothing), &kafkaonce.Options{Workers: consume.Workers{Log: slog.New(slog.NewTextHandler(log, nil))}})
+	old := b.retry("100ms")
+	b.send(record("m-1", "a"))
+	r.wants(everonce.Executed)
+	b.remove(old)
+	b.topic.Delays, b.ends = b.topic.Delays[1:], kafkaonce.ErrTopology
+	b.run(specOf(nothing), nil).event(b, kafkaonce.Assigned) // a rebalance, at which the group asks for the topics anew
+	for !strings.Contains(await(t, log, "a word on it"), "a topic is away") {
+	}
+	b.send(record("m-2", "a"))
+	r.wants(everonce.Executed)
+	b.create(old, 2, nil)
+	await(t, r.done, "the end of Run")
+	b.ends = nil
 }
