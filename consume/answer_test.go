@@ -110,8 +110,13 @@ func TestADeadLetterIsTheVerdicts(t *testing.T) {
 func TestWhatCanNotComeAgainIsADeadLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var letters int
+		type own struct{}
 		c := rigged(t, func(context.Context, *consume.Message, order) error { return everonce.NotDone(errors.New("not yet")) }, func(s *consume.Spec[order]) {
-			s.Observe = func(_ context.Context, _ *consume.Message, v consume.Verdict) {
+			s.Context = func(ctx context.Context, m *consume.Message) context.Context { return context.WithValue(ctx, own{}, m) }
+			s.Observe = func(ctx context.Context, m *consume.Message, v consume.Verdict) {
+				if ctx.Value(own{}) != m {
+					t.Errorf("Observe is told of %v in another context than that of Context", v.Disposition)
+				}
 				if v.Disposition == consume.Bury {
 					letters++
 				}

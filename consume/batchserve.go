@@ -112,7 +112,7 @@ func (s *server) verdicts(ms []*Message) (verdicts []Verdict, late bool) {
 	verdicts = s.handledTogether(ctx, each, ms)
 	late = context.Cause(ctx) == errTooLong //nolint:errorlint // the cause itself
 	for i, m := range ms {
-		s.tell(each[i], m, verdicts[i])
+		s.c.tell(each[i], s.Log, m, verdicts[i])
 	}
 	return verdicts, late
 }

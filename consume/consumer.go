@@ -239,17 +239,21 @@ func (c *Consumer) withinEach(ctx context.Context, log *slog.Logger, ms []*Messa
 	return each
 }
 
-// tell tells Observe of a verdict. That it panics says nothing of the message, which may be handled by then.
+// tell tells Observe of a verdict, in a goroutine that it may end. How it returns says nothing of the message, which may be handled by then.
 func (c *Consumer) tell(ctx context.Context, log *slog.Logger, m *Message, v Verdict) {
 	if c.observe == nil {
 		return
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			log.ErrorContext(ctx, "consume: Observe panicked", "consumer", c.name, "key", v.KeyHash, "panic", p, "stack", string(debug.Stack()))
-		}
-	}()
-	c.observe(ctx, m, v)
+	var telling sync.WaitGroup
+	telling.Go(func() {
+		defer func() {
+			if p := recover(); p != nil {
+				log.ErrorContext(ctx, "consume: Observe panicked", "consumer", c.name, "key", v.KeyHash, "panic", p, "stack", string(debug.Stack()))
+			}
+		}()
+		c.observe(ctx, m, v)
+	})
+	telling.Wait()
 }
 
 func (c *Consumer) handle(ctx context.Context, m *Message) Verdict {

@@ -33,8 +33,7 @@ type NaturalSpec[T any] struct {
 	// Context, if set, returns the context in which a delivery is handled and told to Observe: the trace that the message
 	// carries on, say. It is called first. A panic is logged and has no other effect.
 	Context func(context.Context, *Message) context.Context
-	// Observe, if set, is called with every verdict. It must not block. A panic is logged and has no other effect.
-	// [Consumer.Serve] calls it in a goroutine of its own, so it may call [runtime.Goexit].
+	// Observe, if set, is called as that of [Spec] is.
 	Observe func(context.Context, *Message, Verdict)
 }
 

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/everonce/everonce"
@@ -33,7 +34,8 @@ func TestAPanicOfObserveCostsNoVerdict(t *testing.T) {
 	}
 }
 
-// Observe may end its goroutine too, as t.FailNow does in a test: what was handled is answered all the same, and handled once.
+// Observe may end its goroutine too, as t.FailNow does in a test: what was handled is answered all the same, and handled once. An adapter, which
+// may call it by itself, goes on.
 func TestAnObserveThatEndsItsGoroutineChangesNothing(t *testing.T) {
 	observe := func(context.Context, *consume.Message, consume.Verdict) { runtime.Goexit() }
 	for name, c := range map[string]struct {
@@ -56,6 +58,17 @@ func TestAnObserveThatEndsItsGoroutineChangesNothing(t *testing.T) {
 			}
 			if a, b, none := ds[0].how(), ds[1].how(), ds[2].how(); !slices.Equal(a, []string{"ack"}) || !slices.Equal(b, a) || !slices.Equal(none, []string{"bury no_key"}) {
 				t.Errorf("they ended as %v, %v and %v", a, b, none)
+			}
+			var adapter sync.WaitGroup
+			goesOn := false
+			adapter.Go(func() {
+				c.consumer.Handle(t.Context(), first())
+				c.consumer.HandleBatch(t.Context(), []*consume.Message{first()})
+				c.consumer.Buried(t.Context(), first(), consume.DeadLetter{Reason: "broker_delivery_limit"})
+				goesOn = true
+			})
+			if adapter.Wait(); !goesOn {
+				t.Error("the adapter's goroutine has ended")
 			}
 		})
 	}

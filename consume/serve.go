@@ -182,7 +182,7 @@ func (s *server) handle(d Delivery) {
 	defer func() {
 		if !returned { // by runtime.Goexit
 			v := s.c.exited(s.work, d.Message())
-			s.tell(s.work, d.Message(), v)
+			s.c.tell(s.work, s.Log, d.Message(), v)
 			s.settle(context.WithoutCancel(s.work), d, v)
 		}
 	}()
@@ -220,18 +220,8 @@ func (s *server) verdict(m *Message) Verdict {
 	ctx = s.c.within(ctx, s.Log, m)
 	v := s.c.handleSafely(ctx, m)
 	s.logPanic(v)
-	s.tell(ctx, m, v)
+	s.c.tell(ctx, s.Log, m, v)
 	return v
-}
-
-// tell tells Observe, in a goroutine that it may end: what was handled is answered all the same.
-func (s *server) tell(ctx context.Context, m *Message, v Verdict) {
-	if s.c.observe == nil {
-		return
-	}
-	var telling sync.WaitGroup
-	telling.Go(func() { s.c.tell(ctx, s.Log, m, v) })
-	telling.Wait()
 }
 
 // logPanic tells of a verdict that a handler's panic led to.
@@ -271,7 +261,7 @@ func (s *server) settle(ctx context.Context, d Delivery, v Verdict) {
 		case v.Disposition != Bury && errors.Is(err, ErrNoCopy):
 			copied = false
 			v = s.c.bury(d.Message(), v.KeyHash, v.Outcome, TooLarge, fmt.Errorf("consume: the message cannot be retried: %w: %w", err, v.Err))
-			s.tell(s.work, d.Message(), v)
+			s.c.tell(s.c.within(s.work, s.Log, d.Message()), s.Log, d.Message(), v)
 			continue
 		}
 		pause := gate.shut()

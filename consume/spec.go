@@ -46,9 +46,10 @@ type Spec[T any] struct {
 	// Context, if set, returns the context in which a delivery is handled and told to Observe: the trace that the message
 	// carries on, say. It is called first. A panic is logged and has no other effect.
 	Context func(context.Context, *Message) context.Context
-	// Observe, if set, is called with every verdict, and once more where a message becomes a dead letter because the broker takes
-	// no copy of it for a retry ([ErrNoCopy]). It must not block. A panic is logged and has no other effect.
-	// [Consumer.Serve] calls it in a goroutine of its own, so it may call [runtime.Goexit].
+	// Observe, if set, is called with every verdict. It is called once more, after Context, where a message becomes a dead
+	// letter because the broker takes no copy of it for a retry ([ErrNoCopy]), and for the dead letters that adapters make by
+	// themselves: at NATS' delivery limit, and of SQS' messages outside their envelope. It must not block. A panic is logged
+	// and has no other effect. It is called in a goroutine of its own, so it may call [runtime.Goexit].
 	Observe func(context.Context, *Message, Verdict)
 
 	// Policy decides about messages whose outcome is unknown. Default: the receiver's policy. Reconcile is required if
@@ -94,8 +95,7 @@ type TxSpec[T, Tx any] struct {
 	// Context, if set, returns the context in which a delivery is handled and told to Observe: the trace that the message
 	// carries on, say. It is called first. A panic is logged and has no other effect.
 	Context func(context.Context, *Message) context.Context
-	// Observe, if set, is called with every verdict. It must not block. A panic is logged and has no other effect.
-	// [Consumer.Serve] calls it in a goroutine of its own, so it may call [runtime.Goexit].
+	// Observe, if set, is called as that of [Spec] is.
 	Observe func(context.Context, *Message, Verdict)
 }
 

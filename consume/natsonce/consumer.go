@@ -146,13 +146,11 @@ const (
 
 // feed hands messages over until ctx ends, or until the connection is closed for good, which is its error.
 func (c *Consumer) feed(ctx context.Context, in chan<- consume.Delivery) error {
-	changed := c.conn.StatusChanged(nats.CONNECTED, nats.CLOSED)
-	defer c.conn.RemoveStatusListener(changed)
 	for failures := 0; ctx.Err() == nil && !c.conn.IsClosed(); {
 		if time.Since(c.from.seen) > lookEvery {
 			c.from = c.from.look(ctx)
 		}
-		err := c.fetch(ctx, in, changed)
+		err := c.fetch(ctx, in)
 		if err == nil {
 			failures = 0
 			continue
@@ -184,10 +182,12 @@ func (c *Consumer) pause(ctx context.Context, failures int, what string, err err
 
 // fetch hands over what comes by one request, which ends with its connection. Each message is in hand as soon as it is here, also while those
 // before it wait.
-func (c *Consumer) fetch(ctx context.Context, in chan<- consume.Delivery, changed <-chan nats.Status) error {
+func (c *Consumer) fetch(ctx context.Context, in chan<- consume.Delivery) error {
 	if !c.conn.IsConnected() {
 		return nats.ErrDisconnected // nats.go would keep the subscription of a request that it cannot send
 	}
+	changed := c.conn.StatusChanged(nats.CONNECTED, nats.CLOSED) // from here on: what came before would end a request that is good
+	defer c.conn.RemoveStatusListener(changed)
 	from := c.from
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), atMost(fetchWithin, from.config.MaxRequestExpires))
 	defer cancel()
