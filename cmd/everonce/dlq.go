@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -74,27 +75,28 @@ type brokerFlags struct {
 	json                bool
 }
 
+// address is the broker's URL.
+func (b *brokerFlags) address() string { return cmp.Or(b.url, os.Getenv(brokerVariable)) }
+
 // open connects to the broker.
 func (b *brokerFlags) open(cmd *cobra.Command) (consume.DeadLetters, error) {
-	if b.url == "" {
-		b.url = os.Getenv(brokerVariable)
-	}
+	url := b.address()
 	switch {
-	case b.url == "":
+	case url == "":
 		return nil, usagef("which broker? Give --broker amqp://…, kafka://…, nats://… or sqs://…, or set %s", brokerVariable)
 	case b.queue == "":
 		return nil, usagef("which queue? Give --queue")
 	}
 	name := "everonce dlq, " + whoAmI()
 	switch {
-	case isSQS(b.url):
-		return openSQS(cmd.Context(), b)
-	case isKafka(b.url):
-		return kafkaonce.OpenDeadLetters(cmd.Context(), b.url, kafkaonce.Topic{Name: b.queue, DeadLetters: b.letters}, nil)
-	case isNATS(b.url):
-		return natsonce.OpenDeadLetters(cmd.Context(), b.url, natsonce.Queue{Stream: b.queue, DeadLetters: b.letters}, &natsonce.Options{Name: name})
+	case isSQS(url):
+		return openSQS(cmd.Context(), url, b)
+	case isKafka(url):
+		return kafkaonce.OpenDeadLetters(cmd.Context(), url, kafkaonce.Topic{Name: b.queue, DeadLetters: b.letters}, nil)
+	case isNATS(url):
+		return natsonce.OpenDeadLetters(cmd.Context(), url, natsonce.Queue{Stream: b.queue, DeadLetters: b.letters}, &natsonce.Options{Name: name})
 	}
-	return rabbitonce.OpenDeadLetters(cmd.Context(), b.url, rabbitonce.Queue{Name: b.queue, DeadLetters: b.letters}, &rabbitonce.Options{Name: name})
+	return rabbitonce.OpenDeadLetters(cmd.Context(), url, rabbitonce.Queue{Name: b.queue, DeadLetters: b.letters}, &rabbitonce.Options{Name: name})
 }
 
 // isNATS reports whether a URL is one of NATS.
@@ -175,10 +177,12 @@ func (w *which) anything() bool {
 
 func (w *which) filter(b *brokerFlags, limit int) (consume.Filter, error) {
 	f := consume.Filter{Queue: b.queue, ID: string(w.letter), KeyHash: string(w.key), Limit: limit}
-	if strings.Contains(f.Queue, "://") { // the URL of a queue of SQS, whose letters have its name
+	if isSQS(b.address()) && strings.Contains(f.Queue, "://") { // the URL of a queue, whose letters have its name
 		f.Queue = f.Queue[strings.LastIndex(f.Queue, "/")+1:]
 	}
 	switch { // they would mean all
+	case f.Queue == "" && b.queue != "":
+		return f, usagef("--queue is a URL that ends without the name of a queue")
 	case len(w.reasons) == 0 && w.given.Changed("reason"): // of a variable that is not set
 		return f, usagef("--reason is empty; leave it out for any reason")
 	case w.olderThan == 0 && w.given.Changed("older-than"):

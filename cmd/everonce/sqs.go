@@ -39,8 +39,8 @@ func clientSQS(ctx context.Context, url string) (*sqs.Client, error) {
 }
 
 // openSQS opens the dead letters of a queue of SQS.
-func openSQS(ctx context.Context, b *brokerFlags) (consume.DeadLetters, error) {
-	client, err := clientSQS(ctx, b.url)
+func openSQS(ctx context.Context, url string, b *brokerFlags) (consume.DeadLetters, error) {
+	client, err := clientSQS(ctx, url)
 	if err != nil {
 		return nil, err
 	}

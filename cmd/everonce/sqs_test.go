@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/spf13/cobra"
 
 	"github.com/everonce/everonce/internal/testserver"
 )
@@ -93,6 +94,22 @@ func TestDeadLettersOfSQS(t *testing.T) {
 	args := []string{"dlq", "list", "--broker", "sqs://elasticmq", "--queue", "there-is-none"}
 	if code := execute(t.Context(), args, strings.NewReader(""), io.Discard, io.Discard); code != exitNotFound {
 		t.Errorf("without a queue it ends with %d", code)
+	}
+}
+
+// A queue's URL stands for its name on SQS. On other brokers it is a name: its last part is another queue's, or, empty, that of all queues.
+func TestTheNameOfAQueue(t *testing.T) {
+	t.Setenv(brokerVariable, "sqs://eu-central-1")
+	for _, c := range []struct{ broker, queue, want string }{
+		{"", "https://sqs/1/orders", "orders"},
+		{"amqp://localhost", "https://shop/orders", "https://shop/orders"},
+		{"amqp://localhost", "https://shop/", "https://shop/"},
+	} {
+		var w which
+		w.flags(new(cobra.Command))
+		if f, err := w.filter(&brokerFlags{url: c.broker, queue: c.queue}, 0); err != nil || f.Queue != c.want {
+			t.Errorf("%s on %q: %q, %v; want %q", c.queue, c.broker, f.Queue, err, c.want)
+		}
 	}
 }
 

@@ -2,8 +2,12 @@ package monitortest
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -214,6 +218,40 @@ func TestAlertsFire(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: %v fire, want %v", a.Alert, got, want)
 		}
+	}
+}
+
+// EveronceUncounted fires where nobody counts records, unless somebody else counts some; the page of DynamoDB, where a proxy counts none, says
+// so, and what to take out.
+func TestWhereNobodyCounts(t *testing.T) {
+	uncounted := once(func(s *shop) {
+		counted := s.page
+		s.page = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			all := httptest.NewRecorder()
+			counted.ServeHTTP(all, r)
+			for line := range strings.Lines(all.Body.String()) {
+				if !strings.HasPrefix(line, "everonce_records{") {
+					_, err := io.WriteString(w, line)
+					check(t, err)
+				}
+			}
+		})
+	})
+	if got := fires(t, uncounted); !slices.Equal(got, []string{"EveronceUncounted"}) {
+		t.Errorf("where nobody counts %v fire", got)
+	}
+	if got := fires(t, func(s *shop, minute int) {
+		uncounted(s, minute)
+		s.tables = quietTables + `everonce_records{job="other",state="abandoned"} 0` + "\n"
+	}); len(got) > 0 {
+		t.Errorf("where another service counts %v fire", got)
+	}
+	page := must(os.ReadFile(filepath.Join(folder, "..", "how-to", "records-in-dynamodb.md")))(t)
+	out := regexp.MustCompile("fires for good where nobody counts any \\(take `([^`]+)` out of it\\), and says nothing\\s+where another service counts").FindSubmatch(page)
+	if out == nil || !slices.ContainsFunc(alerts(t), func(a alert) bool {
+		return a.Alert == "EveronceUncounted" && strings.HasSuffix(a.Expr, " "+string(out[1]))
+	}) {
+		t.Errorf("the page has %q taken out of EveronceUncounted", out)
 	}
 }
 

@@ -13,9 +13,9 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Migrate creates the table, billed by request, if it does not exist, waits until it is there, and switches its TTL on. It
-// may be repeated, and run by several processes at once. Programs whose tables are created by CloudFormation or
-// Terraform need not call it. Only Options.Table counts.
+// Migrate creates the table, billed by request, if it does not exist, waits until it is there, and switches its TTL on. Where
+// the TTL is on, it only looks. It may be repeated, and run by several processes at once. Programs whose tables are created by
+// CloudFormation or Terraform need not call it. Only Options.Table counts.
 func Migrate(ctx context.Context, client *dynamodb.Client, opts *Options) error {
 	set, err := opts.settings()
 	if err != nil {
@@ -31,6 +31,32 @@ func Migrate(ctx context.Context, client *dynamodb.Client, opts *Options) error 
 const tableTimeout = 5 * time.Minute
 
 func create(ctx context.Context, client *dynamodb.Client, table *string) error {
+	on, err := hasTTL(ctx, client, table)
+	if _, missing := errors.AsType[*types.ResourceNotFoundException](err); missing {
+		err = createTable(ctx, client, table)
+	}
+	if on || err != nil {
+		return err
+	}
+	waiter := dynamodb.NewTableExistsWaiter(client, func(o *dynamodb.TableExistsWaiterOptions) {
+		o.MinDelay, o.MaxDelay = 200*time.Millisecond, 2*time.Second
+	})
+	if err := waiter.Wait(ctx, &dynamodb.DescribeTableInput{TableName: table}, tableTimeout); err != nil {
+		return err
+	}
+	_, err = client.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
+		TableName: table, TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(attrTTL), Enabled: aws.Bool(true)},
+	})
+	if err == nil {
+		return nil
+	}
+	if on, asked := hasTTL(ctx, client, table); asked == nil && on { // another process was first
+		return nil
+	}
+	return fmt.Errorf("the table's TTL is off: %w", err)
+}
+
+func createTable(ctx context.Context, client *dynamodb.Client, table *string) error {
 	_, err := client.CreateTable(ctx, &dynamodb.CreateTableInput{
 		TableName: table, BillingMode: types.BillingModePayPerRequest,
 		AttributeDefinitions: []types.AttributeDefinition{
@@ -42,25 +68,7 @@ func create(ctx context.Context, client *dynamodb.Client, table *string) error {
 			{AttributeName: aws.String(attrSort), KeyType: types.KeyTypeRange},
 		},
 	})
-	if _, exists := errors.AsType[*types.ResourceInUseException](err); err != nil && !exists {
-		return err
-	}
-	waiter := dynamodb.NewTableExistsWaiter(client, func(o *dynamodb.TableExistsWaiterOptions) {
-		o.MinDelay, o.MaxDelay = 200*time.Millisecond, 2*time.Second
-	})
-	if err := waiter.Wait(ctx, &dynamodb.DescribeTableInput{TableName: table}, tableTimeout); err != nil {
-		return err
-	}
-	if on, err := hasTTL(ctx, client, table); on || err != nil {
-		return err
-	}
-	_, err = client.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
-		TableName: table, TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(attrTTL), Enabled: aws.Bool(true)},
-	})
-	if err == nil {
-		return nil
-	}
-	if on, asked := hasTTL(ctx, client, table); asked == nil && on { // another process was first
+	if _, exists := errors.AsType[*types.ResourceInUseException](err); exists {
 		return nil
 	}
 	return err

@@ -119,7 +119,7 @@ func (s *Server) prepare() (http.Handler, *certificate, error) {
 	if err := s.checkRoutes(); err != nil {
 		return nil, nil, err
 	}
-	if s.opener, err = storeurl.Prepare(c.Store, storeurl.Options{TablePrefix: c.TablePrefix, Schema: c.Schema}); err != nil {
+	if s.opener, err = storeurl.Prepare(c.Store, storeurl.Options{TablePrefix: c.TablePrefix, Schema: c.Schema, Log: s.log}); err != nil {
 		return nil, nil, invalid("store: %s", inSettings(err.Error()))
 	}
 	if s.secret, err = identity.Secret(c.Secret); err != nil { // once: the file may be a pipe

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
+	"time"
 
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/store/dynamostore"
@@ -43,7 +46,7 @@ func readDynamoDB(text string, opts Options, create bool) (Opener, error) {
 		return nil, err
 	}
 	return func(ctx context.Context) (Store, error) {
-		s, err := connectDynamoDB(ctx, region, endpoint, set, create)
+		s, err := connectDynamoDB(ctx, region, endpoint, set, create, opts.Log)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", everonce.ErrStore, err)
 		}
@@ -51,7 +54,7 @@ func readDynamoDB(text string, opts Options, create bool) (Opener, error) {
 	}, nil
 }
 
-func connectDynamoDB(ctx context.Context, region, endpoint string, set *dynamostore.Options, create bool) (*dynamoDB, error) {
+func connectDynamoDB(ctx context.Context, region, endpoint string, set *dynamostore.Options, create bool, log *slog.Logger) (*dynamoDB, error) {
 	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(region))
 	if err != nil {
 		return nil, err
@@ -67,15 +70,33 @@ func connectDynamoDB(ctx context.Context, region, endpoint string, set *dynamost
 		}
 	})
 	d.Store, err = dynamostore.New(ctx, client, set)
-	if create && errors.Is(err, everonce.ErrSchema) { // a service may lack the permission to create a table, where there is one
-		if err = dynamostore.Migrate(ctx, client, set); err == nil {
+	_, missing := errors.AsType[*types.ResourceNotFoundException](err)
+	switch {
+	case create && missing:
+		if migrated := dynamostore.Migrate(ctx, client, set); migrated != nil {
+			err = fmt.Errorf("%w; %w", err, migrated)
+		} else {
 			d.Store, err = dynamostore.New(ctx, client, set)
 		}
+	case create && err == nil:
+		switchTTLOn(ctx, client, set, log)
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
+}
+
+// ttlWithin bounds the look at the TTL of a table, which may be in a change.
+const ttlWithin = 5 * time.Second
+
+// switchTTLOn switches on the TTL of a table that is there. A service works without it, and may lack the permission to look.
+func switchTTLOn(ctx context.Context, client *dynamodb.Client, set *dynamostore.Options, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(ctx, ttlWithin)
+	defer cancel()
+	if err := dynamostore.Migrate(ctx, client, set); err != nil && log != nil {
+		log.Warn("the table's TTL is off, or cannot be looked at: without it, records stay until \"everonce keys purge\" removes them", "error", err)
+	}
 }
 
 // dynamoDB closes its connections with it.

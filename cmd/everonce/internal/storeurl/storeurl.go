@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -26,6 +27,8 @@ type Options struct {
 	Schema string
 	// Works says that more than one thing is done at a time: a PostgreSQL store then has as many connections as its URL says.
 	Works bool
+	// Log is told what is amiss in a store that opens for a service all the same. Default: nobody is.
+	Log *slog.Logger
 }
 
 // Store is an open store.
