@@ -119,6 +119,7 @@ func TestReadOfALeaderThatStandsStill(t *testing.T) {
 				t.Error(err)
 			}
 		}
+		time.Sleep(time.Second) // raft answers no entry that is under way when it is shut down
 	})
 }
 
