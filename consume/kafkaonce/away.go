@@ -28,8 +28,9 @@ func (c *Consumer) unknown(ctx context.Context, topic string, err error) {
 // watch waits until a topic is there. If the broker was behind, the client goes on. If it goes on in vain, there is another topic of that name:
 // then Run ends, because the client never consumes that one, and the offsets are of the old one.
 func (c *Consumer) watch(ctx context.Context, topic string) {
-	for pause, there := c.opts.Workers.PauseMin, false; !there; pause = min(2*pause, c.opts.Workers.PauseMax) {
-		if retry.Pause(ctx, pause) != nil {
+	w := &c.opts.Workers
+	for try, there := 1, false; !there; try++ {
+		if retry.Pause(ctx, retry.Within(w.PauseMin, w.PauseMax, try)) != nil {
 			return
 		}
 		topics, err := metadata(ctx, c.client, []string{topic})

@@ -18,15 +18,15 @@ import (
 
 // Consumer delivers the messages of a topic to a [consume.Consumer].
 type Consumer struct {
-	topic   Topic
-	delays  map[string]time.Duration // of the retry topics
-	handler *consume.Consumer
-	opts    Options
-	client  *kgo.Client // a member of the group from Run on
-	alone   *kgo.Client // produces copies that are too large for the other
-	forgotten
-	limits limits
-	table  offsetsTable // nil if the handler has none
+	topic     Topic
+	delays    map[string]time.Duration // of the retry topics
+	handler   *consume.Consumer
+	opts      Options
+	client    *kgo.Client // a member of the group from Run on
+	alone     *kgo.Client // produces copies that are too large for the other
+	forgotten forgotten
+	limits    limits
+	table     offsetsTable // nil if the handler has none
 
 	stop       context.CancelFunc
 	serving    sync.WaitGroup // of partitions

@@ -108,8 +108,8 @@ func (c *Consumer) Run(ctx context.Context) error {
 	return errors.Join(err, c.conn.hangUp())
 }
 
-// undated returns ctx without its deadline, at which it ends all the same. nats.go has its own limit for an answer only where there is none:
-// one that is lost with its connection would be waited for until the consumer is to end.
+// undated returns a context that ends when ctx does, but has no deadline. With a deadline, nats.go would wait until then for an answer that was
+// lost with its connection; without one, it has a limit of its own.
 func undated(ctx context.Context) (context.Context, context.CancelFunc) {
 	until, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })

@@ -23,7 +23,7 @@ type Options struct {
 	// waits. The queue's own does not count. 3 s to 12 h. Default 30 s.
 	Visibility time.Duration
 	// Wait is how long SQS waits for messages before it answers that there are none (long polling), in whole seconds. At
-	// most 20 s. An HTTP client with a timeout of its own must wait for longer. Default 20 s.
+	// most 20 s. If your HTTP client has a timeout, it must be longer. Default 20 s.
 	Wait time.Duration
 	// ReconnectMax bounds the pause after SQS did not answer, which grows with each failure. Default 30 s.
 	ReconnectMax time.Duration

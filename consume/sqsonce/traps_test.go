@@ -387,7 +387,7 @@ func TestRefusedDeadLettersBlockNobody(t *testing.T) {
 	}
 }
 
-// Credentials that end, and a queue that is gone, are told in the log; the consumer goes on when they are mended.
+// The consumer logs that its credentials have expired, or that its queue is gone, and goes on when that is mended.
 func TestGoesOnWhenSQSIsMended(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, false, 100)

@@ -60,7 +60,7 @@ func TestKillSQLite(t *testing.T) {
 // TestKillMariaDB is the same on MariaDB.
 func TestKillMariaDB(t *testing.T) { killsMySQL(t, testserver.URL(t, "mariadb")) }
 
-// TestKillMySQL is the same on MySQL, and left out, by name, where there is none.
+// TestKillMySQL is the same on MySQL. Without a server it is skipped, and the run says so.
 func TestKillMySQL(t *testing.T) {
 	url := os.Getenv("EVERONCE_TEST_MYSQL_URL")
 	if url == "" {

@@ -15,7 +15,7 @@ import (
 // A store of MariaDB is made for a service, and opened for tools.
 func TestMariaDB(t *testing.T) { testMySQL(t, testserver.URL(t, "mariadb")) }
 
-// TestMySQL is the same on MySQL, and left out, by name, where there is none.
+// TestMySQL is the same on MySQL. Without a server it is skipped, and the run says so.
 func TestMySQL(t *testing.T) {
 	server := os.Getenv("EVERONCE_TEST_MYSQL_URL")
 	if server == "" {

@@ -27,7 +27,7 @@ type Options struct {
 	Schema string
 	// Works says that more than one thing is done at a time: a PostgreSQL store then has as many connections as its URL says.
 	Works bool
-	// Log is told what is amiss in a store that opens for a service all the same. Default: nobody is.
+	// Log, if set, gets a warning about a store that opens though something is wrong with it.
 	Log *slog.Logger
 }
 
