@@ -37,7 +37,7 @@ func TestExplanationsComeTrue(t *testing.T) {
 				if err != nil || !got.Found {
 					t.Fatalf("found %v, %v", got.Found, err)
 				}
-				x := inspect.Explain(&got.Record, got.Now)
+				x := inspect.Explain(&got.Record, got.Now, "")
 				want := answerUnder(t, x, policy)
 				if outcome := deliverUnder(t, store, key, policy); want != inspect.Depends && outcome.String() != want {
 					t.Errorf("it got %v; %+v", outcome, x)
@@ -100,7 +100,7 @@ func TestAReleasedKeyIsNoProof(t *testing.T) {
 		if err != nil || got.Record.State != driver.StateReleased {
 			t.Fatalf("%s: %v, %v", name, got.Record.State, err)
 		}
-		if x := inspect.Explain(&got.Record, got.Now); strings.Contains(strings.Join(x.Story, " "), open) != c.want {
+		if x := inspect.Explain(&got.Record, got.Now, ""); strings.Contains(strings.Join(x.Story, " "), open) != c.want {
 			t.Errorf("%s: %q; want that %q: %t", name, x.Story, open, c.want)
 		}
 	}
@@ -129,7 +129,7 @@ func TestAReleasedKeyNamesWhatTookHold(t *testing.T) {
 	if err != nil || got.Record.State != driver.StateReleased || got.Record.LastError != "not_done" {
 		t.Fatalf("%v, %q: %v", got.Record.State, got.Record.LastError, err)
 	}
-	if x := inspect.Explain(&got.Record, got.Now); !slices.Contains(x.Story, "Its finished steps did happen: charge.") {
+	if x := inspect.Explain(&got.Record, got.Now, ""); !slices.Contains(x.Story, "Its finished steps did happen: charge.") {
 		t.Errorf("%q does not say that the charge took hold", x.Story)
 	}
 }
@@ -160,7 +160,7 @@ func TestARefusalNamesWhatTookHold(t *testing.T) {
 		if err != nil || got.Record.State != driver.StateCompleted {
 			t.Fatalf("%v: %v", got.Record.State, err)
 		}
-		x := inspect.Explain(&got.Record, got.Now)
+		x := inspect.Explain(&got.Record, got.Now, "")
 		if said := slices.Contains(x.Story, "Its finished steps did happen: charge."); said != (refused != nil) {
 			t.Errorf("%s: %q; that the charge took hold: %t", id, x.Story, said)
 		}
@@ -251,11 +251,11 @@ func TestExplainsTheRest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if x := inspect.Explain(&got.Record, got.Record.PurgeAt); answerUnder(t, x, everonce.Refuse) != everonce.Executed.String() {
+	if x := inspect.Explain(&got.Record, got.Record.PurgeAt, ""); answerUnder(t, x, everonce.Refuse) != everonce.Executed.String() {
 		t.Errorf("gone: %+v", x)
 	}
 	got.Record.Format = driver.FormatVersion + 1
-	if x := inspect.Explain(&got.Record, got.Now); answerUnder(t, x, everonce.Refuse) != everonce.StoreFailed.String() {
+	if x := inspect.Explain(&got.Record, got.Now, ""); answerUnder(t, x, everonce.Refuse) != everonce.StoreFailed.String() {
 		t.Errorf("of a newer format: %+v", x)
 	}
 }
@@ -272,7 +272,7 @@ func TestExplanationOfWhatHasExpired(t *testing.T) {
 			State: driver.StateCompleted, Attempt: 1, Format: driver.FormatVersion,
 			Result:      driver.SavedResult{Kind: kind, Summary: []byte("card_declined")},
 			CompletedAt: now.Add(-2 * time.Hour), ResultUntil: now.Add(-time.Hour), PurgeAt: now.Add(time.Hour),
-		}, now)
+		}, now, "")
 		if len(x.Next) != 1 || x.Next[0].Outcome != "expired" || !strings.HasPrefix(x.Next[0].Why, want) {
 			t.Errorf("%v: %+v, want expired, because %s", kind, x.Next, want)
 		}
@@ -291,7 +291,7 @@ func TestExplanationOfAStepThatCanNotBeRead(t *testing.T) {
 	for _, step := range []driver.StepRecord{{Name: "mail"}, {Name: "mail", State: driver.StepDone, Attempt: 1}} {
 		x := inspect.Explain(&driver.Record{
 			State: driver.StateReleased, Attempt: 1, Format: driver.FormatVersion, PurgeAt: now.Add(time.Hour), Steps: []driver.StepRecord{step},
-		}, now)
+		}, now, "")
 		if len(x.Steps) != 1 || x.Steps[0].Outcome != everonce.Unknown.String() || !strings.Contains(x.Steps[0].Why, "cannot be read") {
 			t.Errorf("%+v: %+v, want it unknown", step, x.Steps)
 		}

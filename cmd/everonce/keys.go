@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/cmd/everonce/internal/identity"
+	"github.com/everonce/everonce/cmd/everonce/internal/inspect"
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
 	"github.com/everonce/everonce/driver"
 )
@@ -95,6 +97,23 @@ func (s *storeFlags) open(cmd *cobra.Command) (storeurl.Store, error) {
 		return nil, usagef("--store: %w", err)
 	}
 	return store, err
+}
+
+// words are the flags with which another command opens the same store. A URL with a password is named without it: if it came from the
+// environment, the next command finds it there too.
+func (s *storeFlags) words() string {
+	var words strings.Builder
+	flag := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&words, "--%s %s ", name, inspect.Word(value))
+		}
+	}
+	if shown := storeurl.Shown(s.url); shown == s.url || s.url != os.Getenv(storeVariable) {
+		flag("store", shown)
+	}
+	flag("schema", s.opts.Schema)
+	flag("table-prefix", s.opts.TablePrefix)
+	return words.String()
 }
 
 // write writes v as JSON, or as text where that was not asked for.

@@ -24,7 +24,7 @@ receiver and is in no record, explain says what happens under each policy.`,
 				return err
 			}
 			defer store.Close() //nolint:errcheck // it was only read
-			x := inspect.Explain(&got.Record, got.Now)
+			x := inspect.Explain(&got.Record, got.Now, s.words())
 			return a.write(s.json, x, func() error { return inspect.WriteExplanation(a.out, &x) })
 		}),
 	}

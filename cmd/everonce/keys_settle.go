@@ -26,9 +26,10 @@ operation was rejected permanently. With neither, duplicates learn that it was d
 that its result was not kept. With --not-done, the next delivery runs it again.
 
 For an HTTP request, to everonce proxy or to httponce.Middleware, the result is the answer
-that duplicates get: --status, with --header and with --body or --body-file; or --result, as
-JSON: {"status":201,"headers":{"Location":["/payments/7"]},"body":"paid"}. Without a --body
-they get no body and the marker "elided"; without any of these, a 200 of that kind.
+that duplicates get, and --done needs it: --status, with --header and with --body or
+--body-file; or --result, as JSON:
+{"status":201,"headers":{"Location":["/payments/7"]},"body":"paid"}. Without a --body they
+get the status and headers alone, and the marker "elided".
 
 Settling a live claim is refused (exit code 5), because its attempt may be about to
 finish. --force settles it all the same: that attempt goes on, but its answer is dropped.

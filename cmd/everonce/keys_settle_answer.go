@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/cmd/everonce/internal/inspect"
 	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/httponce"
 )
@@ -60,16 +61,13 @@ func (f *answerFlags) read(cmd *cobra.Command) (*httponce.Answer, error) {
 	return a, nil
 }
 
-// httpAlg begins the Alg of every fingerprint of a request of HTTP.
-const httpAlg = "http/"
-
 // asAnswer makes the result of a request of HTTP its answer. What could not be sent is refused: nobody could take it back.
 func asAnswer(rec *driver.Record, s *everonce.Settlement, answer *httponce.Answer) error {
-	isHTTP := strings.HasPrefix(rec.Fingerprint.Alg, httpAlg)
+	isHTTP := inspect.IsRequest(rec)
 	switch {
 	case !isHTTP && answer != nil:
 		return usagef("the operation is not an HTTP request, so it has no --status: give its --result")
-	case !isHTTP || s.Step != "":
+	case !isHTTP || s.Step != "" || s.Verdict == everonce.SettleNotDone || s.Failure != nil:
 		return nil
 	case s.Encoded != nil:
 		answer = new(httponce.Answer)
@@ -77,7 +75,8 @@ func asAnswer(rec *driver.Record, s *everonce.Settlement, answer *httponce.Answe
 			return usagef(`the operation is an HTTP request, so --result must be its answer, like {"status":201,"body":"paid"}: %v`, err)
 		}
 	case answer == nil:
-		return nil
+		return usagef("the operation is an HTTP request: give the --status of the answer that its duplicates get, and its --body; " +
+			"without a --body they get the status alone, marked as elided")
 	}
 	of, err := answer.Settlement()
 	if err != nil {

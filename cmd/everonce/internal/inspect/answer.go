@@ -10,11 +10,11 @@ import (
 	"github.com/everonce/everonce/httponce"
 )
 
-// httpAlg begins the Alg of the fingerprints of requests of HTTP.
+// httpAlg begins the Alg of the fingerprint of each HTTP request.
 const httpAlg = "http/"
 
-// isRequest reports whether a record is of a request of HTTP: its result is an answer then.
-func isRequest(rec *driver.Record) bool {
+// IsRequest reports whether an operation is an HTTP request: its result is an answer then.
+func IsRequest(rec *driver.Record) bool {
 	return strings.HasPrefix(rec.Fingerprint.Alg, httpAlg)
 }
 

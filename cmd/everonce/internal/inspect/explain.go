@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -38,9 +39,12 @@ type Answer struct {
 // Depends stands in place of an outcome that does not depend on the record alone.
 const Depends = "depends"
 
-// Explain explains a record at a time of the store's.
-func Explain(rec *driver.Record, now time.Time) Explanation {
-	x := &explainer{Explanation: Explanation{Record: rec.ID.String(), Key: rec.ID.Short(), State: rec.StateAt(now).String()}, rec: rec, now: now}
+// Explain explains a record at a time of the store's. The commands that it names find the store by storeFlags.
+func Explain(rec *driver.Record, now time.Time, storeFlags string) Explanation {
+	x := &explainer{
+		Explanation: Explanation{Record: rec.ID.String(), Key: rec.ID.Short(), State: rec.StateAt(now).String()},
+		rec:         rec, now: now, storeFlags: storeFlags,
+	}
 	x.story()
 	x.next()
 	x.notes()
@@ -49,8 +53,9 @@ func Explain(rec *driver.Record, now time.Time) Explanation {
 
 type explainer struct {
 	Explanation
-	rec *driver.Record
-	now time.Time
+	rec        *driver.Record
+	now        time.Time
+	storeFlags string
 }
 
 // tell adds a sentence to the story.
@@ -204,7 +209,7 @@ func (x *explainer) replay() {
 func (x *explainer) abandoned(mayTakeOver bool) {
 	if !mayTakeOver {
 		x.always(everonce.Unknown, "the step %q is unknown until it is settled, under every policy of the operation", x.rec.UnknownStep)
-		x.note("Find out whether the step %q happened, then: %s --step %s, with --done and the step's --result, or with --not-done.", x.rec.UnknownStep, x.settle(), word(x.rec.UnknownStep))
+		x.settle("whether the step "+strconv.Quote(text(x.rec.UnknownStep))+" happened", "--step "+Word(x.rec.UnknownStep)+" ", "--result JSON", "its result, as JSON")
 		return
 	}
 	x.under(everonce.Reexecute, everonce.Executed, "the work runs again, as attempt %d, with the same downstream keys", x.rec.Attempt+1)
@@ -213,13 +218,20 @@ func (x *explainer) abandoned(mayTakeOver bool) {
 		Policy: everonce.Reconcile.String(), Outcome: Depends,
 		Why: "the receiver asks whether it happened and, depending on the answer, completes it, runs it, or leaves it unknown",
 	})
-	x.note("To settle it yourself, find out whether it happened, then: %s, with --done or --not-done.", x.settle())
+	if IsRequest(x.rec) {
+		x.settle("whether it happened", "", "--status STATUS --body BODY", "the answer that its duplicates get")
+	} else {
+		x.settle("whether it happened", "", "--result JSON", "its result, as JSON; leave it out if there is none")
+	}
 	x.steps()
 }
 
-// settle is the command that settles this record, as long as no other attempt has followed.
-func (x *explainer) settle() string {
-	return fmt.Sprintf("everonce keys settle --record %s --token %d", x.Record, x.rec.Token)
+// settle names the commands that settle this record, as long as no other attempt has followed. The operator fills in the result.
+func (x *explainer) settle(question, step, result, meaning string) {
+	command := fmt.Sprintf("everonce keys settle %s--record %s --token %d %s", x.storeFlags, x.Record, x.rec.Token, step)
+	x.note("To settle it yourself, find out %s.", question)
+	x.note("If it did (%s): %s--done %s", meaning, command, result)
+	x.note("If it did not, and will not: %s--not-done", command)
 }
 
 // tookHold names what finished steps did, whatever became of the operation.

@@ -104,7 +104,7 @@ func Of(rec *driver.Record, now time.Time, withData bool) Record {
 	if f := rec.Fingerprint; !f.IsZero() {
 		r.Fingerprint = &Fingerprint{Alg: f.Alg, Sum: hex.EncodeToString(f.Sum[:])}
 	}
-	if r.Result = resultOf(&rec.Result, withData); r.Result != nil && isRequest(rec) {
+	if r.Result = resultOf(&rec.Result, withData); r.Result != nil && IsRequest(rec) {
 		r.Result.asAnswer(&rec.Result, withData)
 	}
 	for i := range rec.Steps {

@@ -29,8 +29,8 @@ func text(s string) string {
 // plainWord is what a shell takes for one word, and for nothing else.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=-]+$`)
 
-// word is a name that somebody else chose, as a command that is there to be copied may hold it.
-func word(s string) string {
+// Word quotes a text that somebody else chose, so that a shell takes it for one word of a command.
+func Word(s string) string {
 	if s = text(s); plainWord.MatchString(s) {
 		return s
 	}
