@@ -21,7 +21,7 @@ func TestNothingCommandsTheTerminal(t *testing.T) {
 		left := driver.Record{State: driver.StateAbandoned, Format: driver.FormatVersion, Steps: []driver.StepRecord{{Name: evil, State: driver.StepOpen, Attempt: 1}}}
 		for _, rec := range []driver.Record{done, left} {
 			r := Of(&rec, time.Time{}, true)
-			x := Explain(&rec, time.Time{})
+			x := Explain(&rec, time.Time{}, "")
 			for what, write := range map[string]func(*strings.Builder) error{
 				"list":        func(b *strings.Builder) error { return WriteList(b, []Record{r}) },
 				"record":      func(b *strings.Builder) error { return WriteRecord(b, &r, time.Time{}) },
@@ -51,7 +51,7 @@ func TestAnExplanationTellsOfTheSteps(t *testing.T) {
 		{Name: "stock", State: driver.StepNotDone, Attempt: 2},
 		{Name: "damaged", Attempt: 2},
 	}}
-	x := Explain(&rec, time.Time{})
+	x := Explain(&rec, time.Time{}, "")
 	var b strings.Builder
 	if err := WriteExplanation(&b, &x); err != nil {
 		t.Fatal(err)
@@ -70,16 +70,16 @@ func TestAnExplanationTellsOfTheSteps(t *testing.T) {
 func TestASuggestedCommandNamesTheStep(t *testing.T) {
 	t.Parallel()
 	for step, want := range map[string]string{
-		"mail":               "--step mail,",
-		"item-7/a.b:c":       "--step item-7/a.b:c,",
-		"send mail":          "--step 'send mail',",
-		"x; rm -r $(echo ~)": "--step 'x; rm -r $(echo ~)',",
-		"it's":               `--step 'it'\''s',`,
-		"a\u202eb":           `--step '"a\u202eb"',`,
+		"mail":               "--step mail",
+		"item-7/a.b:c":       "--step item-7/a.b:c",
+		"send mail":          "--step 'send mail'",
+		"x; rm -r $(echo ~)": "--step 'x; rm -r $(echo ~)'",
+		"it's":               `--step 'it'\''s'`,
+		"a\u202eb":           `--step '"a\u202eb"'`,
 	} {
 		rec := driver.Record{State: driver.StateAbandoned, UnknownStep: step, Format: driver.FormatVersion}
-		x := Explain(&rec, time.Time{})
-		if notes := strings.Join(x.Notes, "\n"); !strings.Contains(notes, want) {
+		x := Explain(&rec, time.Time{}, "")
+		if notes := strings.Join(x.Notes, "\n"); !strings.Contains(notes, want+" --done") {
 			t.Errorf("%q: %s; want %s", step, notes, want)
 		}
 	}
