@@ -58,6 +58,8 @@ type Event struct {
 	// refused for good, and Failed if it did not happen.
 	Outcome Outcome
 	Attempt int // 0 if none ran
+	// Fingerprint is the call's; zero if it has none. Steps and settlements have none.
+	Fingerprint Fingerprint
 	// Duration is the time from Start to End.
 	Duration time.Duration
 	// Waited is the part spent waiting for another attempt.
@@ -98,6 +100,7 @@ type observation struct {
 // observe starts the observation of the operation, or of the settlement of a step of it, whose event is the operation's.
 func (op *operation) observe(ctx context.Context, kind string, step string) observation {
 	o := op.newObservation(ctx, kind, step)
+	o.ev.Fingerprint = Fingerprint(op.fingerprint)
 	op.ev = o.ev
 	return o
 }

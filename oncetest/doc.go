@@ -1,7 +1,7 @@
 // Package oncetest tests that an idempotent receiver is one: in the tests of an application that uses
 // everonce, or of any that claims as much.
 //
-// There are five ways in, each useful alone.
+// There are six ways in, each useful alone.
 //
 // # Everything twice
 //
@@ -52,6 +52,10 @@
 // messages again, they overtake each other, and answers are lost. It runs a [consume.Consumer] until each message is
 // done or a dead letter; what happened how often, the ledger says. For [Run] on a consumer, [AnswerOfVerdict] makes an
 // answer of what becomes of a delivery.
+//
+// # One key
+//
+// [RecordKeys] tests your producer: a message that it sends again must keep its key.
 //
 // # Results that come back
 //

@@ -17,6 +17,7 @@ var mayImport = []struct {
 	{"driver", nil},
 	{"store", []string{"internal/sqlstore", "internal/sqldb", "internal/retry", "driver"}}, // never another store
 	{"janitor", []string{"driver", "internal/retry", "internal/panics"}},
+	{"lookalike", []string{"driver"}},
 	{"oncetest", []string{"driver", "store/memstore", "consume"}},
 
 	// The patterns and transports take a receiver, never a store.
@@ -64,7 +65,7 @@ var mayImport = []struct {
 	{"internal", everything},
 }
 
-var everything = []string{"driver", "store", "janitor", "oncetest", "backlog", "inbox", "outbox", "saga", "session", "raftonce", "httponce", "grpconce", "consume", "otelonce", "dashboard", "demo", "internal"}
+var everything = []string{"driver", "store", "janitor", "lookalike", "oncetest", "backlog", "inbox", "outbox", "saga", "session", "raftonce", "httponce", "grpconce", "consume", "otelonce", "dashboard", "demo", "internal"}
 
 func TestDirectionOfImports(t *testing.T) {
 	for path, p := range ours(t) {
