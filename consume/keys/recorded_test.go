@@ -1,0 +1,74 @@
+package keys_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/keys"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+// strategies are those of the recordings in testdata, which scripts/record-frameworks makes.
+var strategies = map[string]keys.Strategy{
+	"celery":   keys.Celery(),
+	"dramatiq": keys.Dramatiq(),
+	"taskiq":   keys.Taskiq(),
+}
+
+// TestRecordedMessages handles the messages of each framework in the order of their publishing: an operation takes effect once,
+// whichever way its message came, and none is taken for another.
+func TestRecordedMessages(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.json")
+	if err != nil || len(files) != len(strategies) {
+		t.Fatalf("%d recordings of %d frameworks, %v", len(files), len(strategies), err)
+	}
+	for name, strategy := range strategies {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(filepath.Join("testdata", name+".json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var recorded struct {
+				Messages []struct {
+					Operation, As string
+					Message       *consume.Message
+				}
+			}
+			if err := json.Unmarshal(text, &recorded); err != nil {
+				t.Fatal(err)
+			}
+			recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			consumer, err := consume.New(recv, consume.Spec[json.RawMessage]{
+				Consumer: "recorded", Key: strategy.Key, Fingerprint: strategy.Fingerprint,
+				Handle: func(context.Context, *consume.Message, json.RawMessage) error { return nil },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen := map[string]int{}
+			for _, m := range recorded.Messages {
+				want := everonce.Executed
+				if seen[m.Operation] > 0 {
+					want = everonce.Replayed
+				}
+				seen[m.Operation]++
+				if v := consumer.Handle(t.Context(), m.Message); v.Outcome != want || v.Disposition != consume.Ack {
+					t.Errorf("%s, %s: %v, %v, %v, want %v", m.Operation, m.As, v.Outcome, v.Disposition, v.Err, want)
+				}
+			}
+			if len(seen) < 2 || len(recorded.Messages) <= len(seen) {
+				t.Errorf("blind: %d messages of %d operations", len(recorded.Messages), len(seen))
+			}
+		})
+	}
+}
