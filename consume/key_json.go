@@ -103,6 +103,11 @@ func CloudEvent() Key {
 	}
 }
 
+// CloudEventMQTT is [CloudEvent] for events that came over MQTT in binary mode, whose attributes have no prefix: the headers source
+// and id. It has the same key as the event in another binding. Other senders may use these names for something else, so it is not
+// part of CloudEvent.
+func CloudEventMQTT() Key { return eventHeaders("") }
+
 var structuredEvent = joined(JSONPointer("/source"), JSONPointer("/id"))
 
 func eventHeaders(prefix string) Key { return joined(Header(prefix+"source"), Header(prefix+"id")) }

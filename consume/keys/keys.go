@@ -7,10 +7,14 @@
 //	})
 //
 // Each strategy is tested with messages that the framework has published at the version which its comment names: the first
-// publish, the framework's own retry, and its dead letter.
+// publish, the framework's own retry, and its dead letter. Those of [MassTransit] and [NServiceBus] follow their documentation.
 package keys
 
-import "github.com/everonce/everonce/consume"
+import (
+	"strings"
+
+	"github.com/everonce/everonce/consume"
+)
 
 // Strategy tells one operation of a framework from another, for the fields of the same names of [consume.Spec],
 // [consume.TxSpec] and the others.
@@ -43,4 +47,55 @@ func Taskiq() Strategy {
 		Key:         consume.Composite("taskiq", consume.Header("task_id")),
 		Fingerprint: consume.Fingerprint{JSONOnly: []string{"/task_name", "/args", "/kwargs"}},
 	}
+}
+
+// SpringAMQP is for messages of Spring AMQP 4.1 with a message ID that the sender sets, in a MessagePostProcessor: by default there
+// is none, and with createMessageIds there is a new one for each conversion. A RepublishMessageRecoverer keeps ID and body.
+func SpringAMQP() Strategy { return Strategy{Key: consume.ProducerID()} }
+
+// SpringKafka is for records of Spring for Apache Kafka 4.1 with a header that the sender sets, such as "ce_id": by default there
+// is none. A DeadLetterPublishingRecoverer keeps headers, key and body. Its Key is nil if header is empty.
+func SpringKafka(header string) Strategy { return Strategy{Key: consume.Header(header)} }
+
+// Debezium is for the outbox event router of Debezium 3.6 with its default header id: the ID of the row. The connector publishes a
+// row again after a restart.
+func Debezium() Strategy {
+	return Strategy{Key: consume.Composite("debezium", consume.Header("id"))}
+}
+
+// Watermill is for messages of Watermill 1.5 with watermill-amqp 3.0 or watermill-kafka 3.0 and their default marshalers: the UUID
+// of the message, which its middlewares Retry and PoisonQueue keep. Send the same Message again, not a new one.
+func Watermill() Strategy {
+	return Strategy{Key: consume.Composite("watermill", consume.Header("_watermill_message_uuid"))}
+}
+
+// NestJS is for the microservices of NestJS 11: a member of the data, as a JSON pointer like "/id", since an event has no ID, and
+// a request has a new one for each send. Its Key is nil if pointer does not begin with "/".
+func NestJS(pointer string) Strategy {
+	if !strings.HasPrefix(pointer, "/") {
+		return Strategy{}
+	}
+	return Strategy{
+		Key:         consume.Composite("nestjs", consume.JSONPointer("/pattern"), consume.JSONPointer("/data"+pointer)),
+		Fingerprint: consume.Fingerprint{JSONOnly: []string{"/pattern", "/data"}},
+	}
+}
+
+// CloudEvents is [consume.CloudEvent]: source and id of an event in all bindings but that to MQTT. An event in structured mode has
+// another body than in binary mode: sent again in the other mode, it is a mismatch.
+func CloudEvents() Strategy { return Strategy{Key: consume.CloudEvent()} }
+
+// MassTransit is for the envelope of MassTransit 8, by its documentation: the member messageId of the body, which its retries and
+// its error queue keep. The envelope's headers, sentTime and host may change.
+func MassTransit() Strategy {
+	return Strategy{
+		Key:         consume.Composite("masstransit", consume.JSONPointer("/messageId")),
+		Fingerprint: consume.Fingerprint{JSONOnly: []string{"/messageType", "/message"}},
+	}
+}
+
+// NServiceBus is for messages of NServiceBus 9 on RabbitMQ, by its documentation: the header NServiceBus.MessageId, which its
+// retries and its error queue keep.
+func NServiceBus() Strategy {
+	return Strategy{Key: consume.Composite("nservicebus", consume.Header("NServiceBus.MessageId"))}
 }

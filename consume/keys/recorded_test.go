@@ -15,9 +15,15 @@ import (
 
 // strategies are those of the recordings in testdata, which scripts/record-frameworks makes.
 var strategies = map[string]keys.Strategy{
-	"celery":   keys.Celery(),
-	"dramatiq": keys.Dramatiq(),
-	"taskiq":   keys.Taskiq(),
+	"celery":       keys.Celery(),
+	"dramatiq":     keys.Dramatiq(),
+	"taskiq":       keys.Taskiq(),
+	"spring_amqp":  keys.SpringAMQP(),
+	"spring_kafka": keys.SpringKafka("ce_id"),
+	"debezium":     keys.Debezium(),
+	"watermill":    keys.Watermill(),
+	"nestjs":       keys.NestJS("/id"),
+	"cloudevents":  keys.CloudEvents(),
 }
 
 // TestRecordedMessages handles the messages of each framework in the order of their publishing: an operation takes effect once,
@@ -44,17 +50,7 @@ func TestRecordedMessages(t *testing.T) {
 			if err := json.Unmarshal(text, &recorded); err != nil {
 				t.Fatal(err)
 			}
-			recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			consumer, err := consume.New(recv, consume.Spec[json.RawMessage]{
-				Consumer: "recorded", Key: strategy.Key, Fingerprint: strategy.Fingerprint,
-				Handle: func(context.Context, *consume.Message, json.RawMessage) error { return nil },
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			consumer := consumerOf(t, strategy)
 			seen := map[string]int{}
 			for _, m := range recorded.Messages {
 				want := everonce.Executed
@@ -70,5 +66,49 @@ func TestRecordedMessages(t *testing.T) {
 				t.Errorf("blind: %d messages of %d operations", len(recorded.Messages), len(seen))
 			}
 		})
+	}
+}
+
+func consumerOf(t *testing.T, strategy keys.Strategy) *consume.Consumer {
+	t.Helper()
+	recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	consumer, err := consume.New(recv, consume.Spec[json.RawMessage]{
+		Consumer: "recorded", Key: strategy.Key, Fingerprint: strategy.Fingerprint,
+		Handle: func(context.Context, *consume.Message, json.RawMessage) error { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return consumer
+}
+
+// TestByTheirDocumentation: the members and headers that MassTransit and NServiceBus document, and what a retry of theirs changes.
+func TestByTheirDocumentation(t *testing.T) {
+	t.Parallel()
+	masstransit := func(id, sent string) *consume.Message {
+		return &consume.Message{Body: []byte(`{"messageId":"` + id + `","messageType":["urn:message:Shop:Placed"],"message":{"order":1},"sentTime":"` + sent + `"}`)}
+	}
+	nservicebus := func(id string) *consume.Message {
+		return &consume.Message{Headers: map[string]string{"NServiceBus.MessageId": id}, Body: []byte(`{}`)}
+	}
+	for name, c := range map[string]struct {
+		strategy            keys.Strategy
+		first, again, other *consume.Message
+	}{
+		"MassTransit": {keys.MassTransit(), masstransit("1", "now"), masstransit("1", "later"), masstransit("2", "now")},
+		"NServiceBus": {keys.NServiceBus(), nservicebus("1"), nservicebus("1"), nservicebus("2")},
+	} {
+		consumer := consumerOf(t, c.strategy)
+		for _, step := range []struct {
+			m    *consume.Message
+			want everonce.Outcome
+		}{{c.first, everonce.Executed}, {c.again, everonce.Replayed}, {c.other, everonce.Executed}} {
+			if v := consumer.Handle(t.Context(), step.m); v.Outcome != step.want {
+				t.Errorf("%s: %v, %v, want %v", name, v.Outcome, v.Err, step.want)
+			}
+		}
 	}
 }

@@ -42,6 +42,7 @@ var mayImport = []struct {
 	{"consume/kafkaonce", []string{"driver", "consume", "outbox", "internal/sqldb", "internal/retry"}},
 	{"consume/sqsonce", []string{"driver", "consume", "outbox"}},
 	{"consume/natsonce", []string{"driver", "consume", "outbox", "internal/retry"}},
+	{"consume/keys", []string{"consume"}},
 	{"consume", []string{"driver", "internal/jsonform", "internal/retry"}},
 	{"otelonce", []string{"driver", "janitor", "backlog", "httponce", "consume", "outbox", "inbox", "saga", "internal/retry"}}, // it observes them all
 	{"dashboard", nil},
@@ -209,6 +210,7 @@ func TestUsersLinkNoTestCode(t *testing.T) {
 var mayLink = map[string][]string{
 	"consume":                 {"github.com/go-json-experiment/json"},
 	"consume/internal/copies": {"github.com/go-json-experiment/json"},
+	"consume/keys":            {"github.com/go-json-experiment/json"},
 	"outbox":                  {"github.com/google/uuid", "github.com/go-json-experiment/json"},
 	"outbox/webhook":          {"github.com/google/uuid", "github.com/go-json-experiment/json"},
 	"inbox":                   {"github.com/google/uuid", "github.com/go-json-experiment/json"},
