@@ -35,7 +35,8 @@ type Options struct {
 	// make its type. Default: this project's documentation.
 	ProblemBase string
 	// MaxWaiting bounds the requests that wait for another attempt at a time; further ones are refused at once, as if
-	// their route did not wait. All principals share it, so one principal can use all of it. Default 256.
+	// their route did not wait. All middlewares of the process count together, and each keeps to its own limit. All
+	// principals share it, so one principal can use all of it. Default 256.
 	MaxWaiting int
 	// MaxStillRunning bounds the handlers that continue after their clients got still-running ([Route.AnswerWithin]) at a
 	// time. Beyond it a client waits until its handler, or another one, has returned. All principals share it. Default
@@ -97,8 +98,11 @@ type Route struct {
 	Lifetime everonce.Lifetime
 	// Lease is how long a claim holds without renewal. Default: the receiver's.
 	Lease time.Duration
-	// Wait is how long a duplicate waits for the answer of a running request before it is refused. Default 0: it is
-	// refused at once. The receiver's Options.Wait is not used.
+	// Wait is how long a duplicate waits for the answer of a running request before it is refused, but at most half of
+	// [http.Server].WriteTimeout and of what is left until the deadline of the request's context. It holds no connection,
+	// lock or transaction of the store, and ends when the client disconnects; Options.MaxWaiting bounds how many wait. The
+	// receiver's Options.Wait is not used. Default 5 s, which is shorter than the usual timeouts of clients and proxies;
+	// negative: it is refused at once.
 	Wait time.Duration
 	// Policy is the policy for unknown outcomes. Default: the receiver's.
 	Policy everonce.Policy
@@ -142,6 +146,7 @@ type Route struct {
 }
 
 const (
+	defaultWait       = 5 * time.Second
 	defaultMaxWaiting = 256
 	defaultMaxMemory  = 64 << 20
 	defaultMaxSpool   = 1 << 30
@@ -160,7 +165,7 @@ type settings struct {
 	echoKey        bool
 	problems       string
 	retryAfter     time.Duration
-	waiting        waitingRoom
+	waiting        space         // for requests that wait for another attempt
 	goingOn        chan struct{} // has one for each handler whose client was answered before it returned
 	memory, files  space         // for request bodies
 	pieceSize      int           // the largest part of an answer that one record keeps
@@ -177,6 +182,7 @@ type route struct {
 	Route
 	pattern string // of Options.Routes; empty for the base
 	methods map[string]bool
+	wait    time.Duration // 0: a duplicate is refused at once
 	save    saves
 	sum     fingerprinter
 	headers headerFilter
@@ -199,7 +205,7 @@ func (o *Options) settings() (*settings, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.waiting = make(waitingRoom, cmp.Or(o.MaxWaiting, defaultMaxWaiting))
+	s.waiting = space{int64(cmp.Or(o.MaxWaiting, defaultMaxWaiting)), &waitingRequests}
 	s.goingOn = make(chan struct{}, cmp.Or(o.MaxStillRunning, defaultMaxRunning))
 	s.memory = space{cmp.Or(o.MaxBodyMemory, defaultMaxMemory), &bodyMemory}
 	s.files = space{cmp.Or(o.MaxSpool, defaultMaxSpool), new(atomic.Int64)}
@@ -271,6 +277,7 @@ func (r Route) checked(pattern, keyHeader string) (*route, error) {
 	if rt.headers, err = r.Header.checked(); err != nil {
 		return nil, err
 	}
+	rt.wait = max(0, cmp.Or(r.Wait, defaultWait))
 	rt.Deadline = cmp.Or(r.Deadline, defaultDeadline)
 	rt.BodyWithin = cmp.Or(r.BodyWithin, defaultBodyWithin)
 	rt.MaxAnswer = cmp.Or(r.MaxAnswer, defaultMaxAnswer)
@@ -282,8 +289,7 @@ func (r Route) checked(pattern, keyHeader string) (*route, error) {
 }
 
 func (r *Route) checkNumbers() error {
-	err := cmp.Or(notNegative("Wait", r.Wait), notNegative("AnswerWithin", r.AnswerWithin),
-		notNegative("MaxBody", r.MaxBody), notNegative("MaxAnswer", r.MaxAnswer))
+	err := cmp.Or(notNegative("AnswerWithin", r.AnswerWithin), notNegative("MaxBody", r.MaxBody), notNegative("MaxAnswer", r.MaxAnswer))
 	if err != nil || r.Lifetime == (everonce.Lifetime{}) { // the receiver's
 		return err
 	}

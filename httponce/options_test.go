@@ -35,7 +35,6 @@ func TestBadOptions(t *testing.T) {
 		`Remember (1ns, -1ns)`:             {Lifetime: everonce.Lifetime{Retention: 1, Remember: -1}},
 		`a positive Retention`:             {Lifetime: everonce.Lifetime{Remember: time.Hour}},
 		`Lifetime: Retention and Remember`: {Lifetime: everonce.Lifetime{Retention: century + 1}},
-		`Wait is negative (-1s)`:           {Wait: -time.Second},
 		`AnswerWithin is negative`:         {AnswerWithin: -1},
 		`MaxBody is negative (-1)`:         {MaxBody: -1},
 		`MaxAnswer is negative (-1)`:       {MaxAnswer: -1},
@@ -164,12 +163,12 @@ func TestDefaults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.header != "Idempotency-Key" || s.marker != "Idempotent-Replayed" || s.echoKey || s.retryAfter != 5*time.Second || cap(s.waiting) != 256 || cap(s.goingOn) != 1024 || s.memory.limit != 64<<20 || s.files.limit != 1<<30 || s.log == nil {
+		if s.header != "Idempotency-Key" || s.marker != "Idempotent-Replayed" || s.echoKey || s.retryAfter != 5*time.Second || s.waiting.limit != 256 || cap(s.goingOn) != 1024 || s.memory.limit != 64<<20 || s.files.limit != 1<<30 || s.log == nil {
 			t.Errorf("%+v", s)
 		}
 		for _, rt := range s.routes {
 			if rt.Deadline != 5*time.Minute || rt.BodyWithin != 30*time.Second || rt.MaxBody != 8<<20 || rt.MaxAnswer != 1<<20 ||
-				len(rt.methods) != 2 || !rt.methods[http.MethodPost] || !rt.methods[http.MethodPatch] || rt.sum.alg != "http/2" || rt.Wait != 0 || rt.Required {
+				len(rt.methods) != 2 || !rt.methods[http.MethodPost] || !rt.methods[http.MethodPatch] || rt.sum.alg != "http/2" || rt.wait != 5*time.Second || rt.Required {
 				t.Errorf("%+v", rt)
 			}
 		}

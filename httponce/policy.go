@@ -140,7 +140,7 @@ func (rt *route) published(receivers everonce.Lifetime, guarded bool) publishedR
 		Retention: isoDuration(kept.Retention), RetentionSeconds: seconds(kept.Retention),
 		Remember: isoDuration(kept.Remember), RememberSeconds: seconds(kept.Remember),
 		Fingerprint:  publishedFingerprint{Alg: rt.sum.alg, Parts: []string{"method"}, Headers: rt.sum.headers},
-		InFlight:     publishedInFlight{wire.InProgress.Status, isoDuration(rt.Wait), seconds(rt.Wait)},
+		InFlight:     publishedInFlight{wire.InProgress.Status, isoDuration(rt.wait), seconds(rt.wait)},
 		Answers:      map[string]string{},
 		MaxBodyBytes: rt.MaxBody, MaxAnswerBytes: rt.MaxAnswer,
 	}

@@ -43,6 +43,12 @@ func TestEveryOptionIsASetting(t *testing.T) {
 	if opts.MaxStillRunning != 1024 || opts.MaxWaiting != 256 || opts.MaxBodyMemory != 64<<20 || opts.MaxSpool != 1<<30 || opts.RetryAfter != 5*time.Second {
 		t.Errorf("the defaults are not the library's: %+v", opts)
 	}
+	for arg, want := range map[string]time.Duration{"--required": 5 * time.Second, "--wait=0s": -1} {
+		s.conf = configOf(t, arg)
+		if o, err := s.options(); err != nil || o.Wait != want {
+			t.Errorf("%s: Wait is %v, want %v", arg, o.Wait, want)
+		}
+	}
 	s.conf = configOf(t, "--max-still-running=7", "--max-waiting=8", "--key-header=X-Key")
 	if o, err := s.options(); err != nil || o.MaxStillRunning != 7 || o.MaxWaiting != 8 || o.KeyHeader != "X-Key" {
 		t.Errorf("%+v", o)
