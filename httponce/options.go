@@ -76,7 +76,20 @@ type Route struct {
 	// answered 400, with the problem invalid-key and the error's text as its detail, unless that contains the key. It may
 	// be called concurrently; a panic continues.
 	CheckKey func(key string) error
-	// KeyRule describes CheckKey for [Policy], such as "a UUID in lower case". Default: that a key is checked.
+	// KeyJSON is where clients put the key in a JSON body: a JSON pointer (RFC 6901), for example "/idempotency_key". The
+	// key is the string there, of printable ASCII; nothing and null are no key. It is looked for in bodies of the media
+	// types application/json and …+json, which are read for it even if they have none, so MaxBody and BodyWithin hold for
+	// them. The header may have the key instead, or the same key too; another one is answered 400, with the problem
+	// invalid-key, and so is such a body that is not JSON or has a name twice in one object. [Options.EchoKey] repeats only
+	// a key in the header.
+	KeyJSON string
+	// KeyFrom, if set, finds the key in the body of any request, for example in a form. It returns "" if there is none. An
+	// error is answered 400, with the problem invalid-key and the error's text as its detail, so it must not contain the
+	// key. Every body is read for it; otherwise the key is treated as that of KeyJSON. It must not change the body. It
+	// may be called concurrently; a panic continues. It excludes KeyJSON.
+	KeyFrom func(r *http.Request, body []byte) (key string, err error)
+	// KeyRule describes CheckKey or KeyFrom for [Policy], such as "a UUID in lower case". Default: that a key is checked, or
+	// that it may be in the body.
 	KeyRule string
 	// Name names the route in the scope of its keys; if it returns "", the default holds. Default: the pattern, or
 	// else the cleaned path. The pattern is that of Options.Routes, or [http.Request.Pattern], which is set if a
@@ -128,7 +141,7 @@ type Route struct {
 	FailOpen bool
 
 	// MaxBody is the largest request body, in bytes; a larger one is answered 413. Default 8 MiB; 1 MiB where
-	// Fingerprint compares JSON, because that is done in memory. A body above 1 MiB is kept in a temporary file
+	// Fingerprint compares JSON, and with KeyJSON or KeyFrom, because that is done in memory. A body above 1 MiB is kept in a temporary file
 	// ([os.TempDir]) until the handler has returned, and so is one above 64 KiB while Options.MaxBodyMemory is reached;
 	// Options.MaxSpool bounds these files together.
 	MaxBody int64
@@ -154,7 +167,7 @@ const (
 	defaultRetryAfter = 5 * time.Second
 	defaultDeadline   = 5 * time.Minute
 	defaultMaxBody    = 8 << 20
-	defaultMaxJSON    = 1 << 20
+	defaultMaxParsed  = 1 << 20
 	defaultBodyWithin = 30 * time.Second
 	defaultMaxAnswer  = 1 << 20
 )
@@ -183,6 +196,7 @@ type route struct {
 	pattern string // of Options.Routes; empty for the base
 	methods map[string]bool
 	wait    time.Duration // 0: a duplicate is refused at once
+	bodyKey bodyKey
 	save    saves
 	sum     fingerprinter
 	headers headerFilter
@@ -261,13 +275,16 @@ func (r Route) checked(pattern, keyHeader string) (*route, error) {
 		}
 		rt.methods[m] = true
 	}
-	if r.KeyRule != "" && r.CheckKey == nil {
-		return nil, fmt.Errorf("%w: KeyRule is set without CheckKey", everonce.ErrInvalidArgument)
+	if r.KeyRule != "" && r.CheckKey == nil && r.KeyFrom == nil {
+		return nil, fmt.Errorf("%w: KeyRule is set without CheckKey or KeyFrom", everonce.ErrInvalidArgument)
 	}
 	if err := r.checkNumbers(); err != nil {
 		return nil, err
 	}
 	var err error
+	if rt.bodyKey, err = r.bodyKey(); err != nil {
+		return nil, err
+	}
 	if rt.save, err = r.Save.checked(); err != nil {
 		return nil, err
 	}
@@ -282,8 +299,8 @@ func (r Route) checked(pattern, keyHeader string) (*route, error) {
 	rt.BodyWithin = cmp.Or(r.BodyWithin, defaultBodyWithin)
 	rt.MaxAnswer = cmp.Or(r.MaxAnswer, defaultMaxAnswer)
 	rt.MaxBody = cmp.Or(r.MaxBody, defaultMaxBody)
-	if r.MaxBody == 0 && rt.sum.json != nil {
-		rt.MaxBody = defaultMaxJSON
+	if r.MaxBody == 0 && (rt.sum.json != nil || !rt.bodyKey.none()) {
+		rt.MaxBody = defaultMaxParsed
 	}
 	return rt, nil
 }

@@ -20,25 +20,27 @@ func ask(context.Context, everonce.Abandoned) (everonce.Verdict[Answer], error) 
 func TestBadOptions(t *testing.T) {
 	const century = 100 * 365 * 24 * time.Hour
 	for want, r := range map[string]Route{
-		`Methods: "" is not a method`:      {Methods: []string{""}},
-		`Methods: "post" is not a method`:  {Methods: []string{"POST", "post"}},
-		`Methods: "A B" is not a method`:   {Methods: []string{"A B"}},
-		`AAA" is not a method`:             {Methods: []string{strings.Repeat("A", maxMethodPart+1)}},
-		`Save["201"] is not an Ending`:     {Save: Save{"201": 0}},
-		`Save["4xx"] is not an Ending`:     {Save: Save{"4xx": 4}},
-		`Save has "6xx"`:                   {Save: Save{"6xx": Saved}},
-		`Fingerprint.Headers`:              {Fingerprint: Fingerprint{Headers: []string{"a b"}}},
-		`Fingerprint.JSONOnly`:             {Fingerprint: Fingerprint{JSONOnly: []string{"a"}}},
-		`"a b"`:                            {Header: HeaderPolicy{Allow: []string{"a b"}}},
-		`"c d"`:                            {Header: HeaderPolicy{Deny: []string{"c d"}}},
-		`Remember (-1ns, 0s)`:              {Lifetime: everonce.Lifetime{Retention: -1}},
-		`Remember (1ns, -1ns)`:             {Lifetime: everonce.Lifetime{Retention: 1, Remember: -1}},
-		`a positive Retention`:             {Lifetime: everonce.Lifetime{Remember: time.Hour}},
-		`Lifetime: Retention and Remember`: {Lifetime: everonce.Lifetime{Retention: century + 1}},
-		`AnswerWithin is negative`:         {AnswerWithin: -1},
-		`MaxBody is negative (-1)`:         {MaxBody: -1},
-		`MaxAnswer is negative (-1)`:       {MaxAnswer: -1},
-		`KeyRule is set without CheckKey`:  {KeyRule: "a UUID"},
+		`Methods: "" is not a method`:       {Methods: []string{""}},
+		`Methods: "post" is not a method`:   {Methods: []string{"POST", "post"}},
+		`Methods: "A B" is not a method`:    {Methods: []string{"A B"}},
+		`AAA" is not a method`:              {Methods: []string{strings.Repeat("A", maxMethodPart+1)}},
+		`Save["201"] is not an Ending`:      {Save: Save{"201": 0}},
+		`Save["4xx"] is not an Ending`:      {Save: Save{"4xx": 4}},
+		`Save has "6xx"`:                    {Save: Save{"6xx": Saved}},
+		`Fingerprint.Headers`:               {Fingerprint: Fingerprint{Headers: []string{"a b"}}},
+		`Fingerprint.JSONOnly`:              {Fingerprint: Fingerprint{JSONOnly: []string{"a"}}},
+		`"a b"`:                             {Header: HeaderPolicy{Allow: []string{"a b"}}},
+		`"c d"`:                             {Header: HeaderPolicy{Deny: []string{"c d"}}},
+		`Remember (-1ns, 0s)`:               {Lifetime: everonce.Lifetime{Retention: -1}},
+		`Remember (1ns, -1ns)`:              {Lifetime: everonce.Lifetime{Retention: 1, Remember: -1}},
+		`a positive Retention`:              {Lifetime: everonce.Lifetime{Remember: time.Hour}},
+		`Lifetime: Retention and Remember`:  {Lifetime: everonce.Lifetime{Retention: century + 1}},
+		`AnswerWithin is negative`:          {AnswerWithin: -1},
+		`MaxBody is negative (-1)`:          {MaxBody: -1},
+		`MaxAnswer is negative (-1)`:        {MaxAnswer: -1},
+		`KeyRule is set without CheckKey`:   {KeyRule: "a UUID"},
+		`KeyJSON: "key" is no JSON pointer`: {KeyJSON: "key"},
+		`KeyJSON and KeyFrom exclude`:       {KeyJSON: "/key", KeyFrom: func(*http.Request, []byte) (string, error) { return "", nil }},
 	} {
 		for in, opts := range map[string]*Options{
 			"":                            {Route: r},
@@ -178,6 +180,7 @@ func TestDefaults(t *testing.T) {
 		want  int64
 	}{
 		{Route{Fingerprint: Fingerprint{JSON: true}}, 1 << 20},
+		{Route{KeyJSON: "/key"}, 1 << 20},
 		{Route{Fingerprint: Fingerprint{JSONOnly: []string{"/a"}}, MaxBody: 5 << 20}, 5 << 20},
 	} {
 		if rt, err := c.route.checked("", "Idempotency-Key"); err != nil || rt.MaxBody != c.want {

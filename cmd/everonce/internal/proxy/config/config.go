@@ -51,6 +51,7 @@ type Config struct {
 type Route struct {
 	Methods    []string
 	Required   bool
+	KeyJSON    string
 	KeyPattern string
 	Principal  string
 	// PrincipalRequired: who cannot be told from others is refused.
@@ -101,7 +102,7 @@ func (r Route) Options() httponce.Route {
 		methods = []string{}
 	}
 	return httponce.Route{
-		Methods: methods, Required: r.Required, CheckKey: keyCheck(r.KeyPattern),
+		Methods: methods, Required: r.Required, KeyJSON: r.KeyJSON, CheckKey: keyCheck(r.KeyPattern),
 		Fingerprint: r.Fingerprint, Save: save, Header: httponce.HeaderPolicy{Allow: r.AllowHeaders, Deny: r.DenyHeaders},
 		Lifetime: everonce.Lifetime{Retention: r.Retention, Remember: r.Remember}, Lease: r.Lease, Wait: wait, Policy: r.Unknown,
 		Deadline: r.Deadline, AnswerWithin: r.AnswerWithin, EndWithClient: r.EndWithClient, FailOpen: r.FailOpen,

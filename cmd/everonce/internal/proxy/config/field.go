@@ -107,6 +107,7 @@ var fields = []Field{
 
 	per("methods", "POST,PATCH", "methods that heed a key", func(r *Route) pflag.Value { return (*list)(&r.Methods) }),
 	per("required", "false", "refuse a request without a key", func(r *Route) pflag.Value { return (*truth)(&r.Required) }),
+	per("key-json", "", "where JSON bodies may have the key instead of the header: a JSON pointer like /idempotency_key; such bodies are read into memory, up to max-body", func(r *Route) pflag.Value { return (*text)(&r.KeyJSON) }),
 	per("key-pattern", "", "regular expression (RE2) that the whole key must match, like [0-9a-f-]{36}; if empty: any key", func(r *Route) pflag.Value { return (*pattern)(&r.KeyPattern) }),
 	per("principal", "header:Authorization", "who owns a key: header:NAME, jwt:CLAIM (of a token that a proxy in front has verified), cookie:NAME or none", func(r *Route) pflag.Value { return (*principalText)(&r.Principal) }),
 	per("principal-required", "false", "refuse a request with a key but without the header, cookie or claim of principal; otherwise all such requests have one principal", func(r *Route) pflag.Value { return (*truth)(&r.PrincipalRequired) }),
