@@ -1,13 +1,12 @@
 package consume
 
 import (
-	"bytes"
 	"errors"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/everonce/everonce/internal/jsonform"
 )
 
 // JSONPointer uses a value of the body (RFC 6901: "/order/id"), which must be a string or an integer. An integer may
@@ -15,53 +14,24 @@ import (
 // after its end: two readers could find two different keys in it. JSONPointer returns nil if
 // pointer does not begin with "/".
 func JSONPointer(pointer string) Key {
-	if p := jsontext.Pointer(pointer); pointer == "" || !p.IsValid() {
+	p, ok := jsonform.ParsePointer(pointer)
+	if !ok {
 		return nil
 	}
-	path := slices.Collect(jsontext.Pointer(pointer).Tokens())
 	return func(m *Message) (string, error) {
-		if !jsontext.Value(m.Body).IsValid() {
-			return "", noKey("the body is not one JSON value without repeated names")
-		}
-		d := jsontext.NewDecoder(bytes.NewBuffer(m.Body), jsontext.AllowDuplicateNames(true)) // there are none
-		if !seek(d, path) {
+		value, found, err := p.Find(m.Body)
+		switch {
+		case err != nil:
+			return "", noKey("%v", err)
+		case !found:
 			return "", noKey("the body has nothing at %q", pointer)
 		}
-		text, err := readText(d)
+		text, err := textOf(value)
 		if err != nil {
 			return "", noKey("the value at %q %v", pointer, err)
 		}
 		return text, nil
 	}
-}
-
-// seek reads valid JSON up to the value at the path, and reports whether there is one.
-func seek(d *jsontext.Decoder, path []string) bool {
-	for _, name := range path {
-		isArray := d.PeekKind() == jsontext.KindBeginArray
-		if !isArray && d.PeekKind() != jsontext.KindBeginObject {
-			return false
-		}
-		_, err := d.ReadToken()
-		for i := 0; ; i++ {
-			at := strconv.Itoa(i)
-			if end := d.PeekKind(); err != nil || end == jsontext.KindEndObject || end == jsontext.KindEndArray {
-				return false
-			}
-			if !isArray {
-				token, failed := d.ReadToken()
-				if failed != nil {
-					return false
-				}
-				at = token.String()
-			}
-			if at == name {
-				break
-			}
-			err = d.SkipValue()
-		}
-	}
-	return true
 }
 
 var (
@@ -70,12 +40,8 @@ var (
 	errTwoForms = errors.New("is a number that can be written in several ways")
 )
 
-// readText reads a value, which must be a string or an integer.
-func readText(d *jsontext.Decoder) (string, error) {
-	token, err := d.ReadToken()
-	if err != nil {
-		return "", err
-	}
+// textOf returns a value that is a string or an integer.
+func textOf(token jsontext.Token) (string, error) {
 	switch token.Kind() {
 	case jsontext.KindString:
 		if token.String() == "" {

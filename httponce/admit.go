@@ -35,8 +35,8 @@ type exchange struct {
 	absence *absence               // set where the client does not wait for ever
 }
 
-// admit reads what is needed to know an operation. It returns nil where the request was refused, or, with
-// pass, where it is none of ours.
+// admit reads what is needed to know an operation. It returns nil if the request was refused, or, with pass, if it is to
+// pass unprotected. In that case x is not nil if the body was read to look for a key.
 func (s *settings) admit(w http.ResponseWriter, r *http.Request, principal Principal) (x *exchange, pass bool) {
 	rt, name := s.routeOf(r)
 	if !rt.methods[r.Method] {
@@ -44,35 +44,85 @@ func (s *settings) admit(w http.ResponseWriter, r *http.Request, principal Princ
 		return nil, true
 	}
 	id, found, wrong := wire.KeyOf(r.Header, s.header)
-	if !found && !rt.Required {
+	inBody := rt.bodyKey.in(r)
+	if !found && !rt.Required && !inBody {
 		return nil, true
 	}
 	x = &exchange{settings: s, route: rt, w: w, r: r, begun: s.now(), told: Served{Method: r.Method, Route: name}}
+	if wrong != "" {
+		x.keyRefused(s.header, wrong)
+		return nil, false
+	}
+	place := s.header
+	if inBody {
+		if !x.readBody() {
+			return nil, false
+		}
+		own, there, ok := x.keyInBody(id, found)
+		if !ok {
+			return nil, false
+		}
+		if there && !found {
+			id, found, place = own, true, rt.bodyKey.place()
+		}
+		if !found && !rt.Required {
+			return x, true
+		}
+	}
 	switch {
 	case !found:
-		x.refused(wire.MissingKey, 0)
+		x.keyMissing()
 		return nil, false
-	case wrong == "" && rt.CheckKey != nil:
-		wrong = keyProblemOf(rt.CheckKey(id), id)
+	case rt.CheckKey != nil:
+		if wrong = keyProblemOf(rt.CheckKey(id), id); wrong != "" {
+			x.keyRefused(place, wrong)
+			return nil, false
+		}
 	}
-	if wrong != "" {
-		p := wire.InvalidKey
-		p.Detail = s.header + ": " + string(wrong) + "."
-		x.refused(p, 0)
-		return nil, false
-	}
-	if s.echoKey {
-		x.echoed = r.Header[s.header][0] // before a handler changes it
+	if own := r.Header[s.header]; s.echoKey && len(own) > 0 {
+		x.echoed = own[0] // before a handler changes it
 	}
 	who, ok := x.sender(principal)
 	if !ok {
 		return nil, false
 	}
 	x.key = everonce.Key{Scope: scopeOf(who, r.Method, name), ID: id}
-	if !x.readRequest() {
+	if !inBody && !x.readBody() || !x.readFingerprint() {
 		return nil, false
 	}
 	return x, false
+}
+
+// keyInBody returns the key in the body, which has been read. It refuses the request, and returns ok false, if what is there is no
+// key, or is not the key in the header.
+func (x *exchange) keyInBody(id string, inHeader bool) (own string, found, ok bool) {
+	own, found, wrong, err := x.route.bodyKey.find(x.r, &x.body)
+	switch {
+	case err != nil:
+		x.bodyRefused(err)
+	case wrong != "":
+		x.keyRefused(x.route.bodyKey.place(), wrong)
+	case found && inHeader && own != id:
+		x.keyRefused(x.header, wire.KeyDiffers)
+	default:
+		return own, found, true
+	}
+	return "", false, false
+}
+
+// keyRefused refuses a request whose key, at that place, is none.
+func (x *exchange) keyRefused(place string, wrong wire.KeyProblem) {
+	p := wire.InvalidKey
+	p.Detail = place + ": " + string(wrong) + "."
+	x.refused(p, 0)
+}
+
+func (x *exchange) keyMissing() {
+	p := wire.MissingKey
+	if !x.route.bodyKey.none() {
+		p.Detail = "This service requires a key: in the header " + x.header + ", or as " + x.route.bodyKey.place() + "."
+	}
+	x.refused(p, 0)
 }
 
 // sender returns who sends the request; it refuses the request, and returns false, where nobody is known.
@@ -89,11 +139,8 @@ func (x *exchange) sender(principal Principal) (who string, ok bool) {
 	return who, true
 }
 
-// readRequest reads the body and the fingerprint; it refuses the request, and returns false, where that fails.
-func (x *exchange) readRequest() bool {
-	if !x.readBody() {
-		return false
-	}
+// readFingerprint hashes the request, whose body has been read; it refuses the request, and returns false, where that fails.
+func (x *exchange) readFingerprint() bool {
 	var err error
 	if x.sum, err = x.route.sum.of(x.r, &x.body); err != nil {
 		x.bodyRefused(err)

@@ -18,7 +18,7 @@ func ExampleOptions() {
 	if err != nil {
 		panic(err)
 	}
-	payments := httponce.Route{Required: true, Wait: 5 * time.Second, Lifetime: everonce.ForFinance()}
+	payments := httponce.Route{Required: true, Wait: 8 * time.Second, Lifetime: everonce.ForFinance()}
 	protect, err := httponce.Middleware(recv, httponce.Unscoped(), &httponce.Options{
 		Routes: map[string]httponce.Route{
 			"POST /payments":              payments,

@@ -37,7 +37,7 @@ import (
 // and headers, marked "elided". The host must keep 4096 bytes at least.
 //
 // The handler's context ends with the transaction's limit, if the host has one, and with [Route.Deadline]. These options
-// have no meaning for a session, and are refused: CheckKey, KeyRule, Lifetime, Lease, Wait, Policy, Reconcile, AnswerWithin,
+// have no meaning for a session, and are refused: CheckKey, KeyRule, KeyJSON, KeyFrom, Lifetime, Lease, Wait, Policy, Reconcile, AnswerWithin,
 // FailOpen, EchoKey, MaxWaiting, MaxStillRunning, and a Save by which an answer below 400 is not kept. Methods and Required
 // are not used. The error wraps [everonce.ErrInvalidArgument].
 func HandleSession[Tx any](host session.Host[Tx], principal Principal, handle func(http.ResponseWriter, *http.Request, Tx) error, opts *Options) (http.Handler, error) {
@@ -84,6 +84,8 @@ func (rt *route) checkSession() error {
 	}
 	return meaningless("HandleSession", []meaning{
 		{rt.CheckKey != nil, "CheckKey", "there is no key"},
+		{rt.KeyJSON != "", "KeyJSON", "there is no key"},
+		{rt.KeyFrom != nil, "KeyFrom", "there is no key"},
 		{rt.Lifetime != everonce.Lifetime{}, "Lifetime", "an answer is kept until the client's mark passes it, or the session ends"},
 		{rt.Lease != 0, "Lease", "it is the session's (session.Config)"},
 		{rt.Wait != 0, "Wait", "the host says how long a copy waits"},
@@ -113,7 +115,7 @@ func (h *sessionHandler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.number = wire.FormatInteger(c.Number)
 	w.Header().Set(wire.SessionRequest, x.number)
 	w.Header().Set(wire.SessionOutcome, wire.OutcomeNone)
-	if !x.readRequest() {
+	if !x.readBody() || !x.readFingerprint() {
 		return
 	}
 	w.Header().Del(wire.SessionOutcome) // which is not known yet

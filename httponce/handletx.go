@@ -101,8 +101,12 @@ type txHandler[Tx any] struct {
 func (h *txHandler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x, pass := h.admit(w, r, h.principal)
 	switch {
+	case pass && x != nil:
+		h.unkeyed(x)
 	case pass:
-		h.unkeyed(w, r)
+		if x, ok := h.unprotected(w, r); ok {
+			h.unkeyed(x)
+		}
 	case x != nil:
 		x.recv = h.recv
 		x.told.Panicked = true // unless it returns
@@ -121,17 +125,13 @@ func (h *txHandler[Tx]) call(x *exchange, opts []everonce.CallOption) verdict {
 	return v
 }
 
-// unkeyed runs the handler in a transaction, for a request that has no key and needs none.
-func (h *txHandler[Tx]) unkeyed(w http.ResponseWriter, r *http.Request) {
-	x, ok := h.unprotected(w, r)
-	if !ok {
-		return
-	}
+// unkeyed runs the handler in a transaction, for a request that has no key and needs none, and whose body has been read.
+func (h *txHandler[Tx]) unkeyed(x *exchange) {
 	defer x.body.release()
 	v := verdict{tx: true}
 	v.res.Attempt = 1 // there is no other
 	var worked error  // the handler's own, which may tell what became of another operation
-	v.err = h.recv.InTx(r.Context(), func(ctx context.Context, tx Tx) error {
+	v.err = h.recv.InTx(x.r.Context(), func(ctx context.Context, tx Tx) error {
 		_, worked = h.serve(ctx, x, &v, tx)
 		return worked
 	})

@@ -43,7 +43,7 @@ func TestMemoryOfARequestIsGivenBack(t *testing.T) {
 				c.Close()
 			}
 		}},
-		"is answered too late": {route: httponce.Route{AnswerWithin: time.Millisecond}, handle: func(_ http.ResponseWriter, _ *http.Request, c *waitingClient) {
+		"is answered too late": {route: httponce.Route{AnswerWithin: time.Millisecond, Wait: -1}, handle: func(_ http.ResponseWriter, _ *http.Request, c *waitingClient) {
 			<-c.answered
 		}},
 		"loses its client": {route: httponce.Route{EndWithClient: true}, handle: func(_ http.ResponseWriter, r *http.Request, c *waitingClient) {

@@ -56,11 +56,21 @@ type guard struct {
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x, pass := g.admit(w, r, g.principal)
 	switch {
+	case pass && x != nil:
+		x.passOn(g.next)
 	case pass:
 		g.next.ServeHTTP(w, r)
 	case x != nil:
 		g.serve(x)
 	}
+}
+
+// passOn runs the handler of a request whose body was read, and which has no key.
+func (x *exchange) passOn(next http.Handler) {
+	defer x.body.release()
+	r := x.request(x.r.Context())
+	defer x.tidy(r)
+	next.ServeHTTP(x.w, r)
 }
 
 // serve runs the handler of a request, or finds its answer.

@@ -35,7 +35,8 @@ type Options struct {
 	// make its type. Default: this project's documentation.
 	ProblemBase string
 	// MaxWaiting bounds the requests that wait for another attempt at a time; further ones are refused at once, as if
-	// their route did not wait. All principals share it, so one principal can use all of it. Default 256.
+	// their route did not wait. All middlewares of the process count together, and each keeps to its own limit. All
+	// principals share it, so one principal can use all of it. Default 256.
 	MaxWaiting int
 	// MaxStillRunning bounds the handlers that continue after their clients got still-running ([Route.AnswerWithin]) at a
 	// time. Beyond it a client waits until its handler, or another one, has returned. All principals share it. Default
@@ -75,7 +76,20 @@ type Route struct {
 	// answered 400, with the problem invalid-key and the error's text as its detail, unless that contains the key. It may
 	// be called concurrently; a panic continues.
 	CheckKey func(key string) error
-	// KeyRule describes CheckKey for [Policy], such as "a UUID in lower case". Default: that a key is checked.
+	// KeyJSON is where clients put the key in a JSON body: a JSON pointer (RFC 6901), for example "/idempotency_key". The
+	// key is the string there, of printable ASCII; nothing and null are no key. It is looked for in bodies of the media
+	// types application/json and …+json, which are read for it even if they have none, so MaxBody and BodyWithin hold for
+	// them. The header may have the key instead, or the same key too; another one is answered 400, with the problem
+	// invalid-key, and so is such a body that is not JSON or has a name twice in one object. [Options.EchoKey] repeats only
+	// a key in the header.
+	KeyJSON string
+	// KeyFrom, if set, finds the key in the body of any request, for example in a form. It returns "" if there is none. An
+	// error is answered 400, with the problem invalid-key and the error's text as its detail, so it must not contain the
+	// key. Every body is read for it; otherwise the key is treated as that of KeyJSON. It must not change the body. It
+	// may be called concurrently; a panic continues. It excludes KeyJSON.
+	KeyFrom func(r *http.Request, body []byte) (key string, err error)
+	// KeyRule describes CheckKey or KeyFrom for [Policy], such as "a UUID in lower case". Default: that a key is checked, or
+	// that it may be in the body.
 	KeyRule string
 	// Name names the route in the scope of its keys; if it returns "", the default holds. Default: the pattern, or
 	// else the cleaned path. The pattern is that of Options.Routes, or [http.Request.Pattern], which is set if a
@@ -97,8 +111,11 @@ type Route struct {
 	Lifetime everonce.Lifetime
 	// Lease is how long a claim holds without renewal. Default: the receiver's.
 	Lease time.Duration
-	// Wait is how long a duplicate waits for the answer of a running request before it is refused. Default 0: it is
-	// refused at once. The receiver's Options.Wait is not used.
+	// Wait is how long a duplicate waits for the answer of a running request before it is refused, but at most half of
+	// [http.Server].WriteTimeout and of what is left until the deadline of the request's context. It holds no connection,
+	// lock or transaction of the store, and ends when the client disconnects; Options.MaxWaiting bounds how many wait. The
+	// receiver's Options.Wait is not used. Default 5 s, which is shorter than the usual timeouts of clients and proxies;
+	// negative: it is refused at once.
 	Wait time.Duration
 	// Policy is the policy for unknown outcomes. Default: the receiver's.
 	Policy everonce.Policy
@@ -124,7 +141,7 @@ type Route struct {
 	FailOpen bool
 
 	// MaxBody is the largest request body, in bytes; a larger one is answered 413. Default 8 MiB; 1 MiB where
-	// Fingerprint compares JSON, because that is done in memory. A body above 1 MiB is kept in a temporary file
+	// Fingerprint compares JSON, and with KeyJSON or KeyFrom, because that is done in memory. A body above 1 MiB is kept in a temporary file
 	// ([os.TempDir]) until the handler has returned, and so is one above 64 KiB while Options.MaxBodyMemory is reached;
 	// Options.MaxSpool bounds these files together.
 	MaxBody int64
@@ -142,6 +159,7 @@ type Route struct {
 }
 
 const (
+	defaultWait       = 5 * time.Second
 	defaultMaxWaiting = 256
 	defaultMaxMemory  = 64 << 20
 	defaultMaxSpool   = 1 << 30
@@ -149,7 +167,7 @@ const (
 	defaultRetryAfter = 5 * time.Second
 	defaultDeadline   = 5 * time.Minute
 	defaultMaxBody    = 8 << 20
-	defaultMaxJSON    = 1 << 20
+	defaultMaxParsed  = 1 << 20
 	defaultBodyWithin = 30 * time.Second
 	defaultMaxAnswer  = 1 << 20
 )
@@ -160,7 +178,7 @@ type settings struct {
 	echoKey        bool
 	problems       string
 	retryAfter     time.Duration
-	waiting        waitingRoom
+	waiting        space         // for requests that wait for another attempt
 	goingOn        chan struct{} // has one for each handler whose client was answered before it returned
 	memory, files  space         // for request bodies
 	pieceSize      int           // the largest part of an answer that one record keeps
@@ -177,6 +195,8 @@ type route struct {
 	Route
 	pattern string // of Options.Routes; empty for the base
 	methods map[string]bool
+	wait    time.Duration // 0: a duplicate is refused at once
+	bodyKey bodyKey
 	save    saves
 	sum     fingerprinter
 	headers headerFilter
@@ -199,7 +219,7 @@ func (o *Options) settings() (*settings, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.waiting = make(waitingRoom, cmp.Or(o.MaxWaiting, defaultMaxWaiting))
+	s.waiting = space{int64(cmp.Or(o.MaxWaiting, defaultMaxWaiting)), &waitingRequests}
 	s.goingOn = make(chan struct{}, cmp.Or(o.MaxStillRunning, defaultMaxRunning))
 	s.memory = space{cmp.Or(o.MaxBodyMemory, defaultMaxMemory), &bodyMemory}
 	s.files = space{cmp.Or(o.MaxSpool, defaultMaxSpool), new(atomic.Int64)}
@@ -255,13 +275,16 @@ func (r Route) checked(pattern, keyHeader string) (*route, error) {
 		}
 		rt.methods[m] = true
 	}
-	if r.KeyRule != "" && r.CheckKey == nil {
-		return nil, fmt.Errorf("%w: KeyRule is set without CheckKey", everonce.ErrInvalidArgument)
+	if r.KeyRule != "" && r.CheckKey == nil && r.KeyFrom == nil {
+		return nil, fmt.Errorf("%w: KeyRule is set without CheckKey or KeyFrom", everonce.ErrInvalidArgument)
 	}
 	if err := r.checkNumbers(); err != nil {
 		return nil, err
 	}
 	var err error
+	if rt.bodyKey, err = r.bodyKey(); err != nil {
+		return nil, err
+	}
 	if rt.save, err = r.Save.checked(); err != nil {
 		return nil, err
 	}
@@ -271,19 +294,19 @@ func (r Route) checked(pattern, keyHeader string) (*route, error) {
 	if rt.headers, err = r.Header.checked(); err != nil {
 		return nil, err
 	}
+	rt.wait = max(0, cmp.Or(r.Wait, defaultWait))
 	rt.Deadline = cmp.Or(r.Deadline, defaultDeadline)
 	rt.BodyWithin = cmp.Or(r.BodyWithin, defaultBodyWithin)
 	rt.MaxAnswer = cmp.Or(r.MaxAnswer, defaultMaxAnswer)
 	rt.MaxBody = cmp.Or(r.MaxBody, defaultMaxBody)
-	if r.MaxBody == 0 && rt.sum.json != nil {
-		rt.MaxBody = defaultMaxJSON
+	if r.MaxBody == 0 && (rt.sum.json != nil || !rt.bodyKey.none()) {
+		rt.MaxBody = defaultMaxParsed
 	}
 	return rt, nil
 }
 
 func (r *Route) checkNumbers() error {
-	err := cmp.Or(notNegative("Wait", r.Wait), notNegative("AnswerWithin", r.AnswerWithin),
-		notNegative("MaxBody", r.MaxBody), notNegative("MaxAnswer", r.MaxAnswer))
+	err := cmp.Or(notNegative("AnswerWithin", r.AnswerWithin), notNegative("MaxBody", r.MaxBody), notNegative("MaxAnswer", r.MaxAnswer))
 	if err != nil || r.Lifetime == (everonce.Lifetime{}) { // the receiver's
 		return err
 	}

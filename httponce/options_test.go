@@ -20,26 +20,27 @@ func ask(context.Context, everonce.Abandoned) (everonce.Verdict[Answer], error) 
 func TestBadOptions(t *testing.T) {
 	const century = 100 * 365 * 24 * time.Hour
 	for want, r := range map[string]Route{
-		`Methods: "" is not a method`:      {Methods: []string{""}},
-		`Methods: "post" is not a method`:  {Methods: []string{"POST", "post"}},
-		`Methods: "A B" is not a method`:   {Methods: []string{"A B"}},
-		`AAA" is not a method`:             {Methods: []string{strings.Repeat("A", maxMethodPart+1)}},
-		`Save["201"] is not an Ending`:     {Save: Save{"201": 0}},
-		`Save["4xx"] is not an Ending`:     {Save: Save{"4xx": 4}},
-		`Save has "6xx"`:                   {Save: Save{"6xx": Saved}},
-		`Fingerprint.Headers`:              {Fingerprint: Fingerprint{Headers: []string{"a b"}}},
-		`Fingerprint.JSONOnly`:             {Fingerprint: Fingerprint{JSONOnly: []string{"a"}}},
-		`"a b"`:                            {Header: HeaderPolicy{Allow: []string{"a b"}}},
-		`"c d"`:                            {Header: HeaderPolicy{Deny: []string{"c d"}}},
-		`Remember (-1ns, 0s)`:              {Lifetime: everonce.Lifetime{Retention: -1}},
-		`Remember (1ns, -1ns)`:             {Lifetime: everonce.Lifetime{Retention: 1, Remember: -1}},
-		`a positive Retention`:             {Lifetime: everonce.Lifetime{Remember: time.Hour}},
-		`Lifetime: Retention and Remember`: {Lifetime: everonce.Lifetime{Retention: century + 1}},
-		`Wait is negative (-1s)`:           {Wait: -time.Second},
-		`AnswerWithin is negative`:         {AnswerWithin: -1},
-		`MaxBody is negative (-1)`:         {MaxBody: -1},
-		`MaxAnswer is negative (-1)`:       {MaxAnswer: -1},
-		`KeyRule is set without CheckKey`:  {KeyRule: "a UUID"},
+		`Methods: "" is not a method`:       {Methods: []string{""}},
+		`Methods: "post" is not a method`:   {Methods: []string{"POST", "post"}},
+		`Methods: "A B" is not a method`:    {Methods: []string{"A B"}},
+		`AAA" is not a method`:              {Methods: []string{strings.Repeat("A", maxMethodPart+1)}},
+		`Save["201"] is not an Ending`:      {Save: Save{"201": 0}},
+		`Save["4xx"] is not an Ending`:      {Save: Save{"4xx": 4}},
+		`Save has "6xx"`:                    {Save: Save{"6xx": Saved}},
+		`Fingerprint.Headers`:               {Fingerprint: Fingerprint{Headers: []string{"a b"}}},
+		`Fingerprint.JSONOnly`:              {Fingerprint: Fingerprint{JSONOnly: []string{"a"}}},
+		`"a b"`:                             {Header: HeaderPolicy{Allow: []string{"a b"}}},
+		`"c d"`:                             {Header: HeaderPolicy{Deny: []string{"c d"}}},
+		`Remember (-1ns, 0s)`:               {Lifetime: everonce.Lifetime{Retention: -1}},
+		`Remember (1ns, -1ns)`:              {Lifetime: everonce.Lifetime{Retention: 1, Remember: -1}},
+		`a positive Retention`:              {Lifetime: everonce.Lifetime{Remember: time.Hour}},
+		`Lifetime: Retention and Remember`:  {Lifetime: everonce.Lifetime{Retention: century + 1}},
+		`AnswerWithin is negative`:          {AnswerWithin: -1},
+		`MaxBody is negative (-1)`:          {MaxBody: -1},
+		`MaxAnswer is negative (-1)`:        {MaxAnswer: -1},
+		`KeyRule is set without CheckKey`:   {KeyRule: "a UUID"},
+		`KeyJSON: "key" is no JSON pointer`: {KeyJSON: "key"},
+		`KeyJSON and KeyFrom exclude`:       {KeyJSON: "/key", KeyFrom: func(*http.Request, []byte) (string, error) { return "", nil }},
 	} {
 		for in, opts := range map[string]*Options{
 			"":                            {Route: r},
@@ -164,12 +165,12 @@ func TestDefaults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.header != "Idempotency-Key" || s.marker != "Idempotent-Replayed" || s.echoKey || s.retryAfter != 5*time.Second || cap(s.waiting) != 256 || cap(s.goingOn) != 1024 || s.memory.limit != 64<<20 || s.files.limit != 1<<30 || s.log == nil {
+		if s.header != "Idempotency-Key" || s.marker != "Idempotent-Replayed" || s.echoKey || s.retryAfter != 5*time.Second || s.waiting.limit != 256 || cap(s.goingOn) != 1024 || s.memory.limit != 64<<20 || s.files.limit != 1<<30 || s.log == nil {
 			t.Errorf("%+v", s)
 		}
 		for _, rt := range s.routes {
 			if rt.Deadline != 5*time.Minute || rt.BodyWithin != 30*time.Second || rt.MaxBody != 8<<20 || rt.MaxAnswer != 1<<20 ||
-				len(rt.methods) != 2 || !rt.methods[http.MethodPost] || !rt.methods[http.MethodPatch] || rt.sum.alg != "http/2" || rt.Wait != 0 || rt.Required {
+				len(rt.methods) != 2 || !rt.methods[http.MethodPost] || !rt.methods[http.MethodPatch] || rt.sum.alg != "http/2" || rt.wait != 5*time.Second || rt.Required {
 				t.Errorf("%+v", rt)
 			}
 		}
@@ -179,6 +180,7 @@ func TestDefaults(t *testing.T) {
 		want  int64
 	}{
 		{Route{Fingerprint: Fingerprint{JSON: true}}, 1 << 20},
+		{Route{KeyJSON: "/key"}, 1 << 20},
 		{Route{Fingerprint: Fingerprint{JSONOnly: []string{"/a"}}, MaxBody: 5 << 20}, 5 << 20},
 	} {
 		if rt, err := c.route.checked("", "Idempotency-Key"); err != nil || rt.MaxBody != c.want {

@@ -2,7 +2,6 @@ package httponce
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -89,6 +88,7 @@ type publishedRoute struct {
 	Pattern          string               `json:"pattern,omitempty"`
 	Methods          []string             `json:"methods"`
 	Required         bool                 `json:"required"`
+	KeyInBody        string               `json:"key_in_body,omitempty"`
 	KeyRule          string               `json:"key_rule,omitempty"`
 	Retention        string               `json:"retention"`
 	RetentionSeconds json.Number          `json:"retention_seconds"`
@@ -136,16 +136,20 @@ func (rt *route) published(receivers everonce.Lifetime, guarded bool) publishedR
 		kept = receivers
 	}
 	p := publishedRoute{
-		Pattern: rt.pattern, Methods: rt.heeded(), Required: rt.Required,
+		Pattern: rt.pattern, Methods: rt.heeded(), Required: rt.Required, KeyInBody: rt.KeyJSON,
 		Retention: isoDuration(kept.Retention), RetentionSeconds: seconds(kept.Retention),
 		Remember: isoDuration(kept.Remember), RememberSeconds: seconds(kept.Remember),
 		Fingerprint:  publishedFingerprint{Alg: rt.sum.alg, Parts: []string{"method"}, Headers: rt.sum.headers},
-		InFlight:     publishedInFlight{wire.InProgress.Status, isoDuration(rt.Wait), seconds(rt.Wait)},
+		InFlight:     publishedInFlight{wire.InProgress.Status, isoDuration(rt.wait), seconds(rt.wait)},
 		Answers:      map[string]string{},
 		MaxBodyBytes: rt.MaxBody, MaxAnswerBytes: rt.MaxAnswer,
 	}
-	if rt.CheckKey != nil {
-		p.KeyRule = cmp.Or(rt.KeyRule, unsaidRule)
+	switch p.KeyRule = rt.KeyRule; {
+	case p.KeyRule != "":
+	case rt.KeyFrom != nil:
+		p.KeyRule = "it may be in the body"
+	case rt.CheckKey != nil:
+		p.KeyRule = unsaidRule
 	}
 	if !rt.sum.ignoreHost {
 		p.Fingerprint.Parts = append(p.Fingerprint.Parts, "host")

@@ -54,7 +54,7 @@ func quoted(t *testing.T, page, language string, n int) string {
 func TestPolicyIsAsDocumented(t *testing.T) {
 	h := policyOf(t, everonce.ForWeb(), &httponce.Options{Routes: map[string]httponce.Route{
 		"POST /payments": {
-			Required: true, CheckKey: func(string) error { return nil }, KeyRule: "a UUID in lower case", Lifetime: everonce.ForFinance(), Wait: 2500 * time.Millisecond,
+			Required: true, CheckKey: func(string) error { return nil }, KeyRule: "a UUID in lower case", KeyJSON: "/idempotency_key", Lifetime: everonce.ForFinance(), Wait: 2500 * time.Millisecond,
 			Fingerprint: httponce.Fingerprint{IgnoreHost: true, Headers: []string{"content-type"}, JSONExcept: []string{"/sentAt"}},
 			Save:        httponce.Save{"409": httponce.Released},
 		},
@@ -248,12 +248,13 @@ func TestPolicyOfKeys(t *testing.T) {
 	check := func(string) error { return errors.New("no") }
 	h := policyOf(t, everonce.Lifetime{}, &httponce.Options{Routes: map[string]httponce.Route{
 		"/a": {CheckKey: check}, "/b": {CheckKey: check, KeyRule: "a UUID"},
+		"/c": {KeyFrom: func(*http.Request, []byte) (string, error) { return "", nil }},
 	}})
 	var doc struct{ Routes []map[string]any }
 	if err := json.Unmarshal([]byte(bodyOf(t, send(h, http.MethodGet, "/", ""))), &doc); err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []any{nil, "each key is checked, and one that is refused is told why", "a UUID"} {
+	for i, want := range []any{nil, "each key is checked, and one that is refused is told why", "a UUID", "it may be in the body"} {
 		if got := doc.Routes[i]["key_rule"]; got != want {
 			t.Errorf("%v: %v, want %v", doc.Routes[i]["pattern"], got, want)
 		}

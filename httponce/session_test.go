@@ -413,6 +413,8 @@ func TestHandleSessionRefusesWhatHasNoMeaning(t *testing.T) {
 	for name, opts := range map[string]*httponce.Options{
 		"EchoKey": {EchoKey: true}, "MaxWaiting": {MaxWaiting: 1}, "MaxStillRunning": {MaxStillRunning: 1},
 		"CheckKey":     {Route: httponce.Route{CheckKey: func(string) error { return nil }}},
+		"KeyJSON":      {Route: httponce.Route{KeyJSON: "/key"}},
+		"KeyFrom":      {Route: httponce.Route{KeyFrom: func(*http.Request, []byte) (string, error) { return "", nil }}},
 		"Lifetime":     {Route: httponce.Route{Lifetime: everonce.Lifetime{Retention: time.Hour, Remember: time.Hour}}},
 		"Lease":        {Route: httponce.Route{Lease: time.Minute}},
 		"Wait":         {Route: httponce.Route{Wait: time.Second}},

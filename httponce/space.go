@@ -8,17 +8,19 @@ import (
 // errSpoolFull: as much as may be is in temporary files already.
 var errSpoolFull = errors.New("httponce: too many large request bodies are kept at this time")
 
-// bodyMemory counts the bytes of the larger request bodies in memory, in all middlewares of the process.
-var bodyMemory atomic.Int64
+// These count in all middlewares of the process.
+var (
+	bodyMemory      atomic.Int64 // bytes of the larger request bodies in memory
+	waitingRequests atomic.Int64 // requests that wait for another attempt
+)
 
-// space bounds the bytes that request bodies take up together, in memory or in temporary files: [Route.MaxBody] bounds one
-// of them, and not how many there are.
+// space bounds what requests take up together: the bytes of their bodies in memory or in temporary files, or places to wait.
 type space struct {
 	limit int64
 	used  *atomic.Int64 // others may count here too, each with a limit of its own
 }
 
-// take reports whether there is room for so many bytes more. A nil space has no bound.
+// take reports whether there is room for so many more. A nil space has no bound.
 func (s *space) take(n int64) bool {
 	if s == nil {
 		return true

@@ -119,17 +119,7 @@ func (h *statusHandler) key(r *http.Request) (key string, found bool, wrong wire
 		key, wrong = wire.ParseKey(value)
 		return key, true, wrong
 	}
-	// In a path there is neither a list nor white space around it: what only a quoted key could hold in a header
-	// stands here as it is.
-	if len(value) > MaxKeyLen {
-		return "", true, wire.KeyTooLong
-	}
-	for i := range len(value) {
-		if value[i] < ' ' || value[i] >= 0x7f {
-			return "", true, wire.KeyNotVisible
-		}
-	}
-	return value, true, ""
+	return value, true, wire.CheckKey(value)
 }
 
 // tell answers with what is known of a key.

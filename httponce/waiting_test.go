@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,6 +73,108 @@ func TestWaitsForTheAnswer(t *testing.T) {
 	})
 }
 
+// Without a setting a duplicate waits, in both modes, for less long than clients usually do; a negative one is refused at once.
+func TestWaitsByDefault(t *testing.T) {
+	for _, mode := range []string{"guarded", "transactional"} {
+		for wait, least := range map[time.Duration]time.Duration{0: 5 * time.Second, -1: 0} {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHeld(201)
+				s := setup{handle: h.HandlerFunc, opts: httponce.Options{Route: httponce.Route{Wait: wait}}}
+				if mode == "transactional" {
+					s.handleTx = func(w http.ResponseWriter, r *http.Request, _ *mapdb.Tx) error {
+						h.ServeHTTP(w, r)
+						return nil
+					}
+				}
+				svc := newService(t, s)
+				first := svc.sendAll(context.Background(), 1, "k")
+				begun := time.Now()
+				if g := svc.post("k"); g.status != 409 || g.problem != "in-progress" || g.retryAfter == "" || time.Since(begun) != least {
+					t.Errorf("%s, %v: the duplicate got %+v after %v, want a 409 after %v", mode, wait, g, time.Since(begun), least)
+				}
+				second := svc.sendAll(context.Background(), 1, "k")
+				time.Sleep(4 * time.Second)
+				close(h.free)
+				if g := second()[0]; wait == 0 && (g.status != 201 || g.mark != "true") {
+					t.Errorf("%s: a duplicate of a slow success got %+v", mode, g)
+				}
+				first()
+			})
+		}
+	}
+}
+
+// A wait ends while its answer can still be sent: before the server's WriteTimeout, and before the request's deadline.
+func TestAWaitEndsWhileAnAnswerCanBeSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(201)
+		svc := newService(t, setup{handle: h.HandlerFunc, opts: waits(time.Minute, 0)})
+		first := svc.sendAll(context.Background(), 1, "k")
+		soon, cancel := context.WithTimeout(context.Background(), 4*time.Second)
+		defer cancel()
+		for name, ctx := range map[string]context.Context{
+			"deadline":     soon,
+			"WriteTimeout": context.WithValue(context.Background(), http.ServerContextKey, &http.Server{WriteTimeout: 2 * time.Second}),
+		} {
+			begun := time.Now()
+			if g := svc.with(ctx, "k", "{}"); g.status != 409 || time.Since(begun) == 0 || time.Since(begun) > 2*time.Second {
+				t.Errorf("%s: the duplicate got %+v after %v, want a 409 in time", name, g, time.Since(begun))
+			}
+		}
+		close(h.free)
+		first()
+	})
+}
+
+// However many wait for one key, and however long, they cost the store a few claims.
+func TestWaitingCostsTheStoreFewClaims(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(201)
+		svc := newService(t, setup{handle: h.HandlerFunc})
+		first := svc.sendAll(context.Background(), 1, "k")
+		var claims atomic.Int32
+		svc.fail(func(c oncetest.Call) oncetest.Fault {
+			if c.Op == oncetest.OpClaim {
+				claims.Add(1)
+			}
+			return oncetest.Pass
+		})
+		const crowd = 100
+		if g := svc.sendAll(context.Background(), crowd, "k")()[0]; g.status != 409 {
+			t.Errorf("got %+v", g)
+		}
+		// Each asks when it comes, when it begins to wait and when its time is up; in between one asks for all.
+		if n := claims.Load(); n > 3*crowd+20 {
+			t.Errorf("%d that waited for 5 s made %d claims", crowd, n)
+		}
+		close(h.free)
+		first()
+	})
+}
+
+// The bound holds for the process: a service with many handlers has as many places as one with a single handler.
+func TestAllHandlersShareTheWaitingRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(201)
+		one := newService(t, setup{handle: h.HandlerFunc, opts: waits(time.Minute, 2)})
+		other := newService(t, setup{handle: h.HandlerFunc, opts: waits(time.Minute, 2)})
+		firsts := []func() []got{one.sendAll(context.Background(), 1, "k"), other.sendAll(context.Background(), 1, "k")}
+		waiting := one.sendAll(context.Background(), 2, "k")
+		begun := time.Now()
+		if g := other.post("k"); g.status != 409 || time.Since(begun) != 0 {
+			t.Errorf("one of the other handler got %+v after %v", g, time.Since(begun))
+		}
+		close(h.free)
+		waiting()
+		for _, wait := range firsts {
+			wait()
+		}
+		if g := other.post("k"); g.status != 201 {
+			t.Errorf("got %+v", g)
+		}
+	})
+}
+
 // Who has waited for as long as the route allows is told to come back.
 func TestWaitsNoLongerThanItsRoute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -97,7 +200,7 @@ func TestWaitsNoLongerThanItsRoute(t *testing.T) {
 func TestTheReceiversWaitDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeld(201)
-		svc := newService(t, setup{handle: h.HandlerFunc, core: everonce.Options{Wait: time.Minute}})
+		svc := newService(t, setup{handle: h.HandlerFunc, core: everonce.Options{Wait: time.Minute}, opts: waits(-1, 0)})
 		first := svc.sendAll(context.Background(), 1, "k")
 		begun := time.Now()
 		if g := svc.post("k"); g.status != 409 || time.Since(begun) != 0 {

@@ -40,23 +40,33 @@ var largeForms = make(chan struct{}, runtime.GOMAXPROCS(0))
 
 // Sum hashes what counts of a text of so many bytes, which read returns. ok is false where it is not valid JSON; an error is read's.
 func (f *Form) Sum(size int64, read func() ([]byte, error)) (sum [sha256.Size]byte, ok bool, err error) {
+	err = Few(size, func() error {
+		raw, err := read()
+		if err != nil {
+			return err
+		}
+		var v []byte
+		if v, ok = canonical(raw); !ok {
+			return nil
+		}
+		switch {
+		case len(f.only.list) > 0:
+			v = f.only.keep(v)
+		case len(f.except.list) > 0:
+			v = f.except.without(v)
+		}
+		sum = sha256.Sum256(v)
+		return nil
+	})
+	return sum, ok, err
+}
+
+// Few calls read, which reads a text of so many bytes, and returns its error. Of those of large texts only as many run at once as there are
+// processors.
+func Few(size int64, read func() error) error {
 	if size > large {
 		largeForms <- struct{}{}
 		defer func() { <-largeForms }()
 	}
-	raw, err := read()
-	if err != nil {
-		return sum, false, err
-	}
-	v, ok := canonical(raw)
-	if !ok {
-		return sum, false, nil
-	}
-	switch {
-	case len(f.only.list) > 0:
-		v = f.only.keep(v)
-	case len(f.except.list) > 0:
-		v = f.except.without(v)
-	}
-	return sha256.Sum256(v), true, nil
+	return read()
 }

@@ -26,6 +26,8 @@ const (
 	KeyNotVisible KeyProblem = "it contains a byte that is not visible ASCII"
 	KeyNoString   KeyProblem = "it begins with a quotation mark and is not a structured field string (RFC 9651)"
 	KeyRefused    KeyProblem = "this service does not accept it"
+	KeyNotText    KeyProblem = "it is not a string"
+	KeyDiffers    KeyProblem = "it and the key in the body differ"
 )
 
 // KeyOf returns the key in a header; found is false if there is none. Two values are an error even if they are equal: nobody knows which
@@ -62,6 +64,23 @@ func ParseKey(value string) (key string, p KeyProblem) {
 		return "", KeyTooLong
 	}
 	return key, ""
+}
+
+// CheckKey returns what is wrong with a key that stands outside of a header. There is neither a list nor white space around it: what only a
+// quoted key could hold in a header stands there as it is.
+func CheckKey(key string) KeyProblem {
+	switch {
+	case key == "":
+		return KeyEmpty
+	case len(key) > MaxKeyLen:
+		return KeyTooLong
+	}
+	for i := range len(key) {
+		if key[i] < ' ' || key[i] >= 0x7f {
+			return KeyNotVisible
+		}
+	}
+	return ""
 }
 
 // parseQuoted reads a structured field string. The common case, without escapes and parameters, needs no allocation.

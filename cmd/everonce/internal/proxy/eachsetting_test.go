@@ -105,6 +105,7 @@ func TestEachSettingChangesItsOwnOption(t *testing.T) {
 	routes := map[string][3]string{                                                                                              // its value, the option, and what that is then
 		"methods":                 {"PUT,POST", "Methods", "[PUT POST]"},
 		"required":                {"true", "Required", "true"},
+		"key-json":                {"/key", "KeyJSON", "/key"},
 		"key-pattern":             {".+", "CheckKey", "set: true"},
 		"principal":               {"none", "", ""}, // TestPrincipalOfEverySpelling
 		"principal-required":      {"true", "", ""}, // TestPrincipalRequired

@@ -16,6 +16,7 @@ var settings = map[string]string{
 	"JSONExcept":             "fingerprint-json-except",
 	"JSONOnly":               "fingerprint-json-only",
 	"KeyHeader":              "key-header",
+	"KeyJSON":                "key-json",
 	"Lease":                  "lease",
 	"Lifetime":               "route",
 	"Marker":                 "marker",

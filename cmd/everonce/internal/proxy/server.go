@@ -160,6 +160,9 @@ func (s *Server) checkRoutes() error {
 		if principal.Forwarded(r.Principal) && !s.conf.TrustForwarded {
 			return invalid("%sprincipal %s needs trust-forwarded (otherwise any client could send another client's name, and get its answers)", where(pattern), r.Principal)
 		}
+		if r.KeyJSON != "" && s.conf.UpstreamKey == config.KeyDownstream {
+			return invalid("%skey-json contradicts upstream-key downstream (the body is sent as it came, with the client's key)", where(pattern))
+		}
 		if r.FailOpen && s.conf.UpstreamKey == config.KeyDownstream {
 			return invalid("%sfail-open contradicts upstream-key downstream (an unprotected request would reach the upstream with another key)", where(pattern))
 		}

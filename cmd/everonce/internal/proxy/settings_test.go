@@ -17,7 +17,7 @@ import (
 // What the middleware and the handler may be told in a program, the proxy may be told by a setting, but for what is none.
 func TestEveryOptionIsASetting(t *testing.T) {
 	args := []string{
-		"--required", "--key-pattern=.+", "--unknown=reexecute", "--save=409=released", "--wait=1s", "--deadline=1s", "--answer-within=1s",
+		"--required", "--key-json=/key", "--key-pattern=.+", "--unknown=reexecute", "--save=409=released", "--wait=1s", "--deadline=1s", "--answer-within=1s",
 		"--end-with-client", "--fail-open", "--echo-key", "--problem-base=https://example.com/problems/", "--fingerprint-headers=Content-Type", "--allow-headers=X-A",
 	}
 	c := configOf(t, args...)
@@ -31,6 +31,7 @@ func TestEveryOptionIsASetting(t *testing.T) {
 		"Name":      "a route is named by its pattern",
 		"Reconcile": "there is nobody to ask",
 		"KeyRule":   "the proxy publishes no policy",
+		"KeyFrom":   "a setting is no function",
 	}
 	for _, v := range []reflect.Value{reflect.ValueOf(*opts), reflect.ValueOf(opts.Route), reflect.ValueOf(opts.Routes["/a"])} {
 		for i := range v.NumField() {
@@ -42,6 +43,12 @@ func TestEveryOptionIsASetting(t *testing.T) {
 	}
 	if opts.MaxStillRunning != 1024 || opts.MaxWaiting != 256 || opts.MaxBodyMemory != 64<<20 || opts.MaxSpool != 1<<30 || opts.RetryAfter != 5*time.Second {
 		t.Errorf("the defaults are not the library's: %+v", opts)
+	}
+	for arg, want := range map[string]time.Duration{"--required": 5 * time.Second, "--wait=0s": -1} {
+		s.conf = configOf(t, arg)
+		if o, err := s.options(); err != nil || o.Wait != want {
+			t.Errorf("%s: Wait is %v, want %v", arg, o.Wait, want)
+		}
 	}
 	s.conf = configOf(t, "--max-still-running=7", "--max-waiting=8", "--key-header=X-Key")
 	if o, err := s.options(); err != nil || o.MaxStillRunning != 7 || o.MaxWaiting != 8 || o.KeyHeader != "X-Key" {
@@ -94,6 +101,40 @@ func TestProxyKeyPattern(t *testing.T) {
 	}
 	if strings.Contains(p.log.String(), "secret") {
 		t.Errorf("the log has the key: %s", p.log.String())
+	}
+}
+
+// A key may be in the body, where some SDKs put it: it is passed on as it came, once.
+func TestProxyKeyInTheBody(t *testing.T) {
+	service := &counting{}
+	p := start(t, service.ServeHTTP, "--key-json=/idempotency_key", "--methods=POST,PUT")
+	for i, want := range []string{"", "true"} {
+		for _, method := range []string{"POST", "PUT"} {
+			res, body := send(t, method, p.url+"/v2/payments", `{"idempotency_key":"secret","amount":1}`, "Content-Type", "application/json")
+			if res.StatusCode != http.StatusCreated || res.Header.Get("Idempotent-Replayed") != want {
+				t.Errorf("%s, request %d: %d %v %s", method, i, res.StatusCode, res.Header, body)
+			}
+		}
+	}
+	if res, body := send(t, "POST", p.url+"/v2/payments", `{"idempotency_key":1}`, "Content-Type", "application/json"); res.StatusCode != http.StatusBadRequest || !strings.Contains(body, "/idempotency_key in the JSON body: it is not a string.") {
+		t.Errorf("a number: %d %s", res.StatusCode, body)
+	}
+	for range 2 {
+		if res, body := send(t, "POST", p.url+"/v2/payments", `{"amount":1}`, "Content-Type", "application/json"); res.StatusCode != http.StatusCreated || res.Header.Get("Idempotent-Replayed") != "" {
+			t.Errorf("without a key: %d %v %s", res.StatusCode, res.Header, body)
+		}
+	}
+	if n := service.count(); n != 4 {
+		t.Errorf("the service was called %d times, want 4", n)
+	}
+	if strings.Contains(p.log.String(), "secret") {
+		t.Errorf("the log has the key: %s", p.log.String())
+	}
+	for want, args := range map[string][]string{"key-json contradicts upstream-key": {"--key-json=/a", "--upstream-key=downstream"}, `key-json: "a" is no JSON pointer`: {"--key-json=a"}} {
+		c := configOf(t, append(args, "--listen=127.0.0.1:0", "--upstream=http://127.0.0.1:1", "--store=memory:")...)
+		if err := Check(c, slog.New(slog.DiscardHandler)); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v", args, err)
+		}
 	}
 }
 

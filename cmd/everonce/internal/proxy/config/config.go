@@ -51,6 +51,7 @@ type Config struct {
 type Route struct {
 	Methods    []string
 	Required   bool
+	KeyJSON    string
 	KeyPattern string
 	Principal  string
 	// PrincipalRequired: who cannot be told from others is refused.
@@ -92,14 +93,18 @@ func (r Route) Options() httponce.Route {
 	for status, ending := range r.Save {
 		save[status] = ending
 	}
+	wait := r.Wait
+	if wait == 0 { // not at all, and not the library's default
+		wait = -1
+	}
 	methods := r.Methods
 	if methods == nil { // none, and not the library's default
 		methods = []string{}
 	}
 	return httponce.Route{
-		Methods: methods, Required: r.Required, CheckKey: keyCheck(r.KeyPattern),
+		Methods: methods, Required: r.Required, KeyJSON: r.KeyJSON, CheckKey: keyCheck(r.KeyPattern),
 		Fingerprint: r.Fingerprint, Save: save, Header: httponce.HeaderPolicy{Allow: r.AllowHeaders, Deny: r.DenyHeaders},
-		Lifetime: everonce.Lifetime{Retention: r.Retention, Remember: r.Remember}, Lease: r.Lease, Wait: r.Wait, Policy: r.Unknown,
+		Lifetime: everonce.Lifetime{Retention: r.Retention, Remember: r.Remember}, Lease: r.Lease, Wait: wait, Policy: r.Unknown,
 		Deadline: r.Deadline, AnswerWithin: r.AnswerWithin, EndWithClient: r.EndWithClient, FailOpen: r.FailOpen,
 		MaxBody: r.MaxBody, BodyWithin: r.BodyWithin, MaxAnswer: r.MaxAnswer,
 	}

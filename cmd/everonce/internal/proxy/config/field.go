@@ -107,6 +107,7 @@ var fields = []Field{
 
 	per("methods", "POST,PATCH", "methods that heed a key", func(r *Route) pflag.Value { return (*list)(&r.Methods) }),
 	per("required", "false", "refuse a request without a key", func(r *Route) pflag.Value { return (*truth)(&r.Required) }),
+	per("key-json", "", "where JSON bodies may have the key instead of the header: a JSON pointer like /idempotency_key; such bodies are read into memory, up to max-body", func(r *Route) pflag.Value { return (*text)(&r.KeyJSON) }),
 	per("key-pattern", "", "regular expression (RE2) that the whole key must match, like [0-9a-f-]{36}; if empty: any key", func(r *Route) pflag.Value { return (*pattern)(&r.KeyPattern) }),
 	per("principal", "header:Authorization", "who owns a key: header:NAME, jwt:CLAIM (of a token that a proxy in front has verified), cookie:NAME or none", func(r *Route) pflag.Value { return (*principalText)(&r.Principal) }),
 	per("principal-required", "false", "refuse a request with a key but without the header, cookie or claim of principal; otherwise all such requests have one principal", func(r *Route) pflag.Value { return (*truth)(&r.PrincipalRequired) }),
@@ -120,7 +121,7 @@ var fields = []Field{
 	per("retention", "24h", "how long an answer is kept", func(r *Route) pflag.Value { return (*term)(&r.Retention) }),
 	per("remember", "24h", "how long an answer is remembered after that", func(r *Route) pflag.Value { return (*duration.Value)(&r.Remember) }),
 	per("lease", "30s", "how long a claim holds after its proxy has died", func(r *Route) pflag.Value { return (*term)(&r.Lease) }),
-	per("wait", "0s", "how long a repetition waits for the first request before it is answered 409", func(r *Route) pflag.Value { return (*duration.Value)(&r.Wait) }),
+	per("wait", "5s", "how long a repetition waits for the first request before it is answered 409; 0s: not at all", func(r *Route) pflag.Value { return (*duration.Value)(&r.Wait) }),
 	per("deadline", "5m", "timeout of the upstream for a request with a key", func(r *Route) pflag.Value { return (*term)(&r.Deadline) }),
 	per("answer-within", "0s", "how long a client waits before it is told to ask again later, while the upstream continues; 0s: no limit", func(r *Route) pflag.Value { return (*duration.Value)(&r.AnswerWithin) }),
 	per("end-with-client", "false", "cancel the request to the upstream when the client disconnects", func(r *Route) pflag.Value { return (*truth)(&r.EndWithClient) }),

@@ -225,7 +225,7 @@ func TestBlankVariablesAreNotSet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Route.Save["409"] != httponce.Released || !slices.Equal(c.Route.Methods, []string{"PUT"}) || c.Route.Wait != 0 {
+	if c.Route.Save["409"] != httponce.Released || !slices.Equal(c.Route.Methods, []string{"PUT"}) || c.Route.Wait != 5*time.Second {
 		t.Errorf("it has %+v", c.Route)
 	}
 }
