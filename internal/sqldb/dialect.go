@@ -18,6 +18,9 @@ type Dialect struct {
 	Placeholder func(n int, kind ArgKind) string
 	// Now is an expression for the database's clock in microseconds. It is empty if Clock is set.
 	Now string
+	// WriteNow is Now in a statement that writes, where such a statement has to do something besides. Durable is a number that does
+	// that where a statement does not ask for the time: it makes the transaction's commit wait for the disk, whatever the session says.
+	WriteNow, Durable string
 	// Clock is the database's clock if that is the process's. Every statement that speaks of {now} then takes the time
 	// as a last argument.
 	Clock func() time.Time
@@ -76,9 +79,10 @@ func (d *Dialect) Arguments(template string, args int) string {
 // is its like that makes the statement [Statement.NoWait]. {latest} ends a read of what an insertion met, and {alive}, behind a number,
 // has it fail in what is no transaction any more, where the database does not do so by itself. It returns rows if it is a SELECT, which may begin with WITH RECURSIVE, or has a RETURNING clause.
 func (d *Dialect) Statement(name string, args int, template string, tables ...string) *Statement {
-	now := "(SELECT " + d.Now + ")" // once in the statement, and not for each row
+	template, clock := d.durable(template)
+	now := "(SELECT " + clock + ")" // once in the statement, and not for each row
 	if d.MySQL {
-		now = d.Now // it stands still in a statement
+		now = clock // it stands still in a statement
 	}
 	if d.Clock != nil {
 		now = d.Placeholder(args+1, ArgInt)
@@ -103,6 +107,25 @@ func (d *Dialect) Statement(name string, args int, template string, tables ...st
 		Rows:   strings.HasPrefix(text, "SELECT ") || strings.HasPrefix(text, "WITH RECURSIVE ") || strings.Contains(text, " RETURNING "),
 		timed:  d.Clock != nil && strings.Contains(template, "{now}"),
 	}
+}
+
+// durable returns a template whose commit is durable, if it writes, and the clock for it.
+func (d *Dialect) durable(template string) (durable, clock string) {
+	writes := strings.Contains(template, "INSERT INTO ") || strings.Contains(" "+template, " UPDATE ")
+	switch {
+	case !writes || d.Durable == "":
+		return template, d.Now
+	case strings.Contains(template, "{now}"):
+		return template, d.WriteNow
+	}
+	if head, columns, found := strings.Cut(template, " RETURNING "); found {
+		first, rest, more := strings.Cut(columns, ", ")
+		if more {
+			rest = ", " + rest
+		}
+		return head + " RETURNING CASE WHEN " + d.Durable + " = 1 THEN " + first + " END" + rest, d.Now
+	}
+	return template + " RETURNING " + d.Durable, d.Now
 }
 
 // Unnumbered turns "?7" into "?", with the order in which the arguments are wanted: for a database that does not know

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -108,6 +109,11 @@ func timed(text, now string) string {
 // from is the database's clock as a table of one row, read once.
 func (w writer) from() string { return "(SELECT " + w.Now + " AS now) AS clock" }
 
+// fromToWrite is from for a statement that writes what others rely on once it is answered.
+func (w writer) fromToWrite() string {
+	return "(SELECT " + cmp.Or(w.WriteNow, w.Now) + " AS now) AS clock"
+}
+
 // returning ends a write that may end an attempt. What it returns is no matter, but the number of rows.
 func (w writer) returning() string {
 	if w.Tell == "" {
@@ -135,12 +141,14 @@ func (w writer) update(set, where string) string {
 	if w.MySQL {
 		return "UPDATE {record} AS r SET " + timed(set, w.Now) + " WHERE " + timed(where, w.Now)
 	}
-	return "UPDATE {record} AS r SET " + timed(set, "clock.now") + " FROM " + w.from() + " WHERE " + timed(where, "clock.now")
+	return "UPDATE {record} AS r SET " + timed(set, "clock.now") + " FROM " + w.fromToWrite() + " WHERE " + timed(where, "clock.now")
 }
 
 // clock opens the common table expressions with the one that reads the database's clock, once.
-func (w writer) clock(more string) string {
-	return "WITH clock AS MATERIALIZED (SELECT " + w.Now + " AS now" + more + ") "
+func (w writer) clock(more string) string { return clockOf(w.Now, more) }
+
+func clockOf(now, more string) string {
+	return "WITH clock AS MATERIALIZED (SELECT " + now + " AS now" + more + ") "
 }
 
 // answer is the row of Read and Claim.
@@ -175,7 +183,7 @@ func (w writer) claimOrRead() *sqldb.Statement {
 		lock, where = ", "+w.TryLock(w.arg(1, sqldb.ArgBytes))+" AS locked", " WHERE clock.locked"
 		locked = oneIf("clock.locked")
 	}
-	return w.rows("claim", 11, w.clock(lock)[:len(w.clock(lock))-1]+
+	return w.rows("claim", 11, strings.TrimSuffix(clockOf(cmp.Or(w.WriteNow, w.Now), lock), " ")+
 		", inserted AS (INSERT INTO {record} ("+claimColumns+") SELECT "+claimValues("clock.now")+
 		" FROM clock"+where+" ON CONFLICT (id) DO NOTHING RETURNING 1) "+
 		"SELECT clock.now, "+locked+", (SELECT count(*) FROM inserted), "+qualifiedColumns+
@@ -208,15 +216,19 @@ func (w writer) swap() *sqldb.Statement {
 	if w.Tell != "" {
 		told = ", " + w.Tell
 	}
-	return w.rows("swap", len(args)+2, "WITH swapped AS ("+text+" RETURNING id, steps"+told+"), "+
+	return w.rows("swap", len(args)+2, "WITH swapped AS ("+text+" RETURNING id, steps, "+cmp.Or(w.Durable, "1")+told+"), "+
 		"dropped AS (DELETE FROM {step} AS s USING swapped WHERE s.id = swapped.id AND swapped.steps = 0) "+
 		"SELECT 1 FROM swapped")
 }
 
 func (w writer) insert() *sqldb.Statement {
 	args := w.swapArgs(4)
-	return w.exec("insert", len(args)+3, "INSERT INTO {record} (id, scope, name, "+SwapColumns+", rev) VALUES ({1b}, {2t}, {3t}, "+
-		strings.Join(args, ", ")+", 1) ON CONFLICT (id) DO NOTHING")
+	text := "INSERT INTO {record} (id, scope, name, " + SwapColumns + ", rev) VALUES ({1b}, {2t}, {3t}, " +
+		strings.Join(args, ", ") + ", 1) ON CONFLICT (id) DO NOTHING"
+	if w.Durable == "" {
+		return w.exec("insert", len(args)+3, text)
+	}
+	return w.rows("insert", len(args)+3, text+" RETURNING "+w.Durable)
 }
 
 // held is true of the record of the attempt with that token and nonce, unless a newer version has written it
@@ -330,7 +342,7 @@ func (w writer) finish() (full, fresh *sqldb.Statement) {
 	set, where := w.finishOver()
 	source := "VALUES (" + finishValues + ")"
 	if w.Now != "" {
-		source = "SELECT " + timed(finishValues, "clock.now") + " FROM " + w.from()
+		source = "SELECT " + timed(finishValues, "clock.now") + " FROM " + w.fromToWrite()
 		set, where = timed(set, "excluded.updated_at"), timed(where, "excluded.updated_at")
 	}
 	if w.TryLock != nil { // it must not wait for a transaction that wrote the key and is still open
@@ -342,7 +354,7 @@ func (w writer) finish() (full, fresh *sqldb.Statement) {
 		if w.TryLock != nil {
 			where += " AND " + w.TryLock(w.arg(1, sqldb.ArgBytes))
 		}
-		fresh = w.rows("finish_new", 16, "INSERT INTO {record} ("+finishColumns+") SELECT "+timed(finishValues, "clock.now")+" FROM "+w.from()+
+		fresh = w.rows("finish_new", 16, "INSERT INTO {record} ("+finishColumns+") SELECT "+timed(finishValues, "clock.now")+" FROM "+w.fromToWrite()+
 			" WHERE "+where+" ON CONFLICT (id) DO NOTHING"+w.returning())
 	}
 	return full, fresh

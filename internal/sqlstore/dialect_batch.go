@@ -23,7 +23,7 @@ func (w writer) readLockedAll() *sqldb.Statement {
 func (w writer) finishAll() *sqldb.Statement {
 	values := strings.NewReplacer("{1b}", nth("{1b}", "u.n", "32"), "{4t}", "u.name", "{5i}", "u.token", "{6b}", nth("{6b}", "u.n", "16"),
 		"{9b}", nth("{9b}", "u.n", "32"), "{13b}", "u.data", "{14b}", "u.summary").Replace(finishValues)
-	return w.rows("finish_all", 16, "INSERT INTO {record} ("+finishColumns+") SELECT "+timed(values, "clock.now")+" FROM "+w.from()+
+	return w.rows("finish_all", 16, "INSERT INTO {record} ("+finishColumns+") SELECT "+timed(values, "clock.now")+" FROM "+w.fromToWrite()+
 		", ROWS FROM (unnest({4t}::text[]), unnest({5t}::bigint[]), unnest({13t}::bytea[]), unnest({14t}::bytea[])) "+
 		"WITH ORDINALITY AS u (name, token, data, summary, n) WHERE u.n <= {2i} ON CONFLICT (id) DO NOTHING RETURNING 1")
 }

@@ -1,6 +1,11 @@
 package sqlstore
 
-import "github.com/everonce/everonce/internal/sqldb"
+import (
+	"cmp"
+	"strings"
+
+	"github.com/everonce/everonce/internal/sqldb"
+)
 
 // ripe are the records that a purge looks at: those that are due, from a place in the order in which they are. Each has something to be purged, unless
 // it may not be, being damaged or a newer version's: the purge passes that over. An index has those that are due at the same time in the order of their
@@ -58,7 +63,7 @@ func (w writer) maintenance(s *Statements) {
 		clock := w.clock("")
 		s.PurgeResults = w.rows("purge_results", 3, clock[:len(clock)-1]+", dropped AS ("+drop+results+" RETURNING r.id, r.result_until), "+
 			"steps AS (DELETE FROM {step} AS s USING dropped WHERE s.id = dropped.id) SELECT result_until FROM dropped")
-		s.PurgeRecords = w.rows("purge_records", 3, records+" RETURNING r.due_at")
+		s.PurgeRecords = w.rows("purge_records", 3, w.removing(records, "due_at"))
 	default:
 		s.PurgeSteps = w.exec("purge_steps", 3, "DELETE FROM {step} WHERE id IN (SELECT r.id FROM {record} AS r WHERE "+results+")")
 		s.PurgeResults = w.exec("purge_results", 3, drop+results)
@@ -77,8 +82,8 @@ func (w writer) maintenance(s *Statements) {
 	}
 	s.ListKey, s.ListName = ofKey("list_key", selected), ofKey("list_name", anywhere)
 	if !w.MySQL {
-		s.DeleteScope = w.rows("delete_scope", 6, "DELETE FROM {record} AS r WHERE "+
-			w.among("{record} AS r WHERE "+selected+" AND "+deletable+" ORDER BY r.id LIMIT {6i}")+" AND "+deletable+" RETURNING id")
+		s.DeleteScope = w.rows("delete_scope", 6, w.removing("DELETE FROM {record} AS r WHERE "+
+			w.among("{record} AS r WHERE "+selected+" AND "+deletable+" ORDER BY r.id LIMIT {6i}")+" AND "+deletable, "id"))
 	}
 	s.ScopeLeft = w.rows("scope_left", 5, w.at("SELECT count(*), "+countOf(deletable)+", "+countOf(live)+", "+countOf(newer)+" FROM {record} AS r WHERE "+selected))
 	s.Remove = w.exec("remove", 1, "DELETE FROM {record} WHERE id = {1b}")
@@ -86,6 +91,21 @@ func (w writer) maintenance(s *Statements) {
 	s.Health = w.rows("health", 0, w.at("SELECT {now}, "+countOf("b = 2")+", "+countOf("b = 8")+", "+countOf("b = 4")+", "+
 		countOf("b = 16 OR b = 32")+", "+countOf("b = "+anyState)+", min(CASE WHEN b = 8 THEN updated_at END) "+
 		"FROM (SELECT "+stateBit+" AS b, r.updated_at FROM {record} AS r LIMIT 9223372036854775807) AS x"))
+}
+
+// removing has a statement that deletes records delete their steps too, and return a column: a session may have switched off what the
+// reference of the one table to the other does (session_replication_role).
+func (w writer) removing(records, column string) string {
+	if !w.OneStatement {
+		return records + " RETURNING " + column
+	}
+	clock := ""
+	if strings.Contains(records, "{now}") || strings.Contains(records, "{gone}") {
+		clock = strings.TrimPrefix(strings.TrimSuffix(w.clock(""), " "), "WITH ") + ", "
+	}
+	return "WITH " + clock + "removed AS (" + records + " RETURNING r.id, r.due_at, r.steps, " + cmp.Or(w.Durable, "1") + "), " +
+		"dropped AS (DELETE FROM {step} AS s USING removed WHERE s.id = removed.id AND removed.steps > 0) " +
+		"SELECT " + column + " FROM removed"
 }
 
 // countOf counts the rows of which a condition is true.

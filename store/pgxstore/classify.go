@@ -106,6 +106,12 @@ func isTxTimeout(err error) bool {
 	return ok && pgErr.Code == txTimeout
 }
 
+// isSerialization reports whether a statement failed for the sake of another transaction, which is above read committed alone.
+func isSerialization(err error) bool {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pgErr.Code == "40001"
+}
+
 func codeClass(code string) string {
 	if len(code) < 2 {
 		return ""

@@ -47,7 +47,10 @@ type database struct {
 	migrations [][]string
 	must       mustTexts
 	read       func(ctx context.Context, calls ...*sqldb.Call) error
-	own        atomic.Pointer[string] // the database's own isolation, when it is known
+	strict     atomic.Bool            // a statement outside of a transaction has met a serialization failure
+	schema     atomic.Pointer[string] // in which the first connection has found the tables
+
+	settingsKey string // under which a connection keeps its known
 }
 
 func newDatabase(opts *Options) (*database, error) {
@@ -55,8 +58,8 @@ func newDatabase(opts *Options) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &database{settings: s}
-	d.dialect = newDialect(&s.tables)
+	d := &database{settings: s, settingsKey: "everonce/" + s.tables.record}
+	d.dialect = newDialect(s)
 	d.statements = d.texts()
 	d.migrations = migrations(s.tables)
 	return d, nil
@@ -71,45 +74,10 @@ func (d *database) Classify(err error) sqldb.ErrorInfo { return classify(err) }
 // a text that the server refused for taken, and ends the connection at which it comes again (pgbouncer/pgbouncer#1118).
 func (d *database) unprepared(calls []*sqldb.Call) {
 	for _, call := range calls {
-		if call.Statement == d.statements.Meta.Get {
+		if call.Statement == d.statements.Meta.Get && !hasOption(call) {
 			call.Args = append([]any{pgx.QueryExecModeExec}, call.Args...)
 		}
 	}
-}
-
-var readLevel = &sqldb.Statement{Name: "isolation", Rows: true, Text: "SHOW default_transaction_isolation"} // which a standby answers at any
-
-// readOnly sends what only reads, on a connection by itself, or in a transaction at read committed where the database's own isolation is
-// serializable: it can fail there for the sake of others, and each time if it takes long and many write. Here no answer depends on more
-// than one statement sees.
-func (d *database) readOnly(ctx context.Context, conn sqldb.Conn, calls []*sqldb.Call, readCommitted func() error) error {
-	strict, err := d.serializable(ctx, conn)
-	switch {
-	case err != nil:
-		return err
-	case strict:
-		return readCommitted()
-	}
-	return conn.Send(ctx, calls...)
-}
-
-// serializable reports whether that is the database's own isolation.
-func (d *database) serializable(ctx context.Context, conn sqldb.Conn) (bool, error) {
-	own := d.own.Load()
-	if own == nil {
-		own = new(string)
-		err := conn.Send(ctx, &sqldb.Call{Statement: readLevel, Each: func(row sqldb.Row) error { return row.Scan(own) }})
-		if err != nil {
-			return false, err
-		}
-		d.own.Store(own)
-	}
-	return *own == "serializable", nil
-}
-
-// write runs op, which sends its statements outside of any transaction.
-func write(ctx context.Context, op func(context.Context, sqldb.Conn) error, conn sqldb.Conn) error {
-	return sqldb.Repeat(ctx, classify, func() error { return op(ctx, conn) })
 }
 
 func lockNumber(name string) int64 {

@@ -15,11 +15,13 @@ import (
 const now = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 // newDialect says how the texts of statements are PostgreSQL's.
-func newDialect(t *tables) *sqldb.Dialect {
-	return &sqldb.Dialect{
+func newDialect(s *settings) *sqldb.Dialect {
+	t := &s.tables
+	d := &sqldb.Dialect{
 		Name:         "PostgreSQL",
 		Placeholder:  placeholder,
 		Now:          now,
+		WriteNow:     now,
 		OneStatement: true,
 		SkipLocked:   "FOR UPDATE SKIP LOCKED",
 		Arrays:       true,
@@ -31,7 +33,16 @@ func newDialect(t *tables) *sqldb.Dialect {
 		Bytes:        "bytea",
 		Announce:     "SELECT pg_notify({1t}, '')",
 	}
+	if !s.async {
+		d.WriteNow, d.Durable = now+" + CASE WHEN "+raiseCommit+" THEN 1 ELSE 0 END", "CASE WHEN "+raiseCommit+" THEN 0 ELSE 1 END"
+	}
+	return d
 }
+
+// raiseCommit is false, and has the transaction commit at "on" at least. It stands in the statements that write, so that it costs no
+// message, is true of the caller's transactions too, and of a connection whose settings a pooler lends to many.
+const raiseCommit = "CASE WHEN current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') " +
+	"THEN set_config('synchronous_commit', 'on', true) IS NULL ELSE false END"
 
 // texts are the engine's, in PostgreSQL's words.
 func (d *database) texts() *sqlstore.Statements {
@@ -93,13 +104,13 @@ func (d *database) notes(ctx context.Context) ([]string, error) {
 		if unlogged != 0 {
 			notes = append(notes, "The tables are UNLOGGED: a crash of the server empties them, a standby does not have their rows, and all operations are new then.")
 		}
-		for i, d := range durability {
-			if values[i] != d.good && (d.good != "" || values[i] == "off") {
-				notes = append(notes, fmt.Sprintf("%s is %s: %s.", d.setting, values[i], d.loss))
+		for i, guard := range durability {
+			if values[i] != guard.good && (guard.good != "" || values[i] == "off" && d.async) {
+				notes = append(notes, fmt.Sprintf("%s is %s: %s.", guard.setting, values[i], guard.loss))
 			}
 		}
 		if len(notes) == 0 {
-			notes = append(notes, "Acknowledged writes are on the disk of the server (fsync and synchronous_commit are on). A failover to a standby that had not received them loses them.")
+			notes = append(notes, "Acknowledged writes are on the disk of the server (fsync is on, and each commit waits for it). A failover to a standby that had not received them loses them.")
 		}
 		if standby != 0 {
 			notes = append(notes, "The server is a standby: it accepts no writes.")

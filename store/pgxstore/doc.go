@@ -11,8 +11,9 @@
 //
 // In transactional mode (Transact, DoTx, StepTx) the effect and its record commit together: exactly once, as long as
 // the database keeps what it committed. A failover to an asynchronous standby loses commits, and the guarantee with
-// them; so do fsync = off and, for a moment, synchronous_commit = off. Health reports these settings. In guarded mode
-// (Do) the guarantees are those of package everonce.
+// them; so does fsync = off, which Health reports. A transaction in which the store writes commits with
+// synchronous_commit on, or remote_apply, whatever the session says, unless Options.AsyncCommit is set. In guarded
+// mode (Do) the guarantees are those of package everonce.
 //
 // # Waiting
 //
@@ -54,7 +55,10 @@
 // package does not rely on that; database/sql does, and sends a statement outside a transaction again.
 //
 // In QueryExecModeExec and QueryExecModeSimpleProtocol values arrive as text, and pgx reads bytes in one form only:
-// leave the database's bytea_output at hex, its default. With escape, reading an existing record is an error.
+// leave the database's bytea_output at hex, its default. With escape, the connection is refused at its first use.
+//
+// A pooler in transaction mode lends a connection with what another client has SET. The store relies on no such
+// setting: the reference of the stores lists them.
 //
 // # The end of a transaction
 //
@@ -66,8 +70,9 @@
 //
 // At read committed, the default, everything above holds. At repeatable read and serializable, two transactions of
 // one key at the same time may end in a serialization failure instead of "in progress". Transact then runs the whole
-// transaction again; DoTx returns the error, because only the caller can run it again. If serializable is the
-// database's own default, reads run at read committed, in a transaction of their own: two more round trips.
+// transaction again; DoTx returns the error, because only the caller can run it again. All that the store does outside
+// of transactions with work runs at read committed, whatever the connection's default is: still in one round trip
+// through pgx, and in three through database/sql.
 //
 // # Timeouts
 //

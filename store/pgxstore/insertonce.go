@@ -61,15 +61,48 @@ var ErrInvisible = sqlstore.ErrInvisible
 // InsertOnce waits for an open transaction that has inserted the same key. It then finds that row, or inserts its own
 // if the transaction was rolled back. At repeatable read and serializable, if the other transaction has committed,
 // this one can never see its row, and InsertOnce returns a serialization failure: the whole transaction must be run
-// again, as Transact does.
+// again, as Transact does. Without a transaction InsertOnce does so itself, at read committed.
 func InsertOnce[T any](ctx context.Context, q Querier, in Insert, scan func(Row) (T, error)) (row T, inserted bool, err error) {
-	return sqlstore.InsertOnce(ctx, pgxConn{q}, sqlstore.InsertDialect{Classify: classify}, inTransaction(q), sqlstore.Insert(in), func(r sqldb.Row) (T, error) { return scan(r) })
+	inTx := inTransaction(q)
+	row, inserted, err = insertOnce(ctx, q, inTx, in, scan)
+	if to, ok := q.(interface {
+		BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error)
+	}); ok && !inTx && isSerialization(err) {
+		err = pgx.BeginTxFunc(ctx, to, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+			row, inserted, err = insertOnce(ctx, tx, true, in, scan)
+			return err
+		})
+	}
+	return row, inserted, err
+}
+
+func insertOnce[T any](ctx context.Context, q Querier, inTx bool, in Insert, scan func(Row) (T, error)) (row T, inserted bool, err error) {
+	return sqlstore.InsertOnce(ctx, pgxConn{q}, sqlstore.InsertDialect{Classify: classify}, inTx, sqlstore.Insert(in), func(r sqldb.Row) (T, error) { return scan(r) })
 }
 
 // InsertOnceSQL is [InsertOnce] through database/sql. q is a *sql.DB, a *sql.Tx, or a *sql.Conn that has no open
 // transaction.
 func InsertOnceSQL[T any](ctx context.Context, q SQLQuerier, in Insert, scan func(Row) (T, error)) (row T, inserted bool, err error) {
 	_, inTx := q.(*sql.Tx)
+	row, inserted, err = insertOnceSQL(ctx, q, inTx, in, scan)
+	to, ok := q.(interface {
+		BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
+	})
+	if !ok || !isSerialization(err) {
+		return row, inserted, err
+	}
+	tx, err := to.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return row, false, err
+	}
+	defer tx.Rollback() //nolint:errcheck // after the commit it does nothing
+	if row, inserted, err = insertOnceSQL(ctx, tx, true, in, scan); err != nil {
+		return row, false, err
+	}
+	return row, inserted, tx.Commit()
+}
+
+func insertOnceSQL[T any](ctx context.Context, q SQLQuerier, inTx bool, in Insert, scan func(Row) (T, error)) (row T, inserted bool, err error) {
 	return sqlstore.InsertOnce(ctx, sqlConn{q}, sqlstore.InsertDialect{Classify: classify}, inTx, sqlstore.Insert(in), func(r sqldb.Row) (T, error) { return scan(r) })
 }
 

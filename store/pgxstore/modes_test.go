@@ -85,36 +85,6 @@ func testMode[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// Bytes in a form that pgx does not read are a failure of the store, and no record that is not there.
-func TestBytesInAnotherForm(t *testing.T) {
-	t.Parallel()
-	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
-		t.Run(mode.String(), func(t *testing.T) {
-			t.Parallel()
-			both(t, setup{config: func(c *pgx.ConnConfig) {
-				c.DefaultQueryExecMode = mode
-				c.RuntimeParams["bytea_output"] = "escape"
-			}}, testBytesInAnotherForm[pgx.Tx], testBytesInAnotherForm[*sql.Tx])
-		})
-	}
-}
-
-func testBytesInAnotherForm[Tx any](t *testing.T, h *handle[Tx]) {
-	r, err := everonce.NewTxReceiver(h.store, nil)
-	noErr(t, err)
-	deliver := func() error {
-		_, err := everonce.Transact(t.Context(), r, testKey, func(ctx context.Context, tx Tx) (string, error) { return "v", h.effect(ctx, tx, "charge") })
-		return err
-	}
-	noErr(t, deliver())
-	if err := deliver(); !errors.Is(err, driver.ErrStore) {
-		t.Errorf("a delivery whose record cannot be read: %v, want a failure of the store", err)
-	}
-	if n := h.effects(t, "charge"); n != 1 {
-		t.Errorf("%d effects", n)
-	}
-}
-
 // Where the database's own default is an isolation above read committed, guarded calls meet serialization
 // failures among themselves, and are answered all the same.
 func TestGuardedCallsUnderADefaultIsolation(t *testing.T) {

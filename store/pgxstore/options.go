@@ -14,14 +14,14 @@ import (
 // Options are the options of a store. The zero value of each field is its default.
 type Options struct {
 	// Schema is the schema of the tables. Default: the first one of the connection's search_path. Set it where the
-	// work changes that: its record would follow. Migrate creates it if it does not exist; the text returned by
+	// work, or a pooler, changes that: its record would follow. Migrate creates it if it does not exist; the text returned by
 	// [Store].Schema does not.
 	Schema string
 	// TablePrefix begins the names of the tables. Default "everonce_". It and Schema consist of at most 40 of a-z,
 	// 0-9 and _, and do not begin with a digit; nor does Schema with pg_.
 	TablePrefix string
-	// Isolation is the level of the transactions that the store begins. Default: the database's own, which is read
-	// committed unless somebody changed it. At repeatable read and serializable a transaction may fail because of
+	// Isolation is the level of the transactions that the store begins for work. Default: the connection's own, which is
+	// read committed unless somebody changed it. At repeatable read and serializable a transaction may fail because of
 	// another one, with a serialization failure: Transact runs it again.
 	Isolation sql.IsolationLevel
 	// Listen wakes callers that wait for an attempt of another process at once, by LISTEN and NOTIFY. Otherwise they ask
@@ -29,6 +29,10 @@ type Options struct {
 	// own, which must be a session: not one of a pooler in transaction mode. [NewSQL] needs pgx's stdlib for it, and two
 	// connections. A rollback wakes nobody, nor does the end of a TransactBatch.
 	Listen bool
+	// AsyncCommit lets commits be as the connection's synchronous_commit says, even if that is off: a crash of the server then
+	// loses the operations of the last moments, and they run again. Default: a transaction in which the store writes commits at
+	// "on" at least, the caller's of DoTx too.
+	AsyncCommit bool
 }
 
 const defaultPrefix = "everonce_"
@@ -47,6 +51,7 @@ type settings struct {
 	begin  string // the statement that begins a transaction
 	level  sql.IsolationLevel
 	listen bool
+	async  bool
 }
 
 // Validate returns the error with which [New] and [NewSQL] would refuse the options. It does not connect to anything.
@@ -90,16 +95,18 @@ func (o *Options) settings() (*settings, error) {
 			record: name("record"), step: name("step"), meta: name("meta"), name: name,
 		},
 		begin: begin,
-		level: given.Isolation, listen: given.Listen,
+		level: given.Isolation, listen: given.Listen, async: given.AsyncCommit,
 	}, nil
 }
+
+const beginReadCommitted = "begin isolation level read committed"
 
 func beginText(level sql.IsolationLevel) (string, error) {
 	switch level {
 	case sql.LevelDefault:
 		return "begin", nil
 	case sql.LevelReadCommitted:
-		return "begin isolation level read committed", nil
+		return beginReadCommitted, nil
 	case sql.LevelRepeatableRead:
 		return "begin isolation level repeatable read", nil
 	case sql.LevelSerializable:

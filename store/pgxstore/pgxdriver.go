@@ -37,20 +37,17 @@ func newPgxDriver(pool *pgxpool.Pool, opts *Options) (*pgxDriver, error) {
 
 func (d *pgxDriver) Read(ctx context.Context, calls ...*sqldb.Call) error {
 	d.unprepared(calls)
-	return d.readOnly(ctx, pgxConn{d.pool}, calls, func() error {
-		return pgx.BeginTxFunc(ctx, d.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-			return pgxConn{tx}.Send(ctx, calls...)
-		})
-	})
+	return pgxAlone{d}.Send(ctx, calls...)
 }
 
 func (d *pgxDriver) Write(ctx context.Context, op func(context.Context, sqldb.Conn) error) error {
-	return write(ctx, op, freshConn{pgxConn{d.pool}, d.keeps})
+	conn := freshConn{pgxAlone{d}, d.keeps}
+	return sqldb.Repeat(ctx, classify, func() error { return op(ctx, conn) })
 }
 
 // freshConn has statements planned at each call that ask for it, if the pool keeps prepared ones.
 type freshConn struct {
-	pgxConn
+	pgxAlone
 	keeps bool
 }
 
@@ -58,7 +55,7 @@ func (c freshConn) Send(ctx context.Context, calls ...*sqldb.Call) error {
 	if c.keeps && len(calls) == 1 && calls[0].Statement.Fresh {
 		calls[0].Args = append([]any{pgx.QueryExecModeCacheDescribe}, calls[0].Args...)
 	}
-	return c.pgxConn.Send(ctx, calls...)
+	return c.pgxAlone.Send(ctx, calls...)
 }
 
 func (d *pgxDriver) Exclusive(ctx context.Context, op func(context.Context, sqldb.Conn) error) error {
@@ -74,11 +71,11 @@ func (d *pgxDriver) Exclusive(ctx context.Context, op func(context.Context, sqld
 }
 
 func (d *pgxDriver) Begin(ctx context.Context, opts sqlstore.BeginOptions, first ...*sqldb.Call) (sqldb.TxConn[pgx.Tx], error) {
-	conn, err := d.pool.Acquire(ctx)
+	conn, _, err := d.acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	tx := &pgxTx{driver: d, conn: conn}
+	tx := &pgxTx{driver: d, conn: conn, level: d.begin}
 	// Nothing else ends a statement that runs: closing the connection does, and the server rolls back.
 	socket := conn.Conn().PgConn().Conn()
 	tx.limit = sqldb.NewLimit(opts.Timeout, func() {

@@ -17,6 +17,7 @@ import (
 type pgxTx struct {
 	driver *pgxDriver
 	conn   *pgxpool.Conn
+	level  string   // the statement that begins it
 	inner  pgx.Tx   // nil as long as nothing was sent
 	ahead  []string // savepoints, which ride like BEGIN
 	lent   *lentTx
@@ -35,7 +36,7 @@ func (t *pgxTx) first(ctx context.Context, queue func(*pgx.Batch)) (results pgx.
 	ahead := len(t.ahead)
 	if t.inner == nil {
 		ahead++
-		batch.BeginTx(pgx.TxOptions{BeginQuery: t.driver.begin})
+		batch.BeginTx(pgx.TxOptions{BeginQuery: t.level})
 	}
 	for _, text := range t.ahead {
 		batch.Queue(text)

@@ -1,18 +1,25 @@
 package pgxstore_test
 
 import (
+	"context"
+	"database/sql"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/internal/testserver"
 )
+
+// poolerConns is how many connections to the server a pooler has.
+const poolerConns = 12
 
 // pooler is a PgBouncer in transaction mode before the server: each transaction may meet another of a few connections.
 type pooler struct {
@@ -55,9 +62,9 @@ listen_port = %d
 unix_socket_dir =
 auth_type = any
 pool_mode = transaction
-default_pool_size = 12
+default_pool_size = %d
 ignore_startup_parameters = extra_float_digits
-`, server.Host, server.Port, server.User, server.Password, p.port)
+`, server.Host, server.Port, server.User, server.Password, p.port, poolerConns)
 	if p.prepares {
 		text = append(text, "max_prepared_statements = 50\n"...)
 	}
@@ -98,4 +105,52 @@ func TestConformancePooler(t *testing.T) {
 			t.Run("sql", func(t *testing.T) { conformanceTxSQL(t, p.through(mode), variant()) })
 		})
 	}
+}
+
+// A pooler in transaction mode lends the settings that a neighbour has SET. What everonce relies on does not depend on them.
+func TestSettingsThatAPoolerLends(t *testing.T) {
+	t.Parallel()
+	p := startPooler(t)
+	neighbour := newPool(t, p.through(pgx.QueryExecModeExec), poolerConns)
+	var lending sync.WaitGroup
+	lending.Add(poolerConns)
+	var all sync.WaitGroup
+	for range poolerConns { // every connection of the pooler, since all are in use at the same time
+		all.Go(func() {
+			err := pgx.BeginFunc(t.Context(), neighbour, func(tx pgx.Tx) error {
+				_, err := tx.Exec(t.Context(), "SET default_transaction_isolation = serializable; SET synchronous_commit = off; SET session_replication_role = replica; "+
+					"SET bytea_output = escape; SET lock_timeout = '5s'; SET statement_timeout = '30s'; SET datestyle = 'German'")
+				lending.Done()
+				lending.Wait()
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	s := setup{config: p.through(pgx.QueryExecModeCacheDescribe), conns: 4}
+	both(t, s, testLentSettings[pgx.Tx], testLentSettings[*sql.Tx])
+}
+
+func testLentSettings[Tx any](t *testing.T, h *handle[Tx]) {
+	var lent string
+	noErr(t, h.query(t.Context(), "SELECT current_setting('synchronous_commit')").Scan(&lent))
+	if lent != "off" {
+		t.Fatalf("the pooler has lent synchronous_commit = %s", lent)
+	}
+	witness(t, h.schema, "everonce_record", "everonce_step")
+	guarded(t, h, "lent")
+	sawOnly(t, h.schema, "guarded calls", "read committed, on")
+	r, err := everonce.NewTxReceiver(h.store, nil)
+	noErr(t, err)
+	for _, want := range []everonce.Outcome{everonce.Executed, everonce.Replayed} {
+		res, err := everonce.Transact(t.Context(), r, testKey, func(ctx context.Context, tx Tx) (string, error) { return "v", h.effect(ctx, tx, "charge") })
+		if err != nil || res.Outcome != want || h.effects(t, "charge") != 1 {
+			t.Errorf("%v, %v, with %d effects; want %v", res.Outcome, err, h.effects(t, "charge"), want)
+		}
+	}
+	sawOnly(t, h.schema, "Transact", "serializable, on")
+	testUnrelatedKeys(t, h)
 }

@@ -285,15 +285,6 @@ func TestATransactionOfAnotherDatabaseKeepsItsRecord(t *testing.T) {
 func TestHealthNotes(t *testing.T) {
 	t.Parallel()
 	both(t, setup{}, testHealthNotes[pgx.Tx], testHealthNotes[*sql.Tx])
-	off := func(c *pgx.ConnConfig) { c.RuntimeParams["synchronous_commit"] = "off" }
-	t.Run("asynchronous", func(t *testing.T) {
-		t.Parallel()
-		h, err := newPgx(t, setup{config: off}).store.Health(t.Context(), driver.HealthRequest{})
-		noErr(t, err)
-		if len(h.Notes) != 1 || !strings.Contains(h.Notes[0], "synchronous_commit is off") {
-			t.Errorf("the notes are %q", h.Notes)
-		}
-	})
 	t.Run("unlogged", func(t *testing.T) {
 		t.Parallel()
 		h := newPgx(t, setup{})

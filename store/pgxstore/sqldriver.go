@@ -40,18 +40,11 @@ func (d *sqlDriver) Read(ctx context.Context, calls ...*sqldb.Call) error {
 	if d.asks {
 		d.unprepared(calls)
 	}
-	return d.readOnly(ctx, sqlConn{d.db}, calls, func() error {
-		tx, err := d.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted, ReadOnly: true})
-		if err != nil {
-			return err
-		}
-		defer tx.Rollback() //nolint:errcheck // it has only read
-		return sqlConn{tx}.Send(ctx, calls...)
-	})
+	return sqlAlone{d}.Send(ctx, calls...)
 }
 
 func (d *sqlDriver) Write(ctx context.Context, op func(context.Context, sqldb.Conn) error) error {
-	return write(ctx, op, sqlConn{d.db})
+	return sqldb.Repeat(ctx, classify, func() error { return op(ctx, sqlAlone{d}) })
 }
 
 func (d *sqlDriver) Exclusive(ctx context.Context, op func(context.Context, sqldb.Conn) error) error {
@@ -80,6 +73,9 @@ func (d *sqlDriver) Begin(ctx context.Context, opts sqlstore.BeginOptions, first
 	inner, err := d.db.BeginTx(life, &sql.TxOptions{Isolation: d.level})
 	if err == nil {
 		tx.inner = inner
+		err = d.admitted(life, inner)
+	}
+	if err == nil {
 		err = sqlConn{inner}.Send(life, first...)
 	}
 	if !release() && err == nil {
@@ -93,6 +89,17 @@ func (d *sqlDriver) Begin(ctx context.Context, opts sqlstore.BeginOptions, first
 		return nil, tx.limit.Reason(err)
 	}
 	return tx, nil
+}
+
+// admitted admits the connection of a transaction, if it can be seen.
+func (d *sqlDriver) admitted(ctx context.Context, tx *sql.Tx) error {
+	if !d.asks {
+		return nil
+	}
+	if _, err := tx.ExecContext(ctx, "", admissionInTx{d.database}); !errors.Is(err, errAsked) {
+		return err
+	}
+	return nil
 }
 
 func (d *sqlDriver) Join(_ context.Context, tx *sql.Tx) (sqldb.TxConn[*sql.Tx], error) {
