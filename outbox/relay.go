@@ -41,8 +41,10 @@ func (r *row) read() (*Event, error) {
 	e.ID, e.Topic, e.Key = r.common.ID, r.common.Group, r.common.OrderKey
 	e.CreatedAt, e.Attempts = sqlqueue.Time(r.common.CreatedAt), int(r.common.Attempts)
 	var err error
-	e.Headers, err = sqlqueue.ReadHeaders("outbox", r.header)
-	return e, err
+	if e.Headers, err = sqlqueue.ReadHeaders("outbox", r.header); err != nil {
+		return e, fmt.Errorf("%w (row %d)", err, r.common.Seq)
+	}
+	return e, r.common.Readable(e.Type, e.ContentType)
 }
 
 // Relay returns a relay that publishes the outbox's events. The error wraps [everonce.ErrInvalidArgument].
@@ -170,7 +172,7 @@ func (r *Relay) verdict(row *row, err error, v *Verdict) sqlqueue.End {
 		if r.set.GoOn(c.Group) {
 			end.How = sqlqueue.Bury
 		}
-		r.set.Log.Error("outbox: an event was set aside (everonce outbox list, retry, discard)", "event", c.ID, "topic", c.Group, "attempts", c.Attempts, "error", err)
+		r.set.Log.Error("outbox: an event was set aside (everonce outbox list, retry, discard)", "event", c.ID, "seq", c.Seq, "topic", c.Group, "attempts", c.Attempts, "error", err)
 	default:
 		v.How, v.After, end.How = Retried, max(r.backoff(int(c.Attempts)), askedFor(err)), sqlqueue.Again
 	}

@@ -100,6 +100,9 @@ func (r *Runner[Tx]) work(ctx context.Context, token int64, rows []row) {
 
 // read reads what earlier runs kept.
 func (w *run[Tx]) read() error {
+	if err := w.row.common.Readable(w.row.shape, w.row.status, w.row.cause, w.row.orders); err != nil {
+		return everonce.Permanent("corrupt", fmt.Errorf("saga: %w", err), nil)
+	}
 	if w.row.tries != "" && json.Unmarshal([]byte(w.row.tries), &w.tries) != nil {
 		return fmt.Errorf("saga: %w: the tries", everonce.ErrCorruptRecord)
 	}
