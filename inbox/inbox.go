@@ -31,6 +31,9 @@ type Options struct {
 	Expires func(m *consume.Message) time.Duration
 	// MaxBody is the size of the largest body, in bytes. Default 1 MiB.
 	MaxBody int
+	// NoAnnounce has Receive announce nothing, so that commits do not take PostgreSQL's lock on announcements. Set it where no
+	// worker listens, because all poll.
+	NoAnnounce bool
 	// Lifetime is how long the store remembers a handled message after its row was removed. Default [everonce.ForQueue]; see
 	// [everonce.ForWeb] and [everonce.ForFinance].
 	Lifetime everonce.Lifetime
