@@ -39,6 +39,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/everonce/everonce"
@@ -154,6 +155,10 @@ func staysThere(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
+// headersTooLarge is what net/http says of a request whose headers are larger than a service has said by HTTP/2 that it takes: the error has
+// no type.
+const headersTooLarge = "request header list larger than peer's advertised limit"
+
 // send sends an event, and says what became of it.
 func (s *sender) send(ctx context.Context, e *outbox.Event, to Endpoint) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
@@ -173,6 +178,9 @@ func (s *sender) send(ctx context.Context, e *outbox.Event, to Endpoint) error {
 	err = fmt.Errorf("webhook: %s: %w", req.URL.Hostname(), err)
 	if errors.Is(err, errNotPublic) {
 		return err
+	}
+	if strings.Contains(err.Error(), headersTooLarge) {
+		return everonce.Permanent("too_large", err, nil)
 	}
 	return fmt.Errorf("%w: %w", outbox.ErrUnavailable, err)
 }
