@@ -149,6 +149,7 @@ func All[Tx any](receiver *everonce.TxReceiver[Tx]) (*backlog.Table, error) {
 }
 
 // Get returns a message in the table, whatever its state. [everonce.ErrNotFound]: the consumer has none with this ID.
+// [everonce.ErrCorruptRecord]: it cannot be read, and the message has what can.
 func (in *Inbox[Tx]) Get(ctx context.Context, id string) (*consume.Message, error) {
 	rows, err := sqlqueue.List(ctx, in.table.Queue, sqlqueue.Filter{ID: id, Limit: 1}, (*row).places)
 	switch {

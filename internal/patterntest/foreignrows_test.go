@@ -3,6 +3,7 @@ package patterntest
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/backlog"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/inbox"
@@ -47,7 +49,10 @@ func (h *handle[Tx]) foreignEvent(t testing.TB, id string, other row) {
 func setAside(t testing.TB, b *backlog.Table, want int) {
 	t.Helper()
 	ctx := limited(t)
-	must(t, within(ctx, fmt.Sprint(want, " rows are set aside"), func() (bool, error) { s, err := b.Stats(ctx); return s.Blocked >= want, err }))
+	must(t, within(ctx, fmt.Sprint(want, " rows are set aside"), func() (bool, error) {
+		s, err := b.Stats(ctx)
+		return s.Blocked >= want && s.Waiting+s.InHand == 0, err
+	}))
 	entries, err := b.List(ctx, backlog.Filter{States: []backlog.State{backlog.Blocked}})
 	must(t, err)
 	for _, e := range entries {
@@ -108,10 +113,18 @@ func TestForeignRowsInAnOutboxOfSQLite(t *testing.T) {
 	}
 	setAside(t, box.Backlog(), len(bad))
 	stop()
+	h.foreignEvent(t, "spoilt", row{"state": "4", "done_at": "1", "headers": "'no JSON'"})
 	archived := 0
 	_, err := box.Archive(ctx, 0, func(_ context.Context, _ *sql.Tx, events []outbox.Event) error { archived += len(events); return nil })
 	if err != nil || archived != len(good) {
 		t.Errorf("%d were archived, %v", archived, err)
+	}
+	entries, err := box.Backlog().List(ctx, backlog.Filter{States: []backlog.State{backlog.Dead}})
+	if err != nil || len(entries) != 1 || entries[0].ID != "spoilt" || !strings.HasPrefix(entries[0].Error, "corrupt: ") {
+		t.Errorf("what cannot be archived: %+v, %v", entries, err)
+	}
+	if e, err := box.Get(ctx, "spoilt"); !errors.Is(err, everonce.ErrCorruptRecord) || e == nil || string(e.Payload) != "x" {
+		t.Errorf("%+v, %v", e, err)
 	}
 }
 
