@@ -130,8 +130,8 @@ func (r *Relay) admit(w *row, now time.Time) {
 }
 
 // halfAge is how long an event waits whose destination, one of several, does not answer: half of its age.
-func (w *row) halfAge() time.Duration {
-	return min(time.Duration(w.common.Now-w.common.CreatedAt)*time.Microsecond/2, maxWait)
+func (r *row) halfAge() time.Duration {
+	return min(time.Duration(r.common.Now-r.common.CreatedAt)*time.Microsecond/2, maxWait)
 }
 
 // errPaused says that an event was not sent because its destination, one of several, does not answer, or has to answer first.

@@ -3,6 +3,7 @@ package sqlqueue
 import (
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -101,7 +102,7 @@ func New(db sqldb.Database, spec Spec) *Queue {
 		"seq", "id", spec.Group, spec.Lane, "order_key", "state", "attempts", "rank", "due_at", "created_at",
 		"coalesce(done_at, 0)", "token", "error", "{now}", "{odd}",
 	}
-	q.names = append(common, spec.Own...)
+	q.names = slices.Concat(common, spec.Own)
 	q.common, q.columns = strings.Join(common, ", "), strings.Join(q.names, ", ")
 	return q
 }
