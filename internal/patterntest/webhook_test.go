@@ -86,10 +86,10 @@ func TestASilentWebhookDelaysNoOther(t *testing.T) {
 	}
 	h.publish(t, box, append(events, outbox.Event{Topic: "a", Type: "well"})...)
 	began := time.Now()
-	relaying(t, box, to, &outbox.RelayOptions{PublishTimeout: 3 * time.Second})
+	relaying(t, box, to, &outbox.RelayOptions{Poll: 50 * time.Millisecond, PublishTimeout: 3 * time.Second})
 	for i := range 3 {
 		at := first(t, came)
-		if took := at.Sub(began); took > time.Second {
+		if took := at.Sub(began); took > 2*time.Second { // a good part of it is for a machine that is busy
 			t.Errorf("event %d came after %v", i, took)
 		}
 		time.Sleep(time.Until(began.Add(1500 * time.Millisecond))) // past the timeout of what went to the silent one first

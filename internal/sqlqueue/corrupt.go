@@ -75,11 +75,17 @@ func ClaimOdd[T any](ctx context.Context, q *Queue, lease time.Duration, row fun
 	if !q.dialect.AnyType {
 		return nil, 0, nil
 	}
-	token = newToken()
-	const odd = "SELECT q.seq AS n FROM {t} AS q WHERE q.state = 0 AND q.rank >= -9223372036854775807 AND {odd} = 1" + // of any type, by the index
+	const part = "SELECT q.seq AS n FROM {t} AS q WHERE q.state = 0 AND q.rank >= -9223372036854775807 AND {odd} = 1" + // of any type, by the index
 		" AND NOT (typeof(q.due_at) IN ('integer', 'real') AND q.due_at > {now}){in} AND "
-	call := q.call("claim_odd", "WITH due AS ("+odd+"q.order_key = '' UNION ALL "+odd+"q.order_key <> '' LIMIT {3i})"+
-		" UPDATE {t} AS q SET "+taken+" FROM due WHERE q.seq = due.n RETURNING {columns}", token, lease.Microseconds(), int64(oddAtOnce))
+	const odd = part + "q.order_key = '' UNION ALL " + part + "q.order_key <> ''"
+	found := false // as good as never: who only looks keeps no writer waiting
+	err = q.db.Read(ctx, q.call("odd", odd+" LIMIT 1").ForEach(func(sqldb.Row) error { found = true; return nil }))
+	if err != nil || !found {
+		return nil, 0, err
+	}
+	token = newToken()
+	call := q.call("claim_odd", "WITH due AS ("+odd+" LIMIT {3i}) UPDATE {t} AS q SET "+taken+" FROM due WHERE q.seq = due.n RETURNING {columns}",
+		token, lease.Microseconds(), int64(oddAtOnce))
 	err = q.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
 		claimed = nil // it may be run again
 		return c.Send(ctx, call.ForEach(func(from sqldb.Row) error {
