@@ -34,6 +34,8 @@ var states = map[State]sqlqueue.State{
 type Filter struct {
 	// States, if not empty, are the states to choose from.
 	States []State
+	// Seq, if not 0, is the number of the only one: see [Entry].
+	Seq int64
 	// Kind is an event's topic, a message's type, or a saga's definition; OrderKey and ID are as in [Entry]. Empty ones are
 	// not looked at.
 	Kind, OrderKey, ID string
@@ -45,7 +47,7 @@ type Filter struct {
 }
 
 func (f *Filter) queue() (q sqlqueue.Filter, err error) {
-	q = sqlqueue.Filter{Lane: f.Kind, OrderKey: f.OrderKey, ID: f.ID, OlderThan: f.OlderThan, After: f.After, Limit: f.Limit}
+	q = sqlqueue.Filter{Seq: f.Seq, Lane: f.Kind, OrderKey: f.OrderKey, ID: f.ID, OlderThan: f.OlderThan, After: f.After, Limit: f.Limit}
 	for _, s := range f.States {
 		state, ok := states[s]
 		if !ok {
@@ -72,7 +74,7 @@ type Entry struct {
 	// CreatedAt is when it was inserted; DueAt is when it is tried next, or when the lease on it ends; DoneAt is when it was
 	// done or given up. By the database's clock.
 	CreatedAt, DueAt, DoneAt time.Time
-	// Error is why it failed last.
+	// Error is why it failed last, or why it cannot be read.
 	Error string
 }
 
@@ -114,6 +116,9 @@ func (t *Table) List(ctx context.Context, filter Filter) ([]Entry, error) {
 		entries[i] = Entry{
 			Seq: r.Seq, ID: r.ID, Group: r.Group, Kind: r.Lane, OrderKey: r.OrderKey, State: stateOf(r), Attempts: int(r.Attempts),
 			CreatedAt: sqlqueue.Time(r.CreatedAt), DueAt: sqlqueue.Time(r.DueAt), DoneAt: sqlqueue.Time(r.DoneAt), Error: r.Error,
+		}
+		if r.Corrupt != nil && r.Error == "" {
+			entries[i].Error = sqlqueue.ErrorText(r.Corrupt)
 		}
 	}
 	return entries, nil

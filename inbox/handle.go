@@ -73,8 +73,10 @@ func (r *row) read() (m *consume.Message, err error) {
 	m, c := &r.message, &r.common
 	m.ID, m.Subject, m.First = c.ID, c.Lane, sqlqueue.Time(c.CreatedAt)
 	m.Deliveries, m.Retries, m.Redelivered = int(c.Attempts), max(int(c.Attempts)-1, 0), c.Attempts > 1
-	m.Headers, err = sqlqueue.ReadHeaders("inbox", r.headers)
-	return m, err
+	if m.Headers, err = sqlqueue.ReadHeaders("inbox", r.headers); err != nil {
+		return m, fmt.Errorf("%w (row %d)", err, c.Seq)
+	}
+	return m, c.Readable(m.Source, m.ContentType)
 }
 
 // handled is how one try went.
@@ -90,7 +92,7 @@ func (w *Worker[Tx]) work(ctx context.Context, token int64, rows []row) {
 	r := &rows[0]
 	m, err := r.read()
 	if err != nil {
-		w.end(ctx, token, r, handled{ran: true, permanent: true, err: err})
+		w.end(ctx, token, r, handled{ran: true, permanent: true, err: everonce.Permanent("corrupt", err, nil)})
 		return
 	}
 	if w.set.Context != nil {

@@ -31,6 +31,9 @@ type Options struct {
 	Expires func(m *consume.Message) time.Duration
 	// MaxBody is the size of the largest body, in bytes. Default 1 MiB.
 	MaxBody int
+	// NoAnnounce has Receive announce nothing, so that commits do not take PostgreSQL's lock on announcements. Set it where no
+	// worker listens, because all poll.
+	NoAnnounce bool
 	// Lifetime is how long the store remembers a handled message after its row was removed. Default [everonce.ForQueue]; see
 	// [everonce.ForWeb] and [everonce.ForFinance].
 	Lifetime everonce.Lifetime
@@ -146,6 +149,7 @@ func All[Tx any](receiver *everonce.TxReceiver[Tx]) (*backlog.Table, error) {
 }
 
 // Get returns a message in the table, whatever its state. [everonce.ErrNotFound]: the consumer has none with this ID.
+// [everonce.ErrCorruptRecord]: it cannot be read, and the message has what can.
 func (in *Inbox[Tx]) Get(ctx context.Context, id string) (*consume.Message, error) {
 	rows, err := sqlqueue.List(ctx, in.table.Queue, sqlqueue.Filter{ID: id, Limit: 1}, (*row).places)
 	switch {

@@ -56,8 +56,10 @@ func (in *Inbox[Tx]) receive(m *consume.Message, look bool, do func(op func(cont
 		}
 		insert := d.Call(in.insert, args...)
 		calls := []*sqldb.Call{insert}
-		if announce := in.table.Queue.Announce(); announce != nil {
-			calls = append(calls, announce)
+		if !in.opts.NoAnnounce {
+			if announce := in.table.Queue.Announce(); announce != nil {
+				calls = append(calls, announce)
+			}
 		}
 		if err := c.Send(ctx, calls...); err != nil {
 			return err

@@ -1,19 +1,31 @@
 package outbox
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/internal/retry"
 )
 
-// topic is what a relay knows of one: how many events of it are in its hands, and whether its destination answers.
-type topic struct {
+// lane is the events of a topic that go to one destination: see [Destinations].
+type lane struct{ topic, destination string }
+
+// gate is what a relay knows of a lane: how many events of it are in its hands, and whether its destination answers.
+type gate struct {
 	inFlight int
+	answered bool      // by the last call that ended
 	failures int       // calls of the publisher, one after the other, in which the destination took nothing and refused nothing
-	closed   time.Time // until then nothing is published
-	probing  bool      // closed is over: one call finds out
+	pauses   int       // one after the other
+	closed   time.Time // until then nothing is published; then one call finds out
+	probing  bool      // that call is under way
+}
+
+// idle reports whether nothing is to be remembered.
+func (g *gate) idle(now time.Time) bool {
+	return g.inFlight == 0 && g.failures == 0 && g.closed.IsZero() || g.inFlight == 0 && !g.closed.IsZero() && now.Sub(g.closed) > 10*maxPause
 }
 
 // breakAfter is how many calls fail before a topic is paused. If the destination is known to be unavailable, one is enough.
@@ -25,73 +37,144 @@ const (
 	maxPause = time.Minute
 )
 
+// maxWait bounds how long an event waits for one of several destinations that does not answer.
+const maxWait = 10 * time.Minute
+
 // lanes returns the topics that are not to be claimed from.
 func (r *Relay) lanes() (only, except []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	for name, t := range r.topics {
-		switch {
-		case now.Before(t.closed), t.probing, t.inFlight > 0 && t.inFlight >= r.set.InFlight/2:
-			except = append(except, name)
-		case t.inFlight == 0 && t.failures == 0: // nothing to be remembered
-			delete(r.topics, name)
+	inFlight, shut := make(map[string]int), make(map[string]bool)
+	for l, g := range r.gates {
+		inFlight[l.topic] += g.inFlight
+		shut[l.topic] = shut[l.topic] || l.destination == "" && (now.Before(g.closed) || g.probing)
+		if g.idle(now) {
+			delete(r.gates, l)
+		}
+	}
+	for topic, n := range inFlight {
+		if shut[topic] || n > 0 && n >= r.set.InFlight/2 {
+			except = append(except, topic)
 		}
 	}
 	return nil, except
 }
 
-// taken notes events that are about to be published.
+// taken says which of the events that were claimed are published now, and why the others are not.
 func (r *Relay) taken(rows []row) {
+	for i := range rows {
+		r.place(&rows[i])
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	now := time.Now()
+	type key struct{ topic, key string }
+	lines := make(map[key]*row) // the last of each order key
 	for i := range rows {
-		name := rows[i].common.Group
-		t := r.topics[name]
-		if t == nil {
-			t = new(topic)
-			r.topics[name] = t
+		w := &rows[i]
+		k := key{w.lane.topic, w.event.Key}
+		before := lines[k]
+		if k.key != "" {
+			lines[k] = w
 		}
-		t.inFlight++
-		t.probing = !t.closed.IsZero()
+		switch {
+		case w.held != nil: // it cannot be read
+		case before != nil && (before.held != nil || before.lane != w.lane): // calls of several destinations have no order
+			w.held = errBehind
+		default:
+			r.admit(w, now)
+		}
 	}
 }
 
-func (r *Relay) ended(name string, n int) {
+// place completes an event, and finds its lane.
+func (r *Relay) place(w *row) {
+	_, err := w.read()
+	w.lane = lane{topic: w.common.Group}
+	if err != nil { // nobody can publish it
+		w.held = everonce.Permanent("corrupt", err, nil)
+		return
+	}
+	to, ok := r.publisher.(Destinations)
+	if !ok {
+		return
+	}
+	w.held = safely(func() error {
+		w.lane.destination = to.Destination(context.Background(), &w.event)
+		return nil
+	})
+}
+
+// admit lets an event pass to its destination, or says when to try again. Claims leave a whole topic out that is paused; of a topic with
+// several destinations they cannot.
+func (r *Relay) admit(w *row, now time.Time) {
+	g := r.gates[w.lane]
+	if g == nil {
+		g = new(gate)
+		r.gates[w.lane] = g
+	}
+	one := w.lane.destination != ""
+	switch left := g.closed.Sub(now); {
+	case one && left > 0:
+		w.held = RetryAfter(errPaused, max(left, w.halfAge()))
+		return
+	case one && (g.probing || !g.answered && g.inFlight >= max(r.set.InFlight/4, 1)):
+		w.held = errPaused
+		return
+	case !g.closed.IsZero() && left <= 0:
+		w.probe = true
+		g.probing = true
+	}
+	g.inFlight++
+}
+
+// halfAge is how long an event waits whose destination, one of several, does not answer: half of its age.
+func (r *row) halfAge() time.Duration {
+	return min(time.Duration(r.common.Now-r.common.CreatedAt)*time.Microsecond/2, maxWait)
+}
+
+// errPaused says that an event was not sent because its destination, one of several, does not answer, or has to answer first.
+var errPaused = fmt.Errorf("%w: not sent: events before it to the same destination have no answer", ErrUnavailable)
+
+// ended takes events of a lane out of the relay's hands.
+func (r *Relay) ended(l lane, rows []row) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t := r.topics[name]
-	t.inFlight -= n
-	t.probing = false
+	g := r.gates[l]
+	g.inFlight -= len(rows)
+	g.probing = g.probing && !rows[0].probe
 }
 
 // noted notes how a call of the publisher ended.
-func (r *Relay) noted(name string, errs []error) {
+func (r *Relay) noted(l lane, probe bool, errs []error) {
 	if len(errs) == 0 {
 		return
 	}
 	unavailable := false
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t := r.topics[name]
+	g := r.gates[l]
 	for _, err := range errs {
 		var refused *everonce.PermanentError
 		if err == nil || errors.As(err, &refused) { // the destination answers
-			t.failures, t.closed = 0, time.Time{}
+			g.failures, g.pauses, g.closed, g.answered = 0, 0, time.Time{}, true
 			return
 		}
 		unavailable = unavailable || errors.Is(err, ErrUnavailable)
 	}
-	t.failures++
-	if unavailable {
-		t.failures = max(t.failures, breakAfter)
-	}
-	if t.failures < breakAfter {
+	if !probe && !g.closed.IsZero() { // it began before the pause: only the call that finds out lengthens that
 		return
 	}
-	pause := retry.Within(minPause, maxPause, t.failures-breakAfter+1)
-	if t.failures == breakAfter {
-		r.set.Log.Warn("outbox: a topic is paused: nothing of it could be published", "topic", name, "error", errors.Join(errs[0]))
+	g.answered = false
+	if g.failures++; unavailable {
+		g.failures = max(g.failures, breakAfter)
 	}
-	t.closed = time.Now().Add(pause)
+	if g.failures < breakAfter {
+		return
+	}
+	if g.pauses++; g.pauses == 1 {
+		r.set.Log.Warn("outbox: a topic, or one destination of it, is paused: nothing of it could be published", "topic", l.topic, "error", errors.Join(errs[0]))
+	}
+	g.closed = time.Now().Add(retry.Within(minPause, maxPause, g.pauses))
 }

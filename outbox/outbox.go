@@ -31,6 +31,7 @@ type Outbox[Tx any] struct {
 	look      *sqldb.Statement // on MySQL, before an insertion
 	published *sqldb.Statement // longer ago than
 	remove    *sqldb.Statement
+	aside     *sqldb.Statement // one that was published, and cannot be read
 }
 
 // spec is the queue of the events.
@@ -71,6 +72,7 @@ func New[Tx any](receiver *everonce.TxReceiver[Tx], opts *Options) (*Outbox[Tx],
 	}
 	o.published = d.Statement("outbox_published", 2,
 		"SELECT q.seq, q.id, q.topic, q.order_key, q.type, q.content_type, q.headers, q.payload, q.attempts, q.created_at FROM "+from+" {skip locked}", "outbox")
+	o.aside = d.Statement("outbox_aside", 2, "UPDATE {outbox} SET state = 3, error = {2t} WHERE "+d.InInts("seq", "{1t}"), "outbox")
 	o.remove = d.Statement("outbox_remove", 1, "DELETE FROM {outbox} WHERE "+d.InInts("seq", "{1t}"), "outbox")
 	return o, nil
 }
@@ -92,6 +94,7 @@ func (o *Outbox[Tx]) Table() string { return o.table.DB.Dialect().Table("outbox"
 func (o *Outbox[Tx]) Backlog() *backlog.Table { return backlog.New(o.table.Queue, o.table.Failed) }
 
 // Get returns an event in the table, whatever its state. [everonce.ErrNotFound]: there is none with this ID.
+// [everonce.ErrCorruptRecord]: it cannot be read, and the event has what can.
 func (o *Outbox[Tx]) Get(ctx context.Context, id string) (*Event, error) {
 	rows, err := sqlqueue.List(ctx, o.table.Queue, sqlqueue.Filter{ID: id, Limit: 1}, (*row).places)
 	switch {

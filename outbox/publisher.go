@@ -23,6 +23,16 @@ type Publisher interface {
 	Publish(ctx context.Context, events []Event) []error
 }
 
+// Destinations is an optional power of a [Publisher] by which events of one topic go to several places, as to the webhooks of several
+// customers. A relay then calls it for the events of each destination apart, and pauses a destination that does not answer while the
+// others go on. An event of one waits for half of its age, 10 minutes at most. The order of events with the same key holds
+// across destinations. A publisher that wraps another one should pass it on.
+type Destinations interface {
+	// Destination names where an event goes; "" if all events of its topic go to the same place. It is kept in memory, and in no log. It
+	// must not block, nor change the event.
+	Destination(ctx context.Context, e *Event) string
+}
+
 // ErrUnavailable says that a destination takes no events at the moment, whatever they are.
 var ErrUnavailable = errors.New("outbox: the destination is unavailable")
 
@@ -34,20 +44,36 @@ func (f PublisherFunc) Publish(ctx context.Context, events []Event) []error { re
 
 // Route publishes each event by the publisher of its topic, or by that of the topic "" if it has none of its own. An event
 // for which there is none has an error, and is tried again: another version of the relay may know its topic.
-func Route(topics map[string]Publisher) Publisher {
-	return PublisherFunc(func(ctx context.Context, events []Event) []error {
-		if len(events) == 0 {
-			return nil
-		}
-		to, ok := topics[events[0].Topic]
-		if !ok {
-			to, ok = topics[""]
-		}
-		if !ok {
-			return all(len(events), fmt.Errorf("outbox: no publisher for the topic %q (add it to Route)", events[0].Topic))
-		}
-		return to.Publish(ctx, events)
-	})
+func Route(topics map[string]Publisher) Publisher { return route(topics) }
+
+type route map[string]Publisher
+
+// to returns the publisher of a topic, or nil.
+func (r route) to(topic string) Publisher {
+	if p, ok := r[topic]; ok {
+		return p
+	}
+	return r[""]
+}
+
+// Publish implements [Publisher].
+func (r route) Publish(ctx context.Context, events []Event) []error {
+	if len(events) == 0 {
+		return nil
+	}
+	to := r.to(events[0].Topic)
+	if to == nil {
+		return all(len(events), fmt.Errorf("outbox: no publisher for the topic %q (add it to Route)", events[0].Topic))
+	}
+	return to.Publish(ctx, events)
+}
+
+// Destination implements [Destinations].
+func (r route) Destination(ctx context.Context, e *Event) string {
+	if to, ok := r.to(e.Topic).(Destinations); ok {
+		return to.Destination(ctx, e)
+	}
+	return ""
 }
 
 // One makes a publisher of a function that sends one event. Events with different keys, or none, are sent at the same

@@ -20,8 +20,8 @@ type Relay struct {
 	pool      sqlqueue.Pool[row]
 	ready     func(context.Context) error
 
-	mu     sync.Mutex
-	topics map[string]*topic
+	mu    sync.Mutex
+	gates map[lane]*gate
 }
 
 // row is an event in the table.
@@ -29,6 +29,10 @@ type row struct {
 	common sqlqueue.Row
 	event  Event
 	header string
+
+	lane  lane
+	held  error // why it is not published now
+	probe bool  // its call finds out whether the destination answers
 }
 
 func (r *row) places() (*sqlqueue.Row, []any) {
@@ -41,8 +45,10 @@ func (r *row) read() (*Event, error) {
 	e.ID, e.Topic, e.Key = r.common.ID, r.common.Group, r.common.OrderKey
 	e.CreatedAt, e.Attempts = sqlqueue.Time(r.common.CreatedAt), int(r.common.Attempts)
 	var err error
-	e.Headers, err = sqlqueue.ReadHeaders("outbox", r.header)
-	return e, err
+	if e.Headers, err = sqlqueue.ReadHeaders("outbox", r.header); err != nil {
+		return e, fmt.Errorf("%w (row %d)", err, r.common.Seq)
+	}
+	return e, r.common.Readable(e.Type, e.ContentType)
 }
 
 // Relay returns a relay that publishes the outbox's events. The error wraps [everonce.ErrInvalidArgument].
@@ -54,7 +60,7 @@ func (o *Outbox[Tx]) Relay(publisher Publisher, opts *RelayOptions) (*Relay, err
 	if err != nil {
 		return nil, err
 	}
-	r := &Relay{queue: o.table.Queue, publisher: publisher, set: set, topics: make(map[string]*topic)}
+	r := &Relay{queue: o.table.Queue, publisher: publisher, set: set, gates: make(map[lane]*gate)}
 	r.ready = func(ctx context.Context) error { return o.table.Check(ctx, "relay") }
 	r.pool = sqlqueue.Pool[row]{
 		Queue: o.table.Queue, Row: (*row).places, Size: set.InFlight, Batch: set.Batch, Lease: set.Lease, Poll: set.Poll,
@@ -82,55 +88,64 @@ func (r *Relay) Run(ctx context.Context) error {
 	return nil
 }
 
-// work publishes the events of a claim, each topic by itself.
+// work publishes the events of a claim, each lane by itself.
 func (r *Relay) work(ctx context.Context, token int64, rows []row) {
-	parts := make(map[string][]row)
-	for _, row := range rows {
-		parts[row.common.Group] = append(parts[row.common.Group], row)
+	parts := make(map[lane][]row)
+	var held []row
+	for i := range rows {
+		if w := &rows[i]; w.held != nil {
+			held = append(held, *w)
+		} else {
+			parts[w.lane] = append(parts[w.lane], *w)
+		}
 	}
 	var publishing sync.WaitGroup
-	for name, part := range parts {
+	for l, part := range parts {
 		publishing.Go(func() {
-			defer r.ended(name, len(part))
-			r.topic(ctx, token, name, part)
+			defer r.ended(l, part)
+			r.send(ctx, token, l, part)
 		})
+	}
+	if len(held) > 0 {
+		errs := make([]error, len(held))
+		for i := range held {
+			errs[i] = held[i].held
+		}
+		r.end(ctx, token, held, errs)
 	}
 	publishing.Wait()
 }
 
-// topic publishes events of one topic, and ends them.
-func (r *Relay) topic(ctx context.Context, token int64, name string, rows []row) {
-	var ends []sqlqueue.End
-	verdicts := make([]Verdict, len(rows))
-	events := make([]Event, 0, len(rows))
-	at := make([]int, 0, len(rows))
-	behind := map[string]bool{} // the keys of which one was not published
+// send publishes events of one lane, and ends them.
+func (r *Relay) send(ctx context.Context, token int64, l lane, rows []row) {
+	events := make([]Event, len(rows))
 	for i := range rows {
-		switch e, err := rows[i].read(); {
-		case err != nil: // nobody can publish it
-			behind[e.Key] = e.Key != ""
-			ends = append(ends, r.verdict(&rows[i], everonce.Permanent("corrupt", err, nil), &verdicts[i]))
-		case behind[e.Key]:
-			ends = append(ends, r.verdict(&rows[i], errBehind, &verdicts[i]))
-		default:
-			events, at = append(events, *e), append(at, i)
-		}
+		events[i] = rows[i].event
 	}
 	errs := r.publish(ctx, events)
-	r.noted(name, errs)
-	for n, i := range at {
-		err, key := errs[n], events[n].Key
+	r.noted(l, rows[0].probe, errs)
+	ended := make([]error, len(rows))
+	behind := map[string]bool{} // the keys of which one was not published
+	for i, err := range errs {
+		key := events[i].Key
 		if err != nil && behind[key] { // not its own fault
 			err = errBehind
 		}
-		ends = append(ends, r.verdict(&rows[i], err, &verdicts[i]))
+		if l.destination != "" && errors.Is(err, ErrUnavailable) {
+			err = RetryAfter(err, max(askedFor(err), rows[i].halfAge()))
+		}
+		ended[i] = err
 		behind[key] = behind[key] || err != nil && key != ""
 	}
-	r.end(ctx, token, rows, ends, verdicts)
+	r.end(ctx, token, rows, ended)
 }
 
-// end writes what became of events.
-func (r *Relay) end(ctx context.Context, token int64, rows []row, ends []sqlqueue.End, verdicts []Verdict) {
+// end writes what became of events, by the errors of their publication.
+func (r *Relay) end(ctx context.Context, token int64, rows []row, errs []error) {
+	ends, verdicts := make([]sqlqueue.End, len(rows)), make([]Verdict, len(rows))
+	for i := range rows {
+		ends[i] = r.verdict(&rows[i], errs[i], &verdicts[i])
+	}
 	lost, err := r.queue.EndSurely(ctx, r.set.Lease, token, ends...)
 	switch {
 	case err != nil: // they come again after the lease
@@ -170,7 +185,7 @@ func (r *Relay) verdict(row *row, err error, v *Verdict) sqlqueue.End {
 		if r.set.GoOn(c.Group) {
 			end.How = sqlqueue.Bury
 		}
-		r.set.Log.Error("outbox: an event was set aside (everonce outbox list, retry, discard)", "event", c.ID, "topic", c.Group, "attempts", c.Attempts, "error", err)
+		r.set.Log.Error("outbox: an event was set aside (everonce outbox list, retry, discard)", "event", c.ID, "seq", c.Seq, "topic", c.Group, "attempts", c.Attempts, "error", err)
 	default:
 		v.How, v.After, end.How = Retried, max(r.backoff(int(c.Attempts)), askedFor(err)), sqlqueue.Again
 	}

@@ -94,7 +94,8 @@ type StepStatus struct {
 	BeganAt, EndedAt time.Time
 }
 
-// Get returns a saga with its history. [everonce.ErrNotFound]: there is no such saga.
+// Get returns a saga with its history. [everonce.ErrNotFound]: there is no such saga. [everonce.ErrCorruptRecord]: it cannot be
+// read, and the saga has what can, without its steps.
 func (s *Sagas[Tx]) Get(ctx context.Context, id string) (*Saga, error) {
 	rows, err := sqlqueue.List(ctx, s.table.Queue, sqlqueue.Filter{ID: id, Limit: 1}, (*row).places)
 	if err != nil {
@@ -109,11 +110,11 @@ func (s *Sagas[Tx]) Get(ctx context.Context, id string) (*Saga, error) {
 	}
 	r := &rows[0]
 	w := &run[Tx]{row: r}
-	if err := w.read(); err != nil {
-		return nil, err
-	}
 	saga := &Saga{Entry: entries[0], Status: Status(r.status), Input: r.input, Cause: r.cause, Orders: r.orders}
 	saga.Version = versionOf(r.common.Lane)
+	if err := w.read(); err != nil {
+		return saga, err
+	}
 	key := everonce.Key{Scope: everonce.ScopeOf("saga", r.common.Group), ID: id}
 	got, err := s.receiver.Store().Get(ctx, driver.GetRequest{ID: s.receiver.RecordID(key)})
 	if err != nil {

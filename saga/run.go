@@ -66,7 +66,7 @@ func (r *Runner[Tx]) work(ctx context.Context, token int64, rows []row) {
 	err := w.read()
 	switch {
 	case err != nil:
-		w.waits = err
+		w.waits = everonce.Permanent("corrupt", err, nil)
 	case d.form() != w.row.shape:
 		w.waits = fmt.Errorf("saga: the steps of %q have changed since the saga began (give the new ones a new version)", c.Lane)
 	default:
@@ -100,6 +100,9 @@ func (r *Runner[Tx]) work(ctx context.Context, token int64, rows []row) {
 
 // read reads what earlier runs kept.
 func (w *run[Tx]) read() error {
+	if err := w.row.common.Readable(w.row.shape, w.row.status, w.row.cause, w.row.orders); err != nil {
+		return fmt.Errorf("saga: %w", err)
+	}
 	if w.row.tries != "" && json.Unmarshal([]byte(w.row.tries), &w.tries) != nil {
 		return fmt.Errorf("saga: %w: the tries", everonce.ErrCorruptRecord)
 	}

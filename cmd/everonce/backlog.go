@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/backlog"
 	"github.com/everonce/everonce/cmd/everonce/internal/duration"
 	"github.com/everonce/everonce/cmd/everonce/internal/inspect"
@@ -98,7 +100,7 @@ type entryFilter struct {
 	states             []string
 	kind, orderKey, id string
 	olderThan          time.Duration
-	after              int64
+	seq, after         int64
 	limit              int
 }
 
@@ -109,6 +111,8 @@ func (w *entryFilter) flags(p *pattern, f *pflag.FlagSet) {
 		f.StringVar(&w.orderKey, "order-key", "", "only those that are ordered by this key")
 	}
 	f.StringVar(&w.id, "id", "", "only the one of this ID")
+	f.Int64Var(&w.seq, "seq", 0, "only the one of this number")
+	f.Lookup("seq").DefValue = ""
 	f.Var((*duration.Value)(&w.olderThan), "older-than", "only those that were inserted longer ago than this, like 24h or 30d")
 	f.Lookup("older-than").DefValue = "" // 0s is no bound
 }
@@ -123,7 +127,7 @@ func (w *entryFilter) filter(cmd *cobra.Command) (f backlog.Filter, err error) {
 	if err != nil {
 		return f, err
 	}
-	f = backlog.Filter{Kind: w.kind, OrderKey: w.orderKey, ID: w.id, OlderThan: w.olderThan, After: w.after, Limit: w.limit}
+	f = backlog.Filter{Seq: w.seq, Kind: w.kind, OrderKey: w.orderKey, ID: w.id, OlderThan: w.olderThan, After: w.after, Limit: w.limit}
 	for _, s := range w.states {
 		f.States = append(f.States, backlog.State(s))
 	}
@@ -214,25 +218,27 @@ func (a *app) writeEntries(b *backlogFlags, entries []inspect.Entry, more bool) 
 
 func (a *app) backlogShow(b *backlogFlags) *cobra.Command {
 	var id string
+	var seq int64
 	var payload bool
 	p := b.pattern
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Show one " + p.entry,
 		Long: `show writes everything that is known of one ` + p.entry + `. What it holds may be private, so that is
-written only with --payload.`,
+written only with --payload. One that cannot be read, as its error says, is shown as far as it
+can; --seq, its number in the list, finds it whatever its ID is.`,
 		Example: b.example("show", "--id 0198f7c2-1f6a-7d3e-8a55-0d7d3b1f9a10 --payload"),
 		Args:    noArgs,
 		RunE: a.run(func(cmd *cobra.Command, _ []string) error {
-			if id == "" {
-				return usagef("which %s? Give --id", p.entry)
+			if (id == "") == (seq == 0) {
+				return usagef("which %s? Give --id or --seq", p.entry)
 			}
 			store, table, err := b.open(cmd)
 			if err != nil {
 				return err
 			}
 			defer store.Close() //nolint:errcheck // it was only read
-			found, err := table.backlog.List(cmd.Context(), backlog.Filter{ID: id, Limit: 1})
+			found, err := table.backlog.List(cmd.Context(), backlog.Filter{ID: id, Seq: seq, Limit: 1})
 			switch {
 			case err != nil:
 				return err
@@ -240,13 +246,19 @@ written only with --payload.`,
 				return fmt.Errorf("%w: it may have been removed after its retention, or never existed", errNoEntry)
 			}
 			e := inspect.EntryOf(&found[0], p.kind)
-			if err := table.content(cmd.Context(), &e, payload); err != nil {
+			err = table.content(cmd.Context(), &e, payload)
+			if err != nil && !errors.Is(err, everonce.ErrCorruptRecord) && !errors.Is(err, everonce.ErrNotFound) {
 				return err
+			}
+			if err != nil {
+				e.Error = cmp.Or(e.Error, err.Error())
 			}
 			return a.write(b.json, &e, func() error { return inspect.WriteEntry(a.out, &e) })
 		}),
 	}
 	cmd.Flags().StringVar(&id, "id", "", "ID of the one to show")
+	cmd.Flags().Int64Var(&seq, "seq", 0, "its number, in place of --id")
+	cmd.Flags().Lookup("seq").DefValue = ""
 	cmd.Flags().BoolVar(&payload, "payload", false, "show what it holds too: headers and payload, or input and outputs")
 	if p.name == "saga" { // its steps are in a record
 		cmd.Flags().StringVar(&b.secretFile, "identity-secret-file", "", "file with the store's identity secret, if it has one (a line end is not part of it)")

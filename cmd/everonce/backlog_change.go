@@ -70,7 +70,7 @@ func (a *app) backlogChange(b *backlogFlags, c *change, cmd *cobra.Command) *cob
 			return err
 		case w.limit < 0:
 			return usagef("--limit is %d, must be at least 1", w.limit)
-		case c.choose && !all && len(f.States) == 0 && f.Kind+f.OrderKey+f.ID == "" && f.OlderThan == 0 && f.Limit == 0:
+		case c.choose && !all && len(f.States) == 0 && f.Kind+f.OrderKey+f.ID == "" && f.Seq == 0 && f.OlderThan == 0 && f.Limit == 0:
 			return usagef("which %ss? Give --id, --%s, --state, --older-than or --limit, or --all", p.entry, p.kind)
 		}
 		for _, s := range f.States {
@@ -90,7 +90,7 @@ func (a *app) backlogChange(b *backlogFlags, c *change, cmd *cobra.Command) *cob
 		switch {
 		case err != nil:
 			return err
-		case found == 0 && f.ID != "":
+		case found == 0 && (f.ID != "" || f.Seq != 0):
 			return fmt.Errorf("%w in such a state: see \"%s show\"", errNoEntry, p.name)
 		case dryRun || found == 0:
 			return a.writeChanged(b, c, changed{Found: found, DryRun: dryRun})

@@ -85,7 +85,7 @@ func besideOf[Tx any](p *pattern, store driver.TxStore[Tx], consumer string, opt
 		}
 		return &beside{backlog: box.Backlog(), schema: box.Schema, relay: box.Relay, content: func(ctx context.Context, e *inspect.Entry, asked bool) error {
 			event, err := box.Get(ctx, e.ID)
-			if err == nil {
+			if event != nil {
 				e.Type = event.Type
 				e.Content = inspect.ContentOf("", event.ContentType, event.Headers, event.Payload, asked)
 			}
@@ -98,7 +98,7 @@ func besideOf[Tx any](p *pattern, store driver.TxStore[Tx], consumer string, opt
 		}
 		return &beside{backlog: sagas.Backlog(), schema: sagas.Schema, abort: sagas.Abort, skip: sagas.Skip, content: func(ctx context.Context, e *inspect.Entry, asked bool) error {
 			s, err := sagas.Get(ctx, e.ID)
-			if err == nil {
+			if s != nil {
 				e.Saga = inspect.SagaOf(s, asked)
 				e.Content = inspect.ContentOf("", "application/json", nil, s.Input, asked)
 			}
@@ -114,7 +114,7 @@ func besideOf[Tx any](p *pattern, store driver.TxStore[Tx], consumer string, opt
 	}
 	return &beside{backlog: in.Backlog(), schema: in.Schema, content: func(ctx context.Context, e *inspect.Entry, asked bool) error {
 		m, err := in.Get(ctx, e.ID)
-		if err == nil {
+		if m != nil {
 			e.Content = inspect.ContentOf(m.Source, m.ContentType, m.Headers, m.Body, asked)
 		}
 		return err

@@ -180,3 +180,15 @@ func filled(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(fill(store))
 	ts.Check(store.Close())
 }
+
+// writeSQL writes into a file of SQLite, as another program may.
+func writeSQL(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: sql FILE STATEMENT")
+	}
+	store, err := sqlitestore.Open(context.Background(), ts.MkAbs(args[0]), nil)
+	ts.Check(err)
+	_, err = store.DB().ExecContext(context.Background(), args[1])
+	ts.Check(err)
+	ts.Check(store.Close())
+}

@@ -49,6 +49,7 @@ func TestScripts(t *testing.T) {
 var commands = map[string]func(*testscript.TestScript, bool, []string){
 	"records":      records,
 	"filled":       filled,
+	"sql":          writeSQL,
 	"sessions":     withSessions,
 	"deliver":      deliver,
 	"request":      request,

@@ -96,6 +96,9 @@ func (p *Publisher) Close() error {
 // record is the event as a record.
 func (p *Publisher) record(e *outbox.Event) (*kgo.Record, error) {
 	r := &kgo.Record{Topic: p.topic(e), Value: e.Payload}
+	if r.Topic == "" {
+		return nil, fmt.Errorf("%w: it has no topic", errRefused)
+	}
 	if e.Key != "" {
 		r.Key = []byte(e.Key)
 	}

@@ -133,8 +133,8 @@ func (p *Publisher) message(e *outbox.Event) (*nats.Msg, error) {
 	if e.Type != "" {
 		msg.Header.Set("Event-Type", e.Type)
 	}
-	if strings.ContainsFunc(msg.Subject, unicode.IsSpace) || strings.ContainsAny(msg.Subject, "*>") || msg.Subject == "" {
-		return nil, errors.New("natsonce: the subject of an event is empty, or has blanks or wildcards")
+	if !isSubject(msg.Subject) {
+		return nil, fmt.Errorf("natsonce: the subject of an event has an empty part, blanks or wildcards, more than %d bytes, or is the server's own", maxSubject)
 	}
 	for name, value := range e.Headers {
 		if copies.Ours(name) || isInstruction(name) || name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == ':' || r >= 0x7f }) {
@@ -148,6 +148,15 @@ func (p *Publisher) message(e *outbox.Event) (*nats.Msg, error) {
 		}
 	}
 	return msg, nil
+}
+
+// maxSubject is the size of the longest subject, in bytes: a server ends the connection over a line of 4096 bytes, which has more in it.
+const maxSubject = 4000
+
+// isSubject reports whether a message may be published to a subject. Who publishes to one of the server's own asks it to do something.
+func isSubject(s string) bool {
+	return len(s) <= maxSubject && !strings.ContainsFunc(s, unicode.IsSpace) && !strings.ContainsAny(s, "*>") && !strings.Contains("."+s+".", "..") &&
+		!strings.HasPrefix(s, "$JS.API.") && !strings.HasPrefix(s, "$SYS.")
 }
 
 // Codes of JetStream that mean more than that it has refused a message.

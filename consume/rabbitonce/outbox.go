@@ -120,9 +120,15 @@ func (p *Publisher) parcel(e *outbox.Event) (parcel, error) {
 		}
 		headers[name] = value
 	}
-	return parcel{to, amqp.Publishing{
+	msg := amqp.Publishing{
 		MessageId: e.ID, Type: e.Type, ContentType: e.ContentType, Headers: headers, Timestamp: e.CreatedAt, DeliveryMode: amqp.Persistent, Body: e.Payload,
-	}}, nil
+	}
+	for _, text := range []string{msg.MessageId, msg.Type, msg.ContentType} {
+		if len(text) > maxShort { // the client library ends its connection
+			return parcel{}, fmt.Errorf("rabbitonce: the event's ID, type or content type has more than %d bytes", maxShort)
+		}
+	}
+	return parcel{to, msg}, nil
 }
 
 // verdict says what the broker's answer means to a relay.

@@ -77,7 +77,8 @@ func (c *Call) ForEach(fn func(Row) error) *Call {
 // Row is one row of an answer.
 type Row interface {
 	// Scan copies the columns. NULL stores the zero value in an *int64, *string or *[]byte; the caller may keep
-	// slices. Other destinations are as in the client library.
+	// slices. Other destinations are as in the client library. A [Misfit] is the error of a column whose value does not
+	// fit; the other columns were copied.
 	Scan(dest ...any) error
 }
 

@@ -1,9 +1,11 @@
 package sqldb
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 )
 
 // SQLQuerier is a *sql.DB, *sql.Conn or *sql.Tx.
@@ -70,26 +72,37 @@ func sendSQL(ctx context.Context, q SQLQuerier, call *Call) error {
 type sqlRow struct{ rows *sql.Rows }
 
 func (r sqlRow) Scan(dest ...any) error {
-	into := make([]any, len(dest))
+	into, columns := make([]any, len(dest)), make([]column, len(dest))
 	for i, d := range dest {
-		switch d := d.(type) {
-		case *int64:
-			into[i] = zeroNull[int64]{d}
-		case *string:
-			into[i] = zeroNull[string]{d}
-		default:
-			into[i] = d
+		switch into[i] = d; d.(type) {
+		case *int64, *string, *[]byte:
+			columns[i].to, into[i] = d, &columns[i]
 		}
 	}
-	return r.rows.Scan(into...)
+	if err := r.rows.Scan(into...); err != nil {
+		return err
+	}
+	for i := range columns {
+		if columns[i].holds != "" {
+			return &Misfit{Column: i, Holds: columns[i].holds}
+		}
+	}
+	return nil
 }
 
-// zeroNull scans NULL as a zero value.
-type zeroNull[T any] struct{ to *T }
+// column is where a value is copied to, and the type of one that does not fit.
+type column struct {
+	to    any
+	holds string
+}
 
-func (z zeroNull[T]) Scan(src any) error {
-	var n sql.Null[T]
-	err := n.Scan(src)
-	*z.to = n.V
-	return err
+// Scan implements [sql.Scanner]. It returns no error, which would keep the columns behind it from being copied.
+func (c *column) Scan(value any) error {
+	if b, ok := value.([]byte); ok {
+		value = bytes.Clone(b) // it is the driver's
+	}
+	if !assign(c.to, value) {
+		c.holds = fmt.Sprintf("%T", value)
+	}
+	return nil
 }

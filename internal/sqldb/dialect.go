@@ -33,6 +33,8 @@ type Dialect struct {
 	// MySQL says that the texts are MySQL's and MariaDB's: ON DUPLICATE KEY UPDATE in place of ON CONFLICT, and neither
 	// RETURNING nor UPDATE … FROM, nor lists as arguments.
 	MySQL bool
+	// AnyType says that a column holds values of any type, whatever it was declared as, as SQLite's do.
+	AnyType bool
 	// Table returns the name of a table beside the store's, quoted and qualified. Index returns that of an index.
 	Table, Index func(name string) string
 	// Serial, Int, Text and Bytes are types of columns; Serial is of a primary key that counts by itself. Long is of a text that
@@ -173,6 +175,14 @@ func (d *Dialect) in(column, arg, kind string) string {
 		return column + " IN (" + arg + ")"
 	}
 	return column + " IN (SELECT value FROM json_each(" + arg + "))"
+}
+
+// Whole is a number without a fraction, which an expression has only if the database's columns hold values of any type.
+func (d *Dialect) Whole(expression string) string {
+	if d.AnyType {
+		return "CAST(" + expression + " AS INTEGER)"
+	}
+	return expression
 }
 
 // Ints returns numbers as the argument of [Dialect.InInts].

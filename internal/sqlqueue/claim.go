@@ -47,7 +47,7 @@ const head = "NOT EXISTS (SELECT 1 FROM {t} AS p WHERE p.{group} = q.{group} AND
 const lookAhead = 1000
 
 // taken is what a claim writes.
-const taken = "token = {1i}, due_at = {now} + {2i}, attempts = attempts + 1"
+const taken = "token = {1i}, due_at = {now} + {2i}, attempts = CASE WHEN attempts < 1000000000 THEN attempts + 1 ELSE attempts END"
 
 // Claim claims rows that are due, and returns them with their token, by rank and in the order of their insertion. row
 // returns where to scan a row and its own columns.
@@ -59,7 +59,7 @@ func Claim[T any](ctx context.Context, q *Queue, req ClaimRequest, row func(*T) 
 		return func(r sqldb.Row) error {
 			var t T
 			common, own := row(&t)
-			if err := r.Scan(common.places(own)...); err != nil {
+			if err := common.scan(q, r, own); err != nil {
 				return err
 			}
 			if (accepts == nil || accepts(common)) && !seen[common.Seq] { // a second statement may find it before it is marked

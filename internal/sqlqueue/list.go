@@ -15,7 +15,8 @@ import (
 type Filter struct {
 	// States, if not empty, are the states to choose from; [InHand] is one of them here.
 	States []State
-	// Lane, ID and OrderKey, if not empty, are those of the rows.
+	// Seq, if not 0, Lane, ID and OrderKey, if not empty, are those of the rows.
+	Seq                int64
 	Lane, ID, OrderKey string
 	// OlderThan, if not 0, chooses rows that were created longer ago.
 	OlderThan time.Duration
@@ -33,6 +34,9 @@ func (f *Filter) where(place int) (text string, args []any) {
 	}
 	if f.After != 0 {
 		add(" AND q.seq > %s", 'i', f.After)
+	}
+	if f.Seq != 0 {
+		add(" AND q.seq = %s", 'i', f.Seq)
 	}
 	if f.Lane != "" {
 		add(" AND q.{lane} = %s", 't', f.Lane)
@@ -91,7 +95,7 @@ func list[T any](ctx context.Context, q *Queue, columns string, f Filter, row fu
 	err = q.db.Read(ctx, call.ForEach(func(r sqldb.Row) error {
 		var t T
 		common, own := row(&t)
-		if err := r.Scan(common.places(own)...); err != nil {
+		if err := common.scan(q, r, own); err != nil {
 			return err
 		}
 		rows = append(rows, t)

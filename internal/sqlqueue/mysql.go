@@ -83,7 +83,10 @@ func (q *Queue) take(ctx context.Context, c sqldb.Conn, token int64, lease time.
 	seqs := make([]int64, len(rows))
 	for i, r := range rows {
 		seqs[i] = r.Seq
-		r.Token, r.DueAt, r.Attempts = token, r.Now+lease.Microseconds(), r.Attempts+1
+		r.Token, r.DueAt = token, r.Now+lease.Microseconds()
+		if r.Attempts < 1_000_000_000 {
+			r.Attempts++
+		}
 	}
 	return c.Send(ctx, q.call("take", "UPDATE {t} AS q SET "+taken+" WHERE "+q.dialect.InInts("q.seq", "{3t}"), token, lease.Microseconds(), q.dialect.Ints(seqs)))
 }

@@ -128,7 +128,7 @@ func (p *Pool[T]) Run(ctx context.Context) {
 		}
 		whole := !began.Before(full)
 		if whole {
-			req.Floor = 0
+			req.Floor = math.MinInt64
 		}
 		if crowded {
 			req.Crowd = &crowd
@@ -141,6 +141,8 @@ func (p *Pool[T]) Run(ctx context.Context) {
 		}
 		took := time.Since(began)
 		if whole {
+			p.odd(hard, &working)
+			took = time.Since(began)
 			full = time.Now().Add(max(fullEvery, 20*took))
 		}
 		if rest = (time.Time{}); err == nil && len(rows) == 0 && took > dear {
@@ -171,6 +173,17 @@ func (p *Pool[T]) Run(ctx context.Context) {
 	}
 }
 
+// odd has rows worked on that no claim finds.
+func (p *Pool[T]) odd(ctx context.Context, working *sync.WaitGroup) {
+	claimed := time.Now()
+	switch rows, token, err := ClaimOdd(ctx, p.Queue, p.Lease, p.Row); {
+	case err != nil:
+		p.failed(err)
+	case len(rows) > 0:
+		p.begin(ctx, working, rows, token, claimed)
+	}
+}
+
 func (p *Pool[T]) failed(err error) {
 	p.Log.Warn(p.Name+": the database failed; it is tried again", "error", err)
 }
@@ -197,7 +210,7 @@ func (p *Pool[T]) firstRank(rows []T) int64 {
 		r, _ := p.Row(&rows[i])
 		first = min(first, r.Rank)
 	}
-	return first
+	return max(first, 0)
 }
 
 // wait waits for a wake or for d, and reports whether it was woken.

@@ -3,6 +3,7 @@ package sqlqueue
 import (
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -61,17 +62,24 @@ type Row struct {
 	Token     int64 // of the claim that has it in hand, or had it last; 0 if it was ended
 	Error     string
 	Now       int64 // when it was read
+	Corrupt   error // why it cannot be read: see [Row.scan]
 }
 
 // InHand reports whether a claim has the row.
 func (r *Row) InHand() bool { return r.State == Pending && r.Token != 0 && r.DueAt > r.Now }
 
-// Time converts a time of the database.
+// firstTime and lastTime are the bounds of times that can be written with four digits of a year.
+const (
+	firstTime = -62_135_596_800_000_000
+	lastTime  = 253_402_300_799_999_999
+)
+
+// Time converts a time of the database. One that is out of bounds becomes the nearest.
 func Time(micros int64) time.Time {
 	if micros == 0 {
 		return time.Time{}
 	}
-	return time.UnixMicro(micros).UTC()
+	return time.UnixMicro(min(max(micros, firstTime), lastTime)).UTC()
 }
 
 // Queue is one table. It is safe for concurrent use.
@@ -81,6 +89,7 @@ type Queue struct {
 	dialect *sqldb.Dialect
 	common  string // the columns of [Row]
 	columns string // and the table's own
+	names   []string
 
 	texts     sync.Map     // statements by their template
 	announced atomic.Int64 // when rows were announced last
@@ -91,23 +100,16 @@ func New(db sqldb.Database, spec Spec) *Queue {
 	q := &Queue{spec: spec, db: db, dialect: db.Dialect()}
 	common := []string{
 		"seq", "id", spec.Group, spec.Lane, "order_key", "state", "attempts", "rank", "due_at", "created_at",
-		"coalesce(done_at, 0)", "token", "error", "{now}",
+		"coalesce(done_at, 0)", "token", "error", "{now}", "{odd}",
 	}
-	q.common, q.columns = strings.Join(common, ", "), strings.Join(append(common, spec.Own...), ", ")
+	q.names = slices.Concat(common, spec.Own)
+	q.common, q.columns = strings.Join(common, ", "), strings.Join(q.names, ", ")
 	return q
-}
-
-// places are where a row is scanned into, in the order of the columns.
-func (r *Row) places(own []any) []any {
-	return append([]any{
-		&r.Seq, &r.ID, &r.Group, &r.Lane, &r.OrderKey, (*int64)(&r.State), &r.Attempts, &r.Rank, &r.DueAt, &r.CreatedAt,
-		&r.DoneAt, &r.Token, &r.Error, &r.Now,
-	}, own...)
 }
 
 // statement makes a statement of the queue from a template, once: {t} is the table, {in} the condition of [Spec.In], whose argument is the last,
 // {group} and {lane} the columns, {delete} the beginning of a DELETE, {keyed} is true of rows with an order key, {done} names
-// the index of those that are done, where that must be said. A template speaks of the table as q.
+// the index of those that are done, where that must be said, and {odd} is 1 for rows that claims cannot find or tell apart. A template speaks of the table as q.
 func (q *Queue) statement(name string, args int, template string) *sqldb.Statement {
 	if st, ok := q.texts.Load(template); ok {
 		return st.(*sqldb.Statement) //nolint:forcetypeassert // nothing else is in it
@@ -116,12 +118,17 @@ func (q *Queue) statement(name string, args int, template string) *sqldb.Stateme
 	if q.spec.In != "" {
 		in = fmt.Sprintf(" AND q.%s = {%dt}", q.spec.Group, args)
 	}
-	remove, keyed, done := "DELETE FROM {t} AS q", "q.order_key <> ''", ""
+	remove, keyed, done, odd := "DELETE FROM {t} AS q", "q.order_key <> ''", "", "0"
+	if q.dialect.AnyType {
+		odd = "CASE WHEN " + oddTypes + " THEN 1 ELSE 0 END"
+	}
 	if q.dialect.MySQL {
 		remove, keyed, done = "DELETE q FROM {t} AS q", "q.keyed = 1", " FORCE INDEX (done)"
 	}
 	text := strings.NewReplacer("{delete}", remove, "{keyed}", keyed, "{done}", done).Replace(template)
 	text = strings.NewReplacer("{t}", q.dialect.Table(q.spec.Table), "{in}", in, "{group}", q.spec.Group, "{lane}", q.spec.Lane, "{columns}", q.columns, "{common}", q.common).Replace(text)
+	text = strings.NewReplacer("{odd}", odd).Replace(text)
+	text = strings.NewReplacer("{group}", q.spec.Group, "{lane}", q.spec.Lane).Replace(text)
 	made := q.dialect.Statement(q.spec.Table+"_"+name, args, text)
 	made.Fresh, made.Keep = strings.HasPrefix(name, "claim"), name != "list" && name != "count"
 	st, _ := q.texts.LoadOrStore(template, made)

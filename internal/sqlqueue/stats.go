@@ -23,7 +23,7 @@ func (q *Queue) Stats(ctx context.Context) (s Stats, err error) {
 		" coalesce(sum(CASE WHEN q.state = 0 AND q.token <> 0 AND q.due_at > {now} THEN 1 ELSE 0 END), 0),"+
 		" coalesce(sum(CASE WHEN q.state = 0 AND q.token = 0 AND q.due_at > {now} AND q.attempts = 0 THEN 1 ELSE 0 END), 0),"+
 		" coalesce(sum(CASE WHEN q.state = 2 THEN 1 ELSE 0 END), 0), coalesce(sum(CASE WHEN q.state = 3 THEN 1 ELSE 0 END), 0),"+
-		" coalesce({now} - min(CASE WHEN q.state = 0 AND (q.due_at <= {now} OR q.attempts > 0) THEN q.created_at END), 0)"+
+		" coalesce("+q.dialect.Whole("{now} - min(CASE WHEN q.state = 0 AND (q.due_at <= {now} OR q.attempts > 0) AND q.created_at BETWEEN 1 AND {now} THEN q.created_at END)")+", 0)"+
 		" FROM (SELECT state, token, due_at, attempts, created_at FROM {t} AS q WHERE q.state = 0{in}"+
 		" UNION ALL SELECT state, token, due_at, attempts, created_at FROM {t} AS q WHERE q.state IN (2, 3){in}) AS q")
 	err = q.db.Read(ctx, call.ForEach(func(r sqldb.Row) error {

@@ -62,8 +62,8 @@ func HeaderText(headers map[string]string) string {
 
 // ReadHeaders reads what [HeaderText] wrote. The error wraps [driver.ErrCorruptRecord].
 func ReadHeaders(pkg, text string) (headers map[string]string, err error) {
-	if text != "" && json.Unmarshal([]byte(text), &headers) != nil {
-		return nil, fmt.Errorf("%s: %w: the headers", pkg, driver.ErrCorruptRecord)
+	if text != "" && (!Stores(text) || json.Unmarshal([]byte(text), &headers) != nil) { // JSON would replace what is not UTF-8
+		return nil, fmt.Errorf("%s: %w: the headers are not a JSON object of texts", pkg, driver.ErrCorruptRecord)
 	}
 	return headers, nil
 }

@@ -84,6 +84,19 @@ func (p *publisher) Publish(ctx context.Context, events []outbox.Event) []error 
 	return errs
 }
 
+// Destination implements [outbox.Destinations] for a next publisher that does.
+func (p *publisher) Destination(ctx context.Context, e *outbox.Event) string {
+	to, ok := p.next.(outbox.Destinations)
+	if !ok {
+		return ""
+	}
+	converted, err := p.convert(*e)
+	if err != nil { // Publish says so
+		return ""
+	}
+	return to.Destination(ctx, &converted)
+}
+
 // convert returns the event as the next publisher is to send it.
 func (p *publisher) convert(e outbox.Event) (outbox.Event, error) {
 	ce, err := Event(p.source, &e)

@@ -39,6 +39,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/everonce/everonce"
@@ -58,7 +59,8 @@ type Endpoint struct {
 
 // Options are the options of a publisher. The zero value of each field is its default.
 type Options struct {
-	// Parallel is how many requests of one call of the publisher are under way at once, at most. Events with the same key are
+	// Parallel is how many requests of one call of the publisher are under way at once, at most; a relay has a call for each
+	// endpoint. Events with the same key are
 	// sent one after the other. Default 16.
 	Parallel int
 	// Timeout bounds a request with its answer. It should be less than [outbox.RelayOptions.PublishTimeout], which bounds
@@ -82,12 +84,9 @@ func New(to Endpoint, opts *Options) (outbox.Publisher, error) {
 	return outbox.One(s.parallel, func(ctx context.Context, e *outbox.Event) error { return s.send(ctx, e, to) }), nil
 }
 
-// maxWait bounds how long an event waits for an endpoint that does not answer.
-const maxWait = 10 * time.Minute
-
-// NewFunc returns a publisher that asks for each event where it is sent. An error of to is that of the event; it must not block.
-// An event whose endpoint does not answer is tried again after half of its age, and after 10 minutes at the latest: others may
-// have another endpoint. The error wraps [everonce.ErrInvalidArgument].
+// NewFunc returns a publisher that asks for each event where it is sent. An error of to is that of the event; it must not block, and
+// is called twice for each event. It is an [outbox.Destinations]: a relay pauses an endpoint that does not answer, and goes on with the
+// others. The error wraps [everonce.ErrInvalidArgument].
 func NewFunc(to func(ctx context.Context, e *outbox.Event) (Endpoint, error), opts *Options) (outbox.Publisher, error) {
 	if to == nil {
 		return nil, fmt.Errorf("webhook: %w: to is nil", everonce.ErrInvalidArgument)
@@ -96,17 +95,28 @@ func NewFunc(to func(ctx context.Context, e *outbox.Event) (Endpoint, error), op
 	if err != nil {
 		return nil, err
 	}
-	return outbox.One(s.parallel, func(ctx context.Context, e *outbox.Event) error {
+	return &several{to: to, Publisher: outbox.One(s.parallel, func(ctx context.Context, e *outbox.Event) error {
 		endpoint, err := to(ctx, e)
 		if err != nil {
 			return err
 		}
-		err = s.send(ctx, e, endpoint)
-		if errors.Is(err, outbox.ErrUnavailable) && !e.CreatedAt.IsZero() {
-			return outbox.RetryAfter(err, min(time.Since(e.CreatedAt)/2, maxWait))
-		}
-		return err
-	}), nil
+		return s.send(ctx, e, endpoint)
+	})}, nil
+}
+
+// several publishes to an endpoint for each event.
+type several struct {
+	outbox.Publisher
+	to func(ctx context.Context, e *outbox.Event) (Endpoint, error)
+}
+
+// Destination implements [outbox.Destinations].
+func (s *several) Destination(ctx context.Context, e *outbox.Event) string {
+	endpoint, err := s.to(ctx, e)
+	if err != nil || endpoint.URL == "" { // Publish says so
+		return "no endpoint"
+	}
+	return endpoint.URL
 }
 
 // sender sends events.
@@ -145,6 +155,10 @@ func staysThere(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
+// headersTooLarge is what net/http says of a request whose headers are larger than a service has said by HTTP/2 that it takes: the error has
+// no type.
+const headersTooLarge = "request header list larger than peer's advertised limit"
+
 // send sends an event, and says what became of it.
 func (s *sender) send(ctx context.Context, e *outbox.Event, to Endpoint) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
@@ -164,6 +178,9 @@ func (s *sender) send(ctx context.Context, e *outbox.Event, to Endpoint) error {
 	err = fmt.Errorf("webhook: %s: %w", req.URL.Hostname(), err)
 	if errors.Is(err, errNotPublic) {
 		return err
+	}
+	if strings.Contains(err.Error(), headersTooLarge) {
+		return everonce.Permanent("too_large", err, nil)
 	}
 	return fmt.Errorf("%w: %w", outbox.ErrUnavailable, err)
 }

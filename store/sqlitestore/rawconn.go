@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/sqldb"
 )
 
@@ -158,24 +157,5 @@ func (v *valueRow) Scan(dest ...any) error {
 	if len(dest) != len(v.values) {
 		return fmt.Errorf("sqlitestore: %d columns for %d destinations", len(v.values), len(dest))
 	}
-	for i, d := range dest {
-		var ok bool
-		switch d := d.(type) {
-		case *int64:
-			*d, ok = v.values[i].(int64)
-		case *string:
-			*d, ok = v.values[i].(string)
-		case *[]byte:
-			*d, ok = v.values[i].([]byte)
-			if ok && *d == nil { // the driver's empty value
-				*d = []byte{}
-			}
-		default:
-			return fmt.Errorf("sqlitestore: cannot scan into a %T", d)
-		}
-		if !ok && v.values[i] != nil {
-			return fmt.Errorf("%w: column %d holds a %T", driver.ErrCorruptRecord, i, v.values[i])
-		}
-	}
-	return nil
+	return sqldb.Assign(dest, v.values)
 }

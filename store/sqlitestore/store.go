@@ -213,6 +213,7 @@ func openDatabase(path string, o *Options) (*database, error) {
 		Name:        "SQLite",
 		Placeholder: func(n int, _ sqldb.ArgKind) string { return "?" + strconv.Itoa(n) },
 		Clock:       o.clock,
+		AnyType:     true,
 		Table:       func(name string) string { return d.prefix + name },
 		Index:       func(name string) string { return d.prefix + name },
 		Serial:      "INTEGER PRIMARY KEY AUTOINCREMENT",

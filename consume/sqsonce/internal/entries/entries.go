@@ -122,6 +122,10 @@ var ErrMissing = errors.New("sqsonce: the destination does not exist (create it,
 
 // ofCall says what the failure of a whole call means for its events, if there is only one.
 func ofCall(err error) error {
+	_, invalid := errors.AsType[smithy.InvalidParamsError](err)
+	if _, unwritten := errors.AsType[*smithy.SerializationError](err); invalid || unwritten { // the client refuses them
+		return everonce.Permanent("refused", err, nil)
+	}
 	e, _ := errors.AsType[smithy.APIError](err)
 	if e == nil {
 		return fmt.Errorf("%w: %w", outbox.ErrUnavailable, err)
@@ -130,7 +134,7 @@ func ofCall(err error) error {
 	switch code = code[strings.LastIndex(code, "#")+1:]; code {
 	case "QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue", "NotFound", "NotFoundException", "ResourceNotFoundException":
 		return fmt.Errorf("%w: %w", ErrMissing, err)
-	case "InvalidMessageContents", "InvalidParameterValue", "InvalidAttributeValue", "InvalidParameter", "BatchRequestTooLong", "BatchRequestTooLongException", "ValidationException":
+	case "InvalidMessageContents", "InvalidParameterValue", "InvalidAttributeValue", "InvalidAddress", "InvalidParameter", "BatchRequestTooLong", "BatchRequestTooLongException", "ValidationException":
 		return everonce.Permanent("refused", err, nil)
 	}
 	return fmt.Errorf("%w: %w", outbox.ErrUnavailable, err)

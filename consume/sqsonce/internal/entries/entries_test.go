@@ -37,3 +37,39 @@ func TestARefusedCallIsForOneOfItsEvents(t *testing.T) {
 		}
 	}
 }
+
+// The client of the service refuses an event, as the service itself would: the others are published.
+func TestTheClientRefuses(t *testing.T) {
+	for _, refusal := range []error{smithy.InvalidParamsError{Context: "Input"}, &smithy.SerializationError{Err: errors.New("no")}} {
+		errs := entries.Publish(t.Context(), []outbox.Event{{ID: "1", Payload: []byte("a")}, {ID: "2", Payload: []byte("bad")}}, entries.SQS,
+			func(e *outbox.Event) (entries.Entry[string], error) { return entries.Entry[string]{Is: string(e.Payload)}, nil },
+			func(_ context.Context, list []string) ([]error, error) {
+				if slices.Contains(list, "bad") {
+					return nil, &smithy.OperationError{ServiceID: "SQS", OperationName: "SendMessageBatch", Err: refusal}
+				}
+				return make([]error, len(list)), nil
+			})
+		if _, aside := errors.AsType[*everonce.PermanentError](errs[1]); !aside || errs[0] != nil {
+			t.Errorf("%T: %v", refusal, errs)
+		}
+	}
+}
+
+// An event that is as large as the service takes is sent, and one of a byte more is refused; so are more attributes than ten.
+func TestLimits(t *testing.T) {
+	size := func(bytes int) error {
+		return entries.Publish(t.Context(), []outbox.Event{{ID: "1", Payload: []byte("a")}}, entries.Limits{Entries: 10, Bytes: 100},
+			func(*outbox.Event) (entries.Entry[int], error) { return entries.Entry[int]{Size: bytes}, nil },
+			func(_ context.Context, list []int) ([]error, error) { return make([]error, len(list)), nil })[0]
+	}
+	if _, aside := errors.AsType[*everonce.PermanentError](size(101)); size(100) != nil || !aside {
+		t.Errorf("100 bytes: %v; 101 bytes: %v", size(100), size(101))
+	}
+	e := outbox.Event{ID: "1", Type: "t", ContentType: "c", Headers: map[string]string{}}
+	for n := range 8 {
+		e.Headers[fmt.Sprint("h", n)] = "x"
+		if _, err := entries.Attributes(&e); (err != nil) != (n >= 7) {
+			t.Errorf("%d headers: %v", n+1, err)
+		}
+	}
+}
