@@ -15,6 +15,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume/internal/copies"
+	"github.com/everonce/everonce/internal/envelope"
 	"github.com/everonce/everonce/outbox"
 )
 
@@ -22,8 +23,9 @@ import (
 // it. It connects when it has something to publish, and again after a loss.
 //
 // A message has the event's ID in [jetstream.MsgIDHeader]: a stream drops an event that comes again within its duplicate
-// window (2 minutes by default), and consumers recognise one that comes later with [consume.Header] of that name. It has
-// the event's content type and type in Content-Type and Event-Type, and the event's headers and payload.
+// window (2 minutes by default), and [consume.ProducerID] recognises one that comes later. It has the event's content type
+// in Content-Type, its type, topic, key and time in ce-type, ce-source, ce-partitionkey and ce-time, percent-encoded, unless
+// the event has such a header, and the event's headers and payload.
 //
 // Up to 64 events are on their way at a time, but one only of those with the same key.
 type Publisher struct {
@@ -130,8 +132,8 @@ func (p *Publisher) Close() error {
 // message is the event as a message.
 func (p *Publisher) message(e *outbox.Event) (*nats.Msg, error) {
 	msg := &nats.Msg{Subject: p.opts.Subject(e), Data: e.Payload, Header: nats.Header{"Content-Type": {e.ContentType}}}
-	if e.Type != "" {
-		msg.Header.Set("Event-Type", e.Type)
+	for name, value := range envelope.HTTP.Headers(envelope.Envelope{Type: e.Type, Source: e.Topic, Key: e.Key, Time: e.CreatedAt}) {
+		msg.Header.Set(name, value)
 	}
 	if strings.ContainsFunc(msg.Subject, unicode.IsSpace) || strings.ContainsAny(msg.Subject, "*>") || msg.Subject == "" {
 		return nil, errors.New("natsonce: the subject of an event is empty, or has blanks or wildcards")

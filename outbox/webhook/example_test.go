@@ -14,7 +14,7 @@ import (
 // What an outbox.Relay does with a publisher: each event is a signed request. The example's receiver is in the own network.
 func ExampleNew() {
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Println(r.Header.Get("Idempotency-Key"), r.Header.Get("Everonce-Type"), r.Header.Get("Webhook-Signature") != "")
+		fmt.Println(r.Header.Get("Idempotency-Key"), r.Header.Get("Ce-Type"), r.Header.Get("Webhook-Signature") != "")
 		w.Header().Set("Retry-After", "120")
 		w.WriteHeader(http.StatusTooManyRequests)
 	}))
