@@ -8,7 +8,7 @@ import (
 
 // Message is one delivery of a message, from any broker. A handler must not change it.
 type Message struct {
-	// ID is the producer's message ID, if any: AMQP's message-id, NATS' Nats-Msg-Id, or the id of a CloudEvent.
+	// ID is the producer's message ID, if any: AMQP's message-id, or the id of a CloudEvent.
 	ID string
 	// Type says what happened ("order.placed"), EventSource where: the topic of an outbox's event, or the source of a
 	// CloudEvent. OrderKey is the key within which the producer keeps the order, and Time is when it happened, or was

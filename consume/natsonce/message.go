@@ -18,6 +18,9 @@ import (
 // headerSubject is the subject that a dead letter had; the other headers of copies are those of all brokers.
 const headerSubject = copies.Prefix + "subject"
 
+// headerID is the header of the producer's message ID.
+var headerID = envelope.HTTP.Name("id")
+
 // messageOf is a delivery as a consumer sees it.
 func messageOf(msg jetstream.Msg, at *jetstream.MsgMetadata, c count) *consume.Message {
 	m := readMessage(msg.Headers(), msg.Data())
@@ -53,7 +56,7 @@ func readMessage(h nats.Header, body []byte) *consume.Message {
 	slices.Sort(m.Odd)
 	m.Odd = slices.Compact(m.Odd)
 	said := envelope.Read(m.ContentType, m.Headers, body)
-	m.ID, m.Type, m.EventSource, m.OrderKey, m.Time = cmp.Or(said.ID, m.Headers[jetstream.MsgIDHeader]), said.Type, said.Source, said.Key, said.Time
+	m.ID, m.Type, m.EventSource, m.OrderKey, m.Time = said.ID, said.Type, said.Source, said.Key, said.Time
 	return m
 }
 

@@ -37,6 +37,7 @@ func TestAnEventIsPublishedOnce(t *testing.T) {
 	p := b.publisher(nil)
 	var seen consume.Message
 	spec := specOf(func(_ context.Context, m *consume.Message, _ order) error { seen = *m; return nil })
+	spec.Key = consume.ProducerID()
 	r := b.run(spec, one)
 	for range 2 {
 		if errs := p.Publish(context.Background(), []outbox.Event{b.event("e-1")}); errors.Join(errs...) != nil {

@@ -38,8 +38,8 @@ type way struct {
 	topic     string
 	publisher outbox.Publisher
 	binary    cloudeventsonce.Mode
-	// run feeds a consumer until the context ends, and letters opens its dead letters; both are nil where there is no broker.
-	run     func(ctx context.Context, c *consume.Consumer) error
+	// run feeds the consumer until the context ends, and letters opens its dead letters; both are nil where there is no broker.
+	run     func(ctx context.Context) error
 	letters func(ctx context.Context) (consume.DeadLetters, error)
 }
 
@@ -83,7 +83,7 @@ func TestAnEventReachesItsHandlerWhole(t *testing.T) {
 			defer cancel()
 			if w.run != nil {
 				running.Go(func() {
-					if err := w.run(ctx, consumer); err != nil {
+					if err := w.run(ctx); err != nil {
 						t.Error(err)
 					}
 				})
@@ -141,7 +141,7 @@ func reachesWhole(t *testing.T, h *handle[*sql.Tx], in *inbox.Inbox[*sql.Tx], bo
 		if m.Type != e.Type || m.EventSource != from || m.OrderKey != e.Key || !m.Time.Equal(stored.CreatedAt) {
 			t.Errorf("%s: %s: the type is %q, the source %q, the key %q, the time %v and not %v", at, m.ID, m.Type, m.EventSource, m.OrderKey, m.Time, stored.CreatedAt)
 		}
-		if structured := mode == "structured"; structured != (m.ContentType == "application/cloudevents+json") || !structured && (m.ContentType != e.ContentType || string(m.Body) != string(e.Payload)) {
+		if structured := mode == "structured" || mode == "binary" && w.binary == cloudeventsonce.Structured; structured != (m.ContentType == "application/cloudevents+json") || !structured && (m.ContentType != e.ContentType || string(m.Body) != string(e.Payload)) {
 			t.Errorf("%s: %s: the body is %s, as %q", at, m.ID, m.Body, m.ContentType)
 		}
 		for name, value := range e.Headers {
@@ -219,7 +219,7 @@ func relayTo(t *testing.T, box *outbox.Outbox[*sql.Tx], to outbox.Publisher) {
 	t.Cleanup(func() { cancel(); running.Wait() })
 }
 
-func byRabbitMQ(t *testing.T, _ *consume.Consumer, _ *inbox.Inbox[*sql.Tx]) way {
+func byRabbitMQ(t *testing.T, c *consume.Consumer, _ *inbox.Inbox[*sql.Tx]) way {
 	url, name := testserver.URL(t, "rabbitmq"), "test."+strings.ToLower(rand.Text())
 	p, err := rabbitonce.NewPublisher(url, nil)
 	if err != nil {
@@ -228,18 +228,16 @@ func byRabbitMQ(t *testing.T, _ *consume.Consumer, _ *inbox.Inbox[*sql.Tx]) way 
 	t.Cleanup(func() { p.Close() }) //nolint:errcheck // what was confirmed is published
 	queue := rabbitonce.Queue{Name: name, Delays: []time.Duration{10 * time.Millisecond}}
 	t.Cleanup(func() { deleteQueues(t, url, name, name+".dead", name+".retry.10ms") })
-	return way{name, p, cloudeventsonce.BinaryAMQP, func(ctx context.Context, c *consume.Consumer) error {
-		r, err := rabbitonce.Dial(ctx, url, queue, c, nil)
-		if err != nil {
-			return err
-		}
-		return r.Run(ctx)
-	}, func(ctx context.Context) (consume.DeadLetters, error) {
+	r, err := rabbitonce.Dial(t.Context(), url, queue, c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return way{name, p, cloudeventsonce.BinaryAMQP, r.Run, func(ctx context.Context) (consume.DeadLetters, error) {
 		return rabbitonce.OpenDeadLetters(ctx, url, queue, nil)
 	}}
 }
 
-func byKafka(t *testing.T, _ *consume.Consumer, _ *inbox.Inbox[*sql.Tx]) way {
+func byKafka(t *testing.T, c *consume.Consumer, _ *inbox.Inbox[*sql.Tx]) way {
 	l := newLog(t, onSQLite(t), 1)
 	url := testserver.URL(t, "kafka")
 	p, err := kafkaonce.NewPublisher(url, nil)
@@ -247,18 +245,16 @@ func byKafka(t *testing.T, _ *consume.Consumer, _ *inbox.Inbox[*sql.Tx]) way {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Close() }) //nolint:errcheck // as above
-	return way{l.topic.Name, p, cloudeventsonce.BinaryKafka, func(ctx context.Context, c *consume.Consumer) error {
-		r, err := kafkaonce.Dial(ctx, url, l.topic, c, &kafkaonce.Options{Group: l.topic.Name})
-		if err != nil {
-			return err
-		}
-		return r.Run(ctx)
-	}, func(ctx context.Context) (consume.DeadLetters, error) {
+	r, err := kafkaonce.Dial(t.Context(), url, l.topic, c, &kafkaonce.Options{Group: l.topic.Name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return way{l.topic.Name, p, cloudeventsonce.BinaryKafka, r.Run, func(ctx context.Context) (consume.DeadLetters, error) {
 		return kafkaonce.OpenDeadLetters(ctx, url, l.topic, nil)
 	}}
 }
 
-func byNATS(t *testing.T, _ *consume.Consumer, _ *inbox.Inbox[*sql.Tx]) way {
+func byNATS(t *testing.T, c *consume.Consumer, _ *inbox.Inbox[*sql.Tx]) way {
 	url, name := testserver.URL(t, "nats"), "test-"+rand.Text()
 	conn, err := nats.Connect(url)
 	if err != nil {
@@ -283,18 +279,16 @@ func byNATS(t *testing.T, _ *consume.Consumer, _ *inbox.Inbox[*sql.Tx]) way {
 	}
 	t.Cleanup(func() { p.Close() }) //nolint:errcheck // as above
 	queue := natsonce.Queue{Stream: name}
-	return way{name, p, cloudeventsonce.BinaryHTTP, func(ctx context.Context, c *consume.Consumer) error {
-		r, err := natsonce.Dial(ctx, url, queue, c, nil)
-		if err != nil {
-			return err
-		}
-		return r.Run(ctx)
-	}, func(ctx context.Context) (consume.DeadLetters, error) {
+	r, err := natsonce.Dial(t.Context(), url, queue, c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return way{name, p, cloudeventsonce.BinaryHTTP, r.Run, func(ctx context.Context) (consume.DeadLetters, error) {
 		return natsonce.OpenDeadLetters(ctx, url, queue, nil)
 	}}
 }
 
-func bySQS(t *testing.T, _ *consume.Consumer, _ *inbox.Inbox[*sql.Tx]) way {
+func bySQS(t *testing.T, c *consume.Consumer, _ *inbox.Inbox[*sql.Tx]) way {
 	client := sqs.New(sqs.Options{
 		BaseEndpoint: aws.String(testserver.URL(t, "sqs")), Region: "elasticmq",
 		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
@@ -323,13 +317,11 @@ func bySQS(t *testing.T, _ *consume.Consumer, _ *inbox.Inbox[*sql.Tx]) way {
 		t.Fatal(err)
 	}
 	queue := sqsonce.Queue{Name: name} // CloudEvents have no binary mode for it
-	return way{name, p, cloudeventsonce.Structured, func(ctx context.Context, c *consume.Consumer) error {
-		r, err := sqsonce.Dial(ctx, client, queue, c, nil)
-		if err != nil {
-			return err
-		}
-		return r.Run(ctx)
-	}, func(ctx context.Context) (consume.DeadLetters, error) {
+	r, err := sqsonce.Dial(t.Context(), client, queue, c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return way{name, p, cloudeventsonce.Structured, r.Run, func(ctx context.Context) (consume.DeadLetters, error) {
 		return sqsonce.OpenDeadLetters(ctx, client, queue)
 	}}
 }
