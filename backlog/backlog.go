@@ -174,3 +174,26 @@ func (t *Table) Stats(ctx context.Context) (Stats, error) {
 	s, err := t.queue.Stats(ctx)
 	return Stats{s.Waiting, s.InHand, s.Delayed, s.Blocked, s.Dead, s.Oldest}, t.failed("stats", err)
 }
+
+// KindStats are the figures of the entries of one kind: see [Filter.Kind].
+type KindStats struct {
+	Kind string
+	// Waiting are due, or wait for a later try, as in [Stats]. Untried of them are due and were never tried.
+	Waiting, Untried int
+	// UntriedFor is how long the first of the untried ones has been due. If that grows while other kinds go on, nothing that
+	// runs takes this kind: an inbox's workers have no handler of its type, say.
+	UntriedFor time.Duration
+}
+
+// Kinds counts what waits, by kind, in the order of their names. It takes longer the more there is.
+func (t *Table) Kinds(ctx context.Context) ([]KindStats, error) {
+	lanes, err := t.queue.Lanes(ctx)
+	if err != nil {
+		return nil, t.failed("kinds", err)
+	}
+	kinds := make([]KindStats, len(lanes))
+	for i, l := range lanes {
+		kinds[i] = KindStats{l.Lane, l.Waiting, l.Untried, l.UntriedFor}
+	}
+	return kinds, nil
+}

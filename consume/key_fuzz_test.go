@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/internal/envelope"
 )
 
 // found asks for a key twice. It is there, and is no empty text, or there is an error that wraps ErrNoKey.
@@ -116,7 +117,11 @@ func FuzzCloudEvent(f *testing.F) {
 		for i, e := range [...][2]string{{source1, id1}, {source2, id2}} {
 			whole := e[0] != "" && e[1] != ""
 			for _, prefix := range []string{"ce-", "ce_", "cloudEvents:", "cloudEvents_"} {
-				m := &consume.Message{ID: "another", Headers: map[string]string{prefix + "source": e[0], prefix + "id": e[1]}}
+				value := func(text string) string { return text }
+				if prefix == "ce-" {
+					value = envelope.HTTP.Value
+				}
+				m := &consume.Message{ID: "another", Headers: map[string]string{prefix + "source": value(e[0]), prefix + "id": value(e[1])}}
 				k, err := found(t, consume.CloudEvent(), m)
 				if whole != (err == nil) {
 					t.Errorf("%q: %q, %v", e, k, err)

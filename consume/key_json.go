@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/everonce/everonce/internal/envelope"
 	"github.com/everonce/everonce/internal/jsonform"
 )
 
@@ -58,14 +59,15 @@ func textOf(token jsontext.Token) (string, error) {
 }
 
 // CloudEvent uses source and id of a CloudEvent, which together name one event: from its headers (ce-id, ce_id or
-// cloudEvents:id, as the bindings to HTTP, Kafka and AMQP write them) or, if the content type is
-// application/cloudevents+json, from the body. A producer may send an event again under the same id.
+// cloudEvents:id, as the bindings to HTTP and NATS, Kafka and AMQP write them) or, if the content type is
+// application/cloudevents+json, from the body. Headers ce-… are percent-decoded, so that an event has one key in every
+// mode. A producer may send an event again under the same id.
 func CloudEvent() Key {
 	return func(m *Message) (string, error) {
-		if base, _, _ := strings.Cut(m.ContentType, ";"); strings.EqualFold(strings.TrimSpace(base), "application/cloudevents+json") {
+		if envelope.IsStructured(m.ContentType) {
 			return structuredEvent(m)
 		}
-		return FirstOf(eventHeaders("ce-"), eventHeaders("ce_"), eventHeaders("cloudEvents:"), eventHeaders("cloudEvents_"))(m)
+		return binaryEvent(m)
 	}
 }
 
@@ -74,6 +76,20 @@ func CloudEvent() Key {
 // part of CloudEvent.
 func CloudEventMQTT() Key { return eventHeaders("") }
 
-var structuredEvent = joined(JSONPointer("/source"), JSONPointer("/id"))
+var (
+	structuredEvent = joined(JSONPointer("/source"), JSONPointer("/id"))
+	binaryEvent     = FirstOf(
+		joined(percentDecoded("ce-source"), percentDecoded("ce-id")), eventHeaders("ce_"), eventHeaders("cloudEvents:"), eventHeaders("cloudEvents_"),
+	)
+)
 
 func eventHeaders(prefix string) Key { return joined(Header(prefix+"source"), Header(prefix+"id")) }
+
+// percentDecoded is [Header] of the HTTP binding.
+func percentDecoded(name string) Key {
+	header := Header(name)
+	return func(m *Message) (string, error) {
+		value, err := header(m)
+		return envelope.PercentDecoded(value), err
+	}
+}

@@ -8,8 +8,16 @@ import (
 
 // Message is one delivery of a message, from any broker. A handler must not change it.
 type Message struct {
-	// ID is the producer's message ID (AMQP message-id, CloudEvents id), if any.
+	// ID is the producer's message ID, if any: AMQP's message-id, or the id of a CloudEvent.
 	ID string
+	// Type says what happened ("order.placed"), EventSource where: the topic of an outbox's event, or the source of a
+	// CloudEvent. OrderKey is the key within which the producer keeps the order, and Time is when it happened, or was
+	// inserted into an outbox. They are empty if the producer did not say. A retry, a dead letter and its replay keep them.
+	// docs/reference/consume.md names the header or property of each broker.
+	Type        string
+	EventSource string
+	OrderKey    string
+	Time        time.Time
 	// BrokerID is the broker's message ID, if any. It changes when a producer sends a message again, and on some brokers
 	// when a dead letter is replayed: see [BrokerID].
 	BrokerID string

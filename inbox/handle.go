@@ -71,9 +71,9 @@ func (r *row) places() (*sqlqueue.Row, []any) {
 // read completes the message from what was scanned.
 func (r *row) read() (m *consume.Message, err error) {
 	m, c := &r.message, &r.common
-	m.ID, m.Subject, m.First = c.ID, c.Lane, sqlqueue.Time(c.CreatedAt)
+	m.ID, m.Type, m.First = c.ID, c.Lane, sqlqueue.Time(c.CreatedAt)
 	m.Deliveries, m.Retries, m.Redelivered = int(c.Attempts), max(int(c.Attempts)-1, 0), c.Attempts > 1
-	if m.Headers, err = sqlqueue.ReadHeaders("inbox", r.headers); err != nil {
+	if err := readHeaders(m, r.headers); err != nil {
 		return m, fmt.Errorf("%w (row %d)", err, c.Seq)
 	}
 	return m, c.Readable(m.Source, m.ContentType)

@@ -9,6 +9,7 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/backlog"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/internal/envelope"
 	"github.com/everonce/everonce/internal/sqldb"
 	"github.com/everonce/everonce/internal/sqlqueue"
 )
@@ -18,11 +19,11 @@ import (
 type Options struct {
 	// Key finds what a message is recognised by, at most 255 bytes. Default [consume.ProducerID].
 	Key consume.Key
-	// Type finds what a message is about, by which handlers are chosen, at most 255 bytes. Default: the header "ce-type" or
-	// "type", else [consume.Message.Subject].
+	// Type finds what a message is about, by which handlers are chosen, at most 255 bytes. Default: [consume.Message.Type];
+	// else that of a CloudEvent in the headers or the body, the header "type", or [consume.Message.Subject].
 	Type func(m *consume.Message) string
 	// OrderKey, if set, finds the key within which messages are handled in order, at most 255 bytes; an empty one orders
-	// nothing.
+	// nothing. The producer's is [consume.Message.OrderKey].
 	OrderKey func(m *consume.Message) string
 	// Priority, if set, is from 0, the default, to 9. A message goes before those that came up to 10 s earlier for each step;
 	// so no priority starves another.
@@ -122,7 +123,10 @@ func open[Tx any](receiver *everonce.TxReceiver[Tx], consumer string) (*sqlqueue
 
 // typeOf is the default of [Options.Type].
 func typeOf(m *consume.Message) string {
-	return cmp.Or(m.Headers["ce-type"], m.Headers["cloudEvents:type"], m.Headers["type"], m.Subject)
+	if m.Type != "" {
+		return m.Type
+	}
+	return cmp.Or(envelope.Read(m.ContentType, m.Headers, m.Body).Type, m.Headers["type"], m.Subject)
 }
 
 // Migrate creates the table, or brings it to this version. Several processes may run it at once, and it does nothing if

@@ -117,7 +117,7 @@ func (in *Inbox[Tx]) row(m *consume.Message) ([]any, error) {
 		body = []byte{}
 	}
 	return []any{
-		in.consumer, id, kind, order, m.Source, m.ContentType, sqlqueue.HeaderText(m.Headers), body, int64(priority), expires.Microseconds(),
+		in.consumer, id, kind, order, m.Source, m.ContentType, headerText(m), body, int64(priority), expires.Microseconds(),
 		(time.Duration(priority) * priorityStep).Microseconds(),
 	}, nil
 }

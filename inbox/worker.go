@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/everonce/everonce"
@@ -114,7 +115,8 @@ func (in *Inbox[Tx]) Worker(handler Handler[Tx], opts *WorkerOptions) (*Worker[T
 }
 
 // Workers returns a worker with several handlers. A message is handled by each handler of its type, by each once: if one
-// fails, the others are not run again. A message of a type that no handler has waits, visibly, for a worker that has one.
+// fails, the others are not run again. A message of a type that no handler has waits for a worker that has one; once it has
+// been due for a minute, the worker logs its type, once. [backlog.Table.Kinds] counts such messages.
 // The error wraps [everonce.ErrInvalidArgument].
 func (in *Inbox[Tx]) Workers(handlers []Handler[Tx], opts *WorkerOptions) (*Worker[Tx], error) {
 	set, err := opts.complete(in.table.DB.Dialect().Clock != nil)
@@ -165,6 +167,11 @@ func (w *Worker[Tx]) Wake() { w.pool.Wake() }
 func (w *Worker[Tx]) Run(ctx context.Context) error {
 	if err := w.in.table.Check(ctx, "worker"); err != nil && ctx.Err() == nil {
 		return err
+	}
+	if w.types != nil {
+		var watching sync.WaitGroup
+		defer watching.Wait()
+		watching.Go(func() { w.watch(ctx) })
 	}
 	w.pool.Run(ctx)
 	return nil

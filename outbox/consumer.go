@@ -6,6 +6,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/internal/envelope"
 )
 
 // ToConsumer publishes events to a consumer in this process: its handler has each event once, by the event's ID. It
@@ -27,8 +28,10 @@ func ToConsumer(c *consume.Consumer, parallel int) Publisher {
 
 // Message returns the event as a message that a consumer receives, whose ID is the event's.
 func (e *Event) Message() *consume.Message {
+	said := envelope.Read(e.ContentType, e.Headers, e.Payload).Or(envelope.Envelope{Type: e.Type, Source: e.Topic, Key: e.Key, Time: e.CreatedAt})
 	return &consume.Message{
-		ID: e.ID, Source: e.Topic, Subject: e.Type, Headers: e.Headers, ContentType: e.ContentType, Body: e.Payload,
+		ID: e.ID, Type: said.Type, EventSource: said.Source, OrderKey: said.Key, Time: said.Time,
+		Source: e.Topic, Headers: e.Headers, ContentType: e.ContentType, Body: e.Payload,
 		Deliveries: e.Attempts, Retries: max(e.Attempts-1, 0), Redelivered: e.Attempts > 1, First: e.CreatedAt,
 	}
 }

@@ -52,7 +52,7 @@ func ExampleToConsumer() {
 		Consumer: "billing",
 		Key:      consume.ProducerID(),
 		Handle: func(_ context.Context, m *consume.Message, o struct{ ID int }) error {
-			fmt.Println(m.Subject, o.ID)
+			fmt.Println(m.Type, o.ID)
 			return nil
 		},
 	})

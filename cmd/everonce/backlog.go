@@ -266,25 +266,22 @@ can; --seq, its number in the list, finds it whatever its ID is.`,
 	return cmd
 }
 
-// figures are what stats writes as JSON.
-type figures struct {
-	Waiting int `json:"waiting"`
-	InHand  int `json:"in_hand"`
-	Delayed int `json:"delayed"`
-	Blocked int `json:"blocked"`
-	Dead    int `json:"dead"`
-	// Lag is the age of the oldest that is due and not done.
-	Lag float64 `json:"lag_seconds"`
-}
-
 func (a *app) backlogStats(b *backlogFlags) *cobra.Command {
 	p := b.pattern
+	types := ""
+	if p.consumers {
+		types = `
+
+Then come the types of those that wait, and of each how many were never tried, and for how
+long the first of them has been due. If that grows, no worker that runs has a handler of
+the type.`
+	}
 	return &cobra.Command{
 		Use:   "stats",
 		Short: "Count the " + p.entry + "s that are not done",
 		Long: `stats counts the ` + p.entry + `s that are due or wait for a later try (waiting), are in hand, wait
 for their time (delayed), or were set aside (blocked, dead). lag is the age of the oldest
-that is due. It reads all of them.`,
+that is due. It reads all of them.` + types,
 		Example: b.example("stats", "--json"),
 		Args:    noArgs,
 		RunE: a.run(func(cmd *cobra.Command, _ []string) error {
@@ -297,11 +294,14 @@ that is due. It reads all of them.`,
 			if err != nil {
 				return err
 			}
-			return a.write(b.json, figures{s.Waiting, s.InHand, s.Delayed, s.Blocked, s.Dead, s.Lag.Seconds()}, func() error {
-				_, err := fmt.Fprintf(a.out, "waiting  %d\nin hand  %d\ndelayed  %d\nblocked  %d\ndead     %d\nlag      %v\n",
-					s.Waiting, s.InHand, s.Delayed, s.Blocked, s.Dead, s.Lag.Round(time.Millisecond))
-				return err
-			})
+			var kinds []backlog.KindStats
+			if p.consumers {
+				if kinds, err = table.backlog.Kinds(cmd.Context()); err != nil {
+					return err
+				}
+			}
+			f := inspect.FiguresOf(s, kinds)
+			return a.write(b.json, f, func() error { return inspect.WriteFigures(a.out, f) })
 		}),
 	}
 }

@@ -1,6 +1,7 @@
 package kafkaonce
 
 import (
+	"cmp"
 	"encoding/hex"
 	"fmt"
 	"strings"
@@ -10,16 +11,16 @@ import (
 
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/internal/copies"
+	"github.com/everonce/everonce/internal/envelope"
 )
 
-// The headers of a message that are read for its fields. They are those of CloudEvents.
+// The headers of a message that describe its value, and the one of its ID.
 const (
-	headerID              = "ce_id"
-	headerType            = "ce_type"
-	headerTime            = "ce_time" // written only
 	headerContentType     = "content-type"
 	headerContentEncoding = "content-encoding"
 )
+
+var headerID = envelope.Kafka.Name("id")
 
 // headerOrigin is the topic, partition and offset of the message that a copy is of.
 const headerOrigin = copies.Prefix + "origin"
@@ -29,15 +30,19 @@ const headerOrigin = copies.Prefix + "origin"
 // [consume.Composite] with what tells the entity's events apart. A key that is not valid UTF-8 is written as "hex:…".
 func RecordKey() consume.Key {
 	return func(m *consume.Message) (string, error) {
-		switch key := m.Subject; {
-		case key == "":
+		if m.Subject == "" {
 			return "", fmt.Errorf("%w: the message has no record key", consume.ErrNoKey)
-		case !utf8.ValidString(key) || strings.HasPrefix(key, "hex:"):
-			return "hex:" + hex.EncodeToString([]byte(key)), nil
-		default:
-			return key, nil
 		}
+		return keyText(m.Subject), nil
 	}
+}
+
+// keyText is a record key as text.
+func keyText(key string) string {
+	if !utf8.ValidString(key) || strings.HasPrefix(key, "hex:") {
+		return "hex:" + hex.EncodeToString([]byte(key))
+	}
+	return key
 }
 
 // messageOf is a record as a consumer sees it: as its producer has sent it, whichever way it came. Of headers with the same name the
@@ -61,6 +66,8 @@ func messageOf(r *kgo.Record, topic string) *consume.Message {
 			m.Headers[name] = value
 		}
 	}
+	said := envelope.Read(m.ContentType, m.Headers, m.Body)
+	m.ID, m.Type, m.EventSource, m.OrderKey, m.Time = cmp.Or(m.ID, said.ID), said.Type, said.Source, cmp.Or(keyText(m.Subject), said.Key), said.Time
 	return m
 }
 

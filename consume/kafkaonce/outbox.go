@@ -10,6 +10,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume/internal/copies"
+	"github.com/everonce/everonce/internal/envelope"
 	"github.com/everonce/everonce/outbox"
 )
 
@@ -18,8 +19,9 @@ import (
 //
 // A message has the event's key as record key, so that events with the same key stand in one partition in their order. It
 // has the event's ID in the header ce_id, by which [consume.ProducerID] recognises it when it is published again, the type
-// in ce_type, when it was inserted in ce_time, the content type in content-type, and the event's headers and payload. Its
-// timestamp is when it is published: the topic's retention would delete an event that waited for longer.
+// in ce_type, the event's topic in ce_source, when it was inserted in ce_time, the content type in content-type, and the
+// event's headers and payload; a header of the event with one of these names stands, but for ce_id. Its timestamp is when
+// it is published: the topic's retention would delete an event that waited for longer.
 //
 // The producer is idempotent, but Kafka forgets it when the relay ends: what a relay published and did not note, the next
 // one publishes again, and Kafka keeps both.
@@ -118,11 +120,11 @@ func (p *Publisher) record(e *outbox.Event) (*kgo.Record, error) {
 			put(name, value)
 		}
 	}
-	put(headerID, e.ID)
-	put(headerType, e.Type)
 	put(headerContentType, e.ContentType)
-	if _, theirs := e.Headers[headerTime]; !theirs && !e.CreatedAt.IsZero() {
-		put(headerTime, copies.TimeText(e.CreatedAt))
+	for name, value := range envelope.Kafka.Headers(envelope.Envelope{ID: e.ID, Type: e.Type, Source: e.Topic, Time: e.CreatedAt}) {
+		if _, theirs := e.Headers[name]; !theirs || name == headerID {
+			put(name, value)
+		}
 	}
 	return r, nil
 }

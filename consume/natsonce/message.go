@@ -1,6 +1,7 @@
 package natsonce
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,10 +12,14 @@ import (
 
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/internal/copies"
+	"github.com/everonce/everonce/internal/envelope"
 )
 
 // headerSubject is the subject that a dead letter had; the other headers of copies are those of all brokers.
 const headerSubject = copies.Prefix + "subject"
+
+// headerID is the header of the producer's message ID.
+var headerID = envelope.HTTP.Name("id")
 
 // messageOf is a delivery as a consumer sees it.
 func messageOf(msg jetstream.Msg, at *jetstream.MsgMetadata, c count) *consume.Message {
@@ -33,7 +38,7 @@ func messageOf(msg jetstream.Msg, at *jetstream.MsgMetadata, c count) *consume.M
 func readMessage(h nats.Header, body []byte) *consume.Message {
 	note := copies.Read(texts(h, copies.Ours))
 	m := &consume.Message{
-		ID: h.Get("ce-id"), ContentType: h.Get("Content-Type"), ContentEncoding: h.Get("Content-Encoding"), Body: body, First: note.First,
+		ContentType: cmp.Or(h.Get("Content-Type"), h.Get("content-type")), ContentEncoding: cmp.Or(h.Get("Content-Encoding"), h.Get("content-encoding")), Body: body, First: note.First,
 		Headers: texts(h, func(name string) bool { return !copies.Ours(name) && len(h[name]) == 1 && utf8.ValidString(h[name][0]) }),
 	}
 	for name := range h {
@@ -50,6 +55,8 @@ func readMessage(h nats.Header, body []byte) *consume.Message {
 	m.Odd = append(m.Odd, note.Dropped...)
 	slices.Sort(m.Odd)
 	m.Odd = slices.Compact(m.Odd)
+	said := envelope.Read(m.ContentType, m.Headers, body)
+	m.ID, m.Type, m.EventSource, m.OrderKey, m.Time = said.ID, said.Type, said.Source, said.Key, said.Time
 	return m
 }
 

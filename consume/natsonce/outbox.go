@@ -15,15 +15,17 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume/internal/copies"
+	"github.com/everonce/everonce/internal/envelope"
 	"github.com/everonce/everonce/outbox"
 )
 
 // Publisher publishes the events of an outbox to subjects of JetStream. An event is published when a stream has confirmed
 // it. It connects when it has something to publish, and again after a loss.
 //
-// A message has the event's ID in [jetstream.MsgIDHeader]: a stream drops an event that comes again within its duplicate
-// window (2 minutes by default), and consumers recognise one that comes later with [consume.Header] of that name. It has
-// the event's content type and type in Content-Type and Event-Type, and the event's headers and payload.
+// A message has the event's ID in [jetstream.MsgIDHeader] and in ce-id: a stream drops an event that comes again within its
+// duplicate window (2 minutes by default), and [consume.ProducerID] recognises one that comes later. It has the event's
+// content type in Content-Type, its type, topic, key and time in ce-type, ce-source, ce-partitionkey and ce-time, unless the
+// event has such a header, and the event's headers and payload. Values of ce-… are percent-encoded.
 //
 // Up to 64 events are on their way at a time, but one only of those with the same key.
 type Publisher struct {
@@ -130,8 +132,8 @@ func (p *Publisher) Close() error {
 // message is the event as a message.
 func (p *Publisher) message(e *outbox.Event) (*nats.Msg, error) {
 	msg := &nats.Msg{Subject: p.opts.Subject(e), Data: e.Payload, Header: nats.Header{"Content-Type": {e.ContentType}}}
-	if e.Type != "" {
-		msg.Header.Set("Event-Type", e.Type)
+	for name, value := range envelope.HTTP.Headers(envelope.Envelope{ID: e.ID, Type: e.Type, Source: e.Topic, Key: e.Key, Time: e.CreatedAt}) {
+		msg.Header.Set(name, value)
 	}
 	if !isSubject(msg.Subject) {
 		return nil, fmt.Errorf("natsonce: the subject of an event has an empty part, blanks or wildcards, more than %d bytes, or is the server's own", maxSubject)
@@ -140,7 +142,9 @@ func (p *Publisher) message(e *outbox.Event) (*nats.Msg, error) {
 		if copies.Ours(name) || isInstruction(name) || name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == ':' || r >= 0x7f }) {
 			return nil, fmt.Errorf("natsonce: the name of a header is none in NATS, or begins with %s or Nats-, which is not for producers", copies.Prefix)
 		}
-		msg.Header.Set(name, value)
+		if name != headerID {
+			msg.Header.Set(name, value)
+		}
 	}
 	for _, values := range msg.Header {
 		if strings.ContainsAny(values[0]+e.ID, "\r\n") {

@@ -37,7 +37,7 @@ func TestAnEventIsPublishedOnce(t *testing.T) {
 	p := b.publisher(nil)
 	var seen consume.Message
 	spec := specOf(func(_ context.Context, m *consume.Message, _ order) error { seen = *m; return nil })
-	spec.Key = consume.Header(jetstream.MsgIDHeader)
+	spec.Key = consume.ProducerID()
 	r := b.run(spec, one)
 	for range 2 {
 		if errs := p.Publish(context.Background(), []outbox.Event{b.event("e-1")}); errors.Join(errs...) != nil {
@@ -50,7 +50,7 @@ func TestAnEventIsPublishedOnce(t *testing.T) {
 	if len(r.verdicts) > 0 {
 		t.Error("it was stored twice")
 	}
-	if seen.Headers[jetstream.MsgIDHeader] != "e-1" || seen.Headers["Event-Type"] != "order.placed" || seen.ContentType != "application/json" || seen.Headers["traceparent"] != "00-1" {
+	if seen.Headers[jetstream.MsgIDHeader] != "e-1" || seen.Type != "order.placed" || seen.ContentType != "application/json" || seen.Headers["traceparent"] != "00-1" {
 		t.Errorf("%+v", seen)
 	}
 }

@@ -61,7 +61,7 @@ func TestFormatOfCopies(t *testing.T) {
 	message := func(retries int) *consume.Message {
 		return &consume.Message{
 			ID: "m-1", Source: "orders", Subject: "order.paid", ContentType: "application/json", Body: []byte("{}"), Headers: map[string]string{"tenant": "acme"},
-			Deliveries: 1, Retries: retries, First: first,
+			Deliveries: 1, Retries: retries, First: first, Time: first,
 		}
 	}
 	came := func(p amqp.Publishing, more amqp.Table) *amqp.Delivery {

@@ -1,14 +1,17 @@
 package rabbitonce
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/internal/copies"
+	"github.com/everonce/everonce/internal/envelope"
 )
 
 // messageOf is a delivery as a consumer sees it: as its producer has sent it, whichever way it came.
@@ -55,7 +58,18 @@ func messageOf(d *amqp.Delivery, queue string) *consume.Message {
 	}
 	slices.Sort(m.Odd)
 	m.Odd = slices.Compact(m.Odd)
+	said := envelope.Read(m.ContentType, m.Headers, m.Body).Or(properties(d))
+	m.ID, m.Type, m.EventSource, m.OrderKey, m.Time = cmp.Or(m.ID, said.ID), said.Type, said.Source, said.Key, said.Time
 	return m
+}
+
+// properties is what AMQP has properties for. A timestamp has whole seconds; one of a header is exact.
+func properties(d *amqp.Delivery) envelope.Envelope {
+	e := envelope.Envelope{Time: copies.Writable(d.Timestamp)}
+	if utf8.ValidString(d.Type) {
+		e.Type = d.Type
+	}
+	return e
 }
 
 // maybeCopy reports whether a message can be a copy of ours, which comes straight to its queue: what came by an exchange is none,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume/internal/copies"
+	"github.com/everonce/everonce/internal/envelope"
 	"github.com/everonce/everonce/outbox"
 )
 
@@ -19,7 +20,8 @@ import (
 // has not returned it (mandatory). It connects when it has something to publish, and again after a loss.
 //
 // A message has the event's ID as its message-id, by which [consume.ProducerID] recognises it when it is published again, and the
-// event's type, content type, headers and payload; its timestamp is when the event was inserted. It is persistent.
+// event's type, content type, headers and payload; its timestamp is when the event was inserted. Topic, key and exact time are in the
+// headers cloudEvents:source, cloudEvents:partitionkey and cloudEvents:time, unless the event has such a header. It is persistent.
 //
 // Up to 128 events are on their way by one channel, but one only of those with the same key.
 type Publisher struct {
@@ -113,7 +115,10 @@ func (p *Publisher) parcel(e *outbox.Event) (parcel, error) {
 	if len(to.Exchange) > maxShort || len(to.RoutingKey) > maxShort {
 		return parcel{}, fmt.Errorf("rabbitonce: the name of an exchange, or a routing key, has more than %d bytes", maxShort)
 	}
-	headers := make(amqp.Table, len(e.Headers))
+	headers := make(amqp.Table, len(e.Headers)+3)
+	for name, value := range envelope.AMQP.Headers(envelope.Envelope{Source: e.Topic, Key: e.Key, Time: e.CreatedAt}) {
+		headers[name] = value
+	}
 	for name, value := range e.Headers {
 		if len(name) > maxShort || copies.Ours(name) {
 			return parcel{}, fmt.Errorf("rabbitonce: a header's name has more than %d bytes, or begins with %s, which is not for producers", maxShort, copies.Prefix)

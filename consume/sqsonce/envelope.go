@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/internal/envelope"
 )
 
 // Envelope says what a service put around the message that its producer sent. A message that is not in the envelope
@@ -20,7 +21,7 @@ const (
 	// producer's sending again.
 	SNS
 	// EventBridge is the envelope of a rule's target. The body is its detail, and Subject its detail-type; the headers
-	// "eventbridge:source" and "eventbridge:time" say more. BrokerID is its id: it survives EventBridge's retries and a
+	// "eventbridge:source" and "eventbridge:time" say more, and Type, EventSource and Time too. BrokerID is its id: it survives EventBridge's retries and a
 	// redrive, but not the producer's sending again, so take the key from the detail ([consume.JSONPointer]). ID is the one
 	// that package eventbridgeonce gave it, if any.
 	EventBridge
@@ -32,16 +33,17 @@ var errEnvelope = errors.New("sqsonce: the message is not in the envelope that Q
 // other place for it.
 const EventResource = "everonce:event:"
 
-// unwrap takes a message out of its envelope.
-func (e Envelope) unwrap(m *consume.Message) error {
+// unwrap takes a message out of its envelope, and completes what it says of its event.
+func (e Envelope) unwrap(m *consume.Message) (err error) {
 	switch e {
 	case SNS:
-		return unwrapSNS(m)
+		err = unwrapSNS(m)
 	case EventBridge:
-		return unwrapEvent(m)
+		err = unwrapEvent(m)
 	case Bare:
 	}
-	return nil
+	describe(m)
+	return err
 }
 
 func unwrapSNS(m *consume.Message) error {
@@ -74,6 +76,7 @@ func unwrapEvent(m *consume.Message) error {
 	}
 	m.BrokerID, m.Subject, m.Body, m.ContentType = e.ID, *e.DetailType, e.Detail, "application/json"
 	m.Headers["eventbridge:source"], m.Headers["eventbridge:time"] = e.Source, e.Time
+	m.Type, m.EventSource, m.Time = *e.DetailType, e.Source, envelope.ParseTime(e.Time)
 	for _, r := range e.Resources {
 		if id, ok := strings.CutPrefix(r, EventResource); ok {
 			m.ID = id

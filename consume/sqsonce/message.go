@@ -1,6 +1,7 @@
 package sqsonce
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,14 +11,17 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/sqsonce/internal/entries"
+	"github.com/everonce/everonce/internal/envelope"
 )
 
 // The names of message attributes that have a meaning here. [Publisher] sets them.
 const (
-	AttributeID              = "message-id"       // Message.ID
-	AttributeContentType     = "content-type"     // Message.ContentType
-	AttributeContentEncoding = "content-encoding" // Message.ContentEncoding
-	AttributeEventType       = "event-type"       // an outbox event's type
+	AttributeID              = entries.AttributeID          // Message.ID
+	AttributeContentType     = entries.AttributeContentType // Message.ContentType
+	AttributeContentEncoding = "content-encoding"           // Message.ContentEncoding
+	AttributeEventType       = entries.AttributeType        // Message.Type
+	AttributeEvent           = entries.AttributeEvent       // Message.EventSource, OrderKey and Time, as a JSON object of source, key and time
 )
 
 // The headers that say what SQS itself knows of a message. No attribute can have such a name. A replay keeps them.
@@ -69,9 +73,22 @@ func put(m *consume.Message, name, dataType, value string) {
 		m.ContentType = value
 	case AttributeContentEncoding:
 		m.ContentEncoding = value
+	case AttributeEvent:
+		said, _ := entries.Described(value)
+		m.EventSource, m.OrderKey, m.Time = said.Source, said.Key, said.Time
 	default:
 		m.Headers[name] = value
 	}
+}
+
+// describe completes what a message says of its event. In a FIFO queue another producer's order key is the group.
+func describe(m *consume.Message) {
+	native := envelope.Envelope{ID: m.ID, Type: cmp.Or(m.Type, m.Headers[AttributeEventType]), Source: m.EventSource, Key: m.OrderKey, Time: m.Time}
+	if native.Source == "" {
+		native.Key = m.Headers[HeaderGroup]
+	}
+	said := envelope.Read(m.ContentType, m.Headers, m.Body).Or(native)
+	m.ID, m.Type, m.EventSource, m.OrderKey, m.Time = cmp.Or(m.ID, said.ID), said.Type, said.Source, said.Key, said.Time
 }
 
 // sent is when a message was sent.

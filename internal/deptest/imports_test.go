@@ -22,11 +22,11 @@ var mayImport = []struct {
 
 	// The patterns and transports take a receiver, never a store.
 	{"backlog", []string{"internal/sqlqueue"}},
-	{"inbox", []string{"driver", "consume", "backlog", "internal/sqldb", "internal/sqlqueue", "internal/retry"}}, // the SQL handle, not a database
-	{"outbox/cloudeventsonce", []string{"outbox"}},
+	{"inbox", []string{"driver", "consume", "backlog", "internal/envelope", "internal/sqldb", "internal/sqlqueue", "internal/retry"}}, // the SQL handle, not a database
+	{"outbox/cloudeventsonce", []string{"outbox", "internal/envelope"}},
 	{"outbox/replication", []string{"internal/retry"}}, // it wakes whom it is given
-	{"outbox/webhook", []string{"outbox"}},
-	{"outbox", []string{"driver", "consume", "backlog", "internal/sqldb", "internal/sqlqueue", "internal/retry"}},
+	{"outbox/webhook", []string{"outbox", "consume", "internal/envelope"}},
+	{"outbox", []string{"driver", "consume", "backlog", "internal/envelope", "internal/sqldb", "internal/sqlqueue", "internal/retry"}},
 	{"saga", []string{"driver", "outbox", "consume", "backlog", "internal/sqldb", "internal/sqlqueue", "internal/retry"}},
 	{"session/producer/sqlproducer", []string{"driver", "session/producer", "internal/sqldb"}},
 	{"session/producer", nil},
@@ -38,12 +38,12 @@ var mayImport = []struct {
 	{"httponce/proxy", []string{"httponce/internal/wire", "internal/socketurl"}},
 	{"httponce", []string{"driver", "session", "httponce/internal/wire", "internal/jsonform"}},
 	{"grpconce", nil},
-	{"consume/rabbitonce", []string{"driver", "consume", "outbox"}}, // it publishes too
-	{"consume/kafkaonce", []string{"driver", "consume", "outbox", "internal/sqldb", "internal/retry"}},
-	{"consume/sqsonce", []string{"driver", "consume", "outbox"}},
-	{"consume/natsonce", []string{"driver", "consume", "outbox", "internal/retry"}},
+	{"consume/rabbitonce", []string{"driver", "consume", "outbox", "internal/envelope"}}, // it publishes too
+	{"consume/kafkaonce", []string{"driver", "consume", "outbox", "internal/envelope", "internal/sqldb", "internal/retry"}},
+	{"consume/sqsonce", []string{"driver", "consume", "outbox", "internal/envelope"}},
+	{"consume/natsonce", []string{"driver", "consume", "outbox", "internal/envelope", "internal/retry"}},
 	{"consume/keys", []string{"consume"}},
-	{"consume", []string{"driver", "internal/jsonform", "internal/retry"}},
+	{"consume", []string{"driver", "internal/envelope", "internal/jsonform", "internal/retry"}},
 	{"otelonce", []string{"driver", "janitor", "backlog", "httponce", "consume", "outbox", "inbox", "saga", "internal/retry"}}, // it observes them all
 	{"dashboard", nil},
 
@@ -56,6 +56,7 @@ var mayImport = []struct {
 	{"internal/sqldb", []string{"driver", "internal/retry"}},
 	{"internal/sqlqueue", []string{"driver", "internal/sqldb", "internal/retry"}},
 	{"internal/waiting", []string{"driver", "internal/retry", "internal/panics"}},
+	{"internal/envelope", nil},
 	{"internal/probe", nil},
 	{"internal/retry", nil},
 	{"internal/sessioncalls", []string{"session"}},

@@ -24,6 +24,7 @@ const source = "https://example.com/orders"
 
 var modes = map[string]cloudeventsonce.Mode{
 	"structured": cloudeventsonce.Structured, "binary, HTTP": cloudeventsonce.BinaryHTTP, "binary, AMQP": cloudeventsonce.BinaryAMQP,
+	"binary, Kafka": cloudeventsonce.BinaryKafka,
 }
 
 func placed() outbox.Event {
@@ -160,7 +161,7 @@ func TestWhatIsNoCloudEvent(t *testing.T) {
 	next := outbox.PublisherFunc(func(context.Context, []outbox.Event) []error { return nil })
 	for _, err := range []error{
 		second(cloudeventsonce.New(nil, source, cloudeventsonce.Structured)), second(cloudeventsonce.New(next, "", cloudeventsonce.Structured)),
-		second(cloudeventsonce.New(next, ":", cloudeventsonce.Structured)), second(cloudeventsonce.New(next, source, 0)), second(cloudeventsonce.New(next, source, 4)),
+		second(cloudeventsonce.New(next, ":", cloudeventsonce.Structured)), second(cloudeventsonce.New(next, source, 0)), second(cloudeventsonce.New(next, source, 5)),
 	} {
 		if !errors.Is(err, everonce.ErrInvalidArgument) {
 			t.Error(err)

@@ -7,12 +7,11 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
-	"strings"
-	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/envelope"
 	"github.com/everonce/everonce/outbox"
 )
 
@@ -23,11 +22,16 @@ type Mode uint8
 const (
 	// Structured: attributes and data are one JSON text, whose type is application/cloudevents+json.
 	Structured Mode = iota + 1
-	// BinaryHTTP: the payload is sent as it is, and the attributes as headers ce-id, ce-source and so on, for package webhook.
+	// BinaryHTTP: the payload is sent as it is, and the attributes as headers ce-id, ce-source and so on, for packages webhook
+	// and natsonce.
 	BinaryHTTP
 	// BinaryAMQP is the same with headers cloudEvents:id and so on, for package rabbitonce.
 	BinaryAMQP
+	// BinaryKafka is the same with headers ce_id and so on, for package kafkaonce.
+	BinaryKafka
 )
+
+var bindings = map[Mode]envelope.Binding{BinaryHTTP: envelope.HTTP, BinaryAMQP: envelope.AMQP, BinaryKafka: envelope.Kafka}
 
 // New returns a publisher that gives CloudEvents to next. source is their source, a URI-reference that names what publishes
 // them: source and ID must be unique together. Headers go along as they are. An event that cannot be a CloudEvent is set aside.
@@ -39,7 +43,7 @@ func New(next outbox.Publisher, source string, mode Mode) (outbox.Publisher, err
 	if _, err := url.Parse(source); err != nil || source == "" {
 		return nil, fmt.Errorf("cloudeventsonce: %w: the source is not a URI-reference", everonce.ErrInvalidArgument)
 	}
-	if mode < Structured || mode > BinaryAMQP {
+	if mode < Structured || mode > BinaryKafka {
 		return nil, fmt.Errorf("cloudeventsonce: %w: there is no mode %d", everonce.ErrInvalidArgument, mode)
 	}
 	return &publisher{next, source, mode}, nil
@@ -111,17 +115,14 @@ func (p *publisher) convert(e outbox.Event) (outbox.Event, error) {
 		e.Payload, e.ContentType = text.Bytes(), event.ApplicationCloudEventsJSON
 		return e, nil
 	}
-	prefix, value := "cloudEvents:", func(text string) string { return text }
-	if p.mode == BinaryHTTP {
-		prefix, value = "ce-", percentEncoded
-	}
+	binding := bindings[p.mode]
 	headers := maps.Clone(e.Headers)
 	if headers == nil {
 		headers = make(map[string]string)
 	}
 	set := func(name, text string) {
 		if text != "" {
-			headers[prefix+name] = value(text)
+			headers[binding.Name(name)] = binding.Value(text)
 		}
 	}
 	set("specversion", ce.SpecVersion())
@@ -129,26 +130,11 @@ func (p *publisher) convert(e outbox.Event) (outbox.Event, error) {
 	set("source", ce.Source())
 	set("type", ce.Type())
 	set("subject", ce.Subject())
-	if !ce.Time().IsZero() {
-		set("time", ce.Time().UTC().Format(time.RFC3339Nano))
-	}
+	set("time", envelope.TimeText(ce.Time()))
 	for name := range ce.Extensions() {
 		text, _ := ce.Extensions()[name].(string)
 		set(name, text)
 	}
 	e.Headers = headers
 	return e, nil
-}
-
-// percentEncoded is a text as a header of the HTTP binding (CloudEvents 1.0.2, 3.1.3.2).
-func percentEncoded(text string) string {
-	var b strings.Builder
-	for i := range len(text) {
-		if c := text[i]; c <= ' ' || c >= 0x7f || c == '"' || c == '%' {
-			fmt.Fprintf(&b, "%%%02X", c)
-		} else {
-			b.WriteByte(c)
-		}
-	}
-	return b.String()
 }

@@ -14,7 +14,7 @@ import (
 // What an outbox.Relay does with a publisher: each event is a signed request. The example's receiver is in the own network.
 func ExampleNew() {
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Println(r.Header.Get("Idempotency-Key"), r.Header.Get("Everonce-Type"), r.Header.Get("Webhook-Signature") != "")
+		fmt.Println(r.Header.Get("Idempotency-Key"), r.Header.Get("Ce-Type"), r.Header.Get("Webhook-Signature") != "")
 		w.Header().Set("Retry-After", "120")
 		w.WriteHeader(http.StatusTooManyRequests)
 	}))
@@ -33,6 +33,27 @@ func ExampleNew() {
 	// Output:
 	// "e-1" order.placed true
 	// webhook: 127.0.0.1 answered 429 Too Many Requests
+}
+
+// A service takes what a publisher sends as a message, for an inbox say: it has all that the event said of itself.
+func ExampleReadMessage() {
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		m, err := webhook.ReadMessage(r, 1<<20)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(m.ID, m.Type, m.EventSource, m.OrderKey, string(m.Body))
+	}))
+	defer receiver.Close()
+
+	publisher, err := webhook.New(webhook.Endpoint{URL: receiver.URL}, &webhook.Options{AllowPrivate: true})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	publisher.Publish(context.Background(), []outbox.Event{{ID: "e-1", Topic: "orders", Key: "order-7", Type: "order.placed", Payload: []byte(`{"id":7}`)}})
+	// Output: e-1 order.placed orders order-7 {"id":7}
 }
 
 // Each customer has an endpoint. What a customer may choose must not lead into the own network: by default it does not.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/envelope"
 	"github.com/everonce/everonce/outbox"
 )
 
@@ -60,6 +61,9 @@ func (e *Endpoint) request(ctx context.Context, event *outbox.Event, now time.Ti
 		return nil, errURL
 	}
 	h := req.Header
+	for name, value := range envelope.HTTP.Headers(envelope.Envelope{Type: event.Type, Source: event.Topic, Key: event.Key, Time: event.CreatedAt}) {
+		h.Set(name, value)
+	}
 	for name, value := range event.Headers {
 		h.Set(name, value)
 	}
@@ -73,7 +77,7 @@ func (e *Endpoint) request(ctx context.Context, event *outbox.Event, now time.Ti
 	id, at := encoded(event.ID, "."), strconv.FormatInt(now.Unix(), 10)
 	for name, value := range map[string]string{
 		"Content-Type": event.ContentType, "Idempotency-Key": `"` + id + `"`, "Webhook-Id": id, "Webhook-Timestamp": at,
-		"Webhook-Signature": signatures(to.keys, id, at, event.Payload), "Everonce-Topic": encoded(event.Topic, ""), "Everonce-Type": encoded(event.Type, ""),
+		"Webhook-Signature": signatures(to.keys, id, at, event.Payload),
 	} {
 		if h.Set(name, value); value == "" {
 			h.Del(name)

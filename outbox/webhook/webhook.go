@@ -12,10 +12,11 @@
 //     either header, takes an event that is sent again for what it is.
 //   - webhook-timestamp: when it is sent, in seconds; webhook-signature: an HMAC-SHA256 of ID, time and payload for each
 //     secret.
-//   - Everonce-Topic, and Everonce-Type if the event has a type.
+//   - ce-type, ce-source (the topic), ce-partitionkey (the key) and ce-time (when it was inserted), unless the event has such
+//     a header: encoded as CloudEvents have it.
 //
-// In these, characters outside of visible ASCII are percent-encoded, and so are "%", quotation marks and backslashes; in the ID
-// also full stops, which separate what is signed.
+// [ReadMessage] reads them. In the ID, characters outside of visible ASCII are percent-encoded, and so are "%", quotation
+// marks, backslashes, and full stops, which separate what is signed.
 //
 // # What the answer means
 //

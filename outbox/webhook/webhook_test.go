@@ -60,7 +60,7 @@ func TestWhatIsSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"Idempotency-Key": `"e-1"`, "Webhook-Id": "e-1", "Webhook-Signature": "", "Everonce-Topic": "orders", "Everonce-Type": "order.placed",
+		"Idempotency-Key": `"e-1"`, "Webhook-Id": "e-1", "Webhook-Signature": "", "Ce-Source": "orders", "Ce-Type": "order.placed",
 		"Traceparent": "00-1", "Authorization": "Bearer x", "Content-Type": "application/json", "Connection": "",
 	} {
 		if value := strings.Join(got.Header[name], ","); value != want {

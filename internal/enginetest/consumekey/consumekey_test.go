@@ -17,6 +17,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/internal/envelope"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -232,7 +233,11 @@ func eventBindings(source, id string) []consume.Message {
 	}
 	all := []consume.Message{{ContentType: "application/cloudevents+json", Body: structured}}
 	for _, prefix := range []string{"ce-", "ce_", "cloudEvents:", "cloudEvents_"} {
-		all = append(all, consume.Message{Headers: map[string]string{prefix + "source": source, prefix + "id": id}})
+		value := func(text string) string { return text }
+		if prefix == "ce-" {
+			value = envelope.HTTP.Value
+		}
+		all = append(all, consume.Message{Headers: map[string]string{prefix + "source": value(source), prefix + "id": value(id)}})
 	}
 	return all
 }

@@ -142,12 +142,12 @@ func ofCall(err error) error {
 
 // Attributes are the texts that say what an event is, by the name of a message attribute; an error where it does not fit.
 func Attributes(e *outbox.Event) (map[string]string, error) {
-	all := map[string]string{"message-id": e.ID}
+	all := map[string]string{AttributeID: e.ID, AttributeEvent: described(e)}
 	if e.Type != "" {
-		all["event-type"] = e.Type
+		all[AttributeType] = e.Type
 	}
 	if e.ContentType != "" {
-		all["content-type"] = e.ContentType
+		all[AttributeContentType] = e.ContentType
 	}
 	for name, value := range e.Headers {
 		if _, taken := all[name]; taken || name == "everonce-note" || value == "" {
@@ -156,7 +156,7 @@ func Attributes(e *outbox.Event) (map[string]string, error) {
 		all[name] = value
 	}
 	if len(all) > 10 {
-		return nil, fmt.Errorf("sqsonce: the event has %d headers, and SQS allows 10 attributes, of which its ID, type and content type are three", len(e.Headers))
+		return nil, fmt.Errorf("sqsonce: the event has %d headers, and SQS allows 10 attributes, of which its ID, type, content type, and its topic, key and time are four", len(e.Headers))
 	}
 	return all, nil
 }

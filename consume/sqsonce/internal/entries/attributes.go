@@ -1,0 +1,37 @@
+package entries
+
+import (
+	"encoding/json"
+
+	"github.com/everonce/everonce/internal/envelope"
+	"github.com/everonce/everonce/outbox"
+)
+
+// The message attributes that describe an event. SQS allows ten: those that no subscription filters by share one.
+const (
+	AttributeID          = "message-id"
+	AttributeType        = "event-type"
+	AttributeContentType = "content-type"
+	AttributeEvent       = "everonce-event" // source, key and time, as JSON
+)
+
+type event struct {
+	Source string `json:"source,omitempty"`
+	Key    string `json:"key,omitempty"`
+	Time   string `json:"time,omitempty"`
+}
+
+// described is [AttributeEvent] of an event.
+func described(e *outbox.Event) string {
+	text, _ := json.Marshal(event{e.Topic, e.Key, envelope.TimeText(e.CreatedAt)}) //nolint:errcheck,errchkjson // texts
+	return string(text)
+}
+
+// Described reads [AttributeEvent]. It returns false if an event has none.
+func Described(text string) (envelope.Envelope, bool) {
+	var e event
+	if json.Unmarshal([]byte(text), &e) != nil {
+		return envelope.Envelope{}, false
+	}
+	return envelope.Envelope{Source: e.Source, Key: e.Key, Time: envelope.ParseTime(e.Time)}, true
+}

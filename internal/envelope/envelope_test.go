@@ -1,0 +1,43 @@
+package envelope_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/everonce/everonce/internal/envelope"
+)
+
+// What a binding writes is read again, whatever the texts are.
+func TestABindingReadsWhatItWrites(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 678_000, time.UTC)
+	for _, text := range []string{"order.placed", "Jürgen \"50%\"", "\"7\"", "50%25", "a\r\nb: c", " ", "\xff"} {
+		want := envelope.Envelope{ID: text, Type: text, Source: text, Key: text, Time: at}
+		for name, b := range map[string]envelope.Binding{"HTTP": envelope.HTTP, "Kafka": envelope.Kafka, "AMQP": envelope.AMQP} {
+			if got := envelope.Read("text/plain", b.Headers(want), nil); got != want {
+				t.Errorf("%s: %+v, want %+v", name, got, want)
+			}
+		}
+	}
+}
+
+func TestWhatIsRead(t *testing.T) {
+	const body = `{"specversion":"1.0","id":"1","type":"order.placed","source":"/shop","partitionkey":"k","time":"2026-01-02T04:04:05+01:00","data":{"id":7}}`
+	whole := envelope.Envelope{ID: "1", Type: "order.placed", Source: "/shop", Key: "k", Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	for name, tc := range map[string]struct {
+		contentType, body string
+		headers           map[string]string
+		want              envelope.Envelope
+	}{
+		"structured":               {"application/CloudEvents+json ; charset=utf-8", body, map[string]string{"ce-id": "forged"}, whole},
+		"JSON that is no event":    {"application/json", body, nil, envelope.Envelope{}},
+		"structured, cut short":    {"application/cloudevents+json", body[:50], nil, envelope.Envelope{}},
+		"structured, a name twice": {"application/cloudevents+json", `{"id":"1","id":"2"}`, nil, envelope.Envelope{}},
+		"for JMS":                  {"", "", map[string]string{"cloudEvents_type": "order.placed"}, envelope.Envelope{Type: "order.placed"}},
+		"not encoded":              {"", "", map[string]string{"ce-type": "50% off"}, envelope.Envelope{Type: "50% off"}},
+		"no time":                  {"", "", map[string]string{"ce_time": "yesterday", "ce_id": "1"}, envelope.Envelope{ID: "1"}},
+	} {
+		if got := envelope.Read(tc.contentType, tc.headers, []byte(tc.body)); got != tc.want {
+			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
+		}
+	}
+}
