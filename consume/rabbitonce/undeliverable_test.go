@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -110,5 +111,52 @@ func TestAMessageThatTheBrokerCannotDeliver(t *testing.T) {
 				t.Errorf("the log is %s", text)
 			}
 		})
+	}
+}
+
+// A dead letter that ends the connection at each delivery hides none before it, and those behind it are seen or counted: repeated, a replay
+// leaves that one letter. The error says where it is.
+func TestALetterThatTheBrokerCannotDeliver(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.declare()
+	const n, bad = 24, 10
+	for i := range n {
+		id := fmt.Sprint("m-", i)
+		if i == bad {
+			id = "undeliverable"
+		}
+		b.sendTo(b.queue.DeadLetters, message(id))
+	}
+	url, _ := newMine(t, b.url, "undeliverable", true)
+	l, err := rabbitonce.OpenDeadLetters(t.Context(), url, b.queue, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // of a test
+	all, err := l.List(t.Context(), consume.Filter{})
+	if !errors.Is(err, consume.ErrUnreadable) || len(all) < bad || !strings.Contains(err.Error(), all[bad-1].ID) {
+		t.Fatalf("%d letters, %v", len(all), err)
+	}
+	if hidden := fmt.Sprintf("and %d others were not seen", n-1-len(all)); !strings.Contains(err.Error(), hidden) {
+		t.Errorf("%v, want %s", err, hidden)
+	}
+	seen := map[string]bool{}
+	for _, letter := range all {
+		seen[letter.Message.ID] = true
+	}
+	if len(seen) != len(all) || seen["undeliverable"] {
+		t.Fatalf("%d letters, %d different ones: %v", len(all), len(seen), err)
+	}
+	total := 0
+	for try := 0; total < n-1 && try < 10; try++ {
+		replayed, err := l.Replay(t.Context(), consume.Filter{})
+		if total += replayed; !errors.Is(err, consume.ErrUnreadable) {
+			t.Fatalf("replayed %d, %v", replayed, err)
+		}
+	}
+	b.wantLength(b.queue.Name, n-1)
+	if d := b.letter(); d.MessageId != "undeliverable" {
+		t.Errorf("%s is left", d.MessageId)
 	}
 }
