@@ -219,7 +219,10 @@ func (l *DeadLetters) scan(ctx context.Context, filter consume.Filter, fn func(*
 				return err
 			}
 			if left = there; l.alone > 0 {
-				ds, unreadable, err = l.passBy(ctx, &k, there)
+				cause := gone(<-l.closed)
+				if ds, unreadable, err = l.passBy(ctx, &k, there); unreadable != nil {
+					unreadable = fmt.Errorf("%w: %w", unreadable, cause)
+				}
 			} else {
 				ds, err = l.reclaim(ctx, &k, there)
 				l.alone = window

@@ -37,7 +37,7 @@ const maxLosses = 8
 
 // lost reports whether the connection was lost over what was to be taken.
 func (l *DeadLetters) lost(ctx context.Context, err error) bool {
-	return err != nil && ctx.Err() == nil && !l.over.Load() && l.conn.IsClosed() && !errors.Is(err, errUnanswered)
+	return err != nil && ctx.Err() == nil && !l.over.Load() && l.conn.IsClosed() && !errors.Is(err, errUnanswered) && !errors.Is(err, ErrTopology)
 }
 
 // reconnect makes a new connection in place of one that was lost.
