@@ -220,7 +220,8 @@ func (l *DeadLetters) scan(ctx context.Context, filter consume.Filter, fn func(*
 			}
 			if left = there; l.alone > 0 {
 				cause := gone(<-l.closed)
-				if ds, unreadable, err = l.passBy(ctx, &k, there); unreadable != nil {
+				ds, unreadable, err = l.passBy(ctx, &k, there)
+				if unreadable != nil {
 					unreadable = fmt.Errorf("%w: %w", unreadable, cause)
 				}
 			} else {
