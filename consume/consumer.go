@@ -174,7 +174,7 @@ func (c *Consumer) Buried(ctx context.Context, m *Message, letter DeadLetter) {
 
 // KeyOf returns the key of a message, or an error that wraps [ErrNoKey].
 func (c *Consumer) KeyOf(m *Message) (everonce.Key, error) {
-	id, err := safely(c.key, m)
+	id, err := safely(c.key.Of, m)
 	switch {
 	case errors.Is(err, ErrNoKey):
 		return everonce.Key{}, err

@@ -15,6 +15,14 @@ import (
 // a nil Key.
 type Key func(*Message) (string, error)
 
+// Of returns the key of m: what k returns, joined with [Message.Occurrence] if that is set. The error is that of k.
+func (k Key) Of(m *Message) (string, error) {
+	if m.Occurrence == "" {
+		return k(m)
+	}
+	return joined(func(m *Message) (string, error) { return m.Occurrence, nil }, k)(m)
+}
+
 // unusable reports whether a key that is made of these would name no message, or all of them.
 func unusable(keys []Key) bool {
 	return len(keys) == 0 || slices.ContainsFunc(keys, func(k Key) bool { return k == nil })

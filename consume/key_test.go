@@ -120,3 +120,23 @@ func TestJSONPointerTakesNoMoreMemoryForALargeBody(t *testing.T) {
 		t.Errorf("%v allocations for a small body, %v for a large one", small, large)
 	}
 }
+
+// What a broker makes of one message again and again has the message's ID: the occurrence tells it apart, whatever the key reads.
+func TestKeysOfOccurrences(t *testing.T) {
+	t.Parallel()
+	m := consume.Message{ID: "7", Body: []byte("x")}
+	keys := map[string]bool{}
+	for _, occurrence := range []string{"", "timers.each 12:00", "timers.each 12:01"} {
+		m.Occurrence = occurrence
+		for _, key := range []consume.Key{consume.ProducerID(), consume.ContentHash(), consume.Composite("7", consume.ProducerID())} {
+			id, err := key.Of(&m)
+			if err != nil || keys[id] {
+				t.Errorf("%q, %v: %v", occurrence, id, err)
+			}
+			keys[id] = true
+		}
+	}
+	if _, err := consume.Header("none").Of(&m); !errors.Is(err, consume.ErrNoKey) {
+		t.Error(err)
+	}
+}

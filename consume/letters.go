@@ -2,6 +2,7 @@ package consume
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -11,10 +12,15 @@ import (
 	"github.com/everonce/everonce"
 )
 
+// ErrUnreadable says that a dead letter cannot be read. What a method returned or did before this error is right; the
+// error says where the letter is.
+var ErrUnreadable = errors.New("consume: a dead letter cannot be read")
+
 // DeadLetters shows, replays and discards the dead letters of one queue or topic. Adapters implement it; the program
 // everonce dlq uses it. Its methods must not be called concurrently.
 type DeadLetters interface {
-	// All returns an iterator over the selected letters, which stay where they are. It ends with the first error.
+	// All returns an iterator over the selected letters, which stay where they are. It ends with the first error. One
+	// that wraps ErrUnreadable comes after the letters that can be read.
 	All(ctx context.Context, filter Filter) iter.Seq2[Letter, error]
 	// Replay sends copies of the selected letters to where they were consumed, with the original key and headers and zero
 	// retries. It removes each letter once the broker has confirmed its copy. If the message was already handled, the copy

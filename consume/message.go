@@ -21,6 +21,9 @@ type Message struct {
 	// BrokerID is the broker's message ID, if any. It changes when a producer sends a message again, and on some brokers
 	// when a dead letter is replayed: see [BrokerID].
 	BrokerID string
+	// Occurrence tells apart the messages that a broker makes of one message again and again, all with its ID: the ticks of
+	// a schedule of NATS. It is part of the key, whatever [Key] reads. Empty for all others.
+	Occurrence string
 	// Source is the queue or topic that the message was first sent to. It is not part of the key.
 	Source string
 	// Subject is the address within Source: AMQP's routing key, NATS' subject. A retry does not change it.

@@ -83,7 +83,7 @@ func (in *Inbox[Tx]) row(m *consume.Message) ([]any, error) {
 	if m == nil {
 		return nil, fmt.Errorf("inbox: %w: the message is nil", everonce.ErrInvalidArgument)
 	}
-	id, err := in.opts.Key(m)
+	id, err := in.opts.Key.Of(m)
 	if err != nil {
 		return nil, fmt.Errorf("inbox: %w", err)
 	}

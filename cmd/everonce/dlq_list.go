@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -49,11 +50,11 @@ stay where they are.`,
 				f.Limit = 0
 				return a.count(cmd, b, f)
 			}
-			l, err := a.page(cmd, b, f, false)
-			if err != nil {
-				return err
+			l, unreadable := a.page(cmd, b, f, false)
+			if fails(unreadable) {
+				return unreadable
 			}
-			return a.write(b.json, l, func() error { return letters.WriteList(a.out, l.Letters) })
+			return errors.Join(a.write(b.json, l, func() error { return letters.WriteList(a.out, l.Letters) }), unreadable)
 		}),
 	}
 	w.flags(cmd)
@@ -74,7 +75,7 @@ func (w *which) page(b *brokerFlags, limit int) (consume.Filter, error) {
 func (a *app) page(cmd *cobra.Command, b *brokerFlags, f consume.Filter, data bool) (l letterList, err error) {
 	l.Letters = []letters.Letter{}
 	l.Consumers, err = a.each(cmd, b, f, func(letter *consume.Letter) { l.Letters = append(l.Letters, letters.Of(letter, data)) })
-	if err == nil && !b.json && len(l.Letters) == f.Limit {
+	if !fails(err) && !b.json && len(l.Letters) == f.Limit {
 		fmt.Fprintln(a.err, "There may be more (use --limit, or list --count)")
 	}
 	return l, err
@@ -82,13 +83,14 @@ func (a *app) page(cmd *cobra.Command, b *brokerFlags, f consume.Filter, data bo
 
 func (a *app) count(cmd *cobra.Command, b *brokerFlags, f consume.Filter) (err error) {
 	c := letterCount{Reasons: map[string]int{}}
-	if c.Consumers, err = a.each(cmd, b, f, func(letter *consume.Letter) {
+	var unreadable error
+	if c.Consumers, unreadable = a.each(cmd, b, f, func(letter *consume.Letter) {
 		c.Letters++
 		c.Reasons[string(letter.Reason)]++
-	}); err != nil {
-		return err
+	}); fails(unreadable) {
+		return unreadable
 	}
-	return a.write(b.json, c, func() error { return letters.WriteCount(a.out, c.Letters, c.Reasons) })
+	return errors.Join(a.write(b.json, c, func() error { return letters.WriteCount(a.out, c.Letters, c.Reasons) }), unreadable)
 }
 
 func (a *app) dlqShow(b *brokerFlags) *cobra.Command {
@@ -112,14 +114,14 @@ they are written only with --data.`,
 			case w.anything():
 				return usagef("which letters? Give --letter or --key, as \"dlq list\" writes them, or --reason, --older-than or --newer-than")
 			}
-			l, err := a.page(cmd, b, f, data)
-			if err != nil {
-				return err
+			l, unreadable := a.page(cmd, b, f, data)
+			if fails(unreadable) {
+				return unreadable
 			}
 			if len(l.Letters) == 0 {
-				return errNoLetter
+				return errors.Join(errNoLetter, unreadable)
 			}
-			return a.write(b.json, l, func() error { return letters.Write(a.out, l.Letters) })
+			return errors.Join(a.write(b.json, l, func() error { return letters.Write(a.out, l.Letters) }), unreadable)
 		}),
 	}
 	w.flags(cmd)
@@ -128,7 +130,10 @@ they are written only with --data.`,
 	return cmd
 }
 
-// each looks at the letters that are meant, one after the other, and leaves.
+// fails reports whether an error leaves nothing to show. A letter that cannot be read is named after the others.
+func fails(err error) bool { return err != nil && !errors.Is(err, consume.ErrUnreadable) }
+
+// each looks at the letters that are meant, one after the other, and leaves. Its error may be that one of them cannot be read.
 func (a *app) each(cmd *cobra.Command, b *brokerFlags, f consume.Filter, fn func(*consume.Letter)) (others int, err error) {
 	l, others, err := a.look(cmd, b)
 	if err != nil {
@@ -137,7 +142,7 @@ func (a *app) each(cmd *cobra.Command, b *brokerFlags, f consume.Filter, fn func
 	defer l.Close() //nolint:errcheck // it was only read
 	for letter, err := range l.All(cmd.Context(), f) {
 		if err != nil {
-			return 0, err
+			return others, err
 		}
 		fn(&letter)
 	}

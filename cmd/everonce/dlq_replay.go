@@ -110,10 +110,14 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 			return err
 		}
 		defer l.Close() //nolint:errcheck // what the broker has confirmed is done
+		var unreadable error
 		found, seen, list := 0, map[string]int{}, moved{DryRun: dryRun, Consumers: others}
 		for letter, err := range l.All(cmd.Context(), f) {
-			if err != nil {
+			if fails(err) {
 				return err
+			}
+			if unreadable = err; err != nil {
+				break
 			}
 			seen[letter.ID]++
 			if found++; dryRun {
@@ -121,7 +125,7 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 			}
 		}
 		if dryRun || found == 0 {
-			return a.write(b.json, list, func() error { return letters.WriteList(a.out, list.Letters) })
+			return errors.Join(a.write(b.json, list, func() error { return letters.WriteList(a.out, list.Letters) }), unreadable)
 		}
 		if err := a.confirmed(yes, confirmation{
 			question: fmt.Sprintf(m.ask, many(found, "dead letter")),

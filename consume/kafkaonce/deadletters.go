@@ -153,7 +153,7 @@ func (l *DeadLetters) each(ctx context.Context, filter consume.Filter, fn func(*
 	if err = cmp.Or(err, first.Error()); err != nil {
 		return fmt.Errorf("kafkaonce: topic %q: %w", l.topic.DeadLetters, err)
 	}
-	end, err := admin.ListEndOffsets(ctx, l.topic.DeadLetters)
+	end, err := admin.ListCommittedOffsets(ctx, l.topic.DeadLetters)
 	if err = cmp.Or(err, end.Error()); err != nil {
 		return fmt.Errorf("kafkaonce: topic %q: %w", l.topic.DeadLetters, err)
 	}
@@ -208,6 +208,7 @@ func (l *DeadLetters) scan(ctx context.Context, first, end kadm.ListedOffsets, f
 	}
 	client, err := newClient(l.url, l.opts, []kgo.Opt{
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{l.topic.DeadLetters: from}), kgo.FetchMaxWait(fetchWait),
+		kgo.KeepControlRecords(), // the end of a transaction may be the last record
 	})
 	if err != nil {
 		return err
@@ -228,8 +229,10 @@ func (l *DeadLetters) scan(ctx context.Context, first, end kadm.ListedOffsets, f
 			if !ok || r.Offset >= end {
 				continue
 			}
-			if err := fn(r); err != nil {
-				return err
+			if !r.Attrs.IsControl() {
+				if err := fn(r); err != nil {
+					return err
+				}
 			}
 			if r.Offset == end-1 {
 				delete(left, r.Partition)

@@ -212,6 +212,10 @@ func (c *Consumer) fetch(ctx context.Context, in chan<- consume.Delivery) error 
 			if at, err := msg.Metadata(); err == nil { // otherwise it is of no stream
 				d := &delivery{c: c, from: from, msg: msg, at: at}
 				c.hand.take(d)
+				if isSchedule(msg.Headers()) {
+					d.setAside(ctx)
+					continue
+				}
 				taken <- d
 			}
 		}

@@ -25,9 +25,14 @@ const maxHeaders = math.MaxUint16 - 1<<10
 // copyOf is the message as its producer has sent it, with note in place of what an earlier copy has noted, and the subject that it was sent
 // to, if that is to be noted. largest is what the server takes.
 func copyOf(h nats.Header, body []byte, note *copies.Note, subject string, largest int64) *nats.Msg {
-	id := h.Get(jetstream.MsgIDHeader)
+	kept := map[string]string{copies.MessageID: h.Get(jetstream.MsgIDHeader), headerSubject: subject}
+	for name, as := range tickHeaders {
+		kept[as] = h.Get(name)
+	}
 	if isCopy(h) {
-		id = h.Get(copies.MessageID)
+		for _, as := range []string{copies.MessageID, headerScheduler, headerScheduleNext} {
+			kept[as] = h.Get(as)
+		}
 	}
 	sent := nats.Header{}
 	for name, values := range h {
@@ -38,7 +43,7 @@ func copyOf(h nats.Header, body []byte, note *copies.Note, subject string, large
 	noted := func() map[string]string {
 		head := map[string]string{}
 		note.Write(head)
-		for name, value := range map[string]string{copies.MessageID: id, headerSubject: subject} {
+		for name, value := range kept {
 			if value != "" {
 				head[name] = value
 			}

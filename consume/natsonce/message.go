@@ -52,6 +52,14 @@ func readMessage(h nats.Header, body []byte) *consume.Message {
 			m.Headers[jetstream.MsgIDHeader] = id
 		}
 	}
+	if isCopy(h) {
+		for name, kept := range tickHeaders {
+			if value := h.Get(kept); value != "" {
+				m.Headers[name] = value
+			}
+		}
+	}
+	m.Occurrence = occurrence(m.Headers)
 	m.Odd = append(m.Odd, note.Dropped...)
 	slices.Sort(m.Odd)
 	m.Odd = slices.Compact(m.Odd)

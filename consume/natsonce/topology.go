@@ -66,6 +66,9 @@ func (q *Queue) establish(ctx context.Context, js jetstream.JetStream, last *est
 	e.consumer, err = stream.Consumer(ctx, q.Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) && q.Topology == DeclareOwn {
 		config := q.durable(of, last)
+		if err := q.usable(&config, &of.Config); err != nil { // before it keeps others from their messages
+			return nil, err
+		}
 		e.consumer, err = stream.CreateConsumer(ctx, config)
 		switch {
 		case last != nil:
@@ -119,6 +122,8 @@ func (q *Queue) usable(c *jetstream.ConsumerConfig, of *jetstream.StreamConfig) 
 		why = fmt.Sprintf("its max_request_expires is %v (it must be at least 1s)", c.MaxRequestExpires)
 	case len(c.PriorityGroups) > 0:
 		why = "it has priority groups"
+	case takesSchedules(filters, of) != "":
+		why = takesSchedules(filters, of)
 	case len(q.Subjects) > 0 && !slices.Equal(slices.Sorted(slices.Values(filters)), slices.Sorted(slices.Values(q.Subjects))):
 		why = fmt.Sprintf("its subjects are %q, and not those of Queue.Subjects", filters)
 	default:

@@ -21,7 +21,7 @@ type Consumer struct {
 	dialing dialing
 	out     *publisher
 
-	alone int // how many messages have yet to come one by one: see unread; of what makes the sessions
+	alone int // how many messages have yet to come one by one: see undeliverable; of what makes the sessions
 
 	mu    sync.Mutex
 	first *session // made by Dial
@@ -110,6 +110,7 @@ func (c *Consumer) feed(ctx context.Context, s *session, in chan<- consume.Deliv
 	pause := &backoff.ExponentialBackOff{
 		InitialInterval: c.opts.ReconnectMin, MaxInterval: c.opts.ReconnectMax, RandomizationFactor: 0.5, Multiplier: 2,
 	}
+	again := false
 	open, err := backoff.Retry(ctx, func() (*session, error) {
 		if s == nil {
 			var err error
@@ -117,6 +118,7 @@ func (c *Consumer) feed(ctx context.Context, s *session, in chan<- consume.Deliv
 				c.dialing.skip++
 				return nil, &toTryAgain{err}
 			}
+			s.again = again
 			c.opts.Workers.Log.InfoContext(ctx, "rabbitonce: reconnected", "consumer", c.handler.Name(), "queue", c.queue.Name, "broker", s.conn.host)
 		}
 		agreed, err := s.feed(ctx, c, in)
@@ -129,10 +131,11 @@ func (c *Consumer) feed(ctx context.Context, s *session, in chan<- consume.Deliv
 		}
 		lost := s
 		s = nil
-		if c.alone = lost.alone; unread(err) {
+		if c.alone = lost.alone; lost.undeliverable(err) {
 			c.alone = c.opts.Prefetch
-			c.opts.Workers.Log.WarnContext(ctx, "rabbitonce: the headers of a message cannot be read; taking messages one by one for a while", "consumer", c.handler.Name(), "queue", c.queue.Name, "messages", c.alone)
+			c.opts.Workers.Log.WarnContext(ctx, "rabbitonce: "+suspicion(err)+"; taking messages one by one for a while", "consumer", c.handler.Name(), "queue", c.queue.Name, "messages", c.alone)
 		}
+		again = true
 		return nil, &toTryAgain{errors.Join(err, lost.conn.hangUp())}
 	}, backoff.WithBackOff(pause), backoff.WithMaxElapsedTime(0) /* by default it gives up after a quarter of an hour */, backoff.WithNotify(func(err error, next time.Duration) {
 		c.opts.Workers.Log.WarnContext(ctx, "rabbitonce: not connected", "consumer", c.handler.Name(), "queue", c.queue.Name, "pause", next, "error", err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -21,16 +22,25 @@ import (
 // redelivered, and may be in another order. A call does not see letters that arrive after its start. A call whose context
 // ends closes the connection, which returns the letters to the queue. Call [OpenDeadLetters] again then, and after a call
 // that the broker did not answer within 15 s (it may have just started, or the queue has no leader).
+//
+// A letter whose delivery ends the connection cannot be read: the broker cannot write it for AMQP 0.9.1, or the client
+// library cannot read its headers. Each method passes by the first such letter as far as it can. Then its error wraps
+// [consume.ErrUnreadable], and says where the letter is.
 type DeadLetters struct {
-	queue Queue
-	conn  *link
-	ch    *amqp.Channel
-	held  int // letters in hand
-	out   *publisher
+	queue   Queue
+	dialing dialing
+	conn    *link
+	ch      *amqp.Channel
+	held    int     // letters in hand
+	holding []*link // other connections that have some of them
+	out     *publisher
 
+	alone     int                // letters that are taken one by one: see goOn
 	largest   int                // body of the letters that were taken last
 	consumers int                // that there were on ch
 	closed    <-chan *amqp.Error // why the connection has ended
+	unwatch   func() bool        // ends what ends the connection with the context of a call
+	over      atomic.Bool        // Close was called
 }
 
 var _ consume.DeadLetters = (*DeadLetters)(nil)
@@ -55,7 +65,7 @@ func OpenDeadLetters(ctx context.Context, url string, queue Queue, opts *Options
 	if err != nil {
 		return nil, err
 	}
-	l := &DeadLetters{queue: q, conn: conn, out: newPublisher(d), closed: conn.NotifyClose(make(chan *amqp.Error, 1))}
+	l := &DeadLetters{queue: q, dialing: d, conn: conn, out: newPublisher(d), closed: conn.NotifyClose(make(chan *amqp.Error, 1))}
 	if err := conn.within(askWithin, func() error {
 		return withChannel(conn, func(ch *amqp.Channel) error { return exists(ch, q.DeadLetters) })
 	}); err != nil {
@@ -65,7 +75,10 @@ func OpenDeadLetters(ctx context.Context, url string, queue Queue, opts *Options
 }
 
 // Close closes the connections.
-func (l *DeadLetters) Close() error { return errors.Join(l.conn.hangUp(), l.out.close()) }
+func (l *DeadLetters) Close() error {
+	l.over.Store(true)
+	return errors.Join(l.conn.hangUp(), l.out.close())
+}
 
 // Consumers returns the current number of other consumers of the dead-letter queue, including other calls that look at
 // letters. No method sees the letters that those hold. A classic queue does not count calls that only look.
@@ -172,59 +185,78 @@ func (l *DeadLetters) each(ctx context.Context, filter consume.Filter, fn func(*
 	if err := filter.Validate(); err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, l.conn.cut)
-	defer stop()
-	err := l.scan(filter, fn)
+	l.unwatch = context.AfterFunc(ctx, l.conn.cut)
+	defer func() { l.unwatch() }()
+	err := l.scan(ctx, filter, fn)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil && l.conn.IsClosed():
-		if err = errors.Join(err, gone(<-l.closed)); unread(err) {
-			err = fmt.Errorf("%w: %w", errUnreadable, err)
-		}
+		err = errors.Join(err, gone(<-l.closed))
 	}
 	return err
 }
 
-var errUnreadable = errors.New("rabbitonce: the headers of a letter are nested too deeply or are too many, and hide the letters behind it (remove it with the broker's own tools)")
-
 // scan looks at the letters that are there when it begins.
-func (l *DeadLetters) scan(filter consume.Filter, fn func(*consume.Letter, *amqp.Delivery) error) (err error) {
+func (l *DeadLetters) scan(ctx context.Context, filter consume.Filter, fn func(*consume.Letter, *amqp.Delivery) error) (err error) {
 	if l.ch == nil || l.ch.IsClosed() {
 		if l.ch, err = l.conn.Channel(); err != nil {
 			return fmt.Errorf("rabbitonce: opening a channel: %w", err)
 		}
 	}
-	l.held = 0
+	l.held, l.alone = 0, 0
 	defer func() {
-		if back := l.giveBack(); err == nil {
-			err = back
+		if back := l.giveBack(); err == nil || errors.Is(err, consume.ErrUnreadable) {
+			err = errors.Join(err, back)
 		}
 	}()
-	meant := 0
-	for there := math.MaxInt; there > 0; {
-		var ds []amqp.Delivery
-		var left int
-		err := l.conn.within(askWithin, func() (err error) { ds, left, err = l.take(there); return err })
-		if err != nil || len(ds) == 0 {
+	var unreadable error
+	meant, losses, k := 0, 0, kept{ids: map[string]int{}}
+	for there := math.MaxInt; there > 0 && unreadable == nil; {
+		ds, left, err := l.takeInTime(there)
+		if l.lost(ctx, err) {
+			if losses++; losses > maxLosses {
+				return err
+			}
+			if left = there; l.alone > 0 {
+				cause := gone(<-l.closed)
+				ds, unreadable, err = l.passBy(ctx, &k, there)
+				if unreadable != nil {
+					unreadable = fmt.Errorf("%w: %w", unreadable, cause)
+				}
+			} else {
+				ds, err = l.reclaim(ctx, &k, there)
+				l.alone = window
+			}
+		} else if len(ds) == 0 {
+			return err
+		}
+		if err != nil {
 			return err
 		}
 		// What comes behind those that are left now may be a letter that was replayed, and has failed again.
 		there = min(there-len(ds), left)
 		for i := range ds {
-			letter := letterOf(&ds[i], l.queue.Name)
-			if !filter.Matches(&letter) {
-				continue
+			letter, held := letterOf(&ds[i], l.queue.Name), l.held
+			if filter.Matches(&letter) {
+				if err := fn(&letter, &ds[i]); err != nil {
+					return err
+				}
+				if meant++; meant == filter.Limit {
+					return unreadable
+				}
 			}
-			if err := fn(&letter, &ds[i]); err != nil {
-				return err
-			}
-			if meant++; meant == filter.Limit {
-				return nil
+			if l.held == held {
+				k.add(letter.ID)
 			}
 		}
 	}
-	return nil
+	return unreadable
+}
+
+func (l *DeadLetters) takeInTime(most int) (ds []amqp.Delivery, left int, err error) {
+	err = l.conn.within(askWithin, func() (err error) { ds, left, err = l.take(most); return err })
+	return ds, left, err
 }
 
 // window is how many letters are taken in hand together, as many as a consumer has by default: to ask for one is a write to the
@@ -249,6 +281,10 @@ func (l *DeadLetters) take(most int) (ds []amqp.Delivery, left int, err error) {
 	ds, left = append(ds, first), int(first.MessageCount)
 	l.largest = max(l.largest, len(first.Body), 1)
 	more := min(most-1, left, window-1, room/l.largest-1)
+	if l.alone > 0 {
+		l.alone--
+		more = 0
+	}
 	l.largest = len(first.Body)
 	if more > 0 {
 		consumed, err := l.consume(more)
@@ -265,12 +301,17 @@ func (l *DeadLetters) take(most int) (ds []amqp.Delivery, left int, err error) {
 
 // consume takes the next letters in hand by a consumer, which has gone when it returns; fewer where somebody else has the others.
 func (l *DeadLetters) consume(n int) (ds []amqp.Delivery, err error) {
-	const autoAck, exclusive, noLocal, noWait = false, false, false, false
-	l.consumers++
-	tag := fmt.Sprint("letters-", l.consumers) // a new one: to the broker an old one still has in hand what it took, up to its prefetch
 	if err := l.ch.Qos(n, 0, false); err != nil {
 		return nil, err
 	}
+	return l.collect(n)
+}
+
+// collect is consume with the prefetch that the channel has.
+func (l *DeadLetters) collect(n int) (ds []amqp.Delivery, err error) {
+	const autoAck, exclusive, noLocal, noWait = false, false, false, false
+	l.consumers++
+	tag := fmt.Sprint("letters-", l.consumers) // a new one: to the broker an old one still has in hand what it took, up to its prefetch
 	in, err := l.ch.Consume(l.queue.DeadLetters, tag, autoAck, exclusive, noLocal, noWait, nil)
 	if err != nil {
 		return nil, err
@@ -306,20 +347,32 @@ const patience = 2 * time.Second
 // longer than others come back.
 func (l *DeadLetters) giveBack() error {
 	const all, multiple, requeue = 0, true, true
+	for _, other := range l.holding {
+		if other != l.conn {
+			other.hangUp() //nolint:errcheck // that gives them back in any case
+		}
+	}
+	l.holding = nil
 	if err := l.ch.Nack(all, multiple, requeue); err != nil {
 		return fmt.Errorf("rabbitonce: giving back the dead letters: %w", err)
 	}
-	still := time.Now()
-	for there := -1; there < l.held && time.Since(still) < patience; {
+	_, err := l.await(l.held)
+	return err
+}
+
+// await waits until so many letters are in the queue, or no more of them come back, and returns how many there are.
+func (l *DeadLetters) await(want int) (there int, err error) {
+	there = -1
+	for still := time.Now(); there < want && time.Since(still) < patience; {
 		q, err := l.count(l.ch)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if q.Messages > there {
 			there, still = q.Messages, time.Now()
 		}
 	}
-	return nil
+	return there, nil
 }
 
 // count asks how many letters are there, and how many consumers.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -17,7 +17,9 @@ type session struct {
 	conn       *link
 	ch         *amqp.Channel
 	tag        string
-	alone      int // messages that have yet to come alone, before more are sent ahead: see unread
+	alone      int       // messages that have yet to come alone, before more are sent ahead: see undeliverable
+	again      bool      // there was one before it, which was lost
+	since      time.Time // when it asked for messages
 	deliveries <-chan amqp.Delivery
 	cancelled  <-chan string
 	closed     <-chan *amqp.Error
@@ -85,6 +87,7 @@ func (s *session) feed(ctx context.Context, c *Consumer, out chan<- consume.Deli
 	if s.alone > 0 {
 		ahead = 1
 	}
+	s.since = time.Now()
 	if err := s.conn.within(askWithin, func() error { return s.consume(c.queue.Name, ahead) }); err != nil {
 		return false, err
 	}
@@ -126,15 +129,6 @@ func (s *session) widen(c *Consumer) error {
 	}
 	s.tag = copies.Cut("ahead "+s.tag, maxTag)
 	return s.consume(c.queue.Name, c.opts.Prefetch)
-}
-
-// unread reports whether a session ended because the client library could not read what the broker sent: the headers of a message, most likely, nested
-// more deeply than it reads. That ends the connection, and each message that was sent ahead comes back with a delivery more. So they come one by one
-// from then on, until as many as are sent ahead have come: the message in question alone goes on to the limit of deliveries, where the broker
-// makes a dead letter of it.
-func unread(err error) bool {
-	var e *amqp.Error
-	return errors.As(err, &e) && strings.Contains(e.Reason, amqp.ErrSyntax.Reason)
 }
 
 // lost says why there are no more messages.

@@ -1,0 +1,44 @@
+package kafkaonce_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/everonce/everonce/consume"
+)
+
+// Dead letters that a transaction has moved are seen, and those of one that was aborted are not: the last record of the topic is the marker
+// of its end, which no reader gets unless it asks for it.
+func TestLettersOfTransactions(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	r := b.run(specOf(nothing), nil)
+	b.send(&kgo.Record{Topic: b.topic.Name, Value: []byte("no JSON"), Headers: record("m-1", "k").Headers})
+	r.wants(0)
+	r.stop()
+	l := b.open()
+	if n := len(b.all(l, consume.Filter{})); n != 1 {
+		t.Fatalf("%d letters", n)
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(strings.TrimPrefix(b.url, "kafka://")), kgo.TransactionalID(b.topic.Name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for _, end := range []kgo.TransactionEndTry{kgo.TryCommit, kgo.TryAbort} {
+		if err := client.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.ProduceSync(b.ctx, &kgo.Record{Topic: b.letters(), Key: []byte("other"), Value: []byte("x"), Headers: record("m-2", "k").Headers}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.EndTransaction(b.ctx, end); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(b.all(l, consume.Filter{})); n != 1 {
+			t.Errorf("%d letters, want 1: the other record is none", n)
+		}
+	}
+}
