@@ -43,6 +43,10 @@ soak: ## 1000 cycles of SIGKILL against SQLite, PostgreSQL and MariaDB; 10 000 m
 newer: ## the tests on a newer Debian in a folder, with newer servers, and on MySQL (root)
 	@scripts/newer && scripts/newer --mysql
 
+.PHONY: imitators
+imitators: ## the conformance suite on databases that imitate others (npm, Python)
+	@scripts/imitators
+
 .PHONY: latest
 latest: ## the tests with the latest versions of all dependencies, in a copy
 	@scripts/latest

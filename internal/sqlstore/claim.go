@@ -116,6 +116,9 @@ func (s *Store[Tx]) claim(ctx context.Context, c sqldb.Conn, req *driver.ClaimRe
 		if done, err := s.replace(ctx, c, &w, next); done || err != nil {
 			return res, err
 		}
+		if err := pauseBriefly(ctx, try); err != nil {
+			return res, err
+		}
 	}
 	return res, errBusyKey
 }

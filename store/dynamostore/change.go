@@ -19,7 +19,7 @@ type decision func(rec *driver.Record, now time.Time) (next *driver.Record, err 
 // change decides on an item as it was seen, or guessed, and writes what was decided if the item still is as it was seen. Else the refusal
 // has the item as it is, and change decides again. So no decision is written over a write that it has not seen, and no read comes first.
 func (s *Store) change(ctx context.Context, seen attributes, decide decision) error {
-	for {
+	for try := 1; ; try++ {
 		rec, err := seen.record()
 		if err != nil {
 			return err
@@ -32,7 +32,31 @@ func (s *Store) change(ctx context.Context, seen attributes, decide decision) er
 		if seen, written, err = s.put(ctx, next, seen); err != nil || written {
 			return err
 		}
+		if err = beforeRetry(ctx, try); err != nil {
+			return err
+		}
 	}
+}
+
+var errChanges = errors.New("other writes changed the item before each try (try again)")
+
+const (
+	// changeTries bounds how often one write is tried. Each refusal is another's write, and all steps of an attempt may be saved at once.
+	changeTries = driver.MaxSteps
+
+	firstPause = time.Millisecond
+	lastPause  = 10 * time.Millisecond
+)
+
+// beforeRetry pauses after a refused try. The first one was most often a guess, which the refusal has corrected.
+func beforeRetry(ctx context.Context, try int) error {
+	switch try {
+	case 1:
+		return nil
+	case changeTries:
+		return errChanges
+	}
+	return retry.Pause(ctx, retry.Within(firstPause, lastPause, try-1))
 }
 
 // put writes a record over an item that is as it was seen. Otherwise it returns the item that is there.
@@ -46,7 +70,7 @@ func (s *Store) put(ctx context.Context, rec *driver.Record, seen attributes) (f
 		})
 		return err
 	})
-	return refused(err)
+	return refused(err, len(seen) == 0)
 }
 
 // The waits for a transaction that is being committed with the same record.
@@ -68,9 +92,13 @@ func patiently(ctx context.Context, write func() error) error {
 	}
 }
 
-// refused tells the refusal of a condition, with the item that is there, from other errors.
-func refused(err error) (found attributes, written bool, _ error) {
+// refused tells the refusal of a condition, with the item that is there, from other errors. If only an existing item can fail the condition,
+// a refusal without one is an error.
+func refused(err error, exists bool) (found attributes, written bool, _ error) {
 	if failure, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
+		if exists && len(failure.Item) == 0 {
+			return nil, false, errNoItem
+		}
 		return failure.Item, false, nil
 	}
 	return nil, err == nil, err

@@ -99,7 +99,7 @@ func (s *Store) update(ctx context.Context, id *driver.RecordID, token driver.To
 		})
 		return err
 	})
-	found, written, err := refused(err)
+	found, written, err := refused(err, false)
 	if err != nil || written {
 		return err
 	}

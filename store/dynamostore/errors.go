@@ -12,6 +12,34 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
+// ErrServer: the server lacks something of DynamoDB without which no record can be written safely. The error says what.
+var ErrServer = errors.New("dynamostore: the server is not fully compatible with DynamoDB")
+
+var (
+	errNoItem      = fmt.Errorf("%w: it refused a condition and did not return the item, as ReturnValuesOnConditionCheckFailure asks (use DynamoDB or DynamoDB Local)", ErrServer)
+	errNoCondition = fmt.Errorf("%w: it made a write whose condition is not met (use DynamoDB or DynamoDB Local)", ErrServer)
+)
+
+const (
+	codeDenied  = "AccessDeniedException"     // the credentials lack the right
+	codeUnknown = "UnknownOperationException" // the server does not have the operation
+	codeMissing = "ResourceNotFound"          // what moto answers where DynamoDB answers ResourceNotFoundException
+)
+
+func isDenied(err error) bool {
+	api, answered := errors.AsType[smithy.APIError](err)
+	return answered && api.ErrorCode() == codeDenied
+}
+
+// isMissing reports whether there is no such table.
+func isMissing(err error) bool {
+	if _, missing := errors.AsType[*types.ResourceNotFoundException](err); missing {
+		return true
+	}
+	api, answered := errors.AsType[smithy.APIError](err)
+	return answered && api.ErrorCode() == codeMissing
+}
+
 // codeValidation is of every request that DynamoDB does not take; its text tells why.
 const codeValidation = "ValidationException"
 
@@ -28,11 +56,14 @@ func failed(what string, err error) error {
 }
 
 func classOf(err error) error {
-	if _, missing := errors.AsType[*types.ResourceNotFoundException](err); missing {
+	if isMissing(err) {
 		return fmt.Errorf("%w: there is no such table (dynamostore.Migrate creates it)", driver.ErrSchema)
 	}
 	api, answered := errors.AsType[smithy.APIError](err)
-	if !answered || api.ErrorCode() != codeValidation {
+	switch {
+	case answered && api.ErrorCode() == codeUnknown:
+		return fmt.Errorf("%w: it does not support this operation (use DynamoDB or DynamoDB Local)", ErrServer)
+	case !answered || api.ErrorCode() != codeValidation:
 		return nil
 	}
 	switch text := strings.ToLower(api.ErrorMessage()); {

@@ -21,7 +21,7 @@ func (s *Store) keepIdentity(ctx context.Context, check [32]byte) error {
 		ExpressionAttributeNames: map[string]string{"#i": attrIdentity}, ExpressionAttributeValues: attributes{":i": bytes(check[:])},
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})
-	found, written, err := refused(err)
+	found, written, err := refused(err, true)
 	if err != nil || written {
 		return err
 	}

@@ -21,6 +21,7 @@ type line struct {
 	mu   sync.Mutex
 	sent []string // the operations
 	next []spoil  // of the next requests; those behind them pass
+	then spoil    // of all requests behind them, if set
 }
 
 // spoil answers a request in the server's place, or after it.
@@ -66,6 +67,13 @@ func (l *line) spoil(next ...spoil) {
 	l.next, l.sent = next, nil
 }
 
+// spoilAll spoils every request from here on.
+func (l *line) spoilAll(how spoil) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.then, l.sent = how, nil
+}
+
 func (l *line) requests() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,6 +99,8 @@ func (l *line) Do(req *http.Request) (*http.Response, error) {
 	var how spoil
 	if len(l.next) > 0 {
 		how, l.next = l.next[0], l.next[1:]
+	} else {
+		how = l.then
 	}
 	l.mu.Unlock()
 	if how != nil {

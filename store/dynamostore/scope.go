@@ -94,6 +94,6 @@ func (s *Store) remove(ctx context.Context, seen attributes) (bool, error) {
 		TableName: s.table, Key: attributes{attrPartition: seen[attrPartition], attrSort: seen[attrSort]}, ConditionExpression: same.expression(),
 		ExpressionAttributeNames: same.names, ExpressionAttributeValues: same.values, ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})
-	_, removed, err := refused(err)
+	_, removed, err := refused(err, false)
 	return removed, err
 }

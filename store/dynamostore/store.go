@@ -10,6 +10,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/everonce/everonce/driver"
 )
@@ -44,11 +45,13 @@ const MaxResult = 320 << 10
 const layout = 1
 
 // New returns a store in a table that exists ([Migrate] creates it). The caller keeps the client. In a
-// new table it writes the item that holds the store's settings.
+// new table it writes the item that holds the store's settings. One write, which the server must refuse, shows that it
+// returns the item with the refusal.
 //
 // Errors: [driver.ErrInvalidArgument]; [driver.ErrSchema] if there is no such table, if its keys are others, or if the
 // store is of a newer version; [ErrClock] if this process's clock differs from the server's by more than the margin;
-// and those of a server that cannot be reached.
+// [ErrServer] if the server ignores conditions, or refuses one without the item; and those of a server that cannot be
+// reached.
 func New(ctx context.Context, client *dynamodb.Client, opts *Options) (*Store, error) {
 	set, err := opts.settings()
 	if err != nil {
@@ -82,18 +85,37 @@ func (s *Store) open(ctx context.Context) error {
 	if off, told := skewOf(res.ResultMetadata); told && off.Abs() > s.skew+dateUnit {
 		return fmt.Errorf("%w by %v, more than Options.ClockSkew allows (%v)", ErrClock, off.Round(time.Second), s.skew)
 	}
-	if _, there := res.Item[attrLayout]; !there {
-		_, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-			TableName: s.table, Key: once, UpdateExpression: aws.String("SET #l = if_not_exists(#l, :l)"),
-			ExpressionAttributeNames: map[string]string{"#l": attrLayout}, ExpressionAttributeValues: attributes{":l": number(layout)},
-		})
-		return err
-	}
+	_, there := res.Item[attrLayout]
 	r := reader{from: res.Item}
-	if found := r.number(attrLayout, 1, math.MaxInt32); found != layout {
+	if found := r.number(attrLayout, 1, math.MaxInt32); there && found != layout {
 		return fmt.Errorf("%w: the table %s has layout %d, this version has %d: upgrade this process", driver.ErrSchema, *s.table, found, layout)
 	}
-	return nil
+	written := true
+	for range 2 { // in a new table the first write is made, and the second one refused
+		if written, err = s.writeSettings(ctx); err != nil || !written {
+			break
+		}
+	}
+	switch {
+	case there && isDenied(err): // a process that may only read
+		return nil
+	case written && err == nil:
+		return errNoCondition
+	}
+	return err
+}
+
+// writeSettings writes the settings where there are none. Where they are, it is refused, which shows that the server heeds conditions and
+// returns the item: without both, two attempts could claim one key.
+func (s *Store) writeSettings(ctx context.Context) (written bool, err error) {
+	_, err = s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+		TableName: s.table, Key: once, UpdateExpression: aws.String("SET #l = if_not_exists(#l, :l)"),
+		ConditionExpression:      aws.String("attribute_not_exists(#l)"),
+		ExpressionAttributeNames: map[string]string{"#l": attrLayout}, ExpressionAttributeValues: attributes{":l": number(layout)},
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	})
+	_, written, err = refused(err, true)
+	return written, err
 }
 
 // now is the store's time, which is this process's. In items its unit is the microsecond.

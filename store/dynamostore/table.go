@@ -15,7 +15,7 @@ import (
 
 // Migrate creates the table, billed by request, if it does not exist, waits until it is there, and switches its TTL on. Where
 // the TTL is on, it only looks. It may be repeated, and run by several processes at once. Programs whose tables are created by
-// CloudFormation or Terraform need not call it. Only Options.Table counts.
+// CloudFormation or Terraform need not call it. Only Options.Table counts. A server that has no TTL is [ErrServer].
 func Migrate(ctx context.Context, client *dynamodb.Client, opts *Options) error {
 	set, err := opts.settings()
 	if err != nil {
@@ -32,7 +32,7 @@ const tableTimeout = 5 * time.Minute
 
 func create(ctx context.Context, client *dynamodb.Client, table *string) error {
 	on, err := hasTTL(ctx, client, table)
-	if _, missing := errors.AsType[*types.ResourceNotFoundException](err); missing {
+	if isMissing(err) {
 		err = createTable(ctx, client, table)
 	}
 	if on || err != nil {

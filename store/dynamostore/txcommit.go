@@ -46,7 +46,7 @@ const (
 func (t *Tx) commit(ctx context.Context) error {
 	t.ended = true
 	name := driver.NewNonce().String()
-	for try := 0; ; try++ {
+	for try := 1; ; try++ {
 		input := &dynamodb.TransactWriteItemsInput{}
 		var ids []driver.RecordID
 		for id, p := range t.records {
@@ -67,7 +67,7 @@ func (t *Tx) commit(ctx context.Context) error {
 		} else if len(input.TransactItems) > maxWrites {
 			return errTooMany
 		}
-		token := name + strconv.Itoa(try%1000)
+		token := name + strconv.Itoa(try)
 		input.ClientRequestToken = &token
 		err := t.s.transact(ctx, input)
 		canceled, ok := errors.AsType[*types.TransactionCanceledException](err)
@@ -81,6 +81,9 @@ func (t *Tx) commit(ctx context.Context) error {
 		again, err := t.canceled(canceled, ids)
 		if !again {
 			return err
+		}
+		if err = beforeRetry(ctx, try); err != nil {
+			return fmt.Errorf("%w: %w", errBusy, err)
 		}
 	}
 }
@@ -97,6 +100,9 @@ func (t *Tx) canceled(err *types.TransactionCanceledException, ids []driver.Reco
 		switch {
 		case code == codeCondition && i < len(ids):
 			p := t.records[ids[i]]
+			if len(p.seen) == 0 && len(reason.Item) == 0 {
+				return false, errNoItem
+			}
 			if err := p.again(reason.Item, t.s.now()); err != nil {
 				return false, err
 			}

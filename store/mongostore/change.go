@@ -2,6 +2,7 @@ package mongostore
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -16,7 +17,7 @@ type decision func(rec *driver.Record, now time.Time) (next *driver.Record, err 
 // change reads a record, decides, and writes what was decided if the record is still as it was read; else it begins again. No decision
 // is written over a write that it has not seen.
 func (s *Store) change(ctx context.Context, id *driver.RecordID, decide decision) error {
-	for wait := firstWait; ; {
+	for try := 1; ; try++ {
 		doc, now, err := s.read(ctx, id)
 		if err != nil {
 			return err
@@ -40,7 +41,7 @@ func (s *Store) change(ctx context.Context, id *driver.RecordID, decide decision
 		if err != nil || written {
 			return err
 		}
-		if err := pause(ctx, &wait); err != nil {
+		if err := beforeRetry(ctx, try); err != nil {
 			return err
 		}
 	}
@@ -48,14 +49,19 @@ func (s *Store) change(ctx context.Context, id *driver.RecordID, decide decision
 
 const (
 	firstWait = 200 * time.Microsecond
-	lastWait  = 50 * time.Millisecond
+	lastWait  = 20 * time.Millisecond
+	// tries bounds how often one change is tried, for some four seconds: all steps of an attempt may be saved at once.
+	tries = driver.MaxSteps
 )
 
-// pause waits a little, and longer each time: for a write of others, which may not be on a majority yet, and is not seen until it is.
-func pause(ctx context.Context, wait *time.Duration) error {
-	d := *wait
-	*wait = min(2*d, lastWait)
-	return retry.Pause(ctx, d)
+var errChanges = errors.New("other writes changed the document before each try (try again)")
+
+// beforeRetry waits a little, and longer each time: for a write of others, which may not be on a majority yet, and is not seen until it is.
+func beforeRetry(ctx context.Context, try int) error {
+	if try == tries {
+		return errChanges
+	}
+	return retry.Pause(ctx, retry.Within(firstWait, lastWait, try))
 }
 
 // insert writes a record where there was none, if there still is none.

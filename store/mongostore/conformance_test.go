@@ -47,6 +47,7 @@ func TestConformance(t *testing.T) {
 			Store: repeating{store}, Peer: repeating{peer}, Newer: set("f", int32(driver.FormatVersion+1)),
 			Damages: map[string]func(driver.RecordID){
 				"its state": set("st", 77), "its nonce": set("n", bson.Binary{Data: []byte{1}}), "the type of its owner": set("o", 7), "an earlier time": set("cl", bson.DateTime(-1)),
+				"its revision": set("rev", nil),
 			},
 			DamagedLease: set("lb", bson.DateTime(-1)),
 			UnreadStep:   func(id driver.RecordID, step string) { setStep(id, step, "st", "done") },                // of another type

@@ -211,7 +211,7 @@ func (d *document) check(rec *driver.Record) error {
 		return corrupt("there is no state %d", d.State)
 	case d.Kind < 0 || d.Kind > int32(driver.ResultElided) || (rec.State == driver.StateCompleted) != (d.Kind != 0):
 		return corrupt("state %v with a result of kind %d", rec.State, d.Kind)
-	case d.PrevState < 0 || d.PrevState > int32(driver.StateCompleted) || d.Attempt < 0 || d.Count < 0 || d.Count >= perMilli || d.Format < 1:
+	case d.PrevState < 0 || d.PrevState > int32(driver.StateCompleted) || d.Attempt < 0 || d.Rev < 1 || d.Count < 0 || d.Count >= perMilli || d.Format < 1:
 		return corrupt("a number is out of its range")
 	case (len(d.Sum) == 0) != (d.Alg == "") || len(d.Sum) != 0 && len(d.Sum) != len(rec.Fingerprint.Sum):
 		return corrupt("half a fingerprint")

@@ -18,6 +18,8 @@ const (
 	codeTooLarge      = 10334 // BSONObjectTooLarge
 	codeOutOfDisk     = 14031
 	codeWriteConflict = 112
+	// codeNotImplemented is what FerretDB answers to an option that it does not have.
+	codeNotImplemented = 238
 )
 
 // tooLargeCodes are of a document that an insert, or an update, would make larger than the server's limit.

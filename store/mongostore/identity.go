@@ -16,7 +16,7 @@ func (s *Store) KeepIdentity(ctx context.Context, req driver.KeepIdentityRequest
 }
 
 func (s *Store) keepIdentity(ctx context.Context, check [32]byte) error {
-	for wait := firstWait; ; {
+	for try := 1; ; try++ {
 		res, err := s.coll.UpdateOne(ctx, bson.D{{Key: "_id", Value: once}, {Key: "identity", Value: bson.D{{Key: "$exists", Value: false}}}},
 			bson.D{{Key: "$set", Value: bson.D{{Key: "identity", Value: binary(check[:])}}}})
 		if err != nil || res.MatchedCount == 1 {
@@ -31,7 +31,7 @@ func (s *Store) keepIdentity(ctx context.Context, check [32]byte) error {
 		case kept.Bound:
 			return nil
 		}
-		if err := pause(ctx, &wait); err != nil { // it was bound a moment ago, which is not on a majority yet
+		if err := beforeRetry(ctx, try); err != nil { // it was bound a moment ago, which is not on a majority yet
 			return err
 		}
 	}

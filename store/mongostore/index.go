@@ -52,6 +52,9 @@ func (s *Store) createIndexes(ctx context.Context) error {
 		models = append(models, m)
 	}
 	_, err := s.coll.Indexes().CreateMany(ctx, models)
+	if hasCode(err, codeNotImplemented) {
+		return fmt.Errorf("the server does not have the indexes that the store needs, sparse and with a TTL (use MongoDB): %w", err)
+	}
 	return err
 }
 

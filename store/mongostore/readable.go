@@ -21,7 +21,7 @@ var readable = func() bson.D {
 		within(ifNull("$ps", 0), 0, int32(driver.StateCompleted)),
 		within(ifNull("$a", 0), 0, int32(math.MaxInt32)),
 		within(ifNull("$tc", 0), 0, perMilli-1),
-		within(ifNull("$rev", 0), int64(math.MinInt64), int64(math.MaxInt64)),
+		within("$rev", int64(1), int64(math.MaxInt64)),
 		within("$c", bson.DateTime(1), bson.DateTime(lastDate)),
 		within(ifNull("$xu", false), false, true),
 		sized("$n", len(driver.Nonce{})),

@@ -79,7 +79,7 @@ const begins = 3
 // Begin implements [driver.TxStore].
 func (s *TxStore) Begin(ctx context.Context, req driver.BeginRequest) (driver.TxHandle[*mongo.Session], driver.ClaimResult, error) {
 	until := untilOf(req.Timeout)
-	for n, wait := 1, firstWait; ; n++ {
+	for try := 1; ; try++ {
 		h, res, err := s.begin(ctx, req.Claim, until)
 		switch {
 		case err == nil && h == nil:
@@ -88,10 +88,10 @@ func (s *TxStore) Begin(ctx context.Context, req driver.BeginRequest) (driver.Tx
 			return h, res, nil
 		case !conflicts(err):
 			return nil, driver.ClaimResult{}, failed(ctx, "begin", err)
-		case n == begins: // another transaction has written the record, and is open
+		case try == begins: // another transaction has written the record, and is open
 			return nil, driver.ClaimResult{Decision: driver.DecideInProgress}, nil
 		}
-		if err := pause(ctx, &wait); err != nil {
+		if err := beforeRetry(ctx, try); err != nil {
 			return nil, driver.ClaimResult{}, failed(ctx, "begin", err)
 		}
 	}

@@ -75,6 +75,7 @@ func (d *database) Traits() sqlstore.Traits {
 	return sqlstore.Traits{
 		MigrateHint: "run the store's Migrate once, or the text of its Schema with your own migration tool",
 		Notes:       d.notes,
+		Check:       d.hasSessions,
 	}
 }
 

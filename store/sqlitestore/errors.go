@@ -73,6 +73,12 @@ func classify(err error) sqldb.ErrorInfo {
 	return sqldb.ErrorInfo{}
 }
 
+// isNotDatabase reports whether SQLite does not take the file for one of its databases.
+func isNotDatabase(err error) bool {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	return ok && e.Code()&0xff == sqlite3.SQLITE_NOTADB
+}
+
 // Classify is for everonce.Options.Classify. It marks with everonce.NotDone an error of SQLite that proves that the
 // statement had no effect: a violated constraint, a busy, full or read-only database, a missing table. That proves
 // nothing about what the work committed before, or about a gateway that it called: do not use Classify for such work.

@@ -401,6 +401,28 @@ func TestNotADatabase(t *testing.T) {
 	wants(t, "Open", err, nil, "file is not a database")
 }
 
+// Open names the cause where a database is in a format of others: Turso's MVCC mode writes 255 for the versions of the file format.
+func TestAFileInAnotherFormat(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "turso.db")
+	s, err := Open(t.Context(), path, nil)
+	if err == nil {
+		err = s.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err == nil {
+		_, err = file.WriteAt([]byte{255, 255}, 18)
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(t.Context(), path, nil)
+	wants(t, "Open", err, nil, "MVCC")
+}
+
 // Of a file that is damaged nothing is taken for absent: a key whose page cannot be read is not new.
 func TestADamagedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "damaged.db")

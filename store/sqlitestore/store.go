@@ -286,9 +286,13 @@ func (d *database) takesWrites(ctx context.Context) error {
 }
 
 // hint says what SQLite does not. The file itself is not opened to find out: to close it would take away the locks of this process's connections.
+// Of one that SQLite does not take for a database there are none.
 func (d *database) hint(err error) string {
-	if classify(err).Class == sqldb.ClassReadOnly {
+	switch {
+	case classify(err).Class == sqldb.ClassReadOnly:
 		return "the file or its folder takes no writes: "
+	case isNotDatabase(err) && otherFormat(d.path):
+		return "the file is in a format that SQLite cannot read, such as that of Turso's MVCC mode (in Turso, PRAGMA journal_mode = 'wal' changes it back): "
 	}
 	folder := filepath.Dir(d.path)
 	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
@@ -298,6 +302,19 @@ func (d *database) hint(err error) string {
 		return "no file can be made in its folder: "
 	}
 	return ""
+}
+
+// otherFormat reports whether a file is in a later version of SQLite's file format than SQLite reads.
+func otherFormat(path string) bool {
+	const magic, readVersion, newest = "SQLite format 3\x00", 19, 2
+	file, err := os.Open(path) //nolint:gosec // the caller's own
+	if err != nil {
+		return false
+	}
+	defer file.Close() //nolint:errcheck // nothing was written
+	head := make([]byte, readVersion+1)
+	_, err = file.ReadAt(head, 0)
+	return err == nil && string(head[:len(magic)]) == magic && head[readVersion] > newest
 }
 
 func (d *database) close() error {

@@ -63,7 +63,7 @@ func checkSQLite(path string) error {
 	if _, err := io.ReadFull(f, header); err != nil || !bytes.HasPrefix(header, []byte(sqliteMagic)) {
 		return fmt.Errorf("%w: %s is not a SQLite database", everonce.ErrStore, path)
 	}
-	if header[writeVersion] != walVersion || header[readVersion] != walVersion {
+	if header[writeVersion] < walVersion || header[readVersion] < walVersion { // of a later format Open names the cause
 		return fmt.Errorf("%w: %w: %s has no records of everonce: it has no write-ahead log", everonce.ErrStore, everonce.ErrSchema, path)
 	}
 	return nil
