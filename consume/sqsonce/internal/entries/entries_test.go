@@ -42,7 +42,9 @@ func TestARefusedCallIsForOneOfItsEvents(t *testing.T) {
 func TestTheClientRefuses(t *testing.T) {
 	for _, refusal := range []error{smithy.InvalidParamsError{Context: "Input"}, &smithy.SerializationError{Err: errors.New("no")}} {
 		errs := entries.Publish(t.Context(), []outbox.Event{{ID: "1", Payload: []byte("a")}, {ID: "2", Payload: []byte("bad")}}, entries.SQS,
-			func(e *outbox.Event) (entries.Entry[string], error) { return entries.Entry[string]{Is: string(e.Payload)}, nil },
+			func(e *outbox.Event) (entries.Entry[string], error) {
+				return entries.Entry[string]{Is: string(e.Payload)}, nil
+			},
 			func(_ context.Context, list []string) ([]error, error) {
 				if slices.Contains(list, "bad") {
 					return nil, &smithy.OperationError{ServiceID: "SQS", OperationName: "SendMessageBatch", Err: refusal}
