@@ -20,7 +20,7 @@ const oddSettings = "sql_select_limit=1&sql_auto_is_null=1&time_zone=%27%2B05:00
 func TestOddSettingsOfMySQL(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(*testing.T, *handle[*sql.Tx]){
-		"archive": testArchive[*sql.Tx], "outbox": testOutboxManyInOrder[*sql.Tx], "crowd": testManyBehindOneKey[*sql.Tx], "inbox": testInboxHandlesOnce[*sql.Tx], "saga": testSaga[*sql.Tx],
+		"archive": testArchive[*sql.Tx], "crowd": testManyBehindOneKey[*sql.Tx], "inbox": testInboxHandlesOnce[*sql.Tx], "saga": testSaga[*sql.Tx],
 		"session": testSessionOneCommit[*sql.Tx], "sessions": testSessionBatch[*sql.Tx], "sessions' end": testSessionPurge[*sql.Tx], "producer": testProducerRetention[*sql.Tx],
 	} {
 		t.Run(name, func(t *testing.T) {
