@@ -8,7 +8,9 @@ import (
 
 // alive has a number overflow in what was a transaction until MariaDB rolled it back, for a deadlock, say: what is inserted then
 // commits by itself. To MySQL it is a comment, and its driver asks before.
-const alive = " /*M! * (18446744073709551615 * (2 - @@in_transaction)) */"
+//
+// It asks for the session's settings too: see [Guarded].
+var alive = " /*M! * (18446744073709551615 * (2 - @@in_transaction)) */ * (" + guard + ")"
 
 // list is numbers or texts as they stand in a statement of MySQL, which takes no list as an argument.
 type list string

@@ -22,8 +22,6 @@ const (
 	// alive is false in what was a transaction until the server rolled it back, for a deadlock, say: what is written then commits by
 	// itself. For MySQL, to which it is a comment, the driver asks before.
 	alive = " /*M! AND @@in_transaction = 1 */"
-	// committed is false in a session that would read what others may yet undo. Of a single transaction begun so nothing can be seen.
-	committed = " AND /*!80000 @@transaction_isolation *//*M! @@tx_isolation */ <> 'READ-UNCOMMITTED'"
 )
 
 // lockRev is the revision of a row that a claim in a transaction has inserted. No record of another has it, so that a claim whose row
@@ -42,7 +40,7 @@ func (w writer) mysql(s *Statements) {
 	s.Read = w.read("read", "")
 	busy := *s.Read
 	s.ReadBusy = &busy
-	s.ReadBusy.Text, s.ReadBusy.NoWait = noWait+busy.Text+committed, true
+	s.ReadBusy.Text, s.ReadBusy.NoWait = noWait+busy.Text, true
 	s.ReadLocked = w.rows("read_locked", 1, timed("SELECT {now}, "+oneIf("1 = 1"+alive)+", 0, "+RecordColumns+" FROM {record} WHERE id = {1b} FOR UPDATE", w.Now))
 	s.Brief = w.rows("brief", 1, timed("SELECT {now}, "+BriefColumns+" FROM {record} WHERE id = {1b}", w.Now))
 	s.ReadSteps = w.rows("read_steps", 1, "SELECT "+StepColumns+" FROM {step} WHERE id = {1b} ORDER BY seq, name")

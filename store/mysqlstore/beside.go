@@ -32,7 +32,7 @@ func (b *beside) Write(ctx context.Context, op func(context.Context, sqldb.Conn)
 	err := sqldb.Repeat(ctx, classify, func() error {
 		tx, err := b.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 		if err != nil {
-			return err
+			return settings(err)
 		}
 		defer tx.Rollback() //nolint:errcheck // after the commit it does nothing
 		c := &noting{conn: conn{database: b.database, q: tx, tx: tx}}
@@ -63,6 +63,7 @@ func (b *beside) WriteOne(ctx context.Context, call *sqldb.Call) error {
 		c := &conn{database: b.database, q: session}
 		if _, err = c.known(ctx, session); err == nil {
 			_, err = session.ExecContext(ctx, "SET TRANSACTION ISOLATION LEVEL READ COMMITTED") // of the next one
+			err = settings(err)
 		}
 		if err == nil {
 			err = c.Send(ctx, call)

@@ -38,11 +38,12 @@ func Classify(err error) error {
 
 // The numbers of errors that this package must know one by one.
 const (
-	lockWait  = 1205 // also what MariaDB answers to what must not wait
-	deadlock  = 1213
-	noWaiting = 3572 // what MySQL answers to NOWAIT
-	inTx      = 1568 // no characteristics of a transaction can be set within one
-	indexName = 1061 // there is an index of this name
+	lockWait   = 1205 // also what MariaDB answers to what must not wait
+	deadlock   = 1213
+	noWaiting  = 3572 // what MySQL answers to NOWAIT
+	inTx       = 1568 // no characteristics of a transaction can be set within one
+	outOfRange = 1690 // of a number, by which a statement refuses a session
+	indexName  = 1061 // there is an index of this name
 )
 
 // classes are the numbers of errors, of MySQL and MariaDB, that have a class.

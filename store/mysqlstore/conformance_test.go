@@ -33,11 +33,11 @@ func harness(t testing.TB, db *sql.DB, opts *mysqlstore.Options) (drivertest.Har
 	noErr(t, err)
 	t.Cleanup(func() {
 		var wrong int
-		if err := db.QueryRowContext(context.Background(), "SELECT count(*) FROM "+name+`.everonce_record WHERE state BETWEEN 1 AND 4 AND NOT due_at <=>
+		if err := db.QueryRowContext(context.Background(), "SELECT count(*) FROM "+name+`.everonce_record WHERE state BETWEEN 1 AND 4 AND NOT (due_at <=>
 			CASE WHEN purge_at IS NULL THEN NULL
 			WHEN state = 1 AND lease_until > purge_at THEN lease_until
 			WHEN state = 4 AND (result_codec IS NOT NULL OR result_data IS NOT NULL OR steps > 0) THEN result_until
-			ELSE purge_at END`).Scan(&wrong); err != nil || wrong > 0 { //nolint:usetesting // the test's own has ended
+			ELSE purge_at END)`).Scan(&wrong); err != nil || wrong > 0 { //nolint:usetesting // the test's own has ended
 			t.Errorf("a purge comes to %d records at another time than it has to, %v", wrong, err)
 		}
 	})

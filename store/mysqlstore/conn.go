@@ -96,7 +96,7 @@ func (c *conn) send(ctx context.Context, call *sqldb.Call) error {
 			sent.Args[i] = call.Args[n]
 		}
 	}
-	err := sqldb.SendSQL(ctx, q, &sent)
+	err := settings(sqldb.SendSQL(ctx, q, &sent))
 	call.Affected, call.Told, call.Busy = sent.Affected, sent.Told, false
 	if call.Statement.NoWait && isNumber(err, lockWait, noWaiting) && !c.undone() {
 		call.Affected, call.Told, call.Busy = 0, 0, true

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/sqldb"
 	"github.com/everonce/everonce/internal/sqlstore"
@@ -34,7 +36,7 @@ type database struct {
 type server struct {
 	mariaDB   bool
 	undoesAll bool // a lock that was not had in time ends the transaction: innodb_rollback_on_timeout
-	snapshots bool // what is newer than the snapshot cannot be locked, and ends the transaction: innodb_snapshot_isolation
+	snapshots bool // a session may refuse to lock what is newer than its snapshot: there is an innodb_snapshot_isolation
 }
 
 func isMariaDB(version string) bool { return strings.Contains(version, "MariaDB") }
@@ -87,7 +89,7 @@ func (w writer) Send(ctx context.Context, calls ...*sqldb.Call) error {
 	}
 	tx, err := w.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
-		return err
+		return settings(err)
 	}
 	defer tx.Rollback() //nolint:errcheck // after the commit it does nothing
 	if err := (&conn{database: w.database, q: tx, tx: tx}).Send(ctx, calls...); err != nil {
@@ -136,37 +138,25 @@ func (m migrating) Send(ctx context.Context, calls ...*sqldb.Call) error {
 	return nil
 }
 
-// Errors of a session in which the store would break its promises.
-var (
-	errUncommitted = errors.New("mysqlstore: the isolation is READ UNCOMMITTED, at which a duplicate would be told a result that may yet be undone (set READ-COMMITTED or above: the data source name, or the server)")
-	errNoCommit    = errors.New("mysqlstore: autocommit is 0, with which claims would never commit (take it out of the data source name, or set it to 1 there)")
-)
-
-// known returns what the driver must know of the server, asked through q the first time. It refuses a session that is no good.
+// known returns what the driver must know of the server, asked through q the first time.
 func (d *database) known(ctx context.Context, q sqldb.SQLQuerier) (*server, error) {
 	if s := d.about.Load(); s != nil {
 		return s, nil
 	}
-	var version, isolation string
-	var commits bool
+	var version string
 	s := new(server)
-	ask := &sqldb.Call{Statement: readServer, Each: func(r sqldb.Row) error { return r.Scan(&version, &s.undoesAll, &commits, &isolation, &s.snapshots) }}
+	ask := &sqldb.Call{Statement: readServer, Each: func(r sqldb.Row) error { return r.Scan(&version, &s.undoesAll, &s.snapshots) }}
 	if err := sqldb.SendSQL(ctx, q, ask); err != nil {
-		return nil, err
-	}
-	switch {
-	case isolation == "READ-UNCOMMITTED":
-		return nil, errUncommitted
-	case !commits:
-		return nil, errNoCommit
+		return nil, settings(err)
 	}
 	s.mariaDB = isMariaDB(version)
 	d.about.Store(s)
 	return s, nil
 }
 
-// text is a statement's as this server wants it: see [latest].
+// text is a statement's as this server wants it: see [sqldb.Guarded] and [latest].
 func (d *database) text(text string) string {
+	text = sqldb.Guarded(text)
 	if s := d.about.Load(); s != nil && s.snapshots {
 		return latest(text)
 	}
@@ -186,12 +176,26 @@ func latest(text string) string {
 	return set + off + " FOR " + text
 }
 
-// readServer names the isolation as each of the two servers does, to the other of which that is a comment. Not every server has the last
-// variable.
+// readServer asks whether the server is MariaDB, and has a variable that not every one has.
 var readServer = &sqldb.Statement{
 	Name: "server", Rows: true,
-	Text: "SELECT VERSION(), @@innodb_rollback_on_timeout, @@autocommit, /*!80000 @@transaction_isolation *//*M! @@tx_isolation */," +
-		" coalesce(/*M! (SELECT variable_value = 'ON' FROM information_schema.session_variables WHERE variable_name = 'innodb_snapshot_isolation'), */ 0)",
+	Text: sqldb.Guarded("SELECT VERSION(), @@innodb_rollback_on_timeout," +
+		" /*M! (SELECT count(*) FROM information_schema.session_variables WHERE variable_name = 'innodb_snapshot_isolation') + */ 0"),
+}
+
+// settings explains the error of a statement in a session that it refuses.
+func settings(err error) error {
+	answer, ok := errors.AsType[*mysql.MySQLError](err)
+	switch {
+	case !ok:
+	case answer.Number == inTx:
+		return fmt.Errorf("mysqlstore: the connection has a transaction that nothing commits: autocommit is 0, completion_type is not NO_CHAIN, or it was left open (set both to their defaults): %w", err)
+	case answer.Number == outOfRange:
+		if bad := sqldb.Unguarded(answer.Message); bad != "" {
+			return fmt.Errorf("mysqlstore: the session cannot be used: %s: %w", bad, err)
+		}
+	}
+	return err
 }
 
 // errNotOurs is what the end of a joined transaction answers; the engine never asks for it.

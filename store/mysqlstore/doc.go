@@ -54,8 +54,12 @@
 // innodb_snapshot_isolation=0 to the data source name. Purge and deletion run at read committed, so that they lock no
 // gaps. That needs binlog_format to be ROW or MIXED, as it is by default.
 //
-// READ UNCOMMITTED and autocommit=0, in the data source name or the server, are refused at the first use, by Migrate too. Do not begin a
-// transaction for DoTx at sql.LevelReadUncommitted: the store cannot see that, and may replay what is undone later.
+// # Settings of sessions
+//
+// A statement fails on a connection whose settings would lose what it writes or change its meaning, such as autocommit=0, completion_type=CHAIN or
+// READ UNCOMMITTED. It asks for them itself, so that it does not matter when they were set. The error names the setting; the reference of
+// the stores lists them. Do not begin a transaction for DoTx at sql.LevelReadUncommitted: the store cannot see that, and may replay what is
+// undone later.
 //
 // # The caller's transaction
 //

@@ -284,8 +284,8 @@ func testSessionsThatAreRefused(t *testing.T, on server) {
 	tx, err := mine.BeginTx(t.Context(), nil)
 	noErr(t, err)
 	defer tx.Rollback() //nolint:errcheck // nothing was written
-	if res, err := b.doTx(tx, "7"); !errors.Is(err, everonce.ErrInProgress) {
-		t.Errorf("DoTx at read uncommitted: %v, %v; want ErrInProgress", res.Outcome, err)
+	if res, err := b.doTx(tx, "7"); !errors.Is(err, everonce.ErrStore) || !strings.Contains(fmt.Sprint(err), "READ UNCOMMITTED") {
+		t.Errorf("DoTx at read uncommitted: %v, %v; want ErrStore that names it", res.Outcome, err)
 	}
 }
 

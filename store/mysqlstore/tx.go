@@ -35,6 +35,7 @@ func (d *database) Begin(ctx context.Context, opts sqlstore.BeginOptions, first 
 	tx := &ownTx{conn: conn{database: d}, life: life, end: end}
 	tx.limit = sqldb.NewLimit(opts.Timeout, end)
 	inner, err := d.db.BeginTx(life, &sql.TxOptions{Isolation: d.level})
+	err = settings(err)
 	if err == nil {
 		tx.q, tx.tx = inner, inner
 		err = tx.conn.Send(life, first...)

@@ -125,7 +125,11 @@ func (c *conn) BeginTx(ctx context.Context, opts sqldriver.TxOptions) (sqldriver
 	}
 	b.entered = false // from here on the turn is the transaction's
 	// Not by the driver's BeginTx: what bounds BEGIN there ends a COMMIT too, from its 1.61 on.
-	if err := c.raw.send(b.ctx, &sqldb.Call{Statement: beginImmediate}); err != nil {
+	err := c.settle(b.ctx)
+	if err == nil {
+		err = c.raw.send(b.ctx, &sqldb.Call{Statement: beginImmediate})
+	}
+	if err != nil {
 		_ = c.rollBack() //nolint:errcheck // most often it has not begun; it may have just when its bound ended
 		c.db.turn.leave()
 		return nil, err
@@ -138,6 +142,23 @@ func (c *conn) BeginTx(ctx context.Context, opts sqldriver.TxOptions) (sqldriver
 	c.inside.Store(tx)
 	c.db.opened(tx)
 	return tx, nil
+}
+
+// settings are what the application may have changed on its connection, and a commit rests on: SQLite ignores or refuses a change within
+// a transaction. They are prepared each time, because SQLite sets them then.
+var settings = []*sqldb.Statement{
+	{Name: "synchronous", Text: "PRAGMA synchronous = FULL"},
+	{Name: "foreign_keys", Text: "PRAGMA foreign_keys = ON"},
+}
+
+// settle sets the settings of the next transaction.
+func (c *conn) settle(ctx context.Context) error {
+	for _, st := range settings {
+		if err := c.raw.send(ctx, &sqldb.Call{Statement: st}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // errLent refuses a commit by whom the transaction was lent to. It was rolled back.

@@ -58,4 +58,29 @@ func TestEveryCommitIsSynced(t *testing.T) {
 		t.Fatal(err)
 	}
 	noted("a loss of power can undo what was acknowledged")
+	if _, err := s.DB().Exec("PRAGMA foreign_keys = OFF"); err != nil {
+		t.Fatal(err)
+	}
+	for round := range 2 { // a transaction is synced all the same, and drops the steps of a record with it
+		tx, err := s.DB().BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var level, keys int
+		if err := tx.QueryRow("SELECT synchronous, foreign_keys FROM pragma_synchronous, pragma_foreign_keys").Scan(&level, &keys); err != nil || level != full || keys != 1 {
+			t.Errorf("round %d: after a PRAGMA a transaction has synchronous %d, foreign_keys %d, %v; want %d and 1", round, level, keys, err, full)
+		}
+		if err := tx.Rollback(); err != nil {
+			t.Error(err)
+		}
+		if _, err := s.DB().Exec("PRAGMA synchronous = OFF; PRAGMA foreign_keys = OFF"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.DB().Exec("PRAGMA journal_mode = DELETE"); err == nil {
+		var mode string
+		if err := s.DB().QueryRow("PRAGMA journal_mode").Scan(&mode); err != nil || mode != "wal" {
+			t.Errorf("the application has changed the journal to %s, %v", mode, err)
+		}
+	}
 }
