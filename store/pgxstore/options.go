@@ -29,9 +29,9 @@ type Options struct {
 	// own, which must be a session: not one of a pooler in transaction mode. [NewSQL] needs pgx's stdlib for it, and two
 	// connections. A rollback wakes nobody, nor does the end of a TransactBatch.
 	Listen bool
-	// AsyncCommit lets commits be as the connection's synchronous_commit says, even if that is off: a crash of the server then
-	// loses the operations of the last moments, and they run again. Default: a transaction in which the store writes commits at
-	// "on" at least, the caller's of DoTx too.
+	// AsyncCommit leaves commits as the connection's synchronous_commit says, even if that is off: a crash of the server then
+	// loses the operations of the last moments, and they run again. Without it a transaction in which the store writes commits
+	// at "on" at least, the caller's of DoTx too. Default false.
 	AsyncCommit bool
 }
 
