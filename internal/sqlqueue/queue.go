@@ -62,7 +62,7 @@ type Row struct {
 	Token     int64 // of the claim that has it in hand, or had it last; 0 if it was ended
 	Error     string
 	Now       int64 // when it was read
-	Corrupt   error // why it cannot be read: see [Row.scan]
+	Corrupt   error // why it cannot be read: see Row.scan
 }
 
 // InHand reports whether a claim has the row.

@@ -13,7 +13,7 @@ import (
 	"github.com/everonce/everonce/internal/envelope"
 )
 
-// ReadMessage reads a request of a [Publisher], or one that is a CloudEvent in either mode, as a message: for an inbox, say.
+// ReadMessage reads a request of an [outbox.Publisher] of this package, or one that is a CloudEvent in either mode, as a message: for an inbox, say.
 // The ID is that of Webhook-Id, or of the CloudEvent, and the names of headers are in lower case. Verify the signature, if
 // you need it, before. A body of more than maxBody bytes is [everonce.ErrTooLarge].
 func ReadMessage(r *http.Request, maxBody int64) (*consume.Message, error) {
