@@ -78,7 +78,9 @@ func rows() []row {
 		}, handle: func(_ http.ResponseWriter, r *http.Request) { hang(r) }},
 		{name: "outcome-unknown", first: before, handle: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
 		{name: "still-running", opts: httponce.Options{Route: httponce.Route{AnswerWithin: 50 * time.Millisecond}}, handle: func(_ http.ResponseWriter, r *http.Request) { hang(r) }},
-		{name: "refused", tx: func(http.ResponseWriter) error { return everonce.Permanent("sold_out", errors.New("It is sold out."), nil) }},
+		{name: "refused", tx: func(http.ResponseWriter) error {
+			return everonce.Permanent("sold_out", errors.New("It is sold out."), nil)
+		}},
 		{name: "not-done", tx: func(http.ResponseWriter) error { return errors.New("the database is read-only") }},
 		{name: "store-unavailable", down: true},
 		{name: "elided", first: before, opts: httponce.Options{Route: httponce.Route{MaxAnswer: 4}}, success: true},

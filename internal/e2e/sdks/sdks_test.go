@@ -2,6 +2,7 @@ package sdks
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http/httptest"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/everonce/everonce/httponce"
 )
@@ -82,7 +84,9 @@ func (s sdk) run(t *testing.T, rows []row, profile httponce.Profile) (by map[str
 		services[r.name] = svc
 		noErr(t, json.NewEncoder(&in).Encode(map[string]string{"row": r.name, "base": server.URL, "key": "key-1"}))
 	}
-	cmd := exec.CommandContext(t.Context(), s.command[0], s.command[1:]...)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute/4)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, s.command[0], s.command[1:]...)
 	cmd.Dir = s.place(t)
 	if strings.Contains(s.command[0], "/") {
 		cmd.Path = filepath.Join(cmd.Dir, s.command[0])
@@ -91,7 +95,7 @@ func (s sdk) run(t *testing.T, rows []row, profile httponce.Profile) (by map[str
 	cmd.Stdin, cmd.Stderr = &in, &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("%s: %v\n%s", s.name, err, &stderr)
+		t.Fatalf("%s: %v\n%s%s", s.name, err, out, &stderr)
 	}
 	by, attempts = map[string]told{}, map[string]int{}
 	for lines := json.NewDecoder(bytes.NewReader(out)); lines.More(); {

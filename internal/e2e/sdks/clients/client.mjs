@@ -63,3 +63,4 @@ for await (const line of createInterface({ input: process.stdin })) {
   );
 }
 await Promise.all(calls);
+process.stdout.write('', () => process.exit(0)); // idle connections would keep the process
