@@ -84,10 +84,11 @@ func (s sdk) run(t *testing.T, rows []row, profile httponce.Profile) (by map[str
 		services[r.name] = svc
 		noErr(t, json.NewEncoder(&in).Encode(map[string]string{"row": r.name, "base": server.URL, "key": "key-1"}))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute/4)
+	place := s.place(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, s.command[0], s.command[1:]...)
-	cmd.Dir = s.place(t)
+	cmd.Dir = place
 	if strings.Contains(s.command[0], "/") {
 		cmd.Path = filepath.Join(cmd.Dir, s.command[0])
 	}
