@@ -245,7 +245,7 @@ func (s *settings) checkNames() error {
 	if err := wire.CheckProblemBase(s.problems.Base); err != nil {
 		return fmt.Errorf("%w: %w", everonce.ErrInvalidArgument, err)
 	}
-	if s.profile > ProfileStripe {
+	if !s.profile.Valid() {
 		return fmt.Errorf("%w: Profile: %v is not a profile", everonce.ErrInvalidArgument, s.profile)
 	}
 	return nil

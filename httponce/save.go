@@ -60,7 +60,7 @@ const (
 type saves [lastStatus - firstStatus + 1]Ending
 
 func (s Save) checked(p Profile) (by saves, err error) {
-	all := p.save()
+	all := saveOf(p)
 	maps.Copy(all, s)
 	for name, e := range all {
 		if e < Saved || e > Unknown {

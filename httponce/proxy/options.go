@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/httponce/internal/wire"
 	"github.com/everonce/everonce/internal/socketurl"
 )
@@ -44,8 +43,9 @@ type Options struct {
 	// ProblemBase is the base of the types of problems, the same as the middleware's. Default: this project's
 	// documentation.
 	ProblemBase string
-	// Profile is that of the middleware: it decides the form of problems. Default [httponce.ProfileDefault].
-	Profile httponce.Profile
+	// Profile decides the form of problems, the same as the middleware's, such as httponce.ProfileStripe. Default
+	// httponce.ProfileDefault.
+	Profile wire.Profile
 	// Log gets the reason why a request was not answered. Default [slog.Default].
 	Log *slog.Logger
 }
@@ -78,7 +78,7 @@ func (o *Options) checked() (Options, error) {
 	if err := wire.CheckProblemBase(c.ProblemBase); err != nil {
 		return c, fmt.Errorf("%w: %w", everonce.ErrInvalidArgument, err)
 	}
-	if c.Profile > httponce.ProfileStripe {
+	if !c.Profile.Valid() {
 		return c, fmt.Errorf("%w: Profile: %v is not a profile", everonce.ErrInvalidArgument, c.Profile)
 	}
 	return c, nil
@@ -86,7 +86,7 @@ func (o *Options) checked() (Options, error) {
 
 // problems returns the form of the proxy's own problems.
 func (o *Options) problems() wire.Form {
-	return wire.Form{Base: o.ProblemBase, Stripe: o.Profile == httponce.ProfileStripe}
+	return wire.Form{Base: o.ProblemBase, Stripe: o.Profile == wire.ProfileStripe}
 }
 
 // transport returns what requests go out by: to one Unix domain socket, if there is one.
