@@ -90,8 +90,8 @@ type Route struct {
 	// Fingerprint selects the parts of a request that must be equal when its key is used again. Default: method, host,
 	// path, query and body.
 	Fingerprint Fingerprint
-	// Save says, by status, what an answer means for the key. Default, also for what it leaves out: as Options.Profile says,
-	// see [DefaultSave].
+	// Save says, by status, what an answer means for the key. What it leaves out is as Options.Profile says. Default
+	// [DefaultSave].
 	Save Save
 	// Header selects the headers that are saved. Default: all that may be.
 	Header HeaderPolicy
@@ -245,7 +245,7 @@ func (s *settings) checkNames() error {
 	if err := wire.CheckProblemBase(s.problems.Base); err != nil {
 		return fmt.Errorf("%w: %w", everonce.ErrInvalidArgument, err)
 	}
-	if !s.profile.Valid() {
+	if s.profile > ProfileStripe {
 		return fmt.Errorf("%w: Profile: %v is not a profile", everonce.ErrInvalidArgument, s.profile)
 	}
 	return nil

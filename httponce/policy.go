@@ -159,7 +159,7 @@ func (rt *route) published(profile Profile, receivers everonce.Lifetime, guarded
 	if f := rt.Route.Fingerprint; rt.sum.json != nil {
 		p.Fingerprint.JSON = &publishedJSON{f.JSONOnly, f.JSONExcept}
 	}
-	save := saveOf(profile)
+	save := profile.save()
 	maps.Copy(save, rt.Save)
 	for status, ending := range save {
 		if ending == Unknown && !guarded {

@@ -60,7 +60,7 @@ const (
 type saves [lastStatus - firstStatus + 1]Ending
 
 func (s Save) checked(p Profile) (by saves, err error) {
-	all := saveOf(p)
+	all := p.save()
 	maps.Copy(all, s)
 	for name, e := range all {
 		if e < Saved || e > Unknown {

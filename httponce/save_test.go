@@ -88,10 +88,10 @@ func TestSaveNames(t *testing.T) {
 // What the functions return is the caller's.
 func TestSavesAreTheCallers(t *testing.T) {
 	before := DefaultSave()
-	for _, s := range []Save{DefaultSave(), saveOf(ProfileStripe)} {
+	for _, s := range []Save{DefaultSave(), ProfileStripe.save()} {
 		clear(s)
 	}
-	if !maps.Equal(before, DefaultSave()) || len(saveOf(ProfileStripe)) == 0 {
+	if !maps.Equal(before, DefaultSave()) || len(ProfileStripe.save()) == 0 {
 		t.Error("a change reaches the next caller")
 	}
 }

@@ -43,9 +43,9 @@ type Options struct {
 	// ProblemBase is the base of the types of problems, the same as the middleware's. Default: this project's
 	// documentation.
 	ProblemBase string
-	// Profile decides the form of problems, the same as the middleware's, such as httponce.ProfileStripe. Default
-	// httponce.ProfileDefault.
-	Profile wire.Profile
+	// StripeErrors adds the member error in Stripe's form to each problem. Set it if the middleware has the profile
+	// ProfileStripe.
+	StripeErrors bool
 	// Log gets the reason why a request was not answered. Default [slog.Default].
 	Log *slog.Logger
 }
@@ -78,15 +78,12 @@ func (o *Options) checked() (Options, error) {
 	if err := wire.CheckProblemBase(c.ProblemBase); err != nil {
 		return c, fmt.Errorf("%w: %w", everonce.ErrInvalidArgument, err)
 	}
-	if !c.Profile.Valid() {
-		return c, fmt.Errorf("%w: Profile: %v is not a profile", everonce.ErrInvalidArgument, c.Profile)
-	}
 	return c, nil
 }
 
 // problems returns the form of the proxy's own problems.
 func (o *Options) problems() wire.Form {
-	return wire.Form{Base: o.ProblemBase, Stripe: o.Profile == wire.ProfileStripe}
+	return wire.Form{Base: o.ProblemBase, Stripe: o.StripeErrors}
 }
 
 // transport returns what requests go out by: to one Unix domain socket, if there is one.

@@ -173,7 +173,7 @@ func (s *service) handler(t *testing.T, profile httponce.Profile) http.Handler {
 	if s.row.behind != nil {
 		to, err := url.Parse(s.row.behind(t))
 		noErr(t, err)
-		p, err := proxy.New(to, &proxy.Options{Profile: profile, Log: slog.New(slog.DiscardHandler)})
+		p, err := proxy.New(to, &proxy.Options{StripeErrors: profile == httponce.ProfileStripe, Log: slog.New(slog.DiscardHandler)})
 		noErr(t, err)
 		return p
 	}

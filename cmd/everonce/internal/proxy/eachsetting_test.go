@@ -90,7 +90,7 @@ func TestEachSettingChangesItsOwnOption(t *testing.T) {
 		"marker":            {"X-Again", map[string]string{"Marker": "X-Again"}},
 		"echo-key":          {"true", map[string]string{"EchoKey": "true"}},
 		"problem-base":      {"https://example.com/", map[string]string{"ProblemBase": "https://example.com/", "upstream ProblemBase": "https://example.com/"}},
-		"profile":           {"stripe", map[string]string{"Profile": "stripe", "upstream Profile": "stripe"}},
+		"profile":           {"stripe", map[string]string{"Profile": "stripe", "upstream StripeErrors": "true"}},
 		"retry-after":       {"14s", map[string]string{"RetryAfter": "14s"}},
 		"max-waiting":       {"15", map[string]string{"MaxWaiting": "15"}},
 		"max-still-running": {"16", map[string]string{"MaxStillRunning": "16"}},

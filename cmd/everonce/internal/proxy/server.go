@@ -134,7 +134,7 @@ func (s *Server) upstreamOptions(upstream *url.URL) (opts *proxy.Options, err er
 	c := s.conf
 	opts = &proxy.Options{
 		KeyHeader: c.KeyHeader, DownstreamKey: c.UpstreamKey == config.KeyDownstream, UpstreamHost: c.UpstreamHost, TrustForwarded: c.TrustForwarded,
-		ConnectTimeout: c.UpstreamConnect, IdleTimeout: c.UpstreamIdle, MaxIdle: c.UpstreamMaxIdle, ProblemBase: c.ProblemBase, Profile: c.Profile, Log: s.log,
+		ConnectTimeout: c.UpstreamConnect, IdleTimeout: c.UpstreamIdle, MaxIdle: c.UpstreamMaxIdle, ProblemBase: c.ProblemBase, StripeErrors: c.Profile == httponce.ProfileStripe, Log: s.log,
 	}
 	if c.UpstreamIdle == 0 {
 		opts.IdleTimeout = -1
