@@ -19,10 +19,3 @@ func ExampleSave() {
 	// saved released unknown
 	// released released
 }
-
-// What Stripe's first API does: an answer is the answer, failures of the server included.
-func ExampleStripe() {
-	save := httponce.Stripe()
-	fmt.Println(save["5xx"], save["429"])
-	// Output: saved released
-}

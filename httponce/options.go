@@ -34,6 +34,8 @@ type Options struct {
 	// ProblemBase is the URI, absolute or a path, to which the name of a problem, such as "in-progress", is appended to
 	// make its type. Default: this project's documentation.
 	ProblemBase string
+	// Profile is the family of clients that the API serves. Default [ProfileDefault].
+	Profile Profile
 	// MaxWaiting bounds the requests that wait for another attempt at a time; further ones are refused at once, as if
 	// their route did not wait. All middlewares of the process count together, and each keeps to its own limit. All
 	// principals share it, so one principal can use all of it. Default 256.
@@ -102,7 +104,8 @@ type Route struct {
 	// Fingerprint selects the parts of a request that must be equal when its key is used again. Default: method, host,
 	// path, query and body.
 	Fingerprint Fingerprint
-	// Save says, by status, what an answer means for the key. Default [DefaultSave]; what it leaves out is as there.
+	// Save says, by status, what an answer means for the key. What it leaves out is as Options.Profile says. Default
+	// [DefaultSave].
 	Save Save
 	// Header selects the headers that are saved. Default: all that may be.
 	Header HeaderPolicy
@@ -176,7 +179,8 @@ const (
 type settings struct {
 	header, marker string // canonical
 	echoKey        bool
-	problems       string
+	problems       wire.Form
+	profile        Profile
 	retryAfter     time.Duration
 	waiting        space         // for requests that wait for another attempt
 	goingOn        chan struct{} // has one for each handler whose client was answered before it returned
@@ -210,7 +214,7 @@ func (o *Options) settings() (*settings, error) {
 	}
 	s := &settings{
 		header: http.CanonicalHeaderKey(cmp.Or(o.KeyHeader, wire.DefaultKeyHeader)), marker: http.CanonicalHeaderKey(cmp.Or(o.Marker, wire.DefaultMarker)),
-		echoKey: o.EchoKey, problems: cmp.Or(o.ProblemBase, wire.DefaultProblemBase), retryAfter: cmp.Or(o.RetryAfter, defaultRetryAfter),
+		echoKey: o.EchoKey, problems: wire.Form{Base: cmp.Or(o.ProblemBase, wire.DefaultProblemBase), Stripe: o.Profile == ProfileStripe}, profile: o.Profile, retryAfter: cmp.Or(o.RetryAfter, defaultRetryAfter),
 		log: o.Log, observe: o.Observe,
 	}
 	err := cmp.Or(s.checkNames(),
@@ -226,7 +230,7 @@ func (o *Options) settings() (*settings, error) {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
-	if s.base, err = o.Route.checked("", s.header); err != nil {
+	if s.base, err = o.Route.checked("", s); err != nil {
 		return nil, err
 	}
 	s.routes = []*route{s.base}
@@ -258,13 +262,16 @@ func (s *settings) checkNames() error {
 	case s.header == s.marker:
 		return fmt.Errorf("%w: KeyHeader and Marker are both %s", everonce.ErrInvalidArgument, s.header)
 	}
-	if err := wire.CheckProblemBase(s.problems); err != nil {
+	if err := wire.CheckProblemBase(s.problems.Base); err != nil {
 		return fmt.Errorf("%w: %w", everonce.ErrInvalidArgument, err)
+	}
+	if s.profile > ProfileStripe {
+		return fmt.Errorf("%w: Profile: %v is not a profile", everonce.ErrInvalidArgument, s.profile)
 	}
 	return nil
 }
 
-func (r Route) checked(pattern, keyHeader string) (*route, error) {
+func (r Route) checked(pattern string, s *settings) (*route, error) {
 	rt := &route{Route: r, pattern: pattern, methods: map[string]bool{}}
 	if rt.Methods == nil {
 		rt.Methods = []string{http.MethodPost, http.MethodPatch}
@@ -285,10 +292,10 @@ func (r Route) checked(pattern, keyHeader string) (*route, error) {
 	if rt.bodyKey, err = r.bodyKey(); err != nil {
 		return nil, err
 	}
-	if rt.save, err = r.Save.checked(); err != nil {
+	if rt.save, err = r.Save.checked(s.profile); err != nil {
 		return nil, err
 	}
-	if rt.sum, err = r.Fingerprint.checked(keyHeader); err != nil {
+	if rt.sum, err = r.Fingerprint.checked(s.header); err != nil {
 		return nil, err
 	}
 	if rt.headers, err = r.Header.checked(); err != nil {

@@ -183,7 +183,7 @@ func TestDefaults(t *testing.T) {
 		{Route{KeyJSON: "/key"}, 1 << 20},
 		{Route{Fingerprint: Fingerprint{JSONOnly: []string{"/a"}}, MaxBody: 5 << 20}, 5 << 20},
 	} {
-		if rt, err := c.route.checked("", "Idempotency-Key"); err != nil || rt.MaxBody != c.want {
+		if rt, err := c.route.checked("", &settings{header: "Idempotency-Key"}); err != nil || rt.MaxBody != c.want {
 			t.Errorf("%+v: %v, %v", c.route, rt.MaxBody, err)
 		}
 	}

@@ -72,10 +72,12 @@ func readOnly(next http.HandlerFunc) http.Handler {
 
 // publishedPolicy is the document.
 type publishedPolicy struct {
-	Header string           `json:"header"`
-	Marker string           `json:"replay_marker"`
-	Key    publishedKey     `json:"key"`
-	Routes []publishedRoute `json:"routes"`
+	Header string `json:"header"`
+	Marker string `json:"replay_marker"`
+	// Profile is missing for the default.
+	Profile string           `json:"profile,omitempty"`
+	Key     publishedKey     `json:"key"`
+	Routes  []publishedRoute `json:"routes"`
 }
 
 type publishedKey struct {
@@ -124,13 +126,16 @@ type publishedInFlight struct {
 
 func (s *settings) published(receivers everonce.Lifetime, guarded bool) publishedPolicy {
 	p := publishedPolicy{Header: s.header, Marker: s.marker, Key: publishedKey{MaxKeyLen, []string{"sf-string", "raw"}}}
+	if s.profile != ProfileDefault {
+		p.Profile = s.profile.String()
+	}
 	for _, rt := range s.routes {
-		p.Routes = append(p.Routes, rt.published(receivers, guarded))
+		p.Routes = append(p.Routes, rt.published(s.profile, receivers, guarded))
 	}
 	return p
 }
 
-func (rt *route) published(receivers everonce.Lifetime, guarded bool) publishedRoute {
+func (rt *route) published(profile Profile, receivers everonce.Lifetime, guarded bool) publishedRoute {
 	kept := rt.Lifetime
 	if kept == (everonce.Lifetime{}) {
 		kept = receivers
@@ -158,7 +163,7 @@ func (rt *route) published(receivers everonce.Lifetime, guarded bool) publishedR
 	if f := rt.Route.Fingerprint; rt.sum.json != nil {
 		p.Fingerprint.JSON = &publishedJSON{f.JSONOnly, f.JSONExcept}
 	}
-	save := DefaultSave()
+	save := profile.save()
 	maps.Copy(save, rt.Save)
 	for status, ending := range save {
 		if ending == Unknown && !guarded {

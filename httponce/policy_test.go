@@ -200,7 +200,7 @@ func TestPolicyOfEffectsInSteps(t *testing.T) {
 // An answer that is saved is the operation's end, whatever its steps were: Stripe's rules with steps hide what nobody knows.
 func TestASavedAnswerEndsOpenStepsToo(t *testing.T) {
 	svc := newService(t, setup{
-		opts: httponce.Options{Route: httponce.Route{Save: httponce.Stripe()}}, core: everonce.Options{EffectsInSteps: true},
+		opts: httponce.Options{Profile: httponce.ProfileStripe}, core: everonce.Options{EffectsInSteps: true},
 		handle: func(w http.ResponseWriter, r *http.Request) {
 			a, _ := everonce.AttemptFrom(r.Context())
 			_, err := everonce.Step(r.Context(), a, "charge", func(context.Context) (string, error) { return "", errors.New("timeout") })

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
@@ -37,6 +38,9 @@ func (r *recorder) sendHeld() {
 		if wire.IsPrefixed(name) { // net/http sends no trailer behind a body that it has counted
 			r.x.w.Header()[name] = values
 		}
+	}
+	if r.x.repetitionRefused() {
+		wire.SetRetry(r.x.w.Header(), false)
 	}
 	if r.explicit {
 		r.x.w.WriteHeader(r.status)
@@ -88,4 +92,10 @@ func (r *recorder) keep(rest *pieces, elided bool) *savedAnswer {
 	}
 	s.raw = appendFoot(s.raw, r.trailers(), rest)
 	return s
+}
+
+// repetitionRefused reports whether an SDK's own retry would only get outcome-unknown, and hide the handler's answer from its
+// user.
+func (x *exchange) repetitionRefused() bool {
+	return x.problems.Stripe && x.told.Outcome == everonce.Unknown && x.route.Reconcile == nil
 }

@@ -207,7 +207,7 @@ func (x *exchange) replayFailure(v *verdict) {
 }
 
 // failureAnswer returns the answer that a permanent failure stands for: always the same for the same failure.
-func failureAnswer(err error, problemBase string) Answer {
+func failureAnswer(err error, form wire.Form) Answer {
 	p := new(everonce.PermanentError)
 	errors.As(err, &p)
 	if status, ok := failureStatus(p.Code); ok {
@@ -219,7 +219,7 @@ func failureAnswer(err error, problemBase string) Answer {
 	}
 	refused := wire.Refused
 	refused.Detail = p.Message
-	header, body := refused.Answer(problemBase, p.Code)
+	header, body := refused.Answer(form, p.Code, 0)
 	return Answer{Status: refused.Status, Header: header, Body: body}
 }
 
@@ -244,9 +244,9 @@ func (x *exchange) replayRest(e *everonce.Error) {
 }
 
 // restOf returns what an expired or elided answer has left.
-func restOf(e *everonce.Error, problemBase string) (a Answer) {
+func restOf(e *everonce.Error, form wire.Form) (a Answer) {
 	if e.Kind == driver.ResultFailure {
-		a = failureAnswer(&everonce.PermanentError{Code: string(e.Summary)}, problemBase)
+		a = failureAnswer(&everonce.PermanentError{Code: string(e.Summary)}, form)
 	} else if a.decode(e.Summary) != nil {
 		a = Answer{Status: http.StatusOK}
 	}

@@ -25,7 +25,7 @@ func (s *settings) addRoutes(routes map[string]Route) error {
 		if pattern == "" { // an error would be told as one of all requests
 			return fmt.Errorf("httponce: route %q: %w: the pattern is empty", pattern, everonce.ErrInvalidArgument)
 		}
-		rt, err := routes[pattern].checked(pattern, s.header)
+		rt, err := routes[pattern].checked(pattern, s)
 		if err != nil {
 			return (&route{pattern: pattern}).in(err)
 		}

@@ -34,7 +34,7 @@ func (e Ending) String() string {
 }
 
 // Save maps the status of an answer, "201", or a class from "2xx" to "5xx", to its Ending. A status takes precedence
-// over its class, and what is missing is as in [DefaultSave]: Save{"409": Released} changes one status, Save{"5xx":
+// over its class, and what is missing is as the [Profile] says: Save{"409": Released} changes one status, Save{"5xx":
 // Saved} a class. A 2xx cannot be Released, because every repetition would take effect again. A handler that answers
 // with a 2xx but did nothing calls [NotDone].
 type Save map[string]Ending
@@ -50,14 +50,6 @@ func DefaultSave() Save {
 	}
 }
 
-// Stripe returns the rules of Stripe's first API: once an operation has begun, its answer is final, even a failure of
-// the server. The statuses that [DefaultSave] releases mean that it has not begun.
-func Stripe() Save {
-	s := DefaultSave()
-	s["5xx"], s["408"] = Saved, Saved
-	return s
-}
-
 // The statuses that end a request.
 const (
 	firstStatus = 200
@@ -67,8 +59,8 @@ const (
 // saves is a checked Save: an ending for every status from firstStatus.
 type saves [lastStatus - firstStatus + 1]Ending
 
-func (s Save) checked() (by saves, err error) {
-	all := DefaultSave()
+func (s Save) checked(p Profile) (by saves, err error) {
+	all := p.save()
 	maps.Copy(all, s)
 	for name, e := range all {
 		if e < Saved || e > Unknown {

@@ -10,7 +10,7 @@ import (
 )
 
 func TestDefaultSave(t *testing.T) {
-	by, err := Save(nil).checked()
+	by, err := Save(nil).checked(ProfileDefault)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,8 +29,8 @@ func TestDefaultSave(t *testing.T) {
 	}
 }
 
-func TestStripe(t *testing.T) {
-	by, err := Stripe().checked()
+func TestProfileStripe(t *testing.T) {
+	by, err := Save(nil).checked(ProfileStripe)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestStripe(t *testing.T) {
 // What a Save names is as it says, a status before its class, and the rest is the default.
 func TestSaveOverDefault(t *testing.T) {
 	for range 20 { // whatever order a map is in
-		by, err := Save{"409": Released, "4xx": Unknown, "500": Saved, "3xx": Released, "302": Saved}.checked()
+		by, err := Save{"409": Released, "4xx": Unknown, "500": Saved, "3xx": Released, "302": Saved}.checked(ProfileDefault)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,23 +63,23 @@ func TestSaveReleasesNoSuccess(t *testing.T) {
 	for name, s := range map[string]Save{
 		"a status": {"200": Released}, "the last one": {"299": Released}, "a class": {"2xx": Released}, "the rest of a class": {"2xx": Released, "200": Saved},
 	} {
-		if _, err := s.checked(); !errors.Is(err, everonce.ErrInvalidArgument) {
+		if _, err := s.checked(ProfileDefault); !errors.Is(err, everonce.ErrInvalidArgument) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := (Save{"2xx": Unknown, "300": Released}).checked(); err != nil {
+	if _, err := (Save{"2xx": Unknown, "300": Released}).checked(ProfileDefault); err != nil {
 		t.Errorf("of what may be: %v", err)
 	}
 }
 
 func TestSaveNames(t *testing.T) {
 	for _, name := range []string{"", "1xx", "6xx", "4XX", "xx", "x", "4x", "4xxx", "199", "600", "99", "1000", "0200", "+20", "-20", "20 ", " 20", "2.0", "abc", "2ab", "20x"} {
-		if _, err := (Save{name: Saved}).checked(); !errors.Is(err, everonce.ErrInvalidArgument) {
+		if _, err := (Save{name: Saved}).checked(ProfileDefault); !errors.Is(err, everonce.ErrInvalidArgument) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
 	for status := firstStatus; status <= lastStatus; status++ {
-		if by, err := (Save{strconv.Itoa(status): Unknown}).checked(); err != nil || by.of(status) != Unknown {
+		if by, err := (Save{strconv.Itoa(status): Unknown}).checked(ProfileDefault); err != nil || by.of(status) != Unknown {
 			t.Errorf("%d: %v", status, err)
 		}
 	}
@@ -88,10 +88,10 @@ func TestSaveNames(t *testing.T) {
 // What the functions return is the caller's.
 func TestSavesAreTheCallers(t *testing.T) {
 	before := DefaultSave()
-	for _, s := range []Save{DefaultSave(), Stripe()} {
+	for _, s := range []Save{DefaultSave(), ProfileStripe.save()} {
 		clear(s)
 	}
-	if !maps.Equal(before, DefaultSave()) || len(Stripe()) == 0 {
+	if !maps.Equal(before, DefaultSave()) || len(ProfileStripe.save()) == 0 {
 		t.Error("a change reaches the next caller")
 	}
 }

@@ -100,10 +100,10 @@ func TestProxyBeforeAServiceThatSaysLater(t *testing.T) {
 	} {
 		text := fmt.Sprintf(`{"type":"https://a.example/problems/%s","title":%q,"status":%d}`, tc.name, tc.title, tc.status)
 		for coding, body := range map[string]string{"": text, "gzip": packed(t, text), "X-GZip": packed(t, text)} {
-			for name, save := range map[string]httponce.Save{"default": nil, "stripe": httponce.Stripe()} {
+			for _, profile := range []httponce.Profile{httponce.ProfileDefault, httponce.ProfileStripe} {
 				for _, policy := range []everonce.Policy{everonce.Refuse, everonce.Reexecute} {
 					u, calls := saysLater(t, tc.status, coding, body)
-					srv := newProxy(t, u, &httponce.Options{Route: httponce.Route{Save: save, Policy: policy}}, nil)
+					srv := newProxy(t, u, &httponce.Options{Profile: profile, Route: httponce.Route{Policy: policy}}, nil)
 					asked := tc.status == 409 || policy == everonce.Reexecute
 					for n, want := range []int{tc.status, tc.status, 201, 201} {
 						if n > 0 && !asked {
@@ -111,11 +111,11 @@ func TestProxyBeforeAServiceThatSaysLater(t *testing.T) {
 						}
 						got, header, text := post(t, srv, "/payments", "k", "{}", "Accept-Encoding", "gzip")
 						if marked := header.Get("Idempotent-Replayed") != ""; got != want || marked != (want == 201 && n == 3) || n == 0 && text != body {
-							t.Errorf("%s, coding %q, save %s, %v, request %d: %d %v %q, want %d", tc.name, coding, name, policy, n+1, got, header, text, want)
+							t.Errorf("%s, coding %q, profile %v, %v, request %d: %d %v %q, want %d", tc.name, coding, profile, policy, n+1, got, header, text, want)
 						}
 					}
 					if want := map[bool]int64{true: 3, false: 1}[asked]; calls.Load() != want {
-						t.Errorf("%s, coding %q, save %s, %v: the service was called %d times, want %d", tc.name, coding, name, policy, calls.Load(), want)
+						t.Errorf("%s, coding %q, profile %v, %v: the service was called %d times, want %d", tc.name, coding, profile, policy, calls.Load(), want)
 					}
 				}
 			}
@@ -226,7 +226,7 @@ func TestProxyTakesNoForeignProblemForOurs(t *testing.T) {
 		if n := calls.Load(); n != 1 {
 			t.Errorf("%d %s: the service was called %d times", status, body, n)
 		}
-		srv = newProxy(t, u, &httponce.Options{Route: httponce.Route{Save: httponce.Stripe()}}, nil)
+		srv = newProxy(t, u, &httponce.Options{Profile: httponce.ProfileStripe}, nil)
 		calls.Store(0)
 		for _, mark := range []string{"", "true"} { // it is an answer as any other
 			if got, header, _ := post(t, srv, "/payments", "k", "{}"); got != status || header.Get("Idempotent-Replayed") != mark || calls.Load() != 1 {

@@ -49,7 +49,7 @@ func (p *handler) tell(w http.ResponseWriter, r *http.Request, x *passage, err e
 		text = "proxy: the upstream leads back to this proxy"
 	}
 	p.opts.Log.WarnContext(r.Context(), text, append(attrs, "problem", failure.Name, "error", unquoted(err.Error()))...)
-	failure.Send(w, p.opts.ProblemBase, retryAfter)
+	failure.Send(w, p.opts.problems(), retryAfter)
 }
 
 // cut ends the connection of an attempt whose middleware cannot be told of a failure: a panic is unknown to it, whatever its Save

@@ -237,15 +237,15 @@ func TestProxyUnknownAfterWriting(t *testing.T) {
 		"408":                         {"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n", 408},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for profile, save := range map[string]httponce.Save{"default": nil, "stripe": httponce.Stripe()} {
+			for _, profile := range []httponce.Profile{httponce.ProfileDefault, httponce.ProfileStripe} {
 				u := newWireUpstream(t, func(int, wireRequest) (string, bool) { return tc.text, true })
-				srv := newProxy(t, u.url, &httponce.Options{Route: httponce.Route{Save: save}}, nil)
+				srv := newProxy(t, u.url, &httponce.Options{Profile: profile}, nil)
 				status, header, body := post(t, srv, "/", "k", "amount=1")
 				if status != tc.status || tc.status == 502 && (!strings.Contains(body, "upstream-lost") || header.Get("Content-Type") != "application/problem+json") {
 					t.Errorf("%s: %d %s, want %d", profile, status, body, tc.status)
 				}
 				want := http.StatusConflict
-				if save != nil && tc.status != 502 { // an answer of the upstream's, which that profile saves
+				if profile == httponce.ProfileStripe && tc.status != 502 { // an answer of the upstream's, which that profile saves
 					want = tc.status
 				}
 				if status, _, _ := post(t, srv, "/", "k", "amount=1"); status != want {

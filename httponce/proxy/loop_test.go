@@ -69,7 +69,7 @@ func TestProxyEndsALoop(t *testing.T) {
 			servers[i] = httptest.NewUnstartedServer(nil)
 		}
 		for i, srv := range servers {
-			opts := &httponce.Options{Route: httponce.Route{Save: httponce.Stripe(), Wait: -1}, Log: slog.New(slog.DiscardHandler), Observe: func(_ context.Context, s httponce.Served) {
+			opts := &httponce.Options{Profile: httponce.ProfileStripe, Route: httponce.Route{Wait: -1}, Log: slog.New(slog.DiscardHandler), Observe: func(_ context.Context, s httponce.Served) {
 				told <- s.Outcome.String() + " " + s.Problem
 			}}
 			protect, err := httponce.Middleware(newReceiver(t, everonce.Refuse), httponce.Unscoped(), opts)

@@ -43,6 +43,9 @@ type Options struct {
 	// ProblemBase is the base of the types of problems, the same as the middleware's. Default: this project's
 	// documentation.
 	ProblemBase string
+	// StripeErrors adds the member error in Stripe's form to each problem. Set it if the middleware has the profile
+	// ProfileStripe.
+	StripeErrors bool
 	// Log gets the reason why a request was not answered. Default [slog.Default].
 	Log *slog.Logger
 }
@@ -76,6 +79,11 @@ func (o *Options) checked() (Options, error) {
 		return c, fmt.Errorf("%w: %w", everonce.ErrInvalidArgument, err)
 	}
 	return c, nil
+}
+
+// problems returns the form of the proxy's own problems.
+func (o *Options) problems() wire.Form {
+	return wire.Form{Base: o.ProblemBase, Stripe: o.StripeErrors}
 }
 
 // transport returns what requests go out by: to one Unix domain socket, if there is one.

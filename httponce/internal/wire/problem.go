@@ -77,6 +77,8 @@ type Document struct {
 	Detail string `json:"detail,omitempty"`
 	// Code is the code of the application's own failure.
 	Code string `json:"code,omitempty"`
+	// Error says the same to an SDK of Stripe's; see [Form].
+	Error *StripeError `json:"error,omitempty"`
 }
 
 // Is reports whether d is everonce's problem p: by its title and by its type, wherever its page is.
@@ -124,37 +126,46 @@ func ReadProblem(h http.Header, text []byte) (d Document, err error) {
 	return d, json.Unmarshal(text, &d)
 }
 
-// Answer returns the header and the body that p is sent with.
-func (p Problem) Answer(base, code string) (http.Header, []byte) {
-	uri := base + p.Name
-	if base == DefaultProblemBase {
+// Answer returns the header and the body that p is sent with. A retryAfter above zero becomes the Retry-After; code is the
+// application's own, or empty.
+func (p Problem) Answer(f Form, code string, retryAfter time.Duration) (http.Header, []byte) {
+	uri := f.Base + p.Name
+	if f.Base == DefaultProblemBase {
 		uri += ".md"
 	}
-	text, err := json.Marshal(Document{Type: uri, Title: p.Title, Status: p.Status, Detail: p.Detail, Code: code})
+	d := Document{Type: uri, Title: p.Title, Status: p.Status, Detail: p.Detail, Code: code}
+	if f.Stripe {
+		d.Error = p.stripe(code)
+	}
+	text, err := json.Marshal(d)
 	if err != nil { // strings and a number
 		text = nil
 	}
-	return http.Header{
+	h := http.Header{
 		"Content-Type":   {"application/problem+json"},
 		"Content-Length": {strconv.Itoa(len(text))},
 		"Link":           {"<" + uri + `>; rel="describedby"`},
 		"Cache-Control":  {"no-store"},
-	}, text
+	}
+	if retryAfter > 0 {
+		h["Retry-After"] = []string{Seconds(retryAfter)}
+	}
+	if f.Stripe {
+		p.setRetry(h, retryAfter)
+	}
+	return h, text
 }
 
 // Send answers with p. If p is temporary, a middleware around w records no final answer, whatever its Save says of the status. A
 // retryAfter above zero becomes the Retry-After.
-func (p Problem) Send(w http.ResponseWriter, base string, retryAfter time.Duration) {
+func (p Problem) Send(w http.ResponseWriter, f Form, retryAfter time.Duration) {
 	if slices.ContainsFunc(temporary, func(of Problem) bool { return of.Name == p.Name }) {
 		MarkUnknown(w)
 	}
-	own, text := p.Answer(base, "")
+	own, text := p.Answer(f, "", retryAfter)
 	h := w.Header()
 	for name, values := range own {
 		h[name] = values
-	}
-	if retryAfter > 0 {
-		h.Set("Retry-After", Seconds(retryAfter))
 	}
 	w.WriteHeader(p.Status)
 	_, _ = w.Write(text) //nolint:errcheck // the client has gone

@@ -51,7 +51,7 @@ const problemPages = "../../../docs/reference/problems"
 func TestProblemsOfAMomentAreNoAnswerOfWhoIsAround(t *testing.T) {
 	for name, p := range everyProblem(t) {
 		w := &notHeard{ResponseRecorder: httptest.NewRecorder()}
-		p.Send(w, DefaultProblemBase, 0)
+		p.Send(w, Form{Base: DefaultProblemBase}, 0)
 		if ofAMoment := p.Status == http.StatusConflict || p.Status > http.StatusInternalServerError; w.unknown != ofAMoment {
 			t.Errorf("%s, a %d: whoever is around is told that it is no answer for good: %v", name, p.Status, w.unknown)
 		}
@@ -133,7 +133,7 @@ func TestProblemDocument(t *testing.T) {
 		"https://example.com/problems/": "https://example.com/problems/in-progress",
 	} {
 		w := httptest.NewRecorder()
-		InProgress.Send(w, base, 1500*time.Millisecond)
+		InProgress.Send(w, Form{Base: base}, 1500*time.Millisecond)
 		h := w.Result().Header
 		for name, want := range map[string]string{
 			"Content-Type": "application/problem+json", "Link": "<" + uri + `>; rel="describedby"`,
@@ -169,7 +169,9 @@ func TestRetryAfterIsInWholeSeconds(t *testing.T) {
 
 // A HEAD gets the headers of a problem and no body, as net/http has it.
 func TestProblemOfAHead(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { Unavailable.Send(w, DefaultProblemBase, time.Second) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		Unavailable.Send(w, Form{Base: DefaultProblemBase}, time.Second)
+	}))
 	defer server.Close()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodHead, server.URL, nil)
 	if err != nil {

@@ -28,6 +28,7 @@ var settings = map[string]string{
 	"Options.IdentitySecret": "identity-secret-file",
 	"Options.Prefix":         "table-prefix",
 	"ProblemBase":            "problem-base",
+	"Profile":                "profile",
 	"Remember":               "remember",
 	"Retention":              "retention",
 	"Save":                   "save",

@@ -134,7 +134,7 @@ func (s *Server) upstreamOptions(upstream *url.URL) (opts *proxy.Options, err er
 	c := s.conf
 	opts = &proxy.Options{
 		KeyHeader: c.KeyHeader, DownstreamKey: c.UpstreamKey == config.KeyDownstream, UpstreamHost: c.UpstreamHost, TrustForwarded: c.TrustForwarded,
-		ConnectTimeout: c.UpstreamConnect, IdleTimeout: c.UpstreamIdle, MaxIdle: c.UpstreamMaxIdle, ProblemBase: c.ProblemBase, Log: s.log,
+		ConnectTimeout: c.UpstreamConnect, IdleTimeout: c.UpstreamIdle, MaxIdle: c.UpstreamMaxIdle, ProblemBase: c.ProblemBase, StripeErrors: c.Profile == httponce.ProfileStripe, Log: s.log,
 	}
 	if c.UpstreamIdle == 0 {
 		opts.IdleTimeout = -1
@@ -219,7 +219,7 @@ func (s *Server) options() (*httponce.Options, error) {
 	c := s.conf
 	opts := &httponce.Options{
 		Route: c.Route.Options(), Routes: map[string]httponce.Route{}, KeyHeader: c.KeyHeader, Marker: c.Marker, EchoKey: c.EchoKey,
-		ProblemBase: c.ProblemBase, RetryAfter: c.RetryAfter, MaxWaiting: c.MaxWaiting, MaxStillRunning: c.MaxStillRunning, MaxBodyMemory: c.MaxBodyMemory, MaxSpool: c.MaxSpool, Log: s.log, Observe: s.observe,
+		ProblemBase: c.ProblemBase, Profile: c.Profile, RetryAfter: c.RetryAfter, MaxWaiting: c.MaxWaiting, MaxStillRunning: c.MaxStillRunning, MaxBodyMemory: c.MaxBodyMemory, MaxSpool: c.MaxSpool, Log: s.log, Observe: s.observe,
 	}
 	var err error
 	if opts.Principal, err = s.principalOf("", c.Route); err != nil {

@@ -18,7 +18,7 @@ import (
 func TestEveryOptionIsASetting(t *testing.T) {
 	args := []string{
 		"--required", "--key-json=/key", "--key-pattern=.+", "--unknown=reexecute", "--save=409=released", "--wait=1s", "--deadline=1s", "--answer-within=1s",
-		"--end-with-client", "--fail-open", "--echo-key", "--problem-base=https://example.com/problems/", "--fingerprint-headers=Content-Type", "--allow-headers=X-A",
+		"--end-with-client", "--fail-open", "--echo-key", "--problem-base=https://example.com/problems/", "--profile=stripe", "--fingerprint-headers=Content-Type", "--allow-headers=X-A",
 	}
 	c := configOf(t, args...)
 	c.Routes = map[string]config.Route{"/a": c.Route}
@@ -61,7 +61,7 @@ func TestEveryOptionOfTheUpstreamIsASetting(t *testing.T) {
 	ca, _ := writePair(t, t.TempDir(), "upstream")
 	s := &Server{log: slog.New(slog.DiscardHandler), conf: configOf(t,
 		"--key-header=X-Key", "--upstream-key=downstream", "--upstream-host", "--trust-forwarded", "--upstream-connect=1s", "--upstream-idle=2s", "--upstream-max-idle=3",
-		"--upstream-ca="+ca, "--problem-base=https://example.com/problems/")}
+		"--upstream-ca="+ca, "--problem-base=https://example.com/problems/", "--profile=stripe")}
 	opts, err := s.upstreamOptions(&url.URL{Scheme: "https", Host: "x"})
 	if err != nil {
 		t.Fatal(err)

@@ -33,6 +33,7 @@ type Config struct {
 	KeyHeader, Marker           string
 	EchoKey                     bool
 	ProblemBase                 string
+	Profile                     httponce.Profile
 	RetryAfter                  time.Duration
 	MaxWaiting                  int
 	MaxStillRunning             int
@@ -57,7 +58,6 @@ type Route struct {
 	// PrincipalRequired: who cannot be told from others is refused.
 	PrincipalRequired bool
 	Unknown           everonce.Policy
-	Profile           string
 	Save              httponce.Save
 	Retention         time.Duration
 	Remember          time.Duration
@@ -86,13 +86,6 @@ const (
 
 // Options returns the route as the middleware takes it.
 func (r Route) Options() httponce.Route {
-	save := httponce.DefaultSave()
-	if r.Profile == profileStripe {
-		save = httponce.Stripe()
-	}
-	for status, ending := range r.Save {
-		save[status] = ending
-	}
 	wait := r.Wait
 	if wait == 0 { // not at all, and not the library's default
 		wait = -1
@@ -103,7 +96,7 @@ func (r Route) Options() httponce.Route {
 	}
 	return httponce.Route{
 		Methods: methods, Required: r.Required, KeyJSON: r.KeyJSON, CheckKey: keyCheck(r.KeyPattern),
-		Fingerprint: r.Fingerprint, Save: save, Header: httponce.HeaderPolicy{Allow: r.AllowHeaders, Deny: r.DenyHeaders},
+		Fingerprint: r.Fingerprint, Save: r.Save, Header: httponce.HeaderPolicy{Allow: r.AllowHeaders, Deny: r.DenyHeaders},
 		Lifetime: everonce.Lifetime{Retention: r.Retention, Remember: r.Remember}, Lease: r.Lease, Wait: wait, Policy: r.Unknown,
 		Deadline: r.Deadline, AnswerWithin: r.AnswerWithin, EndWithClient: r.EndWithClient, FailOpen: r.FailOpen,
 		MaxBody: r.MaxBody, BodyWithin: r.BodyWithin, MaxAnswer: r.MaxAnswer,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/cmd/everonce/internal/duration"
+	"github.com/everonce/everonce/httponce"
 )
 
 // Field is one setting.
@@ -59,11 +60,6 @@ func per(key, def, usage string, at func(*Route) pflag.Value) Field {
 	return Field{Key: key, Default: def, Usage: usage, Route: true, bind: func(_ *Config, r *Route) pflag.Value { return at(r) }}
 }
 
-const (
-	profileDefault = "default"
-	profileStripe  = "stripe"
-)
-
 var fields = []Field{
 	set("listen", "", "address that clients connect to, like :8080, or a Unix domain socket, like unix:/run/everonce.sock", func(c *Config) pflag.Value { return (*text)(&c.Listen) }),
 	set("upstream", "", "URL of the service behind the proxy, like http://127.0.0.1:9000, or its Unix domain socket, like unix:/run/service.sock", func(c *Config) pflag.Value { return (*text)(&c.Upstream) }),
@@ -91,6 +87,9 @@ var fields = []Field{
 	set("marker", "Idempotent-Replayed", "response header that marks a replayed answer", func(c *Config) pflag.Value { return (*text)(&c.Marker) }),
 	set("echo-key", "false", "repeat the key in the answer", func(c *Config) pflag.Value { return (*truth)(&c.EchoKey) }),
 	set("problem-base", "", "URI that the type of each problem begins with, like https://example.com/problems/ (if empty: this project's pages)", func(c *Config) pflag.Value { return (*text)(&c.ProblemBase) }),
+	set("profile", "default", "clients to serve: default, or stripe (SDKs of Stripe and Stainless: server errors are kept, and problems have Stripe's form too)", func(c *Config) pflag.Value {
+		return &choice[httponce.Profile]{&c.Profile, []httponce.Profile{httponce.ProfileDefault, httponce.ProfileStripe}}
+	}),
 	set("retry-after", "5s", "Retry-After while the store is down or max-spool is reached", func(c *Config) pflag.Value { return (*term)(&c.RetryAfter) }),
 	set("max-waiting", "256", "how many requests may wait for another attempt at the same time", func(c *Config) pflag.Value { return (*count)(&c.MaxWaiting) }),
 	set("max-still-running", "1024", "how many requests may continue upstream after answer-within at the same time", func(c *Config) pflag.Value { return (*count)(&c.MaxStillRunning) }),
@@ -113,9 +112,6 @@ var fields = []Field{
 	per("principal-required", "false", "refuse a request with a key but without the header, cookie or claim of principal; otherwise all such requests have one principal", func(r *Route) pflag.Value { return (*truth)(&r.PrincipalRequired) }),
 	per("unknown", "refuse", "what to do about a request whose outcome is unknown: refuse or reexecute", func(r *Route) pflag.Value {
 		return &choice[everonce.Policy]{&r.Unknown, []everonce.Policy{everonce.Refuse, everonce.Reexecute}}
-	}),
-	per("profile", profileDefault, "which answers are kept: default, or stripe (server errors too)", func(r *Route) pflag.Value {
-		return &choice[string]{&r.Profile, []string{profileDefault, profileStripe}}
 	}),
 	per("save", "", "exceptions to the profile, by status: saved, released or unknown, like 409=released,5xx=unknown", func(r *Route) pflag.Value { return (*endings)(&r.Save) }),
 	per("retention", "24h", "how long an answer is kept", func(r *Route) pflag.Value { return (*term)(&r.Retention) }),

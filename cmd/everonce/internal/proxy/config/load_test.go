@@ -77,8 +77,7 @@ routes:
     fingerprint-headers: [Content-Type, X-Api-Version]
   api.example.com/:
     required: false
-    profile: stripe
-    save: {}
+    save: {5xx: saved}
     methods: []
 `, nil, "--lease=7s")
 	if err != nil {

@@ -1,0 +1,55 @@
+package httponce_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce"
+)
+
+// An SDK that repeats a request whose outcome is unknown would get outcome-unknown, and its user would not see why it failed:
+// the answer says not to. Under the other policies the repetition helps.
+func TestProfileStripeKeepsTheHandlersAnswerInSight(t *testing.T) {
+	unknown := httponce.Route{Save: httponce.Save{"5xx": httponce.Unknown}}
+	asks := unknown
+	asks.Policy, asks.Reconcile = everonce.Reconcile, func(context.Context, everonce.Abandoned) (everonce.Verdict[httponce.Answer], error) {
+		return everonce.StillUnknown[httponce.Answer](), nil
+	}
+	again := unknown
+	again.Policy = everonce.Reexecute
+	for name, c := range map[string]struct {
+		opts   httponce.Options
+		header string // that the handler sets
+		want   string
+	}{
+		"refuse":            {httponce.Options{Profile: httponce.ProfileStripe, Route: unknown}, "", "false"},
+		"reconcile":         {httponce.Options{Profile: httponce.ProfileStripe, Route: asks}, "", ""},
+		"reexecute":         {httponce.Options{Profile: httponce.ProfileStripe, Route: again}, "", ""},
+		"saved":             {httponce.Options{Profile: httponce.ProfileStripe}, "", ""},
+		"the handler's own": {httponce.Options{Profile: httponce.ProfileStripe, Route: unknown}, "true", "true"},
+		"default profile":   {httponce.Options{}, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			svc := newService(t, setup{opts: c.opts, handle: func(w http.ResponseWriter, _ *http.Request) {
+				if c.header != "" {
+					w.Header().Set("Stripe-Should-Retry", c.header)
+				}
+				w.WriteHeader(http.StatusInternalServerError)
+			}})
+			res := svc.post("k")
+			if got := res.header.Get("Stripe-Should-Retry"); res.status != http.StatusInternalServerError || got != c.want {
+				t.Errorf("%d, Stripe-Should-Retry %q, want %q", res.status, got, c.want)
+			}
+		})
+	}
+}
+
+func TestProfileIsChecked(t *testing.T) {
+	svc := newService(t, setup{handle: func(http.ResponseWriter, *http.Request) {}})
+	if _, err := httponce.Middleware(svc.recv, httponce.Unscoped(), &httponce.Options{Profile: 2}); !errors.Is(err, everonce.ErrInvalidArgument) {
+		t.Errorf("%v", err)
+	}
+}
