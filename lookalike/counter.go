@@ -21,7 +21,8 @@ import (
 //
 // What it compares is the fingerprint of the operation: for a message its body, for an HTTP request its method, path, query and
 // body, unless their Fingerprint says otherwise. A body with a field that is new at each try, such as the time of sending, is no
-// lookalike: exclude that field from the fingerprint.
+// lookalike: exclude that field from the fingerprint. Messages that a broker makes again and again, like the ticks of a schedule of
+// NATS, have one body and many keys: their consumers need no counter.
 type Counter struct {
 	window time.Duration
 

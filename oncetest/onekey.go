@@ -14,8 +14,9 @@ type Keys struct {
 	key  consume.Key
 	more chan struct{}
 
-	mu   sync.Mutex
-	seen []string
+	mu       sync.Mutex
+	messages map[*consume.Message]bool // a consumer may ask several times for one
+	seen     []string
 }
 
 // RecordKeys returns a recorder of what key returns. Give the consumer under test its method [Keys.Key] in place of key:
@@ -30,15 +31,21 @@ type Keys struct {
 //
 // Some client libraries make a new message ID for each publish. Then both messages take effect, and nothing else fails.
 func RecordKeys(key consume.Key) *Keys {
-	return &Keys{key: key, more: make(chan struct{}, 1)}
+	return &Keys{key: key, more: make(chan struct{}, 1), messages: map[*consume.Message]bool{}}
 }
 
-// Key is a [consume.Key]. It records what it returns, and may be called concurrently. A message without a key is recorded too.
+// Key is a [consume.Key]. It records the key of each message once, and an empty one for a message that has none. Redeliveries and
+// retries are not recorded, since the producer did not send them. It may be called concurrently.
 func (k *Keys) Key(m *consume.Message) (string, error) {
 	key, err := k.key(m)
+	whole, _ := k.key.Of(m) //nolint:errcheck // err has it; with what the consumer adds to the key
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.seen = append(k.seen, key)
+	if m.Redelivered || m.Retries > 0 || k.messages[m] {
+		return key, err
+	}
+	k.messages[m] = true
+	k.seen = append(k.seen, whole)
 	select {
 	case k.more <- struct{}{}:
 	default:

@@ -9,6 +9,20 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
+// TestOneMessageIsCountedOnce: a consumer that asks twice for the key of a message, a retry and a redelivery do not stand for the
+// producer's second message, which comes with another key.
+func TestOneMessageIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	keys := RecordKeys(consume.ProducerID())
+	first := &consume.Message{ID: "random-0"}
+	for _, m := range []*consume.Message{first, first, {ID: "random-0", Redelivered: true}, {ID: "random-0", Retries: 1}, {ID: "random-1"}} {
+		_, _ = keys.Key(m)
+	}
+	if said := recorded(t, func(tb testing.TB) { keys.WantOne(t.Context(), tb, 2) }).text(); !strings.Contains(said, `under the keys "random-0" and "random-1"`) {
+		t.Errorf("it said %q", said)
+	}
+}
+
 // TestProducersThatSendAgain: a producer that keeps the ID passes; one that makes a new ID for each publish, or none, does not.
 func TestProducersThatSendAgain(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,11 @@
 package keys
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/everonce/everonce/consume"
 )
@@ -69,16 +73,34 @@ func Watermill() Strategy {
 	return Strategy{Key: consume.Composite("watermill", consume.Header("_watermill_message_uuid"))}
 }
 
-// NestJS is for the microservices of NestJS 11: a member of the data, as a JSON pointer like "/id", since an event has no ID, and
-// a request has a new one for each send. Its Key is nil if pointer does not begin with "/".
+// NestJS is for the microservices of NestJS 11 on RabbitMQ: the pattern and a member of the data, as a JSON pointer like "/id", since
+// an event has no ID, and a request has a new one for each send. Its Key is nil if pointer does not begin with "/". Over Kafka the
+// body is the data alone: use [consume.JSONPointer] there.
 func NestJS(pointer string) Strategy {
 	if !strings.HasPrefix(pointer, "/") {
 		return Strategy{}
 	}
 	return Strategy{
-		Key:         consume.Composite("nestjs", consume.JSONPointer("/pattern"), consume.JSONPointer("/data"+pointer)),
+		Key:         consume.Composite("nestjs", pattern, consume.JSONPointer("/data"+pointer)),
 		Fingerprint: consume.Fingerprint{JSONOnly: []string{"/pattern", "/data"}},
 	}
+}
+
+// pattern is that of a message of NestJS: a text, or an object like {"cmd":"sum"}, which is taken in its canonical form.
+func pattern(m *consume.Message) (string, error) {
+	if text, err := consume.JSONPointer("/pattern")(m); err == nil {
+		return text, nil
+	}
+	var body struct {
+		Pattern jsontext.Value `json:"pattern"`
+	}
+	if err := json.Unmarshal(m.Body, &body); err != nil || body.Pattern.Kind() != jsontext.KindBeginObject {
+		return "", fmt.Errorf("%w: the body has no pattern", consume.ErrNoKey)
+	}
+	if err := body.Pattern.Canonicalize(); err != nil {
+		return "", fmt.Errorf("%w: the pattern is not one JSON object", consume.ErrNoKey)
+	}
+	return string(body.Pattern), nil
 }
 
 // CloudEvents is [consume.CloudEvent]: source and id of an event in all bindings but that to MQTT. An event in structured mode has

@@ -85,6 +85,10 @@ func consumerOf(t *testing.T, strategy keys.Strategy) *consume.Consumer {
 	return consumer
 }
 
+func nest(pattern string) *consume.Message {
+	return &consume.Message{Body: []byte(`{"pattern":` + pattern + `,"data":{"id":"order-1"}}`)}
+}
+
 // TestByTheirDocumentation: the members and headers that MassTransit and NServiceBus document, and what a retry of theirs changes.
 func TestByTheirDocumentation(t *testing.T) {
 	t.Parallel()
@@ -98,8 +102,9 @@ func TestByTheirDocumentation(t *testing.T) {
 		strategy            keys.Strategy
 		first, again, other *consume.Message
 	}{
-		"MassTransit": {keys.MassTransit(), masstransit("1", "now"), masstransit("1", "later"), masstransit("2", "now")},
-		"NServiceBus": {keys.NServiceBus(), nservicebus("1"), nservicebus("1"), nservicebus("2")},
+		"MassTransit":                         {keys.MassTransit(), masstransit("1", "now"), masstransit("1", "later"), masstransit("2", "now")},
+		"NestJS, a pattern that is an object": {keys.NestJS("/id"), nest(`{"cmd":"sum","v":1}`), nest(`{"v":1, "cmd":"sum"}`), nest(`{"cmd":"other","v":1}`)},
+		"NServiceBus":                         {keys.NServiceBus(), nservicebus("1"), nservicebus("1"), nservicebus("2")},
 	} {
 		consumer := consumerOf(t, c.strategy)
 		for _, step := range []struct {
