@@ -192,12 +192,12 @@ func TestTheSuggestedCommandSettles(t *testing.T) {
 	}
 	for _, id := range []string{"abandoned", "mail-unknown", "lapsed"} {
 		said := everonce("keys", "explain", "--id", id)
-		command := regexp.MustCompile(`then: everonce (keys settle .+), with`).FindStringSubmatch(said)
+		command := regexp.MustCompile(`and will not: everonce (keys settle .+)\n`).FindStringSubmatch(said)
 		if command == nil {
 			t.Errorf("%s: no command in %s", id, said)
 			continue
 		}
-		everonce(append(strings.Fields(command[1]), "--not-done", "--yes")...)
+		everonce(append(strings.Fields(command[1]), "--yes")...)
 		if said := everonce("keys", "explain", "--id", id); !strings.Contains(said, "The operation is released") {
 			t.Errorf("%s, settled: %s", id, said)
 		}
