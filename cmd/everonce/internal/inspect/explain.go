@@ -219,7 +219,7 @@ func (x *explainer) abandoned(mayTakeOver bool) {
 		Why: "the receiver asks whether it happened and, depending on the answer, completes it, runs it, or leaves it unknown",
 	})
 	if IsRequest(x.rec) {
-		x.settle("whether it happened", "", "--status STATUS --body BODY", "the answer that its duplicates get")
+		x.settle("whether it happened", "", "--status STATUS --body-file FILE", "the answer that its duplicates get")
 	} else {
 		x.settle("whether it happened", "", "--result JSON", "its result, as JSON; leave it out if there is none")
 	}
