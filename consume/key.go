@@ -37,7 +37,8 @@ func noKey(format string, args ...any) error {
 
 // ProducerID uses the producer's message ID ([Message.ID]). It is the best key if the producer assigns one ID to every
 // event and keeps it when it sends the event again. It does not protect if a client library makes a new ID for each
-// publish.
+// publish. It merges CloudEvents of two sources that have the same id, so that the second takes no effect: use [CloudEvent]
+// where events of several sources meet.
 func ProducerID() Key {
 	return func(m *Message) (string, error) {
 		if m.ID == "" {

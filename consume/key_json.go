@@ -60,8 +60,12 @@ func textOf(token jsontext.Token) (string, error) {
 
 // CloudEvent uses source and id of a CloudEvent, which together name one event: from its headers (ce-id, ce_id or
 // cloudEvents:id, as the bindings to HTTP and NATS, Kafka and AMQP write them) or, if the content type is
-// application/cloudevents+json, from the body. Headers ce-… are percent-decoded, so that an event has one key in every
-// mode. A producer may send an event again under the same id.
+// application/cloudevents+json, from the body. A producer may send an event again under the same id. An event of an outbox
+// is a CloudEvent only if it is sent through package cloudeventsonce.
+//
+// Headers ce-… are percent-decoded, so that an event has one key in every mode if its sender encodes them, as CloudEvents
+// 1.0.2 demands. Version 2 of the Go SDK does not: if its source or id has a percent sign with two hexadecimal digits behind
+// it, the event's key is another one in structured mode, and the ids "a%20b" and "a b" are one key.
 func CloudEvent() Key {
 	return func(m *Message) (string, error) {
 		if envelope.IsStructured(m.ContentType) {

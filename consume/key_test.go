@@ -51,6 +51,7 @@ func TestKeyStrategies(t *testing.T) {
 		"CloudEvent, encoded for HTTP":     {consume.CloudEvent(), consume.Message{Headers: map[string]string{"ce-source": "/caf%C3%A9", "ce-id": "50%25"}}, "/café:50%25"},
 		"CloudEvent, quoted for HTTP":      {consume.CloudEvent(), consume.Message{Headers: map[string]string{"ce-source": `"/shop"`, "ce-id": `"a\"b"`}}, `/shop:a"b`},
 		"CloudEvent, not encoded for HTTP": {consume.CloudEvent(), consume.Message{Headers: map[string]string{"ce-source": "/shop", "ce-id": "50% off"}}, "/shop:50%25 off"},
+		"CloudEvent, not encoded, but so":  {consume.CloudEvent(), consume.Message{Headers: map[string]string{"ce-source": "/shop", "ce-id": "a%20b"}}, "/shop:a b"},
 		"CloudEvent, in Kafka's headers":   {consume.CloudEvent(), consume.Message{Headers: map[string]string{"ce_source": "/shop", "ce_id": "1"}}, "/shop:1"},
 		"CloudEvent, in AMQP's headers":    {consume.CloudEvent(), consume.Message{Headers: map[string]string{"cloudEvents:source": "/shop", "cloudEvents:id": "1"}}, "/shop:1"},
 		"CloudEvent without source":        {consume.CloudEvent(), consume.Message{Headers: map[string]string{"ce-id": "1"}}, ""},

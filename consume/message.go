@@ -8,7 +8,8 @@ import (
 
 // Message is one delivery of a message, from any broker. A handler must not change it.
 type Message struct {
-	// ID is the producer's message ID, if any: AMQP's message-id, or the id of a CloudEvent.
+	// ID is the producer's message ID, if any: AMQP's message-id, or the id of a CloudEvent. Such an id is unique only within
+	// its source, which is not part of ID: use [CloudEvent] as the key where events of several sources meet.
 	ID string
 	// Type says what happened ("order.placed"), EventSource where: the topic of an outbox's event, or the source of a
 	// CloudEvent. OrderKey is the key within which the producer keeps the order, and Time is when it happened, or was

@@ -17,7 +17,8 @@ import (
 // Options are the options of an inbox. The zero value of each field is its default. The functions are called when a
 // message is taken in, and must not change it.
 type Options struct {
-	// Key finds what a message is recognised by, at most 255 bytes. Default [consume.ProducerID].
+	// Key finds what a message is recognised by, at most 255 bytes. Default [consume.ProducerID]. Set [consume.CloudEvent] if
+	// CloudEvents of several sources are taken in: their ids are unique only within a source.
 	Key consume.Key
 	// Type finds what a message is about, by which handlers are chosen, at most 255 bytes. Default: [consume.Message.Type];
 	// else that of a CloudEvent in the headers or the body, the header "type", or [consume.Message.Subject].

@@ -64,7 +64,7 @@ func readMessage(h nats.Header, body []byte) *consume.Message {
 	slices.Sort(m.Odd)
 	m.Odd = slices.Compact(m.Odd)
 	said := envelope.Read(m.ContentType, m.Headers, body)
-	m.ID, m.Type, m.EventSource, m.OrderKey, m.Time = said.ID, said.Type, said.Source, said.Key, said.Time
+	m.ID, m.Type, m.EventSource, m.OrderKey, m.Time = cmp.Or(envelope.PercentDecoded(m.Headers[headerID]), said.ID), said.Type, said.Source, said.Key, said.Time
 	return m
 }
 

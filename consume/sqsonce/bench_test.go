@@ -102,8 +102,11 @@ func (b *bench) send(body, group string, attributes ...string) {
 	for i := 0; i < len(attributes); i += 2 {
 		in.MessageAttributes[attributes[i]] = types.MessageAttributeValue{DataType: aws.String("String"), StringValue: &attributes[i+1]}
 	}
+	if group != "" {
+		in.MessageGroupId = &group
+	}
 	if b.fifo {
-		in.MessageGroupId, in.MessageDeduplicationId = &group, aws.String(rand.Text())
+		in.MessageDeduplicationId = aws.String(rand.Text())
 	}
 	if _, err := b.client.SendMessage(b.Context(), in); err != nil {
 		b.Fatal(err)

@@ -1,6 +1,7 @@
 package sqsonce
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/internal/copies"
+	"github.com/everonce/everonce/consume/sqsonce/internal/entries"
 )
 
 // MaxReceives is the reason of a letter that SQS itself has moved, by the queue's RedrivePolicy.
@@ -78,9 +80,11 @@ func replayOf(raw *types.Message, to *place, n note) (*sqs.SendMessageInput, err
 	if n.Deduplication == "" {
 		again.Deduplication = raw.Attributes["MessageDeduplicationId"]
 	}
-	group := n.Group
-	if group == "" {
-		group = "replay-" + *raw.MessageId
+	name := "replay-" + *raw.MessageId
+	group := entries.Valid(cmp.Or(n.Group, name)) // a note may be forged
+	in, err := copyFor(raw, to, &again, group, name)
+	if err == nil && n.Group != "" { // a standard queue has groups too, for its fairness
+		in.MessageGroupId = &group
 	}
-	return copyFor(raw, to, &again, group, "replay-"+*raw.MessageId)
+	return in, err
 }

@@ -21,7 +21,7 @@ const (
 	AttributeContentType     = entries.AttributeContentType // Message.ContentType
 	AttributeContentEncoding = "content-encoding"           // Message.ContentEncoding
 	AttributeEventType       = entries.AttributeType        // Message.Type
-	AttributeEvent           = entries.AttributeEvent       // Message.EventSource, OrderKey and Time, as a JSON object of source, key and time
+	AttributeEvent           = entries.AttributeEvent       // Message.EventSource, OrderKey and Time, as a JSON object of source, key and time; not in an event for which it would be the eleventh
 )
 
 // The headers that say what SQS itself knows of a message. No attribute can have such a name. A replay keeps them.
@@ -81,10 +81,11 @@ func put(m *consume.Message, name, dataType, value string) {
 	}
 }
 
-// describe completes what a message says of its event. In a FIFO queue another producer's order key is the group.
+// describe completes what a message says of its event. In a FIFO queue another producer's order key is the group. The
+// group of a standard queue (a fair queue) is no order.
 func describe(m *consume.Message) {
 	native := envelope.Envelope{ID: m.ID, Type: cmp.Or(m.Type, m.Headers[AttributeEventType]), Source: m.EventSource, Key: m.OrderKey, Time: m.Time}
-	if native.Source == "" {
+	if native.Source == "" && strings.HasSuffix(m.Source, fifoSuffix) {
 		native.Key = m.Headers[HeaderGroup]
 	}
 	said := envelope.Read(m.ContentType, m.Headers, m.Body).Or(native)

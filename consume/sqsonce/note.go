@@ -11,13 +11,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/everonce/everonce/consume/internal/copies"
+	"github.com/everonce/everonce/consume/sqsonce/internal/entries"
 )
 
 // attributeNote is the one attribute in which a copy says all that there is to say: SQS allows ten.
-const (
-	attributeNote = "everonce-note"
-	maxAttributes = 10
-)
+const attributeNote = "everonce-note"
 
 // note is what a dead letter, and a replayed one, say of themselves.
 type note struct {
@@ -70,7 +68,7 @@ func (n *note) attributes(theirs map[string]types.MessageAttributeValue, room in
 	text := noteText{Headers: map[string]string{}, Group: n.Group, Deduplication: n.Deduplication}
 	n.Write(text.Headers)
 	all := maps.Clone(theirs)
-	for _, name := range slices.Sorted(maps.Keys(all))[min(len(all), maxAttributes-1):] {
+	for _, name := range slices.Sorted(maps.Keys(all))[min(len(all), entries.MaxAttributes-1):] {
 		a := all[name]
 		if text.Attributes == nil {
 			text.Attributes = map[string]attribute{}

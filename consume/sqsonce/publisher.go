@@ -20,7 +20,8 @@ import (
 // Publisher publishes the events of an outbox to queues, up to ten in a call. An event is published when SQS has confirmed it.
 //
 // A message's body is the event's payload, which must be text. Its attributes are the event's headers, its ID ([AttributeID], by which
-// [consume.ProducerID] recognises it), type, content type, and, in one attribute ([AttributeEvent]), its topic, key and time; there can be ten in all. In a FIFO queue its group is the event's key,
+// [consume.ProducerID] recognises it), type, content type, and, in one attribute ([AttributeEvent]), its topic, key and time; there can be ten in all, and where that one
+// would be the eleventh, it is left out. In a FIFO queue its group is the event's key,
 // or its ID if it has none, and its deduplication ID is the event's ID.
 type Publisher struct {
 	client Client

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Envelope is the description of an event. An empty field is unknown.
@@ -31,12 +32,13 @@ func (e Envelope) Or(other Envelope) Envelope {
 	return e
 }
 
-// Read reads what the headers and the body say, in whichever binding of CloudEvents. Text that is not a time gives none.
+// Read reads what the body and the headers say, in whichever binding of CloudEvents. The body of a structured event goes
+// before its headers, field by field. Text that is not a time gives none.
 func Read(contentType string, headers map[string]string, body []byte) Envelope {
-	if IsStructured(contentType) {
-		return structured(body)
-	}
 	var e Envelope
+	if IsStructured(contentType) {
+		e = structured(body)
+	}
 	for _, b := range bindings {
 		e = e.Or(b.read(headers))
 	}
@@ -49,18 +51,37 @@ func IsStructured(contentType string) bool {
 	return strings.EqualFold(strings.TrimSpace(base), "application/cloudevents+json")
 }
 
+// structured reads a body. One that is not JSON, or has a name twice, says nothing.
 func structured(body []byte) Envelope {
 	var e struct {
-		ID     string `json:"id"`
-		Type   string `json:"type"`
-		Source string `json:"source"`
-		Key    string `json:"partitionkey"`
-		Time   string `json:"time"`
+		ID     text `json:"id"`
+		Type   text `json:"type"`
+		Source text `json:"source"`
+		Key    text `json:"partitionkey"`
+		Time   text `json:"time"`
 	}
 	if json.Unmarshal(body, &e) != nil {
 		return Envelope{}
 	}
-	return Envelope{ID: e.ID, Type: e.Type, Source: e.Source, Key: e.Key, Time: ParseTime(e.Time)}
+	return Envelope{ID: string(e.ID), Type: string(e.Type), Source: string(e.Source), Key: string(e.Key), Time: ParseTime(string(e.Time))}
+}
+
+// text is a JSON string, or the digits of an integer. Any other value is empty.
+type text string
+
+// UnmarshalJSONFrom implements [json.UnmarshalerFrom].
+func (t *text) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	if kind := d.PeekKind(); kind != jsontext.KindString && kind != jsontext.KindNumber {
+		return d.SkipValue()
+	}
+	token, err := d.ReadToken()
+	if err != nil {
+		return err
+	}
+	if value := token.String(); token.Kind() == jsontext.KindString || !strings.ContainsAny(value, ".eE") && value != "-0" {
+		*t = text(value)
+	}
+	return nil
 }
 
 // TimeText writes a time as CloudEvents have it; the zero time is empty.

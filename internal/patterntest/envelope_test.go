@@ -336,7 +336,7 @@ func inProcess(t *testing.T, _ *consume.Consumer, in *inbox.Inbox[*sql.Tx]) way 
 
 func byWebhook(t *testing.T, _ *consume.Consumer, in *inbox.Inbox[*sql.Tx]) way {
 	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		m, err := webhook.ReadMessage(r, 1<<20)
+		m, err := webhook.ReadMessage(r, 1<<20, "mode")
 		if err == nil {
 			_, err = in.Receive(r.Context(), m)
 		}

@@ -1,11 +1,13 @@
 package webhook
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/everonce/everonce"
@@ -14,9 +16,15 @@ import (
 )
 
 // ReadMessage reads a request of an [outbox.Publisher] of this package, or one that is a CloudEvent in either mode, as a message: for an inbox, say.
-// The ID is that of Webhook-Id, or of the CloudEvent, and the names of headers are in lower case. Verify the signature, if
-// you need it, before. A body of more than maxBody bytes is [everonce.ErrTooLarge].
-func ReadMessage(r *http.Request, maxBody int64) (*consume.Message, error) {
+// The ID is that of Webhook-Id, or of the CloudEvent. A body of more than maxBody bytes is [everonce.ErrTooLarge].
+//
+// The message has the headers that describe an event, and those that keep names, in any case: an event's own headers, say.
+// Others are left out, because an inbox stores what it takes in, and credentials and signatures are among them. The
+// headers that describe an event are Ce-…, Content-…, Traceparent, Tracestate, Baggage, Idempotency-Key, Webhook-Id and
+// Webhook-Timestamp. The message has the names in lower case.
+//
+// A signature is of r.Header and Message.Body: verify it before you use the message. r.Body can be read again afterwards.
+func ReadMessage(r *http.Request, maxBody int64, keep ...string) (*consume.Message, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return nil, fmt.Errorf("webhook: %w: the body has more than %d bytes", everonce.ErrTooLarge, maxBody)
@@ -24,12 +32,24 @@ func ReadMessage(r *http.Request, maxBody int64) (*consume.Message, error) {
 	if err != nil {
 		return nil, fmt.Errorf("webhook: reading the request: %w", err)
 	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
 	m := &consume.Message{ContentType: r.Header.Get("Content-Type"), ContentEncoding: r.Header.Get("Content-Encoding"), Headers: make(map[string]string, len(r.Header)), Body: body}
 	for name, values := range r.Header {
-		m.Headers[strings.ToLower(name)] = strings.Join(values, ", ")
+		if name = strings.ToLower(name); describes(name) || slices.ContainsFunc(keep, func(kept string) bool { return strings.EqualFold(kept, name) }) {
+			m.Headers[name] = strings.Join(values, ", ")
+		}
 	}
 	said := envelope.Read(m.ContentType, m.Headers, body)
 	m.ID = cmp.Or(envelope.PercentDecoded(r.Header.Get("Webhook-Id")), said.ID)
 	m.Type, m.EventSource, m.OrderKey, m.Time = said.Type, said.Source, said.Key, said.Time
 	return m, nil
+}
+
+// describes reports whether a header, in lower case, says something of an event.
+func describes(name string) bool {
+	switch name {
+	case "traceparent", "tracestate", "baggage", "idempotency-key", "webhook-id", "webhook-timestamp":
+		return true
+	}
+	return strings.HasPrefix(name, "ce-") || strings.HasPrefix(name, "content-")
 }

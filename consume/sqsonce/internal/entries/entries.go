@@ -140,7 +140,11 @@ func ofCall(err error) error {
 	return fmt.Errorf("%w: %w", outbox.ErrUnavailable, err)
 }
 
+// MaxAttributes is how many attributes SQS allows a message.
+const MaxAttributes = 10
+
 // Attributes are the texts that say what an event is, by the name of a message attribute; an error where it does not fit.
+// The event's own headers go before [AttributeEvent], which is left out where it would be one too many.
 func Attributes(e *outbox.Event) (map[string]string, error) {
 	all := map[string]string{AttributeID: e.ID, AttributeEvent: described(e)}
 	if e.Type != "" {
@@ -155,8 +159,11 @@ func Attributes(e *outbox.Event) (map[string]string, error) {
 		}
 		all[name] = value
 	}
-	if len(all) > 10 {
-		return nil, fmt.Errorf("sqsonce: the event has %d headers, and SQS allows 10 attributes, of which its ID, type, content type, and its topic, key and time are four", len(e.Headers))
+	if len(all) > MaxAttributes {
+		delete(all, AttributeEvent)
+	}
+	if len(all) > MaxAttributes {
+		return nil, fmt.Errorf("sqsonce: the event has %d headers, and SQS allows %d attributes, of which its ID, type and content type are three", len(e.Headers), MaxAttributes)
 	}
 	return all, nil
 }

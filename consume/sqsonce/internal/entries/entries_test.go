@@ -70,8 +70,9 @@ func TestLimits(t *testing.T) {
 	e := outbox.Event{ID: "1", Type: "t", ContentType: "c", Headers: map[string]string{}}
 	for n := range 8 {
 		e.Headers[fmt.Sprint("h", n)] = "x"
-		if _, err := entries.Attributes(&e); (err != nil) != (n >= 7) {
-			t.Errorf("%d headers: %v", n+1, err)
+		all, err := entries.Attributes(&e)
+		if _, described := all[entries.AttributeEvent]; (err != nil) != (n >= 7) || described != (n < 6) {
+			t.Errorf("%d headers: %v, %v", n+1, err, all)
 		}
 	}
 }
