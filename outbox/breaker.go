@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/everonce/everonce"
@@ -118,7 +117,7 @@ func (r *Relay) admit(w *row, now time.Time) {
 	one := w.lane.destination != ""
 	switch left := g.closed.Sub(now); {
 	case one && left > 0:
-		w.held = RetryAfter(errPaused, left+rand.N(left/4+1)) // not all of them at once
+		w.held = RetryAfter(errPaused, left+retry.Jitter(left/4+1)) // not all of them at once
 		return
 	case one && (g.probing || g.failures > 0 && g.inFlight >= max(r.set.InFlight/4, 1)):
 		w.held = errPaused

@@ -133,7 +133,7 @@ func TestAnOutageCostsAnOldEventLittle(t *testing.T) {
 				if !held && after == 0 { // published
 					break
 				}
-				if held && after > maxPause*5/4 {
+				if held && after > maxPause*3/2 {
 					t.Fatalf("held for %v, %v after the outage began", after, time.Since(began))
 				}
 				if !held {
