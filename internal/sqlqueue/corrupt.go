@@ -73,11 +73,11 @@ const (
 	oddAtOnce = 10
 )
 
-// beforeAll is where a pass of [ClaimOdd] through a table begins.
+// beforeAll is where a pass of ClaimOdd through a table begins.
 const beforeAll int64 = math.MinInt64
 
 // ClaimOdd claims rows that [Claim] may not find, whatever their lane, so that they are set aside. It looks at some of the rows that follow
-// the number after, which it moves on: at the table's end to [beforeAll]. There are none in a database whose columns have types.
+// the number after, which it moves on: at the end of the table to beforeAll. There are none in a database whose columns have types.
 func ClaimOdd[T any](ctx context.Context, q *Queue, after *int64, lease time.Duration, row func(*T) (*Row, []any)) (claimed []T, token int64, err error) {
 	if !q.dialect.AnyType {
 		return nil, 0, nil
