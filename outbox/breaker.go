@@ -16,8 +16,8 @@ type lane struct{ topic, destination string }
 // gate is what a relay knows of a lane: how many events of it are in its hands, and whether its destination answers.
 type gate struct {
 	inFlight int
-	answered bool      // by the last call that ended
 	failures int       // calls of the publisher, one after the other, in which the destination took nothing and refused nothing
+	since    time.Time // the first of them
 	pauses   int       // one after the other
 	closed   time.Time // until then nothing is published; then one call finds out
 	probing  bool      // that call is under way
@@ -37,7 +37,7 @@ const (
 	maxPause = time.Minute
 )
 
-// maxWait bounds how long an event waits for one of several destinations that does not answer.
+// maxWait bounds how long an event waits that one of several destinations did not answer.
 const maxWait = 10 * time.Minute
 
 // lanes returns the topics that are not to be claimed from.
@@ -117,9 +117,9 @@ func (r *Relay) admit(w *row, now time.Time) {
 	one := w.lane.destination != ""
 	switch left := g.closed.Sub(now); {
 	case one && left > 0:
-		w.held = RetryAfter(errPaused, max(left, w.halfAge()))
+		w.held = RetryAfter(errPaused, left+retry.Jitter(left/4+1)) // not all of them at once
 		return
-	case one && (g.probing || !g.answered && g.inFlight >= max(r.set.InFlight/4, 1)):
+	case one && (g.probing || g.failures > 0 && g.inFlight >= max(r.set.InFlight/4, 1)):
 		w.held = errPaused
 		return
 	case !g.closed.IsZero() && left <= 0:
@@ -129,12 +129,10 @@ func (r *Relay) admit(w *row, now time.Time) {
 	g.inFlight++
 }
 
-// halfAge is how long an event waits whose destination, one of several, does not answer: half of its age.
-func (r *row) halfAge() time.Duration {
-	return min(time.Duration(r.common.Now-r.common.CreatedAt)*time.Microsecond/2, maxWait)
-}
+// halfOf is how long an event waits that one of several destinations did not answer: half of the time for which that has not answered.
+func halfOf(silent time.Duration) time.Duration { return min(silent/2, maxWait) }
 
-// errPaused says that an event was not sent because its destination, one of several, does not answer, or has to answer first.
+// errPaused says that an event was not sent because its destination, one of several, does not answer, or did not and has to answer first.
 var errPaused = fmt.Errorf("%w: not sent: events before it to the same destination have no answer", ErrUnavailable)
 
 // ended takes events of a lane out of the relay's hands.
@@ -146,10 +144,10 @@ func (r *Relay) ended(l lane, rows []row) {
 	g.probing = g.probing && !rows[0].probe
 }
 
-// noted notes how a call of the publisher ended.
-func (r *Relay) noted(l lane, probe bool, errs []error) {
+// noted notes how a call of the publisher ended, and returns for how long the destination has not answered.
+func (r *Relay) noted(l lane, probe bool, errs []error) (silent time.Duration) {
 	if len(errs) == 0 {
-		return
+		return 0
 	}
 	unavailable := false
 	r.mu.Lock()
@@ -158,23 +156,28 @@ func (r *Relay) noted(l lane, probe bool, errs []error) {
 	for _, err := range errs {
 		var refused *everonce.PermanentError
 		if err == nil || errors.As(err, &refused) { // the destination answers
-			g.failures, g.pauses, g.closed, g.answered = 0, 0, time.Time{}, true
-			return
+			g.failures, g.since, g.pauses, g.closed = 0, time.Time{}, 0, time.Time{}
+			return 0
 		}
 		unavailable = unavailable || errors.Is(err, ErrUnavailable)
 	}
-	if !probe && !g.closed.IsZero() { // it began before the pause: only the call that finds out lengthens that
-		return
+	now := time.Now()
+	if g.failures == 0 {
+		g.since = now
 	}
-	g.answered = false
+	silent = now.Sub(g.since)
+	if !probe && !g.closed.IsZero() { // it began before the pause: only the call that finds out lengthens that
+		return silent
+	}
 	if g.failures++; unavailable {
 		g.failures = max(g.failures, breakAfter)
 	}
 	if g.failures < breakAfter {
-		return
+		return silent
 	}
 	if g.pauses++; g.pauses == 1 {
 		r.set.Log.Warn("outbox: a topic, or one destination of it, is paused: nothing of it could be published", "topic", l.topic, "error", errors.Join(errs[0]))
 	}
-	g.closed = time.Now().Add(retry.Within(minPause, maxPause, g.pauses))
+	g.closed = now.Add(retry.Within(minPause, maxPause, g.pauses))
+	return silent
 }

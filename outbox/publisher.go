@@ -25,8 +25,9 @@ type Publisher interface {
 
 // Destinations is an optional power of a [Publisher] by which events of one topic go to several places, as to the webhooks of several
 // customers. A relay then calls it for the events of each destination apart, and pauses a destination that does not answer while the
-// others go on. An event of one waits for half of its age, 10 minutes at most. The order of events with the same key holds
-// across destinations. A publisher that wraps another one should pass it on.
+// others go on. An event that failed because its destination did not answer waits for half of the time for which that has not answered,
+// 10 minutes at most; one that was held waits for the rest of the pause. The order of events with the same key holds across
+// destinations. A publisher that wraps another one should pass it on.
 type Destinations interface {
 	// Destination names where an event goes; "" if all events of its topic go to the same place. It is kept in memory, and in no log. It
 	// must not block, nor change the event.

@@ -122,22 +122,26 @@ func (r *Relay) send(ctx context.Context, token int64, l lane, rows []row) {
 	for i := range rows {
 		events[i] = rows[i].event
 	}
-	errs := r.publish(ctx, events)
-	r.noted(l, rows[0].probe, errs)
+	r.end(ctx, token, rows, r.judged(l, rows, r.publish(ctx, events)))
+}
+
+// judged returns the errors by which events of one lane end, of those that a call of the publisher returned.
+func (r *Relay) judged(l lane, rows []row, errs []error) []error {
+	silent := r.noted(l, rows[0].probe, errs)
 	ended := make([]error, len(rows))
 	behind := map[string]bool{} // the keys of which one was not published
 	for i, err := range errs {
-		key := events[i].Key
+		key := rows[i].event.Key
 		if err != nil && behind[key] { // not its own fault
 			err = errBehind
 		}
 		if l.destination != "" && errors.Is(err, ErrUnavailable) {
-			err = RetryAfter(err, max(askedFor(err), rows[i].halfAge()))
+			err = RetryAfter(err, max(askedFor(err), halfOf(silent)))
 		}
 		ended[i] = err
 		behind[key] = behind[key] || err != nil && key != ""
 	}
-	r.end(ctx, token, rows, ended)
+	return ended
 }
 
 // end writes what became of events, by the errors of their publication.

@@ -128,6 +128,26 @@ func TestForeignRowsInAnOutboxOfSQLite(t *testing.T) {
 	}
 }
 
+// A row that no claim finds is found behind thousands of events that wait for their time, and so is each of many.
+func TestForeignRowsBehindManyEvents(t *testing.T) {
+	t.Parallel()
+	h, ctx := onSQLite(t), limited(t)
+	box := newOutbox(t, h)
+	insert := func(from, to int, due string) {
+		h.must(t, fmt.Sprintf("WITH RECURSIVE c(n) AS (SELECT %d UNION ALL SELECT n + 1 FROM c WHERE n < %d) INSERT INTO everonce_outbox"+
+			" (id, topic, order_key, type, content_type, headers, payload, state, attempts, rank, due_at, created_at, token, error)"+
+			" SELECT n, 'orders', '', '', 'text/plain', '', 'x', 0, 0, %[3]s, %[3]s, 1, 0, '' FROM c", from, to, due))
+	}
+	const odd = 12 // more than one look claims
+	insert(1, 2500, fmt.Sprint(time.Now().Add(time.Hour).UnixMicro()))
+	insert(2501, 2500+odd, "'soon'")
+	relaying(t, box, newSink().publisher(), nil)
+	must(t, within(ctx, "the odd rows are set aside", func() (bool, error) {
+		s, err := box.Backlog().Stats(ctx)
+		return s.Blocked == odd && s.Delayed == 2500, err
+	}))
+}
+
 func TestForeignNumbersInAnOutbox(t *testing.T) {
 	onAll(t, testForeignNumbersInAnOutbox[pgx.Tx], testForeignNumbersInAnOutbox[*sql.Tx])
 }

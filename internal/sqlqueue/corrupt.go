@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/everonce/everonce/driver"
@@ -66,26 +67,40 @@ func (r *Row) Readable(texts ...string) error {
 	return nil
 }
 
-// oddAtOnce is how many rows one call of [ClaimOdd] claims.
-const oddAtOnce = 10
+// A call of [ClaimOdd] looks at oddLook rows, and claims oddAtOnce of them, at most.
+const (
+	oddLook   = 1000
+	oddAtOnce = 10
+)
 
-// ClaimOdd claims rows that [Claim] may not find, whatever their lane, so that they are set aside. There are none in a database whose
-// columns have types.
-func ClaimOdd[T any](ctx context.Context, q *Queue, lease time.Duration, row func(*T) (*Row, []any)) (claimed []T, token int64, err error) {
+// beforeAll is where a pass of ClaimOdd through a table begins.
+const beforeAll int64 = math.MinInt64
+
+// ClaimOdd claims rows that [Claim] may not find, whatever their lane, so that they are set aside. It looks at some of the rows that follow
+// the number after, which it moves on: at the end of the table to beforeAll. There are none in a database whose columns have types.
+func ClaimOdd[T any](ctx context.Context, q *Queue, after *int64, lease time.Duration, row func(*T) (*Row, []any)) (claimed []T, token int64, err error) {
 	if !q.dialect.AnyType {
 		return nil, 0, nil
 	}
-	const part = "SELECT q.seq AS n FROM {t} AS q WHERE q.state = 0 AND q.rank >= -9223372036854775807 AND {odd} = 1" + // of any type, by the index
-		" AND NOT (typeof(q.due_at) IN ('integer', 'real') AND q.due_at > {now}){in} AND "
-	const odd = part + "q.order_key = '' UNION ALL " + part + "q.order_key <> ''"
-	found := false // as good as never: who only looks keeps no writer waiting
-	err = q.db.Read(ctx, q.call("odd", odd+" LIMIT 1").ForEach(func(sqldb.Row) error { found = true; return nil }))
-	if err != nil || !found {
+	const odd = "q.state = 0 AND {odd} = 1 AND NOT (typeof(q.due_at) IN ('integer', 'real') AND q.due_at > {now}){in}"
+	var last, found, seen int64
+	look := q.call("odd", "SELECT coalesce(max(n), 0), coalesce(sum(is_odd), 0), count(*) FROM (SELECT q.seq AS n, CASE WHEN "+odd+" THEN 1 ELSE 0 END AS is_odd"+
+		" FROM {t} AS q WHERE q.seq > {1i} ORDER BY q.seq LIMIT {2i}) AS part", *after, int64(oddLook))
+	err = q.db.Read(ctx, look.ForEach(func(r sqldb.Row) error { return r.Scan(&last, &found, &seen) })) // who only looks keeps no writer waiting
+	if err != nil {
 		return nil, 0, err
 	}
+	next := last
+	if seen < oddLook {
+		next = beforeAll
+	}
+	if found == 0 { // as good as always
+		*after = next
+		return nil, 0, nil
+	}
 	token = newToken()
-	call := q.call("claim_odd", "WITH due AS ("+odd+" LIMIT {3i}) UPDATE {t} AS q SET "+taken+" FROM due WHERE q.seq = due.n RETURNING {columns}",
-		token, lease.Microseconds(), int64(oddAtOnce))
+	call := q.call("claim_odd", "WITH due AS (SELECT q.seq AS n FROM {t} AS q WHERE q.seq > {3i} AND q.seq <= {4i} AND "+odd+" LIMIT {5i})"+
+		" UPDATE {t} AS q SET "+taken+" FROM due WHERE q.seq = due.n RETURNING {columns}", token, lease.Microseconds(), *after, last, int64(oddAtOnce))
 	err = q.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
 		claimed = nil // it may be run again
 		return c.Send(ctx, call.ForEach(func(from sqldb.Row) error {
@@ -103,6 +118,9 @@ func ClaimOdd[T any](ctx context.Context, q *Queue, lease time.Duration, row fun
 	})
 	if err != nil {
 		return nil, 0, err
+	}
+	if len(claimed) < oddAtOnce { // otherwise there may be more among them
+		*after = next
 	}
 	return claimed, token, nil
 }

@@ -99,6 +99,9 @@ func (p *Pool[T]) Run(ctx context.Context) {
 	if l, ok := p.Queue.db.(sqldb.Listener); ok && p.Channel != "" {
 		working.Go(func() { p.listen(ctx, l) })
 	}
+	if p.Queue.dialect.AnyType {
+		working.Go(func() { p.odd(ctx, hard, &working) })
+	}
 	var floor int64
 	var full time.Time // when the next claim without a floor is due
 	var crowd Place    // where to look for heads among the order keys
@@ -134,16 +137,14 @@ func (p *Pool[T]) Run(ctx context.Context) {
 			req.Crowd = &crowd
 		}
 		rows, token, err := Claim(hard, p.Queue, req, p.Row) // a claim cut short would keep its rows until its lease ends
+		took := time.Since(began)
 		if whole && err == nil && len(rows) < want {
 			if now, err := p.Queue.Crowded(ctx); err == nil { // otherwise it is asked again
 				crowded = now
 			}
 		}
-		took := time.Since(began)
 		if whole {
-			p.odd(hard, &working)
-			took = time.Since(began)
-			full = time.Now().Add(max(fullEvery, 20*took))
+			full = time.Now().Add(max(fullEvery, 20*time.Since(began)))
 		}
 		if rest = (time.Time{}); err == nil && len(rows) == 0 && took > dear {
 			rest, vain, vainFree = time.Now().Add(4*took), req.Except, free
@@ -173,14 +174,38 @@ func (p *Pool[T]) Run(ctx context.Context) {
 	}
 }
 
-// odd has rows worked on that no claim finds.
-func (p *Pool[T]) odd(ctx context.Context, working *sync.WaitGroup) {
-	claimed := time.Now()
-	switch rows, token, err := ClaimOdd(ctx, p.Queue, p.Lease, p.Row); {
-	case err != nil:
-		p.failed(err)
-	case len(rows) > 0:
-		p.begin(ctx, working, rows, token, claimed)
+// oddEvery is the pause between two passes through the table for rows that no claim finds; oddPause bounds that between two looks.
+const (
+	oddEvery = time.Minute
+	oddPause = time.Second
+)
+
+// odd has rows worked on that no claim finds, until ctx ends. It goes through the table in short looks with pauses, beside the claims.
+func (p *Pool[T]) odd(ctx, hard context.Context, working *sync.WaitGroup) {
+	failures := 0
+	for after := beforeAll; ; {
+		began := time.Now()
+		rows, token, err := ClaimOdd(hard, p.Queue, &after, p.Lease, p.Row)
+		pause := min(20*time.Since(began), oddPause)
+		switch {
+		case ctx.Err() != nil && err != nil:
+			return
+		case err != nil:
+			failures++
+			p.failed(err)
+			pause = retry.Backoff(failures)
+		case len(rows) > 0:
+			p.begin(hard, working, rows, token, began)
+			pause = oddPause // there may be many: they take no room from others
+		case after == beforeAll:
+			pause = retry.Jitter(oddEvery)
+		}
+		if err == nil {
+			failures = 0
+		}
+		if retry.Pause(ctx, pause) != nil {
+			return
+		}
 	}
 }
 

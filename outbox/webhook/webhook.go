@@ -60,9 +60,9 @@ type Endpoint struct {
 
 // Options are the options of a publisher. The zero value of each field is its default.
 type Options struct {
-	// Parallel is how many requests of one call of the publisher are under way at once, at most; a relay has a call for each
-	// endpoint. Events with the same key are
-	// sent one after the other. Default 16.
+	// Parallel is how many requests to one destination are under way at once, at most, and of one call of the publisher: a
+	// destination is scheme, host and port of a URL, and a relay has calls for each. All destinations of the publisher together
+	// have 16 times as many. Events with the same key are sent one after the other. Default 16, and so 256 in all.
 	Parallel int
 	// Timeout bounds a request with its answer. It should be less than [outbox.RelayOptions.PublishTimeout], which bounds
 	// all of a call. Default 5 s.
@@ -86,8 +86,8 @@ func New(to Endpoint, opts *Options) (outbox.Publisher, error) {
 }
 
 // NewFunc returns a publisher that asks for each event where it is sent. An error of to is that of the event; it must not block, and
-// is called twice for each event. It is an [outbox.Destinations]: a relay pauses an endpoint that does not answer, and goes on with the
-// others. The error wraps [everonce.ErrInvalidArgument].
+// is called twice for each event. It is an [outbox.Destinations] by scheme, host and port of the URL: a relay pauses a host that does not
+// answer, whatever the paths, and goes on with the others. The error wraps [everonce.ErrInvalidArgument].
 func NewFunc(to func(ctx context.Context, e *outbox.Event) (Endpoint, error), opts *Options) (outbox.Publisher, error) {
 	if to == nil {
 		return nil, fmt.Errorf("webhook: %w: to is nil", everonce.ErrInvalidArgument)
@@ -114,18 +114,38 @@ type several struct {
 // Destination implements [outbox.Destinations].
 func (s *several) Destination(ctx context.Context, e *outbox.Event) string {
 	endpoint, err := s.to(ctx, e)
-	if err != nil || endpoint.URL == "" { // Publish says so
-		return "no endpoint"
+	if err != nil {
+		return noEndpoint
 	}
-	return endpoint.URL
+	read, err := endpoint.checked()
+	if err != nil {
+		return noEndpoint
+	}
+	return destination(read.url)
+}
+
+// noEndpoint is the destination of events that have none: Publish says why.
+const noEndpoint = "no endpoint"
+
+// destination returns scheme, host and port of a URL, the same for the same.
+func destination(to *url.URL) string {
+	port := to.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[to.Scheme]
+	}
+	return to.Scheme + "://" + net.JoinHostPort(strings.ToLower(to.Hostname()), port)
 }
 
 // sender sends events.
 type sender struct {
 	client   *http.Client
 	parallel int
+	slots    *slots
 	timeout  time.Duration
 }
+
+// inAll is how many destinations can have all of their requests under way at once.
+const inAll = 16
 
 func newSender(opts *Options) (*sender, error) {
 	var o Options
@@ -136,13 +156,14 @@ func newSender(opts *Options) (*sender, error) {
 		return nil, fmt.Errorf("webhook: %w: an option is negative", everonce.ErrInvalidArgument)
 	}
 	s := &sender{parallel: cmp.Or(o.Parallel, 16), timeout: cmp.Or(o.Timeout, 5*time.Second)}
+	s.slots = newSlots(s.parallel, inAll*s.parallel)
 	dialer := &net.Dialer{}
 	if !o.AllowPrivate {
 		dialer.Control = publicOnly
 	}
 	s.client = &http.Client{CheckRedirect: staysThere, Transport: &http.Transport{
 		DialContext: dialer.DialContext, TLSClientConfig: o.TLS, ForceAttemptHTTP2: true, DisableCompression: true,
-		MaxIdleConnsPerHost: s.parallel, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: maxAnswer,
+		MaxIdleConns: inAll * s.parallel, MaxIdleConnsPerHost: s.parallel, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: maxAnswer,
 	}}
 	return s, nil
 }
@@ -162,6 +183,15 @@ const headersTooLarge = "request header list larger than peer's advertised limit
 
 // send sends an event, and says what became of it.
 func (s *sender) send(ctx context.Context, e *outbox.Event, to Endpoint) error {
+	read, err := to.checked()
+	if err != nil {
+		return err
+	}
+	release, err := s.slots.acquire(ctx, destination(read.url))
+	if err != nil {
+		return fmt.Errorf("%w: webhook: %s: not sent: too many requests are under way: %w", outbox.ErrUnavailable, read.url.Hostname(), err)
+	}
+	defer release()
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	req, err := to.request(ctx, e, time.Now())
