@@ -35,7 +35,7 @@ var (
 	noHeads        = bug{"outbox_claim", `NOT EXISTS \(SELECT 1`, `EXISTS (SELECT 1 WHERE 1 = 1) OR EXISTS (SELECT 1`}
 	noLease        = bug{"outbox_claim", `AND q\.due_at <= \S+`, ``}
 	noToken        = bug{"outbox_finish", `q\.token = (\S+)`, `$1 IS NOT NULL`}
-	noCount        = bug{"outbox_claim", `attempts = attempts \+ 1`, `attempts = attempts`}
+	noCount        = bug{"outbox_claim", `THEN attempts \+ 1`, `THEN attempts`}
 	noLocks        = bug{"outbox_claim_free", `FOR UPDATE SKIP LOCKED`, ``}                        // of MariaDB, as the next
 	noFirst        = bug{"outbox_claim", `ORDER BY p\.seq LIMIT 1`, `ORDER BY p.seq DESC LIMIT 1`} // claims begin at the end of a line
 )
