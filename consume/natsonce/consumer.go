@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -23,6 +24,8 @@ type Consumer struct {
 	conn    *connection
 	from    *established
 	hand    hand
+
+	setAside atomic.Bool // a schedule was, since the last look
 
 	mu  sync.Mutex
 	ran bool
@@ -146,9 +149,12 @@ const (
 
 // feed hands messages over until ctx ends, or until the connection is closed for good, which is its error.
 func (c *Consumer) feed(ctx context.Context, in chan<- consume.Delivery) error {
+	crowded := false // which was logged
+	c.warnIfCrowded(ctx, &crowded)
 	for failures := 0; ctx.Err() == nil && !c.conn.IsClosed(); {
-		if time.Since(c.from.seen) > lookEvery {
-			c.from = c.from.look(ctx)
+		if schedules := c.setAside.Swap(false); schedules || time.Since(c.from.seen) > lookEvery {
+			c.from = c.from.look(ctx, schedules)
+			c.warnIfCrowded(ctx, &crowded)
 		}
 		err := c.fetch(ctx, in)
 		if err == nil {
@@ -162,6 +168,15 @@ func (c *Consumer) feed(ctx context.Context, in chan<- consume.Delivery) error {
 		return errors.Join(fmt.Errorf("%w: the connection was closed, and is not made again", ErrUnreachable), c.conn.LastError())
 	}
 	return nil
+}
+
+// warnIfCrowded logs once that schedules leave little room for messages, until they leave more.
+func (c *Consumer) warnIfCrowded(ctx context.Context, logged *bool) {
+	warning := c.from.crowded(len(c.hand.left()))
+	if warning != "" && !*logged {
+		c.opts.Workers.Log.WarnContext(ctx, "natsonce: "+warning, "consumer", c.handler.Name(), "stream", c.queue.Stream)
+	}
+	*logged = warning != ""
 }
 
 // pause waits after a failure, and then puts in place what somebody may have deleted. It reports whether to go on.

@@ -13,7 +13,7 @@ import (
 )
 
 // A stream with allow_msg_schedules stores a schedule as a message, delivers it at once like any other, and publishes a copy of it at its
-// time: a tick. To acknowledge the schedule in a work queue would delete it, and it would never fire.
+// time: a tick. To acknowledge the schedule in a work queue would delete it, and it would never fire. In a stream of limits nothing is deleted by that.
 
 // setAside is how long a schedule that was delivered stays with the server before it is delivered again.
 const setAside = time.Hour
@@ -21,12 +21,28 @@ const setAside = time.Hour
 // isSchedule reports whether a message is a schedule, and not a tick.
 func isSchedule(h nats.Header) bool { return h.Get(jetstream.ScheduleHeader) != "" }
 
-// setAside leaves a schedule to the server, which removes it when it has fired for the last time.
+// setAside leaves a schedule to the server, which removes it when it has fired for the last time. In a stream of limits it is acknowledged: otherwise
+// the ack floor, at which a durable consumer that was lost goes on, would stay before it.
 func (d *delivery) setAside(ctx context.Context) {
 	d.c.hand.leave(d)
-	d.c.opts.Workers.Log.WarnContext(ctx, "natsonce: a schedule was delivered, and is neither handled nor acknowledged (leave its subject out of Queue.Subjects)",
+	d.c.opts.Workers.Log.WarnContext(ctx, "natsonce: a schedule was delivered, and is not handled (leave its subject out of Queue.Subjects)",
 		"consumer", d.c.handler.Name(), "stream", d.at.Stream, "subject", d.msg.Subject(), "sequence", d.at.Sequence.Stream)
-	d.msg.NakWithDelay(setAside) //nolint:errcheck // otherwise it comes after AckWait, and is set aside again
+	if d.from.retention == jetstream.LimitsPolicy {
+		d.msg.Ack() //nolint:errcheck // otherwise it comes after AckWait, and is set aside again
+		return
+	}
+	d.msg.NakWithDelay(setAside) //nolint:errcheck // as above
+	d.c.setAside.Store(true)
+}
+
+// crowded says that the schedules that were set aside leave little room for messages, or returns "". handled is how many others are being handled.
+func (e *established) crowded(handled int) string {
+	most := e.config.MaxAckPending
+	if !e.schedules || e.retention == jetstream.LimitsPolicy || most <= 0 || (e.pending-handled)*4 < most*3 {
+		return ""
+	}
+	return fmt.Sprintf("%d of at most %d messages (max_ack_pending) are unacknowledged, as schedules are until they have fired for the last time: with all of them, nothing more comes "+
+		"(leave the subjects of schedules out of Queue.Subjects, or raise max_ack_pending)", e.pending, most)
 }
 
 // The headers of a copy that say of which tick it is: those of the server do not stay on copies.

@@ -16,13 +16,15 @@ import (
 )
 
 // withSchedules makes the bench's stream a work queue that takes schedules, and returns the subject of jobs.
-func (b *bench) withSchedules() (jobs string) {
+func (b *bench) withSchedules() (jobs string) { return b.withSchedulesIn(jetstream.WorkQueuePolicy) }
+
+func (b *bench) withSchedulesIn(retention jetstream.RetentionPolicy) (jobs string) {
 	b.t.Helper()
 	if err := b.js.DeleteStream(context.Background(), b.queue.Stream); err != nil {
 		b.t.Fatal(err)
 	}
 	b.stream(jetstream.StreamConfig{
-		Name: b.queue.Stream, Subjects: []string{b.queue.Stream + ".jobs.>", b.queue.Stream + ".timers.>"}, Retention: jetstream.WorkQueuePolicy, AllowMsgSchedules: true,
+		Name: b.queue.Stream, Subjects: []string{b.queue.Stream + ".jobs.>", b.queue.Stream + ".timers.>"}, Retention: retention, AllowMsgSchedules: true,
 	})
 	jobs = b.queue.Stream + ".jobs.>"
 	b.queue.Subjects = []string{jobs}
@@ -61,6 +63,56 @@ func TestTrapAScheduleIsDeliveredBeforeItsTime(t *testing.T) {
 	b.publish(b.schedule("jobs.later", at()))
 	r.wants(everonce.Replayed)
 	b.settled()
+}
+
+// In a stream of limits a schedule is acknowledged, and fires all the same. A durable consumer that is lost then goes on behind it, and not at the
+// first message.
+func TestSchedulesInAStreamOfLimits(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.withSchedulesIn(jetstream.LimitsPolicy)
+	ticks := make(chan string, 1000)
+	spec := specOf(func(_ context.Context, m *consume.Message, _ order) error {
+		ticks <- m.Headers[jetstream.SchedulerHeader]
+		return nil
+	})
+	spec.Key = consume.ProducerID()
+	b.run(spec, one)
+	b.publish(b.schedule("jobs.later", "@at "+time.Now().Add(1500*time.Millisecond).Format(time.RFC3339Nano)))
+	b.publish(b.schedule("jobs.each", "@every 1s"))
+	later, each := b.queue.Stream+".jobs.later", b.queue.Stream+".jobs.each"
+	deadline := time.After(soon)
+	for fired := map[string]int{}; fired[later] < 1 || fired[each] < 3; {
+		select {
+		case tick := <-ticks:
+			fired[tick]++
+		case <-deadline:
+			t.Fatalf("ticks: %v", fired)
+		}
+	}
+	b.eventually("a message behind the schedules is acknowledged, with all before it", func() bool { return b.consumer().AckFloor.Stream > 2 })
+}
+
+// A schedule in a work queue is unacknowledged until it has fired for the last time, and there is room for so many. When that is short, the log
+// says so: also at the start of a consumer, to which they do not come for an hour.
+func TestSchedulesThatLeaveNoRoomAreLogged(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	jobs := b.withSchedules()
+	if _, err := b.js.CreateConsumer(context.Background(), b.queue.Stream, jetstream.ConsumerConfig{
+		Durable: "billing", AckPolicy: jetstream.AckExplicitPolicy, AckWait: b.queue.AckWait, MaxDeliver: -1, MaxAckPending: 4, FilterSubjects: []string{jobs},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"jobs.a", "jobs.b", "jobs.c"} {
+		b.publish(b.schedule(name, "@at "+time.Now().Add(time.Hour).Format(time.RFC3339Nano)))
+	}
+	for range 2 {
+		log := logging{make(chan string, 1000)}
+		r := b.run(specOf(nothing), &natsonce.Options{Workers: consume.Workers{Concurrency: 1, Log: log.logger()}})
+		log.wants(t, "3 of at most 4 messages (max_ack_pending)")
+		r.stop()
+	}
 }
 
 // Trap: each tick of a schedule has the headers that the schedule was published with, its ID among them. Each takes effect, also when it

@@ -16,21 +16,24 @@ var ErrTopology = errors.New("natsonce: wrong streams")
 
 // established is what a queue has at the server. It does not change.
 type established struct {
-	consumer jetstream.Consumer
-	config   jetstream.ConsumerConfig
-	counts   jetstream.KeyValue
-	created  time.Time // of the stream: one that is made anew has other messages
-	floor    uint64    // up to here all is acknowledged, when it was
-	seen     time.Time
-	warnings []string
+	consumer  jetstream.Consumer
+	config    jetstream.ConsumerConfig
+	counts    jetstream.KeyValue
+	created   time.Time // of the stream: one that is made anew has other messages
+	retention jetstream.RetentionPolicy
+	schedules bool   // it has some
+	floor     uint64 // up to here all is acknowledged, when it was
+	pending   int    // unacknowledged, then
+	seen      time.Time
+	warnings  []string
 }
 
-// look returns e with what is so now, as far as the server says.
-func (e *established) look(ctx context.Context) *established {
+// look returns e with what is so now, as far as the server says. schedules reports that some came.
+func (e *established) look(ctx context.Context, schedules bool) *established {
 	now := *e
-	now.seen = time.Now()
+	now.seen, now.schedules = time.Now(), e.schedules || schedules
 	if info, err := e.consumer.Info(ctx); err == nil {
-		now.config, now.floor = info.Config, info.AckFloor.Stream
+		now.config, now.floor, now.pending = info.Config, info.AckFloor.Stream, info.NumAckPending
 	}
 	return &now
 }
@@ -52,7 +55,7 @@ func (q *Queue) establish(ctx context.Context, js jetstream.JetStream, last *est
 		return nil, refused("the stream", q.Stream, err)
 	}
 	of := stream.CachedInfo()
-	e := &established{created: of.Created, seen: time.Now()}
+	e := &established{created: of.Created, retention: of.Config.Retention, schedules: of.Config.AllowMsgSchedules, seen: time.Now()}
 	letters, err := q.establishDeadLetters(ctx, js, of.Config.Replicas)
 	if err != nil {
 		return nil, err
@@ -82,7 +85,7 @@ func (q *Queue) establish(ctx context.Context, js jetstream.JetStream, last *est
 		return nil, refused("the consumer", q.Durable, err)
 	}
 	info := e.consumer.CachedInfo()
-	e.config, e.floor = info.Config, info.AckFloor.Stream
+	e.config, e.floor, e.pending = info.Config, info.AckFloor.Stream, info.NumAckPending
 	return e, q.usable(&e.config, &of.Config)
 }
 

@@ -135,7 +135,7 @@ func (c *Consumer) feed(ctx context.Context, s *session, in chan<- consume.Deliv
 			c.alone = c.opts.Prefetch
 			c.opts.Workers.Log.WarnContext(ctx, "rabbitonce: "+suspicion(err)+"; taking messages one by one for a while", "consumer", c.handler.Name(), "queue", c.queue.Name, "messages", c.alone)
 		}
-		again = true
+		again = lost.lostOverDelivery()
 		return nil, &toTryAgain{errors.Join(err, lost.conn.hangUp())}
 	}, backoff.WithBackOff(pause), backoff.WithMaxElapsedTime(0) /* by default it gives up after a quarter of an hour */, backoff.WithNotify(func(err error, next time.Duration) {
 		c.opts.Workers.Log.WarnContext(ctx, "rabbitonce: not connected", "consumer", c.handler.Name(), "queue", c.queue.Name, "pause", next, "error", err)

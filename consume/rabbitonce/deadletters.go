@@ -25,7 +25,8 @@ import (
 //
 // A letter whose delivery ends the connection cannot be read: the broker cannot write it for AMQP 0.9.1, or the client
 // library cannot read its headers. Each method passes by the first such letter as far as it can. Then its error wraps
-// [consume.ErrUnreadable], and says where the letter is.
+// [consume.ErrUnreadable], and says where the letter is. If the queue may have a delivery limit, the method ends there
+// with that error: to go on would be more deliveries, and delete letters.
 type DeadLetters struct {
 	queue   Queue
 	dialing dialing

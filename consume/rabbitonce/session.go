@@ -18,8 +18,9 @@ type session struct {
 	ch         *amqp.Channel
 	tag        string
 	alone      int       // messages that have yet to come alone, before more are sent ahead: see undeliverable
-	again      bool      // there was one before it, which was lost
+	again      bool      // the one before it was lost over a delivery
 	since      time.Time // when it asked for messages
+	delivered  time.Time // when the last message came, or was due: zero if none was
 	deliveries <-chan amqp.Delivery
 	cancelled  <-chan string
 	closed     <-chan *amqp.Error
@@ -68,6 +69,18 @@ func (c *Consumer) begin(conn *link) (*session, error) {
 	return s, nil
 }
 
+// look notes whether messages wait for this session.
+func (s *session) look(queue string) error {
+	q, err := s.ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+	if err != nil {
+		return refused(queue, "cannot be looked at", err)
+	}
+	if q.Messages > 0 {
+		s.delivered = s.since
+	}
+	return nil
+}
+
 // consume asks for messages.
 func (s *session) consume(queue string, ahead int) (err error) {
 	if err := s.ch.Qos(ahead, 0, false); err != nil {
@@ -88,7 +101,12 @@ func (s *session) feed(ctx context.Context, c *Consumer, out chan<- consume.Deli
 		ahead = 1
 	}
 	s.since = time.Now()
-	if err := s.conn.within(askWithin, func() error { return s.consume(c.queue.Name, ahead) }); err != nil {
+	if err := s.conn.within(askWithin, func() error {
+		if err := s.look(c.queue.Name); err != nil {
+			return err
+		}
+		return s.consume(c.queue.Name, ahead)
+	}); err != nil {
 		return false, err
 	}
 	for {
@@ -99,6 +117,7 @@ func (s *session) feed(ctx context.Context, c *Consumer, out chan<- consume.Deli
 			if !ok {
 				return true, s.lost()
 			}
+			s.delivered = time.Now()
 			if s.alone > 0 {
 				if s.alone--; s.alone == 0 {
 					if err := s.conn.within(askWithin, func() error { return s.widen(c) }); err != nil {

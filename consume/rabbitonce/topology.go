@@ -57,13 +57,18 @@ func (q *Queue) establishDeadLetters(conn *link) error {
 		return missing
 	}
 	return withChannel(conn, func(ch *amqp.Channel) error {
-		arguments := amqp.Table{"x-queue-type": "quorum"}
-		if majorVersion(conn) >= 4 {
-			// From 4.0 on a quorum queue lets a message go after 20 deliveries, and to look at a dead letter is one.
-			arguments["x-delivery-limit"] = int64(-1)
-		}
-		return declared(ch, q.DeadLetters, arguments)
+		return declared(ch, q.DeadLetters, unlimited(conn))
 	})
+}
+
+// unlimited has the arguments of a quorum queue without a delivery limit.
+func unlimited(conn *link) amqp.Table {
+	arguments := amqp.Table{"x-queue-type": "quorum"}
+	if majorVersion(conn) >= 4 {
+		// From 4.0 on a quorum queue lets a message go after 20 deliveries, and to look at a dead letter is one.
+		arguments["x-delivery-limit"] = int64(-1)
+	}
+	return arguments
 }
 
 func majorVersion(conn *link) int {

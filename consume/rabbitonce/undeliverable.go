@@ -12,13 +12,20 @@ import (
 // 0.9.1 what it was given by another protocol. Each loss is one delivery more for all messages that were sent ahead with it, up to the
 // limit at which the broker makes dead letters of them, although nobody has handled them.
 
-// moments is how soon after its beginning a session is lost over a message that was sent ahead.
+// moments is how soon after a delivery a session is lost over one.
 const moments = 5 * time.Second
 
-// undeliverable reports whether a session seems to have been lost over a message that cannot be delivered. Then messages come one by one,
-// until as many have come as are sent ahead otherwise: that message alone goes on to the limit of deliveries.
+// undeliverable reports whether a session seems to have been lost over a message that cannot be delivered: the library or the broker says so, or
+// a session that did not last was lost over a delivery, as was the one before it. Then messages come one by one, until as many have come as are
+// sent ahead otherwise: that message alone goes on to the limit of deliveries.
 func (s *session) undeliverable(err error) bool {
-	return unread(err) || unwritten(err) || s.conn.IsClosed() && (s.alone > 0 || s.again && time.Since(s.since) < moments)
+	return unread(err) || unwritten(err) || s.again && s.lostOverDelivery() && time.Since(s.since) < moments
+}
+
+// lostOverDelivery reports whether the connection was lost within moments of a delivery, or of asking for messages where some waited: the one
+// that cannot be delivered may be the first. A loss without any message says nothing about one.
+func (s *session) lostOverDelivery() bool {
+	return s.conn.IsClosed() && !s.delivered.IsZero() && time.Since(s.delivered) < moments
 }
 
 // unread reports whether the client library could not read what the broker sent: headers that are nested more deeply than it reads, most

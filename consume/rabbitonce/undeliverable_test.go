@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
@@ -159,4 +161,37 @@ func TestALetterThatTheBrokerCannotDeliver(t *testing.T) {
 	if d := b.letter(); d.MessageId != "undeliverable" {
 		t.Errorf("%s is left", d.MessageId)
 	}
+}
+
+// A queue with a delivery limit deletes a letter that is delivered too often. There a look goes no further than the first letter that ends the
+// connection, and deletes none.
+func TestALetterThatTheBrokerCannotDeliverFromALimitedQueue(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const n, limit = 24, 20
+	if _, err := b.ch.QueueDeclare(b.queue.DeadLetters, true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(limit)}); err != nil {
+		t.Fatal(err)
+	}
+	b.declare()
+	for i := range n - 1 {
+		b.sendTo(b.queue.DeadLetters, message(fmt.Sprint("m-", i)))
+	}
+	b.sendTo(b.queue.DeadLetters, message("undeliverable"))
+	url, ended := newMine(t, b.url, "undeliverable", true)
+	l, err := rabbitonce.OpenDeadLetters(t.Context(), url, b.queue, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // of a test
+	const looks = 4
+	for range looks {
+		_, err := l.List(t.Context(), consume.Filter{})
+		if !errors.Is(err, consume.ErrUnreadable) || !strings.Contains(err.Error(), b.queue.DeadLetters) || !strings.Contains(err.Error(), "delivery limit") {
+			t.Fatal(err)
+		}
+	}
+	if ended.Load() != looks {
+		t.Errorf("%d looks lost %d connections", looks, ended.Load())
+	}
+	b.wantLength(b.queue.DeadLetters, n)
 }

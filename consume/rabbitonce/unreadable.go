@@ -15,7 +15,8 @@ import (
 
 // A letter whose delivery ends the connection is found by taking letters one by one after a first loss. AMQP has no way to skip it: the
 // broker puts it back to the head of the queue. But while it is on its way by another connection, which it ends, those behind it can be
-// taken. Each try is a delivery that a limit of the queue counts, so there are few.
+// taken. Each try is a delivery of all letters that were taken with it, so nothing is tried in a queue that may have a delivery limit: it would
+// delete readable letters.
 
 // kept are the letters that were looked at and stay, by their IDs: after a loss they are at the head of the queue again.
 type kept struct {
@@ -64,10 +65,19 @@ func (l *DeadLetters) reconnect(ctx context.Context) error {
 // reclaim takes in hand again what was kept, by a new connection. It returns other letters that came instead: the broker may not have back
 // all of them yet. unseen is how many others there are.
 func (l *DeadLetters) reclaim(ctx context.Context, k *kept, unseen int) (fresh []amqp.Delivery, err error) {
+	closed := l.closed
 	if err := l.reconnect(ctx); err != nil {
 		return nil, err
 	}
 	l.held = 0
+	switch limited, err := l.limited(); {
+	case err != nil:
+		return nil, err
+	case limited:
+		l.held = k.n // which giveBack waits for
+		return nil, fmt.Errorf("%w: most likely one in the queue %q ends the connection when it is delivered, and the queue may have a delivery limit, which deletes letters that are delivered too often "+
+			"(remove that letter with the broker's own tools, or move all to a queue without a limit): %w", consume.ErrUnreadable, l.queue.DeadLetters, gone(<-closed))
+	}
 	if _, err := l.awaitAll(k.n, unseen); err != nil {
 		return nil, err
 	}
@@ -82,6 +92,28 @@ func (l *DeadLetters) reclaim(ctx context.Context, k *kept, unseen int) (fresh [
 		fresh = append(fresh, l.others(rest, ds)...)
 	}
 	return fresh, nil
+}
+
+// limited reports whether the dead-letter queue may have a delivery limit. The broker does not show it, but refuses to declare a queue anew that
+// has other arguments. A policy stays unseen.
+func (l *DeadLetters) limited() (limited bool, err error) {
+	err = l.conn.within(askWithin, func() (err error) {
+		for _, arguments := range []amqp.Table{unlimited(l.conn), {"x-queue-type": "classic"}} {
+			if err = withChannel(l.conn, func(ch *amqp.Channel) error {
+				if err := exists(ch, l.queue.DeadLetters); err != nil { // or it would be made here
+					return err
+				}
+				return declared(ch, l.queue.DeadLetters, arguments)
+			}); !errors.Is(err, ErrTopology) {
+				return err
+			}
+		}
+		return err
+	})
+	if errors.Is(err, ErrTopology) {
+		return true, nil
+	}
+	return false, err
 }
 
 // awaitAll waits until the broker has back the letters that were kept, and those that were not seen yet, if their number is known.
