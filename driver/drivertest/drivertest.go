@@ -96,6 +96,9 @@ type Capabilities struct {
 	// DuplicateWaits is, for RunTx, the longest time that the claim of a key held by an open transaction may wait inside
 	// the store. Default 0: it does not wait.
 	DuplicateWaits time.Duration
+	// BusyThoughDone declares, for RunTx, that a duplicate may be told that its key is in progress though there is a result, while
+	// other duplicates read it: at an isolation at which a read locks. Nothing else may differ.
+	BusyThoughDone bool
 	// Variant declares that the suite also runs on this store with other options, through another driver or on another
 	// server. With -short, Run then leaves out the checks through the engine, those of many generated calls, and the
 	// planted bugs. RunTx leaves out the planted bugs, the crashes and the engine's batches.

@@ -9,6 +9,9 @@ import (
 // A session of MySQL or MariaDB may have settings with which a statement means something else, or what it wrote is lost. Any connection
 // of a pool may have others, from its URL, from the server, or by a SET of the application. So each statement asks for them itself, in a
 // condition that is true or fails: that costs no round trip, and no connection and no moment is missed. See [Guarded].
+//
+// The condition must not speak of how late it is. A statement may run or wait for long, and where it is logged as text a replica runs it
+// later. So a timestamp that the session has set is not seen: there is no telling it from a statement that began at that time.
 
 // mysqlSetting is one of them.
 type mysqlSetting struct {
@@ -31,10 +34,6 @@ var mysqlSettings = []mysqlSetting{
 	{
 		"@@character_set_client = @@character_set_connection",
 		"character_set_connection is not character_set_client, with which keys are converted, and different ones may become the same (use SET NAMES, or charset in the data source name)",
-	},
-	{
-		"TIMESTAMPDIFF(SECOND, NOW(), SYSDATE()) BETWEEN -60 AND 60",
-		"timestamp is set, so that the session's clock stands still (SET timestamp = DEFAULT), or the statement has waited for more than a minute",
 	},
 }
 
@@ -66,8 +65,8 @@ func Unguarded(message string) string {
 const noLimit = " LIMIT 18446744073709551615"
 
 // Guarded returns the text of a statement of MySQL or MariaDB so that it fails in a session that cannot be used, and, if it is a SELECT,
-// so that sql_select_limit does not limit it. An INSERT of VALUES has no condition: its template asks with {alive}, or another statement
-// of its transaction does.
+// so that sql_select_limit does not limit it. It panics if that cannot be had: an INSERT of several rows of VALUES must ask with {alive}.
+// What neither reads nor changes rows, such as CREATE TABLE or SAVEPOINT, stays as it is.
 func Guarded(text string) string {
 	prefix, rest, found := strings.Cut(text, " FOR */ ")
 	if found {
@@ -75,17 +74,45 @@ func Guarded(text string) string {
 	} else {
 		prefix = ""
 	}
-	selects := strings.HasPrefix(text, "SELECT ")
-	if selects && outside(text, " LIMIT ") < 0 {
-		text = inserted(text, noLimit, " FOR UPDATE", " LOCK IN ")
+	verb, _, _ := strings.Cut(text, " ")
+	switch verb {
+	case "SELECT":
+		if outside(text, " LIMIT ") < 0 {
+			text = inserted(text, noLimit, " FOR UPDATE", " LOCK IN ")
+		}
+	case "INSERT":
+		if !strings.Contains(text, guard) {
+			text = selecting(text)
+		}
+	case "UPDATE", "DELETE", "WITH":
+	default:
+		return prefix + text
 	}
 	const where = " WHERE "
 	if at := outside(text, where); at >= 0 {
 		text = text[:at] + where + guard + " AND " + text[at+len(where):]
-	} else if selects {
-		text = inserted(text, where+guard, " GROUP BY ", " ORDER BY ", " LIMIT ")
+	} else if !strings.Contains(text, guard) {
+		text = inserted(text, where+guard, " GROUP BY ", " ORDER BY ", " LIMIT ", " ON DUPLICATE ")
 	}
 	return prefix + text
+}
+
+// GuardedValue is a value for an INSERT of VALUES, which then fails in a session that cannot be used.
+func GuardedValue(value string) string { return "CASE WHEN " + guard + " THEN " + value + " END" }
+
+// selecting turns an INSERT of one row of VALUES, which can have no condition, into one of a SELECT.
+func selecting(text string) string {
+	at := outside(text, " VALUES (")
+	if at < 0 {
+		return text
+	}
+	before, after := text[:at], text[at+len(" VALUES "):]
+	end := outside(after+" ", " ")
+	row, rest := after[:end], after[end:]
+	if strings.HasSuffix(row, ",") {
+		panic("sqldb: an INSERT of several rows of VALUES does not ask for the session's settings: " + before)
+	}
+	return before + " SELECT " + row[1:len(row)-1] + " FROM DUAL WHERE 1 = 1" + rest
 }
 
 // inserted puts a part before the first of these words, or at the end.

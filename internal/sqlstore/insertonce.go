@@ -204,6 +204,10 @@ func (in *Insert) calls(d *InsertDialect) (insert, read *sqldb.Call, err error) 
 		where, only = " WHERE "+in.Where, " AND ("+in.Where+")"
 	}
 	returning := strings.Join(in.Returning, ", ")
+	if d.MySQL { // the key is never NULL, and so its value is one that a condition can give
+		n := at[in.Key[0]]
+		places[n] = sqldb.GuardedValue(places[n])
+	}
 	values := "INSERT INTO " + in.Table + " (" + strings.Join(in.Columns, ", ") + ") VALUES (" + strings.Join(places, ", ") + ")"
 	if d.MySQL {
 		insert = &sqldb.Call{Args: in.Values, Statement: &sqldb.Statement{Name: "insert_once", Text: values}}

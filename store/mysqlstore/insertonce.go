@@ -43,39 +43,18 @@ var ErrInvisible = sqlstore.ErrInvisible
 // changes values to make them fit. It needs a unique index over in.Key: without one, every insert is a first one.
 //
 // InsertOnce runs behind a savepoint: after any error, including one of scan, a transaction is usable and unchanged, unless the
-// server has rolled it back for a deadlock; the error says that the transaction is lost. Without a transaction InsertOnce begins and
-// commits one: after an error the row is not there, unless it is the commit's answer that was lost.
+// server has rolled it back for a deadlock; the error says that the transaction is lost. On a *sql.DB or *sql.Conn InsertOnce sends an
+// INSERT and a SELECT, and no transaction: after an error of the SELECT or of scan the row may be there.
 //
 // InsertOnce waits for an open transaction that has inserted the same key, up to innodb_lock_wait_timeout. It then finds that row, at
-// repeatable read too, or inserts its own if the transaction was rolled back. q is a *sql.DB, a *sql.Tx, or a *sql.Conn that has no
-// open transaction. Where innodb_snapshot_isolation is on, as from MariaDB 11.6.2 on, a row that is newer than the transaction's
+// repeatable read too, or inserts its own if the transaction was rolled back. A transaction that you began by a BEGIN on a *sql.Conn
+// stays open, and has no savepoint. Where innodb_snapshot_isolation is on, as from MariaDB 11.6.2 on, a row that is newer than the transaction's
 // snapshot is not found: the transaction is lost, with error 1020.
 func InsertOnce[T any](ctx context.Context, q Querier, in Insert, scan func(Row) (T, error)) (row T, inserted bool, err error) {
 	same := sqlstore.Insert{Table: in.Table, Columns: in.Columns, Values: in.Values, Key: in.Key, Returning: in.Returning}
-	once := func(q Querier, savepoint bool) (T, bool, error) {
-		dialect := sqlstore.InsertDialect{Classify: classify, MySQL: true}
-		return sqlstore.InsertOnce(ctx, querier{q}, dialect, savepoint, same, func(r sqldb.Row) (T, error) { return scan(r) })
-	}
-	beginner, ok := q.(interface {
-		BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
-	})
-	if !ok {
-		_, inTx := q.(*sql.Tx)
-		return once(q, inTx)
-	}
-	tx, err := beginner.BeginTx(ctx, nil)
-	if err != nil {
-		return row, false, err
-	}
-	defer tx.Rollback() //nolint:errcheck // after the commit it does nothing
-	found, inserted, err := once(tx, false)
-	if err == nil {
-		err = commit(ctx, tx, nil)
-	}
-	if err != nil {
-		return row, false, err
-	}
-	return found, inserted, nil
+	dialect := sqlstore.InsertDialect{Classify: classify, MySQL: true}
+	_, inTx := q.(*sql.Tx)
+	return sqlstore.InsertOnce(ctx, querier{q}, dialect, inTx, same, func(r sqldb.Row) (T, error) { return scan(r) })
 }
 
 // querier sends statements through database/sql.

@@ -3,9 +3,12 @@ package mysqlstore_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -142,5 +145,66 @@ func testInsertOnceAtTheSameTime(t *testing.T, on server) {
 	wg.Wait()
 	if inserted.Load() != 1 {
 		t.Errorf("%d inserted it", inserted.Load())
+	}
+}
+
+// A transaction that the caller began by its text goes on: it commits nothing, and begins none.
+func TestInsertOnceLeavesATransactionOfTheCallerOpen(t *testing.T) {
+	onEach(t, testInsertOnceLeavesATransactionOfTheCallerOpen)
+}
+
+func testInsertOnceLeavesATransactionOfTheCallerOpen(t *testing.T, on server) {
+	b := newPayments(t, on, nil)
+	ctx := t.Context()
+	session, err := b.db.Conn(ctx)
+	noErr(t, err)
+	defer session.Close() //nolint:errcheck // it goes back to the pool
+	_, err = session.ExecContext(ctx, "BEGIN")
+	noErr(t, err)
+	_, first, err := mysqlstore.InsertOnce(ctx, session, paymentOf("p1", "o1", 30), scanPayment)
+	if err != nil || !first {
+		t.Fatalf("%v, %v", first, err)
+	}
+	_, err = session.ExecContext(ctx, "ROLLBACK")
+	noErr(t, err)
+	if got, first, err := mysqlstore.InsertOnce(ctx, session, paymentOf("p2", "o1", 40), scanPayment); err != nil || !first || got.id != "p2" {
+		t.Errorf("after the rollback: %+v, %v, %v; want a new row", got, first, err)
+	}
+}
+
+// A key of any type is written as it is.
+func TestInsertOnceOfKeys(t *testing.T) { onEach(t, testInsertOnceOfKeys) }
+
+func testInsertOnceOfKeys(t *testing.T, on server) {
+	for _, interpolate := range []bool{false, true} {
+		b := newBank(t, on, func(c *mysql.Config) { c.InterpolateParams, c.ParseTime = interpolate, true })
+		for i, c := range []struct {
+			column string
+			key    any
+		}{
+			{"bigint unsigned", uint64(1<<64 - 1)},
+			{"bigint", int64(-1 << 63)},
+			{"double", 0.1},
+			{"decimal(30, 10)", "12345678901234567890.0123456789"},
+			{"varbinary(100)", []byte("\x00\xff'\\\"a\x80 ")},
+			{"varchar(700) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", strings.Repeat("é😀", 350)},
+			{"datetime(6)", time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)},
+			{"boolean", true},
+		} {
+			table := fmt.Sprint("key", i)
+			mustExec(t, b.db, "CREATE TABLE "+table+" (id "+c.column+" NOT NULL UNIQUE) ENGINE = InnoDB")
+			for _, want := range []bool{true, false} {
+				got, inserted, err := mysqlstore.InsertOnce(t.Context(), b.db, mysqlstore.Insert{
+					Table: table, Columns: []string{"id"}, Values: []any{c.key}, Key: []string{"id"}, Returning: []string{"id"},
+				}, func(r mysqlstore.Row) (any, error) {
+					got := reflect.New(reflect.TypeOf(c.key))
+					err := r.Scan(got.Interface())
+					return got.Elem().Interface(), err
+				})
+				if err != nil || inserted != want || !reflect.DeepEqual(got, c.key) {
+					t.Errorf("%s: %v, %v, %v; want %v", c.column, got, inserted, err, want)
+				}
+			}
+		}
 	}
 }
