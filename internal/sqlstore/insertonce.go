@@ -210,12 +210,12 @@ func (in *Insert) calls(d *InsertDialect) (insert, read *sqldb.Call, err error) 
 		only += " LOCK IN SHARE MODE" // the latest row: a snapshot that is older does not see what was in the way
 	} else {
 		insert = &sqldb.Call{Args: in.Values, Statement: &sqldb.Statement{
-			Name: "insert_once", Rows: true,
+			Name: "insert_once", Rows: true, Foreign: true,
 			Text: values + " ON CONFLICT (" + strings.Join(in.Key, ", ") + ")" + where + " DO NOTHING RETURNING " + returning,
 		}}
 	}
 	read = &sqldb.Call{Args: key, Statement: &sqldb.Statement{
-		Name: "insert_once_read", Rows: true,
+		Name: "insert_once_read", Rows: true, Foreign: true,
 		Text: "SELECT " + returning + " FROM " + in.Table + " WHERE " + strings.Join(same, " AND ") + only,
 	}}
 	return insert, read, nil
