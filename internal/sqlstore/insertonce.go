@@ -41,6 +41,8 @@ type InsertDialect struct {
 	Classify func(error) sqldb.ErrorInfo
 	// MySQL says that the texts are MySQL's and MariaDB's: names in backquotes, "?" for an argument, and an INSERT that returns nothing.
 	MySQL bool
+	// Durable is [sqldb.Dialect.Durable] if the row's commit is to wait for the disk, whatever the session says.
+	Durable string
 }
 
 // insertTries bounds how often a row that was in the way and is gone is inserted again.
@@ -204,6 +206,10 @@ func (in *Insert) calls(d *InsertDialect) (insert, read *sqldb.Call, err error) 
 		where, only = " WHERE "+in.Where, " AND ("+in.Where+")"
 	}
 	returning := strings.Join(in.Returning, ", ")
+	written := returning
+	if d.Durable != "" {
+		written = sqldb.Durably(d.Durable, in.Returning[0]) + strings.TrimPrefix(returning, in.Returning[0])
+	}
 	values := "INSERT INTO " + in.Table + " (" + strings.Join(in.Columns, ", ") + ") VALUES (" + strings.Join(places, ", ") + ")"
 	if d.MySQL {
 		insert = &sqldb.Call{Args: in.Values, Statement: &sqldb.Statement{Name: "insert_once", Text: values}}
@@ -211,7 +217,7 @@ func (in *Insert) calls(d *InsertDialect) (insert, read *sqldb.Call, err error) 
 	} else {
 		insert = &sqldb.Call{Args: in.Values, Statement: &sqldb.Statement{
 			Name: "insert_once", Rows: true, Foreign: true,
-			Text: values + " ON CONFLICT (" + strings.Join(in.Key, ", ") + ")" + where + " DO NOTHING RETURNING " + returning,
+			Text: values + " ON CONFLICT (" + strings.Join(in.Key, ", ") + ")" + where + " DO NOTHING RETURNING " + written,
 		}}
 	}
 	read = &sqldb.Call{Args: key, Statement: &sqldb.Statement{
