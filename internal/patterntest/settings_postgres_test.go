@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -49,7 +50,7 @@ func testPostgresSettings[Tx any](t *testing.T, h *handle[Tx], name string) {
 	h.must(t, "CREATE TABLE seen (at text, what text)")
 	h.must(t, "CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO "+name+".seen VALUES (TG_TABLE_NAME, current_setting('synchronous_commit')); RETURN NULL; END $$")
 	for _, table := range tables {
-		h.must(t, "CREATE CONSTRAINT TRIGGER see AFTER INSERT OR UPDATE ON everonce_"+table+" DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION see()")
+		h.must(t, "CREATE CONSTRAINT TRIGGER see AFTER INSERT OR UPDATE OR DELETE ON everonce_"+table+" DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION see()")
 	}
 	var group sync.WaitGroup
 	for i := range 24 {
@@ -100,7 +101,24 @@ func testPostgresSettings[Tx any](t *testing.T, h *handle[Tx], name string) {
 		})
 	}
 	group.Wait()
-	if n := h.number(t, "SELECT count(*) FROM seen WHERE what <> 'on'"); n != 0 {
-		t.Errorf("%d of %d rows committed before they were on the disk", n, h.number(t, "SELECT count(*) FROM seen"))
+	durable := func(what string) {
+		all := h.number(t, "SELECT count(*) FROM seen")
+		if n := h.number(t, "SELECT count(*) FROM seen WHERE what <> 'on'"); n != 0 || all == 0 {
+			t.Errorf("%s: %d of %d rows committed before they were on the disk", what, n, all)
+		}
 	}
+	durable("writes")
+
+	// Transactions that only delete: an event that is there again after a crash is published again.
+	h.must(t, "UPDATE everonce_producer SET last = 1")
+	h.must(t, "DELETE FROM seen")
+	published := newSink()
+	stop := relaying(t, box, published.publisher(), &outbox.RelayOptions{Retention: -1})
+	published.awaitCount(t, 24)
+	stop()
+	durable("a relay that keeps nothing")
+	h.must(t, "DELETE FROM seen")
+	_, err = streams.Purge(ctx, time.Minute, 100)
+	must(t, err)
+	durable("a purge of producers")
 }

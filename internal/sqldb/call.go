@@ -12,6 +12,8 @@ type Statement struct {
 	Text string
 	// Rows reports that it returns rows. Otherwise only the number of affected rows matters.
 	Rows bool
+	// Foreign says that its rows are the application's: the client library converts their values as it does for the application.
+	Foreign bool
 	// Rides says that a driver may keep it back, and send it together with what comes next: a savepoint. Its error is then
 	// that of what comes next, and at a commit it may be left out.
 	Rides bool

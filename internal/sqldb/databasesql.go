@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // SQLQuerier is a *sql.DB, *sql.Conn or *sql.Tx.
@@ -56,7 +57,7 @@ func sendSQL(ctx context.Context, q SQLQuerier, call *Call) error {
 	for rows.Next() && err == nil {
 		call.Affected++
 		if call.Each != nil {
-			err = call.Each(sqlRow{rows})
+			err = call.Each(rowOf(call.Statement, rows))
 		}
 	}
 	if closeErr := rows.Close(); err == nil {
@@ -65,6 +66,40 @@ func sendSQL(ctx context.Context, q SQLQuerier, call *Call) error {
 	if err == nil {
 		err = rows.Err()
 	}
+	return err
+}
+
+func rowOf(s *Statement, rows *sql.Rows) Row {
+	if s.Foreign {
+		return foreignRow{rows}
+	}
+	return sqlRow{rows}
+}
+
+// foreignRow is a row of the application, which database/sql converts. NULL is a zero value.
+type foreignRow struct{ rows *sql.Rows }
+
+func (r foreignRow) Scan(dest ...any) error {
+	dest = slices.Clone(dest) // the slice is the caller's
+	for i, d := range dest {
+		switch d := d.(type) {
+		case *int64:
+			dest[i] = zeroNull[int64]{d}
+		case *string:
+			dest[i] = zeroNull[string]{d}
+		}
+	}
+	return r.rows.Scan(dest...)
+}
+
+// zeroNull scans NULL as a zero value.
+type zeroNull[T any] struct{ to *T }
+
+// Scan implements [sql.Scanner].
+func (z zeroNull[T]) Scan(value any) error {
+	var n sql.Null[T]
+	err := n.Scan(value)
+	*z.to = n.V
 	return err
 }
 

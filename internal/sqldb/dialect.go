@@ -113,7 +113,7 @@ func (d *Dialect) Statement(name string, args int, template string, tables ...st
 
 // durable returns a template whose commit is durable, if it writes, and the clock for it.
 func (d *Dialect) durable(template string) (durable, clock string) {
-	writes := strings.Contains(template, "INSERT INTO ") || strings.Contains(" "+template, " UPDATE ")
+	writes := strings.Contains(template, "INSERT INTO ") || strings.Contains(" "+template, " UPDATE ") || strings.Contains(template, "DELETE FROM ")
 	switch {
 	case !writes || d.Durable == "":
 		return template, d.Now
@@ -125,9 +125,14 @@ func (d *Dialect) durable(template string) (durable, clock string) {
 		if more {
 			rest = ", " + rest
 		}
-		return head + " RETURNING CASE WHEN " + d.Durable + " = 1 THEN " + first + " END" + rest, d.Now
+		return head + " RETURNING " + Durably(d.Durable, first) + rest, d.Now
 	}
 	return template + " RETURNING " + d.Durable, d.Now
+}
+
+// Durably is an expression that a write returns, with [Dialect.Durable] at its side.
+func Durably(durable, expression string) string {
+	return "CASE WHEN " + durable + " = 1 THEN " + expression + " END"
 }
 
 // Unnumbered turns "?7" into "?", with the order in which the arguments are wanted: for a database that does not know

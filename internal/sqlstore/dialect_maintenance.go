@@ -60,7 +60,7 @@ func (w writer) maintenance(s *Statements) {
 	switch {
 	case w.MySQL:
 	case w.OneStatement:
-		clock := w.clock("")
+		clock := clockOf(cmp.Or(w.WriteNow, w.Now), "")
 		s.PurgeResults = w.rows("purge_results", 3, clock[:len(clock)-1]+", dropped AS ("+drop+results+" RETURNING r.id, r.result_until), "+
 			"steps AS (DELETE FROM {step} AS s USING dropped WHERE s.id = dropped.id) SELECT result_until FROM dropped")
 		s.PurgeRecords = w.rows("purge_records", 3, w.removing(records, "due_at"))

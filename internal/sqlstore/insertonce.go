@@ -41,6 +41,8 @@ type InsertDialect struct {
 	Classify func(error) sqldb.ErrorInfo
 	// MySQL says that the texts are MySQL's and MariaDB's: names in backquotes, "?" for an argument, and an INSERT that returns nothing.
 	MySQL bool
+	// Durable is [sqldb.Dialect.Durable] if the row's commit is to wait for the disk, whatever the session says.
+	Durable string
 }
 
 // insertTries bounds how often a row that was in the way and is gone is inserted again.
@@ -208,18 +210,22 @@ func (in *Insert) calls(d *InsertDialect) (insert, read *sqldb.Call, err error) 
 		n := at[in.Key[0]]
 		places[n] = sqldb.GuardedValue(places[n])
 	}
+	written := returning
+	if d.Durable != "" {
+		written = sqldb.Durably(d.Durable, in.Returning[0]) + strings.TrimPrefix(returning, in.Returning[0])
+	}
 	values := "INSERT INTO " + in.Table + " (" + strings.Join(in.Columns, ", ") + ") VALUES (" + strings.Join(places, ", ") + ")"
 	if d.MySQL {
 		insert = &sqldb.Call{Args: in.Values, Statement: &sqldb.Statement{Name: "insert_once", Text: values}}
 		only += " LOCK IN SHARE MODE" // the latest row: a snapshot that is older does not see what was in the way
 	} else {
 		insert = &sqldb.Call{Args: in.Values, Statement: &sqldb.Statement{
-			Name: "insert_once", Rows: true,
-			Text: values + " ON CONFLICT (" + strings.Join(in.Key, ", ") + ")" + where + " DO NOTHING RETURNING " + returning,
+			Name: "insert_once", Rows: true, Foreign: true,
+			Text: values + " ON CONFLICT (" + strings.Join(in.Key, ", ") + ")" + where + " DO NOTHING RETURNING " + written,
 		}}
 	}
 	read = &sqldb.Call{Args: key, Statement: &sqldb.Statement{
-		Name: "insert_once_read", Rows: true,
+		Name: "insert_once_read", Rows: true, Foreign: true,
 		Text: "SELECT " + returning + " FROM " + in.Table + " WHERE " + strings.Join(same, " AND ") + only,
 	}}
 	return insert, read, nil

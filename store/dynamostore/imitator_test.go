@@ -104,7 +104,7 @@ func TestAServerThatDoesNotReturnTheItem(t *testing.T) {
 	}
 }
 
-// New refuses a server that ignores conditions. Credentials that may only read are no reason to refuse.
+// New refuses a server that ignores conditions. Credentials that may only read are no reason to refuse, nor are writes that are throttled.
 func TestTheWriteOfNew(t *testing.T) {
 	t.Parallel()
 	l, table := new(line), newTable(t)
@@ -112,7 +112,7 @@ func TestTheWriteOfNew(t *testing.T) {
 	for _, c := range []struct {
 		update []spoil
 		want   error
-	}{{[]spoil{made, made}, dynamostore.ErrServer}, {nil, nil}, {[]spoil{throttled("AccessDeniedException")}, nil}} {
+	}{{[]spoil{made, made}, dynamostore.ErrServer}, {nil, nil}, {[]spoil{throttled("AccessDeniedException")}, nil}, {[]spoil{throttled("ProvisionedThroughputExceededException")}, nil}} {
 		l.spoil(append([]spoil{nil}, c.update...)...)
 		if _, err := dynamostore.New(t.Context(), l.over(t, 1), &dynamostore.Options{Table: table}); !errors.Is(err, c.want) {
 			t.Errorf("New: %v, want %v", err, c.want)

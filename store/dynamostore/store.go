@@ -97,7 +97,7 @@ func (s *Store) open(ctx context.Context) error {
 		}
 	}
 	switch {
-	case there && isDenied(err): // a process that may only read
+	case there && (isDenied(err) || isThrottled(err)): // a process that may only read, or a table that takes no writes now
 		return nil
 	case written && err == nil:
 		return errNoCondition

@@ -2,8 +2,11 @@ package pgxstore
 
 import (
 	"context"
+	sqldriver "database/sql/driver"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -27,7 +30,7 @@ func (d *database) settingsText() string {
 // admit reads the settings of a connection at its first use, and refuses those with which statements would mean something else. It takes
 // a round trip then, and none later.
 func (d *database) admit(ctx context.Context, conn *pgx.Conn) (known, error) {
-	if k, ok := conn.PgConn().CustomData()[d.settingsKey].(known); ok {
+	if k, ok := d.known(conn); ok {
 		return k, nil
 	}
 	var isolation, bytes, nulls, schema string
@@ -47,8 +50,21 @@ func (d *database) admit(ctx context.Context, conn *pgx.Conn) (known, error) {
 		return known{}, refuse("a search_path that finds the tables of schema "+schema+", and others find those of "+*d.schema.Load(), "set Options.Schema")
 	}
 	k := known{strict: !strings.HasPrefix(isolation, "read ")}
+	knowing.Lock()
+	defer knowing.Unlock()
 	conn.PgConn().CustomData()[d.settingsKey] = k
 	return k, nil
+}
+
+// knowing guards the known of all connections: a transaction that has ended may still name one that others have.
+var knowing sync.RWMutex
+
+// known returns what is known of a connection, if it was admitted.
+func (d *database) known(conn *pgx.Conn) (known, bool) {
+	knowing.RLock()
+	defer knowing.RUnlock()
+	k, ok := conn.PgConn().CustomData()[d.settingsKey].(known)
+	return k, ok
 }
 
 // acquire takes a connection from the pool.
@@ -79,6 +95,11 @@ func (a admission) RewriteQuery(ctx context.Context, conn *pgx.Conn, text string
 
 // admissionInTx is an admission for a transaction that has been begun, at whatever isolation. The statement is never sent: errAsked.
 type admissionInTx admission
+
+var errHidden = errors.New("pgxstore: the driver is not pgx's")
+
+// Value is for [sqldriver.Valuer], which a driver asks that is not pgx's: nothing is sent through it.
+func (admissionInTx) Value() (sqldriver.Value, error) { return nil, errHidden }
 
 // RewriteQuery is for [pgx.QueryRewriter].
 func (a admissionInTx) RewriteQuery(ctx context.Context, conn *pgx.Conn, _ string, _ []any) (string, []any, error) {

@@ -70,11 +70,11 @@ func (d *database) Statements() *sqlstore.Statements   { return d.statements }
 func (d *database) Migrations() [][]string             { return d.migrations }
 func (d *database) Classify(err error) sqldb.ErrorInfo { return classify(err) }
 
-// unprepared has the question that comes before all tables sent without a name for its text. PgBouncer, from 1.21 on, takes the name of
+// unprepared has the questions that come before all tables sent without a name for their texts. PgBouncer, from 1.21 on, takes the name of
 // a text that the server refused for taken, and ends the connection at which it comes again (pgbouncer/pgbouncer#1118).
 func (d *database) unprepared(calls []*sqldb.Call) {
 	for _, call := range calls {
-		if call.Statement == d.statements.Meta.Get && !hasOption(call) {
+		if first := call.Statement == d.statements.Meta.Get || call.Statement == readVersion; first && !hasOption(call) {
 			call.Args = append([]any{pgx.QueryExecModeExec}, call.Args...)
 		}
 	}

@@ -34,7 +34,7 @@ func newDialect(s *settings) *sqldb.Dialect {
 		Announce:     "SELECT pg_notify({1t}, '')",
 	}
 	if !s.async {
-		d.WriteNow, d.Durable = now+" + CASE WHEN "+raiseCommit+" THEN 1 ELSE 0 END", "CASE WHEN "+raiseCommit+" THEN 0 ELSE 1 END"
+		d.WriteNow, d.Durable = now+" + CASE WHEN "+raiseCommit+" THEN 1 ELSE 0 END", durable
 	}
 	return d
 }
@@ -43,6 +43,8 @@ func newDialect(s *settings) *sqldb.Dialect {
 // message, is true of the caller's transactions too, and of a connection whose settings a pooler lends to many.
 const raiseCommit = "CASE WHEN current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') " +
 	"THEN set_config('synchronous_commit', 'on', true) IS NULL ELSE false END"
+
+const durable = "CASE WHEN " + raiseCommit + " THEN 0 ELSE 1 END"
 
 // texts are the engine's, in PostgreSQL's words.
 func (d *database) texts() *sqlstore.Statements {

@@ -33,6 +33,17 @@ type Insert struct {
 	Where string
 	// Returning are the columns to read back, of the new row or of the existing one.
 	Returning []string
+	// AsyncCommit leaves the commit of a new row as the connection's synchronous_commit says, as [Options.AsyncCommit] does.
+	AsyncCommit bool
+}
+
+// once is the insert in the engine's words.
+func (in *Insert) once() (sqlstore.InsertDialect, sqlstore.Insert) {
+	d := sqlstore.InsertDialect{Classify: classify, Durable: durable}
+	if in.AsyncCommit {
+		d.Durable = ""
+	}
+	return d, sqlstore.Insert{Table: in.Table, Columns: in.Columns, Values: in.Values, Key: in.Key, Where: in.Where, Returning: in.Returning}
 }
 
 // Row is a row to scan. NULL is the zero value in an *int64 or *string.
@@ -62,6 +73,9 @@ var ErrInvisible = sqlstore.ErrInvisible
 // if the transaction was rolled back. At repeatable read and serializable, if the other transaction has committed,
 // this one can never see its row, and InsertOnce returns a serialization failure: the whole transaction must be run
 // again, as Transact does. Without a transaction InsertOnce does so itself, at read committed.
+//
+// The transaction that inserts the row commits with synchronous_commit on, or remote_apply, whatever the session says,
+// unless in.AsyncCommit is set.
 func InsertOnce[T any](ctx context.Context, q Querier, in Insert, scan func(Row) (T, error)) (row T, inserted bool, err error) {
 	inTx := inTransaction(q)
 	row, inserted, err = insertOnce(ctx, q, inTx, in, scan)
@@ -77,7 +91,8 @@ func InsertOnce[T any](ctx context.Context, q Querier, in Insert, scan func(Row)
 }
 
 func insertOnce[T any](ctx context.Context, q Querier, inTx bool, in Insert, scan func(Row) (T, error)) (row T, inserted bool, err error) {
-	return sqlstore.InsertOnce(ctx, pgxConn{q}, sqlstore.InsertDialect{Classify: classify}, inTx, sqlstore.Insert(in), func(r sqldb.Row) (T, error) { return scan(r) })
+	dialect, insert := in.once()
+	return sqlstore.InsertOnce(ctx, pgxConn{q}, dialect, inTx, insert, func(r sqldb.Row) (T, error) { return scan(r) })
 }
 
 // InsertOnceSQL is [InsertOnce] through database/sql. q is a *sql.DB, a *sql.Tx, or a *sql.Conn that has no open
@@ -103,7 +118,8 @@ func InsertOnceSQL[T any](ctx context.Context, q SQLQuerier, in Insert, scan fun
 }
 
 func insertOnceSQL[T any](ctx context.Context, q SQLQuerier, inTx bool, in Insert, scan func(Row) (T, error)) (row T, inserted bool, err error) {
-	return sqlstore.InsertOnce(ctx, sqlConn{q}, sqlstore.InsertDialect{Classify: classify}, inTx, sqlstore.Insert(in), func(r sqldb.Row) (T, error) { return scan(r) })
+	dialect, insert := in.once()
+	return sqlstore.InsertOnce(ctx, sqlConn{q}, dialect, inTx, insert, func(r sqldb.Row) (T, error) { return scan(r) })
 }
 
 // inTransaction reports whether a savepoint can be made, and is needed.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/everonce/everonce/internal/sqldb"
@@ -22,7 +21,7 @@ const duplicateStatement = "42P05"
 // hasSessions refuses a server whose connections are not sessions.
 func (d *database) hasSessions(ctx context.Context) error {
 	var version string
-	err := d.read(ctx, (&sqldb.Call{Statement: readVersion, Args: []any{pgx.QueryExecModeExec}}).ForEach(func(r sqldb.Row) error {
+	err := d.read(ctx, (&sqldb.Call{Statement: readVersion}).ForEach(func(r sqldb.Row) error {
 		return r.Scan(&version)
 	}))
 	if named, ok := errors.AsType[*pgconn.PgError](err); ok && named.Code == duplicateStatement {

@@ -2,6 +2,7 @@ package pgxstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -92,15 +93,27 @@ func (d *pgxDriver) Begin(ctx context.Context, opts sqlstore.BeginOptions, first
 	return tx, nil
 }
 
-func (d *pgxDriver) Join(_ context.Context, tx pgx.Tx) (sqldb.TxConn[pgx.Tx], error) {
+func (d *pgxDriver) Join(ctx context.Context, tx pgx.Tx) (sqldb.TxConn[pgx.Tx], error) {
 	if tx == nil {
 		return nil, fmt.Errorf("%w: the transaction is nil", driver.ErrInvalidArgument)
 	}
 	if lent, ok := tx.(*lentTx); ok && lent.of.driver.name == d.name { // our own: what is sent first takes BEGIN along
+		if lent.of.driver.settingsKey != d.settingsKey && !lent.of.over.Load() { // another store's
+			if _, err := d.admit(ctx, lent.of.conn.Conn()); err != nil {
+				return nil, err
+			}
+		}
 		return &joinedTx[pgx.Tx]{Conn: lent.of, tx: tx}, nil
 	}
-	if conn := tx.Conn(); conn != nil && conn.Config().Database != d.name {
-		return nil, fmt.Errorf("%w: it is on another database", driver.ErrOtherStore)
+	if conn := tx.Conn(); conn != nil {
+		if conn.Config().Database != d.name {
+			return nil, fmt.Errorf("%w: it is on another database", driver.ErrOtherStore)
+		}
+		if _, ok := d.known(conn); !ok { // through the transaction, which refuses if it has ended
+			if _, err := tx.Exec(ctx, "", admissionInTx{d.database}); err != nil && !errors.Is(err, errAsked) {
+				return nil, err
+			}
+		}
 	}
 	return &joinedTx[pgx.Tx]{Conn: pgxConn{tx}, tx: tx}, nil
 }

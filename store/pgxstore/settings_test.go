@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -161,6 +162,44 @@ func testAsyncCommit[Tx any](t *testing.T, h *handle[Tx]) {
 	noErr(t, err)
 	if len(health.Notes) != 1 || !strings.Contains(health.Notes[0], "synchronous_commit is off") {
 		t.Errorf("the notes are %q", health.Notes)
+	}
+}
+
+// InsertOnce commits a new row durably, in the caller's transaction too, unless it is to be asynchronous.
+func TestInsertOnceCommitsDurably(t *testing.T) {
+	t.Parallel()
+	off := func(c *pgx.ConnConfig) { c.RuntimeParams["synchronous_commit"] = "off" }
+	schema, pool, db := newSchema(t), newPool(t, off, 0), newDB(t, off)
+	witness(t, schema, "effect")
+	for _, async := range []bool{false, true} {
+		for how, insert := range map[string]func(in pgxstore.Insert, scan func(pgxstore.Row) (string, error)) (string, bool, error){
+			"pgx": func(in pgxstore.Insert, scan func(pgxstore.Row) (string, error)) (string, bool, error) {
+				return pgxstore.InsertOnce(t.Context(), pool, in, scan)
+			},
+			"sql": func(in pgxstore.Insert, scan func(pgxstore.Row) (string, error)) (string, bool, error) {
+				return pgxstore.InsertOnceSQL(t.Context(), db, in, scan)
+			},
+			"in a transaction": func(in pgxstore.Insert, scan func(pgxstore.Row) (string, error)) (got string, inserted bool, err error) {
+				err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+					got, inserted, err = pgxstore.InsertOnce(t.Context(), tx, in, scan)
+					return err
+				})
+				return got, inserted, err
+			},
+		} {
+			name := fmt.Sprint(how, async)
+			in := pgxstore.Insert{Table: schema + ".effect", Columns: []string{"name", "n"}, Values: []any{name, 7}, Key: []string{"name"}, Returning: []string{"name", "n"}, AsyncCommit: async}
+			got, inserted, err := insert(in, func(r pgxstore.Row) (string, error) {
+				var name string
+				var n int64
+				err := r.Scan(&name, &n)
+				return fmt.Sprint(name, n), err
+			})
+			if err != nil || !inserted || got != name+"7" {
+				t.Errorf("%s: %q, %v, %v", name, got, inserted, err)
+			}
+			sawOnly(t, schema, name, map[bool]string{false: "read committed, on", true: "read committed, off"}[async])
+		}
 	}
 }
 
@@ -383,6 +422,52 @@ func TestSearchPathsThatDiffer(t *testing.T) {
 	}
 	if n := number(t, "SELECT count(*) FROM "+other+".everonce_record"); n != 0 {
 		t.Errorf("%d records among other tables", n)
+	}
+}
+
+// So is that of a caller's own transaction: of two that find different tables one is refused, and the other runs once.
+func TestJoinedTransactionsWhoseSearchPathsDiffer(t *testing.T) {
+	t.Parallel()
+	mine, other := newPgx(t, setup{}).schema, newPgx(t, setup{}).schema
+	path := func(schema string) func(*pgx.ConnConfig) {
+		return func(c *pgx.ConnConfig) { c.RuntimeParams["search_path"] = schema }
+	}
+	t.Run("pgx", func(t *testing.T) {
+		t.Parallel()
+		pool, differing := newPool(t, path(mine), 0), newPool(t, path(other), 0)
+		store, err := pgxstore.New(pool, nil)
+		noErr(t, err)
+		testDifferingPaths(t, store, pool.Begin, differing.Begin)
+	})
+	t.Run("sql", func(t *testing.T) {
+		t.Parallel()
+		db, differing := newDB(t, path(mine)), newDB(t, path(other))
+		store, err := pgxstore.NewSQL(db, nil)
+		noErr(t, err)
+		begin := func(db *sql.DB) func(context.Context) (*sql.Tx, error) {
+			return func(ctx context.Context) (*sql.Tx, error) { return db.BeginTx(ctx, nil) }
+		}
+		testDifferingPaths(t, store, begin(db), begin(differing))
+	})
+}
+
+func testDifferingPaths[Tx any](t *testing.T, store driver.TxStore[Tx], begins ...func(context.Context) (Tx, error)) {
+	r, err := everonce.NewTxReceiver(store, nil)
+	noErr(t, err)
+	ran := 0
+	for i, begin := range begins {
+		tx, err := begin(t.Context())
+		noErr(t, err)
+		_, err = everonce.DoTx(t.Context(), tx, r, testKey, func(context.Context) (string, error) { ran++; return "v", nil })
+		if refused := err != nil && strings.Contains(err.Error(), "set Options.Schema"); refused != (i > 0) || ran != 1 {
+			t.Errorf("transaction %d: %v, run %d times", i, err, ran)
+		}
+		switch tx := any(tx).(type) {
+		case pgx.Tx:
+			noErr(t, tx.Rollback(t.Context()))
+		case *sql.Tx:
+			noErr(t, tx.Rollback())
+		}
 	}
 }
 

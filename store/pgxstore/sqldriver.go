@@ -96,15 +96,18 @@ func (d *sqlDriver) admitted(ctx context.Context, tx *sql.Tx) error {
 	if !d.asks {
 		return nil
 	}
-	if _, err := tx.ExecContext(ctx, "", admissionInTx{d.database}); !errors.Is(err, errAsked) {
+	if _, err := tx.ExecContext(ctx, "", admissionInTx{d.database}); !errors.Is(err, errAsked) && !errors.Is(err, errHidden) {
 		return err
 	}
 	return nil
 }
 
-func (d *sqlDriver) Join(_ context.Context, tx *sql.Tx) (sqldb.TxConn[*sql.Tx], error) {
+func (d *sqlDriver) Join(ctx context.Context, tx *sql.Tx) (sqldb.TxConn[*sql.Tx], error) {
 	if tx == nil {
 		return nil, fmt.Errorf("%w: the transaction is nil", driver.ErrInvalidArgument)
+	}
+	if err := d.admitted(ctx, tx); err != nil {
+		return nil, err
 	}
 	return &joinedTx[*sql.Tx]{Conn: sqlConn{tx}, tx: tx}, nil
 }

@@ -211,3 +211,31 @@ func TestInsertOnceOfARowThatIsLeftOut(t *testing.T) {
 		t.Errorf("%v, %v, want ErrInvisible", inserted, err)
 	}
 }
+
+// The application's rows convert as database/sql converts them, those of a repetition too.
+func TestInsertOnceConvertsAsDatabaseSQL(t *testing.T) {
+	t.Parallel()
+	s := open(t, filepath.Join(t.TempDir(), "rates.db"), nil)
+	_, err := s.DB().Exec("CREATE TABLE rate (id TEXT PRIMARY KEY, rate REAL, made DATETIME, note TEXT)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := sqlitestore.Insert{
+		Table: "rate", Columns: []string{"id", "rate", "made"}, Values: []any{"r", 1.25, "2026-01-02T03:04:05Z"}, Key: []string{"id"},
+		Returning: []string{"rate", "rate", "made", "made", "note"},
+	}
+	for _, want := range []bool{true, false} {
+		got, inserted, err := sqlitestore.InsertOnce(t.Context(), s.DB(), in, func(r sqlitestore.Row) (string, error) {
+			var rate, made, note string
+			var rateBytes, madeBytes []byte
+			err := r.Scan(&rate, &rateBytes, &made, &madeBytes, &note)
+			return strings.Join([]string{rate, string(rateBytes), made, string(madeBytes), note}, " "), err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if read := "1.25 1.25 2026-01-02T03:04:05Z 2026-01-02T03:04:05Z "; got != read || inserted != want {
+			t.Errorf("got %q, %v, want %q, %v", got, inserted, read, want)
+		}
+	}
+}
