@@ -114,8 +114,9 @@ type Route struct {
 	Lifetime everonce.Lifetime
 	// Lease is how long a claim holds without renewal. Default: the receiver's.
 	Lease time.Duration
-	// Wait is how long a duplicate waits for the answer of a running request before it is refused, but at most half of
-	// [http.Server].WriteTimeout and of what is left until the deadline of the request's context. It holds no connection,
+	// Wait is how long a duplicate waits for the answer of a running request before it is refused, but no longer than
+	// AnswerWithin, if that is set, and at most half of what is left of [http.Server].WriteTimeout and until the deadline
+	// of the request's context. It holds no connection,
 	// lock or transaction of the store, and ends when the client disconnects; Options.MaxWaiting bounds how many wait. The
 	// receiver's Options.Wait is not used. Default 5 s, which is shorter than the usual timeouts of clients and proxies;
 	// negative: it is refused at once.
@@ -130,7 +131,7 @@ type Route struct {
 	// after that without having written anything, its connection is closed, and the outcome is unknown.
 	Deadline time.Duration
 	// AnswerWithin is how long a client waits for its handler before it gets the problem still-running, 503 with a
-	// Retry-After. The handler then continues in a goroutine until it returns, and its answer is recorded; Flush, Hijack
+	// Retry-After; a duplicate waits no longer either (Wait). The handler then continues in a goroutine until it returns, and its answer is recorded; Flush, Hijack
 	// and deadlines fail with [http.ErrHandlerTimeout]. An answer that is being sent already is not cut off.
 	// [http.Server.Shutdown] does not wait for such handlers: the receiver's Observer sees when they end.
 	// Options.MaxStillRunning bounds their number. Default 0: until the handler returns, in the goroutine of the
@@ -302,6 +303,9 @@ func (r Route) checked(pattern string, s *settings) (*route, error) {
 		return nil, err
 	}
 	rt.wait = max(0, cmp.Or(r.Wait, defaultWait))
+	if r.AnswerWithin > 0 {
+		rt.wait = min(rt.wait, r.AnswerWithin)
+	}
 	rt.Deadline = cmp.Or(r.Deadline, defaultDeadline)
 	rt.BodyWithin = cmp.Or(r.BodyWithin, defaultBodyWithin)
 	rt.MaxAnswer = cmp.Or(r.MaxAnswer, defaultMaxAnswer)
