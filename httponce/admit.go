@@ -38,7 +38,7 @@ type exchange struct {
 // exchangeOf is the beginning of an exchange. Until somebody else takes it over, its maker releases its body: also after a panic
 // of the application's functions, of a reader, or of the ResponseWriter.
 func (s *settings) exchangeOf(w http.ResponseWriter, r *http.Request, rt *route, name string) *exchange {
-	x := &exchange{settings: s, route: rt, w: w, r: r, begun: s.now(), told: Served{Method: r.Method, Route: name}}
+	x := &exchange{settings: s, route: rt, w: w, r: r, begun: time.Now(), told: Served{Method: r.Method, Route: name}}
 	x.body.memory, x.body.files = &x.memory, &x.files
 	return x
 }
@@ -58,8 +58,9 @@ func (s *settings) admit(w http.ResponseWriter, r *http.Request, principal Princ
 		s.notHeeded(rt, name, r)
 		return nil, true
 	}
-	inBody := rt.bodyKey.in(r)
-	if len(r.Header[s.header]) == 0 && !rt.Required && !inBody {
+	inHeader := len(r.Header[s.header]) > 0
+	inBody := rt.bodyKey.in(r, inHeader)
+	if !inHeader && !rt.Required && !inBody {
 		return nil, true
 	}
 	x = s.exchangeOf(w, r, rt, name)
@@ -72,63 +73,80 @@ func (s *settings) admit(w http.ResponseWriter, r *http.Request, principal Princ
 	return x, pass
 }
 
-// admitted reads the key, the sender and the body. Where neither ok nor pass is true the request was refused.
+// admitted reads the key, the sender and the body. Where neither ok nor pass is true the request was refused. The sender is asked
+// for before the body is read, unless only a key in the body would need one.
 func (x *exchange) admitted(principal Principal, inBody bool) (ok, pass bool) {
-	rt, place := x.route, x.header
 	id, found, wrong := wire.KeyOf(x.r.Header, x.header)
 	if wrong != "" {
-		x.keyRefused(place, wrong)
+		x.keyRefused(x.header, wrong)
 		return false, false
 	}
+	if found && !x.accepted(x.header, id) {
+		return false, false
+	}
+	var who string
+	early := found || inBody && x.route.Required
+	if early {
+		if who, ok = x.sender(principal); !ok {
+			return false, false
+		}
+	}
 	if inBody {
-		if !x.readBody() {
+		if id, found, ok = x.keyWithBody(id, found); !ok {
 			return false, false
-		}
-		own, there, ok := x.keyInBody(id, found)
-		if !ok {
-			return false, false
-		}
-		if there && !found {
-			id, found, place = own, true, rt.bodyKey.place()
-		}
-		if !found && !rt.Required {
-			return false, true
 		}
 	}
 	switch {
+	case !found && !x.route.Required:
+		return false, true
 	case !found:
 		x.keyMissing()
 		return false, false
-	case rt.CheckKey != nil:
-		if wrong = keyProblemOf(rt.CheckKey(id), id); wrong != "" {
-			x.keyRefused(place, wrong)
+	case !early:
+		if who, ok = x.sender(principal); !ok {
 			return false, false
 		}
 	}
 	if own := x.r.Header[x.header]; x.echoKey && len(own) > 0 {
 		x.echoed = own[0] // before a handler changes it
 	}
-	who, ok := x.sender(principal)
-	if !ok {
-		return false, false
-	}
 	x.key = everonce.Key{Scope: scopeOf(who, x.r.Method, x.told.Route), ID: id}
 	return (inBody || x.readBody()) && x.readFingerprint(), false
 }
 
-// keyInBody returns the key in the body, which has been read. It refuses the request, and returns ok false, if what is there is no
-// key, or is not the key in the header.
-func (x *exchange) keyInBody(id string, inHeader bool) (own string, found, ok bool) {
-	own, found, wrong, err := x.route.bodyKey.find(x.r, &x.body)
+// accepted asks [Route.CheckKey] about the key at that place; it refuses the request, and returns false, where that does.
+func (x *exchange) accepted(place, id string) bool {
+	if x.route.CheckKey == nil {
+		return true
+	}
+	wrong := keyProblemOf(x.route.CheckKey(id), id)
+	if wrong != "" {
+		x.keyRefused(place, wrong)
+	}
+	return wrong == ""
+}
+
+// keyWithBody reads the body, and returns the key in it or in the header. It refuses the request, and returns ok false, if what is
+// there is no key, or is not the key in the header.
+func (x *exchange) keyWithBody(id string, inHeader bool) (key string, found, ok bool) {
+	if !x.readBody() {
+		return "", false, false
+	}
+	own, found, wrong, err := x.keyInBody()
+	place := x.route.bodyKey.place()
 	switch {
 	case err != nil:
 		x.bodyRefused(err)
 	case wrong != "":
-		x.keyRefused(x.route.bodyKey.place(), wrong)
+		x.keyRefused(place, wrong)
 	case found && inHeader && own != id:
 		x.keyRefused(x.header, wire.KeyDiffers)
+	case inHeader:
+		return id, true, true
+	case !found:
+		return "", false, true
 	default:
-		return own, found, true
+		return own, true, x.accepted(place, own)
 	}
 	return "", false, false
 }
@@ -236,14 +254,6 @@ func (x *exchange) bodyRefused(err error) {
 func (x *exchange) refused(p wire.Problem, retryAfter time.Duration) {
 	x.problem(p, retryAfter)
 	x.report()
-}
-
-// now is the time, where somebody will be told how long something took.
-func (s *settings) now() (t time.Time) {
-	if s.observe != nil {
-		t = time.Now()
-	}
-	return t
 }
 
 // keyHash returns the key as logs and metrics may have it: empty as long as it does not count.

@@ -80,15 +80,19 @@ type Route struct {
 	CheckKey func(key string) error
 	// KeyJSON is where clients put the key in a JSON body: a JSON pointer (RFC 6901), for example "/idempotency_key". The
 	// key is the string there, of printable ASCII; nothing and null are no key. It is looked for in bodies of the media
-	// types application/json and …+json, which are read for it even if they have none, so MaxBody and BodyWithin hold for
-	// them. The header may have the key instead, or the same key too; another one is answered 400, with the problem
-	// invalid-key, and so is such a body that is not JSON or has a name twice in one object. [Options.EchoKey] repeats only
+	// types application/json and …+json, whatever their parameters, and of any other whose Content-Type mentions JSON, but
+	// for sequences such as application/x-ndjson. They are read for it even if they have none, so MaxBody and BodyWithin
+	// hold for them. The header may have the key instead, or the same key too; another one is answered 400, with the problem
+	// invalid-key, and so is such a body that is not JSON, has a name twice in one object, or is compressed without a key in
+	// the header; with one, a compressed body is not searched. [Options.EchoKey] repeats only
 	// a key in the header.
 	KeyJSON string
 	// KeyFrom, if set, finds the key in the body of any request, for example in a form. It returns "" if there is none. An
 	// error is answered 400, with the problem invalid-key and the error's text as its detail, so it must not contain the
-	// key. Every body is read for it; otherwise the key is treated as that of KeyJSON. It must not change the body. It
-	// may be called concurrently; a panic continues. It excludes KeyJSON.
+	// key. Every body is read for it; otherwise the key is treated as that of KeyJSON. It must not change the body. The
+	// request is a copy with a body of its own, so it may parse a form. Of bodies above 64 KiB only as many are searched at
+	// once as there are processors, so it must not block. It may be called concurrently; a panic continues. It excludes
+	// KeyJSON.
 	KeyFrom func(r *http.Request, body []byte) (key string, err error)
 	// KeyRule describes CheckKey or KeyFrom for [Policy], such as "a UUID in lower case". Default: that a key is checked, or
 	// that it may be in the body.
