@@ -7,7 +7,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -283,6 +286,35 @@ func TestKeyFromParsesAForm(t *testing.T) {
 		if g := svc.sendAs("application/x-www-form-urlencoded", "MessageSid=SM1&Body=hi"); g.status != 200 || g.body != "hi" || (g.mark == "true") != (i == 1) {
 			t.Errorf("%+v", g)
 		}
+	}
+}
+
+// Of large bodies KeyFrom gets only as many at once as there are processors, as the search for KeyJSON does: each is whole in memory.
+func TestKeyFromGetsFewLargeBodiesAtATime(t *testing.T) {
+	most := int64(runtime.GOMAXPROCS(0))
+	var inside atomic.Int64
+	tooMany := make(chan struct{})
+	opts := httponce.Options{Route: httponce.Route{KeyFrom: func(*http.Request, []byte) (string, error) {
+		defer inside.Add(-1)
+		if inside.Add(1) == most+1 {
+			close(tooMany)
+		}
+		select {
+		case <-tooMany:
+		case <-time.After(100 * time.Millisecond):
+		}
+		return "", nil
+	}}}
+	svc := newService(t, setup{opts: opts, handle: answers(201, "")})
+	var all sync.WaitGroup
+	for range most + 1 {
+		all.Go(func() { svc.sendAs("text/plain", medium) })
+	}
+	all.Wait()
+	select {
+	case <-tooMany:
+		t.Errorf("more than %d at once", most)
+	default:
 	}
 }
 

@@ -35,7 +35,10 @@ func TestProfileStripeKeepsTheHandlersAnswerInSight(t *testing.T) {
 		"default profile":   {httponce.Options{}, everonce.Options{}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			svc := newService(t, setup{opts: c.opts, core: c.core, handle: func(w http.ResponseWriter, _ *http.Request) {
+			svc := newService(t, setup{opts: c.opts, core: c.core, handle: func(w http.ResponseWriter, r *http.Request) {
+				if c.core.EffectsInSteps {
+					loseStep(t, r)
+				}
 				if c.header != "" {
 					w.Header().Set("Stripe-Should-Retry", c.header)
 				}
@@ -46,6 +49,18 @@ func TestProfileStripeKeepsTheHandlersAnswerInSight(t *testing.T) {
 				t.Errorf("%d, Stripe-Should-Retry %q, want %q", res.status, got, c.want)
 			}
 		})
+	}
+}
+
+// loseStep makes a step whose outcome is unknown, and which the next attempt asks about.
+func loseStep(t *testing.T, r *http.Request) {
+	a, _ := everonce.AttemptFrom(r.Context())
+	_, err := everonce.Step(r.Context(), a, "mail", func(context.Context) (string, error) { return "", errors.New("lost") },
+		everonce.WithPolicy(everonce.Reconcile), everonce.WithReconcile(func(context.Context, everonce.Abandoned) (everonce.Verdict[string], error) {
+			return everonce.Happened("sent"), nil
+		}))
+	if err == nil {
+		t.Error("the step was not lost")
 	}
 }
 
