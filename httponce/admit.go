@@ -35,6 +35,21 @@ type exchange struct {
 	absence *absence               // set where the client does not wait for ever
 }
 
+// exchangeOf is the beginning of an exchange. Until somebody else takes it over, its maker releases its body: also after a panic
+// of the application's functions, of a reader, or of the ResponseWriter.
+func (s *settings) exchangeOf(w http.ResponseWriter, r *http.Request, rt *route, name string) *exchange {
+	x := &exchange{settings: s, route: rt, w: w, r: r, begun: time.Now(), told: Served{Method: r.Method, Route: name}}
+	x.body.memory, x.body.files = &x.memory, &x.files
+	return x
+}
+
+// releaseUnless releases the body unless the exchange was taken over. It is deferred by the maker of an exchange.
+func (x *exchange) releaseUnless(taken *bool) {
+	if !*taken {
+		x.body.release()
+	}
+}
+
 // admit reads what is needed to know an operation. It returns nil if the request was refused, or, with pass, if it is to
 // pass unprotected. In that case x is not nil if the body was read to look for a key.
 func (s *settings) admit(w http.ResponseWriter, r *http.Request, principal Principal) (x *exchange, pass bool) {
@@ -43,69 +58,95 @@ func (s *settings) admit(w http.ResponseWriter, r *http.Request, principal Princ
 		s.notHeeded(rt, name, r)
 		return nil, true
 	}
-	id, found, wrong := wire.KeyOf(r.Header, s.header)
-	inBody := rt.bodyKey.in(r)
-	if !found && !rt.Required && !inBody {
+	inHeader := len(r.Header[s.header]) > 0
+	inBody := rt.bodyKey.in(r, inHeader)
+	if !inHeader && !rt.Required && !inBody {
 		return nil, true
 	}
-	x = &exchange{settings: s, route: rt, w: w, r: r, begun: s.now(), told: Served{Method: r.Method, Route: name}}
-	if wrong != "" {
-		x.keyRefused(s.header, wrong)
+	x = s.exchangeOf(w, r, rt, name)
+	taken := false
+	defer x.releaseUnless(&taken)
+	ok, pass := x.admitted(principal, inBody)
+	if taken = ok || pass; !taken {
 		return nil, false
 	}
-	place := s.header
+	return x, pass
+}
+
+// admitted reads the key, the sender and the body. Where neither ok nor pass is true the request was refused. The sender is asked
+// for before the body is read, unless only a key in the body would need one.
+func (x *exchange) admitted(principal Principal, inBody bool) (ok, pass bool) {
+	id, found, wrong := wire.KeyOf(x.r.Header, x.header)
+	if wrong != "" {
+		x.keyRefused(x.header, wrong)
+		return false, false
+	}
+	if found && !x.accepted(x.header, id) {
+		return false, false
+	}
+	var who string
+	early := found || inBody && x.route.Required
+	if early {
+		if who, ok = x.sender(principal); !ok {
+			return false, false
+		}
+	}
 	if inBody {
-		if !x.readBody() {
-			return nil, false
-		}
-		own, there, ok := x.keyInBody(id, found)
-		if !ok {
-			return nil, false
-		}
-		if there && !found {
-			id, found, place = own, true, rt.bodyKey.place()
-		}
-		if !found && !rt.Required {
-			return x, true
+		if id, found, ok = x.keyWithBody(id, found); !ok {
+			return false, false
 		}
 	}
 	switch {
+	case !found && !x.route.Required:
+		return false, true
 	case !found:
 		x.keyMissing()
-		return nil, false
-	case rt.CheckKey != nil:
-		if wrong = keyProblemOf(rt.CheckKey(id), id); wrong != "" {
-			x.keyRefused(place, wrong)
-			return nil, false
+		return false, false
+	case !early:
+		if who, ok = x.sender(principal); !ok {
+			return false, false
 		}
 	}
-	if own := r.Header[s.header]; s.echoKey && len(own) > 0 {
+	if own := x.r.Header[x.header]; x.echoKey && len(own) > 0 {
 		x.echoed = own[0] // before a handler changes it
 	}
-	who, ok := x.sender(principal)
-	if !ok {
-		return nil, false
-	}
-	x.key = everonce.Key{Scope: scopeOf(who, r.Method, name), ID: id}
-	if !inBody && !x.readBody() || !x.readFingerprint() {
-		return nil, false
-	}
-	return x, false
+	x.key = everonce.Key{Scope: scopeOf(who, x.r.Method, x.told.Route), ID: id}
+	return (inBody || x.readBody()) && x.readFingerprint(), false
 }
 
-// keyInBody returns the key in the body, which has been read. It refuses the request, and returns ok false, if what is there is no
-// key, or is not the key in the header.
-func (x *exchange) keyInBody(id string, inHeader bool) (own string, found, ok bool) {
-	own, found, wrong, err := x.route.bodyKey.find(x.r, &x.body)
+// accepted asks [Route.CheckKey] about the key at that place; it refuses the request, and returns false, where that does.
+func (x *exchange) accepted(place, id string) bool {
+	if x.route.CheckKey == nil {
+		return true
+	}
+	wrong := keyProblemOf(x.route.CheckKey(id), id)
+	if wrong != "" {
+		x.keyRefused(place, wrong)
+	}
+	return wrong == ""
+}
+
+// keyWithBody reads the body, and returns the key in it or in the header. It refuses the request, and returns ok false, if what is
+// there is no key, or is not the key in the header.
+func (x *exchange) keyWithBody(id string, inHeader bool) (key string, found, ok bool) {
+	if !x.readBody() {
+		return "", false, false
+	}
+	own, found, wrong, err := x.keyInBody()
+	place := x.route.bodyKey.place()
 	switch {
 	case err != nil:
 		x.bodyRefused(err)
 	case wrong != "":
-		x.keyRefused(x.route.bodyKey.place(), wrong)
+		x.keyRefused(place, wrong)
 	case found && inHeader && own != id:
 		x.keyRefused(x.header, wire.KeyDiffers)
+	case inHeader:
+		return id, true, true
+	case !found:
+		return "", false, true
 	default:
-		return own, found, true
+		return own, true, x.accepted(place, own)
 	}
 	return "", false, false
 }
@@ -166,21 +207,15 @@ func (s *settings) notHeeded(rt *route, name string, r *http.Request) {
 // unprotected reads the body of a request that has no key. ok is false where it was refused.
 func (s *settings) unprotected(w http.ResponseWriter, r *http.Request) (x *exchange, ok bool) {
 	rt, name := s.routeOf(r)
-	x = &exchange{settings: s, route: rt, w: w, r: r, begun: s.now(), told: Served{Method: r.Method, Route: name}}
-	return x, x.readBody()
+	x = s.exchangeOf(w, r, rt, name)
+	defer x.releaseUnless(&ok)
+	ok = x.readBody()
+	return x, ok
 }
 
 // readBody reads the body; it refuses the request, and returns false, where that fails.
 func (x *exchange) readBody() bool {
-	x.body.memory, x.body.files = &x.memory, &x.files
-	ended := false
-	defer func() {
-		if !ended { // a panic of somebody's reader
-			x.body.release()
-		}
-	}()
 	err := x.body.readBody(x.w, x.r, x.route.MaxBody, x.route.BodyWithin)
-	ended = true
 	if err == nil {
 		return true
 	}
@@ -215,18 +250,10 @@ func (x *exchange) bodyRefused(err error) {
 	}
 }
 
-// refused answers with a problem, and is the end of the exchange.
+// refused answers with a problem, and is the end of the exchange but for its body.
 func (x *exchange) refused(p wire.Problem, retryAfter time.Duration) {
 	x.problem(p, retryAfter)
-	x.end()
-}
-
-// now is the time, where somebody will be told how long something took.
-func (s *settings) now() (t time.Time) {
-	if s.observe != nil {
-		t = time.Now()
-	}
-	return t
+	x.report()
 }
 
 // keyHash returns the key as logs and metrics may have it: empty as long as it does not count.
@@ -239,6 +266,11 @@ func (x *exchange) keyHash() string {
 
 func (x *exchange) end() {
 	x.body.release()
+	x.report()
+}
+
+// report reports the exchange to Observe, if there is one.
+func (x *exchange) report() {
 	if x.observe != nil {
 		x.told.KeyHash = x.keyHash()
 		x.told.Duration = time.Since(x.begun)

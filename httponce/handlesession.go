@@ -107,7 +107,9 @@ type sessionHandler[Tx any] struct {
 
 func (h *sessionHandler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rt, name := h.routeOf(r)
-	x := &exchange{settings: h.settings, route: rt, w: w, r: r, begun: h.now(), told: Served{Method: r.Method, Route: name}}
+	x := h.exchangeOf(w, r, rt, name)
+	taken := false
+	defer x.releaseUnless(&taken)
 	c, ok := x.sessionCommand(h.principal)
 	if !ok {
 		return
@@ -121,6 +123,7 @@ func (h *sessionHandler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Del(wire.SessionOutcome) // which is not known yet
 	c.Fingerprint = x.sum.Sum
 	x.told.Panicked = true // unless it returns
+	taken = true
 	defer x.end()
 	h.answer(x, h.apply(x, &c))
 	x.told.Panicked = false

@@ -7,7 +7,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -222,6 +225,115 @@ func TestKeyFrom(t *testing.T) {
 	}
 	if g := svc.sendJSON("{}"); g.status != 201 || svc.ran() != 2 {
 		t.Errorf("a body without a key: %+v, %d calls", g, svc.ran())
+	}
+}
+
+// Whatever says that a body is JSON, a key in it is found, or the request is refused: none is executed twice.
+func TestKeyInABodyThatIsSaidToBeJSON(t *testing.T) {
+	for media, want := range map[string]int{
+		"application/json; charset=utf8": 201, "application/json; charset=iso-8859-1": 201, "application/json; charset": 201,
+		"application/json;charset=utf-8;charset=utf-8": 201, "application/json, application/json": 201, "text/json": 201, "application/x-json": 201,
+		"application/json; charset=utf-16": 400,
+	} {
+		body := `{"idempotency_key":"k"}`
+		if want == 400 {
+			body = strings.ReplaceAll(body, "", "\x00")[1:]
+		}
+		svc := newService(t, setup{opts: fromJSON(), handle: answers(201, "paid")})
+		for i := range 2 {
+			if g := svc.sendAs(media, body); g.status != want || want == 201 && (g.mark == "true") != (i == 1) || want == 400 && g.problem != "invalid-key" {
+				t.Errorf("%s: %+v", media, g)
+			}
+		}
+		if n := svc.ran(); n > 1 {
+			t.Errorf("%s: called %d times", media, n)
+		}
+	}
+	svc := newService(t, setup{opts: fromJSON(), handle: answers(201, "paid")})
+	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"idempotency_key":"k"}`))
+	r.Header["Content-Type"] = []string{"application/json", "application/json"}
+	w := httptest.NewRecorder()
+	if svc.ServeHTTP(w, r); w.Code != 201 || svc.told().Outcome != everonce.Executed {
+		t.Errorf("with its type twice: %d", w.Code)
+	}
+	lines := newService(t, setup{opts: fromJSON(), handle: answers(201, "")})
+	if g := lines.sendAs("application/x-ndjson; charset=utf-8", "{}\n{}\n"); g.status != 201 {
+		t.Errorf("a sequence: %+v", g)
+	}
+}
+
+// A compressed body is not searched: the key in the header counts, or the answer says what to do.
+func TestKeyOfACompressedBody(t *testing.T) {
+	svc := newService(t, setup{opts: fromJSON(), handle: answers(201, "paid")})
+	for i := range 2 {
+		if g := svc.sendJSON("compressed", "Content-Encoding", "gzip", "Idempotency-Key", "k"); g.status != 201 || (g.mark == "true") != (i == 1) {
+			t.Errorf("with a key in the header: %+v", g)
+		}
+	}
+	if g := svc.sendJSON("compressed", "Content-Encoding", "gzip"); g.status != 400 || g.problem != "invalid-key" || !strings.Contains(g.body, "the body is compressed") {
+		t.Errorf("without one: %+v", g)
+	}
+	if g := svc.sendJSON(`{"idempotency_key":"j"}`, "Content-Encoding", "identity"); g.status != 201 || svc.ran() != 2 {
+		t.Errorf("not compressed: %+v", g)
+	}
+}
+
+// KeyFrom may read the request's body and parse its form: the handler has its own.
+func TestKeyFromParsesAForm(t *testing.T) {
+	opts := httponce.Options{Route: httponce.Route{KeyFrom: func(r *http.Request, _ []byte) (string, error) { return r.PostFormValue("MessageSid"), nil }}}
+	svc := newService(t, setup{opts: opts, handle: func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.PostFormValue("Body")) }})
+	for i := range 2 {
+		if g := svc.sendAs("application/x-www-form-urlencoded", "MessageSid=SM1&Body=hi"); g.status != 200 || g.body != "hi" || (g.mark == "true") != (i == 1) {
+			t.Errorf("%+v", g)
+		}
+	}
+}
+
+// Of large bodies KeyFrom gets only as many at once as there are processors, as the search for KeyJSON does: each is whole in memory.
+func TestKeyFromGetsFewLargeBodiesAtATime(t *testing.T) {
+	most := int64(runtime.GOMAXPROCS(0))
+	var inside atomic.Int64
+	tooMany := make(chan struct{})
+	opts := httponce.Options{Route: httponce.Route{KeyFrom: func(*http.Request, []byte) (string, error) {
+		defer inside.Add(-1)
+		if inside.Add(1) == most+1 {
+			close(tooMany)
+		}
+		select {
+		case <-tooMany:
+		case <-time.After(100 * time.Millisecond):
+		}
+		return "", nil
+	}}}
+	svc := newService(t, setup{opts: opts, handle: answers(201, "")})
+	var all sync.WaitGroup
+	for range most + 1 {
+		all.Go(func() { svc.sendAs("text/plain", medium) })
+	}
+	all.Wait()
+	select {
+	case <-tooMany:
+		t.Errorf("more than %d at once", most)
+	default:
+	}
+}
+
+// A sender who is not known sends no body for nothing, where it is known beforehand that one is needed.
+func TestTheSenderIsAskedForBeforeTheBodyIsRead(t *testing.T) {
+	for _, required := range []bool{false, true} {
+		opts := fromJSON()
+		opts.Required = required
+		opts.Principal = func(*http.Request) (string, error) { return "", errors.New("unknown") }
+		svc := newService(t, setup{opts: opts, handle: answers(201, "")})
+		r := httptest.NewRequest(http.MethodPost, "/", neverRead{t})
+		r.Header.Set("Content-Type", "application/json")
+		if !required {
+			r.Header.Set("Idempotency-Key", "k")
+		}
+		w := httptest.NewRecorder()
+		if svc.ServeHTTP(w, r); w.Code != http.StatusForbidden {
+			t.Errorf("required %v: %d", required, w.Code)
+		}
 	}
 }
 

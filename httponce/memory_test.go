@@ -50,6 +50,17 @@ func TestMemoryOfARequestIsGivenBack(t *testing.T) {
 			c.leave()
 			<-r.Context().Done()
 		}},
+		"has a key that cannot be found": {route: httponce.Route{
+			KeyFrom: func(*http.Request, []byte) (string, error) { panic(http.ErrAbortHandler) },
+		}},
+		"has a key that cannot be checked": {route: httponce.Route{
+			KeyFrom:  func(*http.Request, []byte) (string, error) { return "k1", nil },
+			CheckKey: func(string) error { panic(http.ErrAbortHandler) },
+		}},
+		"has a sender that cannot be known": {route: httponce.Route{
+			KeyFrom:   func(*http.Request, []byte) (string, error) { return "k1", nil },
+			Principal: func(*http.Request) (string, error) { panic(http.ErrAbortHandler) },
+		}},
 		"too large":  {route: httponce.Route{MaxBody: 100 << 10}},
 		"broken off": {body: io.MultiReader(strings.NewReader(medium), iotest.ErrReader(io.ErrUnexpectedEOF))},
 		"panicking":  {body: io.MultiReader(strings.NewReader(medium), panicking{})},

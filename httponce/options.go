@@ -80,15 +80,19 @@ type Route struct {
 	CheckKey func(key string) error
 	// KeyJSON is where clients put the key in a JSON body: a JSON pointer (RFC 6901), for example "/idempotency_key". The
 	// key is the string there, of printable ASCII; nothing and null are no key. It is looked for in bodies of the media
-	// types application/json and …+json, which are read for it even if they have none, so MaxBody and BodyWithin hold for
-	// them. The header may have the key instead, or the same key too; another one is answered 400, with the problem
-	// invalid-key, and so is such a body that is not JSON or has a name twice in one object. [Options.EchoKey] repeats only
+	// types application/json and …+json, whatever their parameters, and of any other whose Content-Type mentions JSON, but
+	// for sequences such as application/x-ndjson. They are read for it even if they have none, so MaxBody and BodyWithin
+	// hold for them. The header may have the key instead, or the same key too; another one is answered 400, with the problem
+	// invalid-key, and so is such a body that is not JSON, has a name twice in one object, or is compressed without a key in
+	// the header; with one, a compressed body is not searched. [Options.EchoKey] repeats only
 	// a key in the header.
 	KeyJSON string
 	// KeyFrom, if set, finds the key in the body of any request, for example in a form. It returns "" if there is none. An
 	// error is answered 400, with the problem invalid-key and the error's text as its detail, so it must not contain the
-	// key. Every body is read for it; otherwise the key is treated as that of KeyJSON. It must not change the body. It
-	// may be called concurrently; a panic continues. It excludes KeyJSON.
+	// key. Every body is read for it; otherwise the key is treated as that of KeyJSON. It must not change the body. The
+	// request is a copy with a body of its own, so it may parse a form. Of bodies above 64 KiB only as many are searched at
+	// once as there are processors, so it must not block. It may be called concurrently; a panic continues. It excludes
+	// KeyJSON.
 	KeyFrom func(r *http.Request, body []byte) (key string, err error)
 	// KeyRule describes CheckKey or KeyFrom for [Policy], such as "a UUID in lower case". Default: that a key is checked, or
 	// that it may be in the body.
@@ -114,8 +118,9 @@ type Route struct {
 	Lifetime everonce.Lifetime
 	// Lease is how long a claim holds without renewal. Default: the receiver's.
 	Lease time.Duration
-	// Wait is how long a duplicate waits for the answer of a running request before it is refused, but at most half of
-	// [http.Server].WriteTimeout and of what is left until the deadline of the request's context. It holds no connection,
+	// Wait is how long a duplicate waits for the answer of a running request before it is refused, but no longer than
+	// AnswerWithin, if that is set, and at most half of what is left of [http.Server].WriteTimeout and until the deadline
+	// of the request's context. It holds no connection,
 	// lock or transaction of the store, and ends when the client disconnects; Options.MaxWaiting bounds how many wait. The
 	// receiver's Options.Wait is not used. Default 5 s, which is shorter than the usual timeouts of clients and proxies;
 	// negative: it is refused at once.
@@ -130,7 +135,7 @@ type Route struct {
 	// after that without having written anything, its connection is closed, and the outcome is unknown.
 	Deadline time.Duration
 	// AnswerWithin is how long a client waits for its handler before it gets the problem still-running, 503 with a
-	// Retry-After. The handler then continues in a goroutine until it returns, and its answer is recorded; Flush, Hijack
+	// Retry-After; a duplicate waits no longer either (Wait). The handler then continues in a goroutine until it returns, and its answer is recorded; Flush, Hijack
 	// and deadlines fail with [http.ErrHandlerTimeout]. An answer that is being sent already is not cut off.
 	// [http.Server.Shutdown] does not wait for such handlers: the receiver's Observer sees when they end.
 	// Options.MaxStillRunning bounds their number. Default 0: until the handler returns, in the goroutine of the
@@ -302,6 +307,9 @@ func (r Route) checked(pattern string, s *settings) (*route, error) {
 		return nil, err
 	}
 	rt.wait = max(0, cmp.Or(r.Wait, defaultWait))
+	if r.AnswerWithin > 0 {
+		rt.wait = min(rt.wait, r.AnswerWithin)
+	}
 	rt.Deadline = cmp.Or(r.Deadline, defaultDeadline)
 	rt.BodyWithin = cmp.Or(r.BodyWithin, defaultBodyWithin)
 	rt.MaxAnswer = cmp.Or(r.MaxAnswer, defaultMaxAnswer)

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/everonce/everonce"
@@ -103,8 +104,17 @@ type publishedRoute struct {
 	MaxAnswerBytes   int64                `json:"max_answer_bytes"`
 }
 
-// unsaidRule is published for a CheckKey without a KeyRule.
-const unsaidRule = "each key is checked, and one that is refused is told why"
+// unsaidRule is published for a CheckKey or a KeyFrom without a KeyRule.
+func (r *Route) unsaidRule() string {
+	var rules []string
+	if r.KeyFrom != nil {
+		rules = append(rules, "it may be in the body")
+	}
+	if r.CheckKey != nil {
+		rules = append(rules, "each key is checked, and one that is refused is told why")
+	}
+	return strings.Join(rules, "; ")
+}
 
 type publishedFingerprint struct {
 	Alg     string         `json:"alg"`
@@ -149,12 +159,8 @@ func (rt *route) published(profile Profile, receivers everonce.Lifetime, guarded
 		Answers:      map[string]string{},
 		MaxBodyBytes: rt.MaxBody, MaxAnswerBytes: rt.MaxAnswer,
 	}
-	switch p.KeyRule = rt.KeyRule; {
-	case p.KeyRule != "":
-	case rt.KeyFrom != nil:
-		p.KeyRule = "it may be in the body"
-	case rt.CheckKey != nil:
-		p.KeyRule = unsaidRule
+	if p.KeyRule = rt.KeyRule; p.KeyRule == "" {
+		p.KeyRule = rt.unsaidRule()
 	}
 	if !rt.sum.ignoreHost {
 		p.Fingerprint.Parts = append(p.Fingerprint.Parts, "host")

@@ -249,12 +249,13 @@ func TestPolicyOfKeys(t *testing.T) {
 	h := policyOf(t, everonce.Lifetime{}, &httponce.Options{Routes: map[string]httponce.Route{
 		"/a": {CheckKey: check}, "/b": {CheckKey: check, KeyRule: "a UUID"},
 		"/c": {KeyFrom: func(*http.Request, []byte) (string, error) { return "", nil }},
+		"/d": {KeyFrom: func(*http.Request, []byte) (string, error) { return "", nil }, CheckKey: check},
 	}})
 	var doc struct{ Routes []map[string]any }
 	if err := json.Unmarshal([]byte(bodyOf(t, send(h, http.MethodGet, "/", ""))), &doc); err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []any{nil, "each key is checked, and one that is refused is told why", "a UUID", "it may be in the body"} {
+	for i, want := range []any{nil, "each key is checked, and one that is refused is told why", "a UUID", "it may be in the body", "it may be in the body; each key is checked, and one that is refused is told why"} {
 		if got := doc.Routes[i]["key_rule"]; got != want {
 			t.Errorf("%v: %v, want %v", doc.Routes[i]["pattern"], got, want)
 		}

@@ -22,18 +22,23 @@ func TestProfileStripeKeepsTheHandlersAnswerInSight(t *testing.T) {
 	again.Policy = everonce.Reexecute
 	for name, c := range map[string]struct {
 		opts   httponce.Options
+		core   everonce.Options
 		header string // that the handler sets
 		want   string
 	}{
-		"refuse":            {httponce.Options{Profile: httponce.ProfileStripe, Route: unknown}, "", "false"},
-		"reconcile":         {httponce.Options{Profile: httponce.ProfileStripe, Route: asks}, "", ""},
-		"reexecute":         {httponce.Options{Profile: httponce.ProfileStripe, Route: again}, "", ""},
-		"saved":             {httponce.Options{Profile: httponce.ProfileStripe}, "", ""},
-		"the handler's own": {httponce.Options{Profile: httponce.ProfileStripe, Route: unknown}, "true", "true"},
-		"default profile":   {httponce.Options{}, "", ""},
+		"refuse":            {httponce.Options{Profile: httponce.ProfileStripe, Route: unknown}, everonce.Options{}, "", "false"},
+		"steps":             {httponce.Options{Profile: httponce.ProfileStripe, Route: unknown}, everonce.Options{EffectsInSteps: true}, "", ""},
+		"reconcile":         {httponce.Options{Profile: httponce.ProfileStripe, Route: asks}, everonce.Options{}, "", ""},
+		"reexecute":         {httponce.Options{Profile: httponce.ProfileStripe, Route: again}, everonce.Options{}, "", ""},
+		"saved":             {httponce.Options{Profile: httponce.ProfileStripe}, everonce.Options{}, "", ""},
+		"the handler's own": {httponce.Options{Profile: httponce.ProfileStripe, Route: unknown}, everonce.Options{}, "true", "true"},
+		"default profile":   {httponce.Options{}, everonce.Options{}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			svc := newService(t, setup{opts: c.opts, handle: func(w http.ResponseWriter, _ *http.Request) {
+			svc := newService(t, setup{opts: c.opts, core: c.core, handle: func(w http.ResponseWriter, r *http.Request) {
+				if c.core.EffectsInSteps {
+					loseStep(t, r)
+				}
 				if c.header != "" {
 					w.Header().Set("Stripe-Should-Retry", c.header)
 				}
@@ -44,6 +49,18 @@ func TestProfileStripeKeepsTheHandlersAnswerInSight(t *testing.T) {
 				t.Errorf("%d, Stripe-Should-Retry %q, want %q", res.status, got, c.want)
 			}
 		})
+	}
+}
+
+// loseStep makes a step whose outcome is unknown, and which the next attempt asks about.
+func loseStep(t *testing.T, r *http.Request) {
+	a, _ := everonce.AttemptFrom(r.Context())
+	_, err := everonce.Step(r.Context(), a, "mail", func(context.Context) (string, error) { return "", errors.New("lost") },
+		everonce.WithPolicy(everonce.Reconcile), everonce.WithReconcile(func(context.Context, everonce.Abandoned) (everonce.Verdict[string], error) {
+			return everonce.Happened("sent"), nil
+		}))
+	if err == nil {
+		t.Error("the step was not lost")
 	}
 }
 

@@ -95,7 +95,8 @@ func (r *recorder) keep(rest *pieces, elided bool) *savedAnswer {
 }
 
 // repetitionRefused reports whether an SDK's own retry would only get outcome-unknown, and hide the handler's answer from its
-// user.
+// user. Where all effects are in steps, the retry may complete them: that depends on the steps, so the SDK decides.
 func (x *exchange) repetitionRefused() bool {
-	return x.problems.Stripe && x.told.Outcome == everonce.Unknown && x.route.Reconcile == nil
+	return x.problems.Stripe && x.told.Outcome == everonce.Unknown && x.route.Reconcile == nil &&
+		(x.recv == nil || !x.recv.Options().EffectsInSteps)
 }

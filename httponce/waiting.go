@@ -54,12 +54,13 @@ func (x *exchange) awaited(c core) verdict {
 	return v
 }
 
-// waitLimit returns how long the request may wait. After the server's WriteTimeout, or the end of the request's context,
-// no answer could be sent, so half of that time is left for the answer, or for the work of a request that takes over.
+// waitLimit returns how long the request may wait. After the server's WriteTimeout, which runs since the request's header was read, or
+// the end of the request's context, no answer could be sent. So half of what is left until then is for the answer, or for the work of
+// a request that takes over.
 func (x *exchange) waitLimit() time.Duration {
 	ctx, limit := x.r.Context(), x.route.wait
 	if server, ok := ctx.Value(http.ServerContextKey).(*http.Server); ok && server.WriteTimeout > 0 {
-		limit = min(limit, server.WriteTimeout/2)
+		limit = min(limit, max(0, (server.WriteTimeout-time.Since(x.begun))/2))
 	}
 	if end, ok := ctx.Deadline(); ok {
 		limit = min(limit, max(0, time.Until(end)/2))

@@ -3,6 +3,8 @@ package httponce_test
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -123,6 +125,55 @@ func TestAWaitEndsWhileAnAnswerCanBeSent(t *testing.T) {
 		}
 		close(h.free)
 		first()
+	})
+}
+
+// WriteTimeout runs while the body comes: the wait has what is left of it.
+func TestAWaitAfterASlowBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(201)
+		svc := newService(t, setup{handle: h.HandlerFunc, opts: waits(time.Minute, 0)})
+		first := svc.sendAll(context.Background(), 1, "k")
+		ctx := context.WithValue(context.Background(), http.ServerContextKey, &http.Server{WriteTimeout: 2 * time.Second})
+		begun := time.Now()
+		r := httptest.NewRequestWithContext(ctx, "POST", "/payments", slowBody{1300 * time.Millisecond, strings.NewReader("{}")})
+		r.Header.Set("Idempotency-Key", "k")
+		w := httptest.NewRecorder()
+		svc.ServeHTTP(w, r)
+		if took := time.Since(begun); w.Code != 409 || took != 1650*time.Millisecond {
+			t.Errorf("the duplicate got %d after %v, want a 409 after 1.65 s", w.Code, took)
+		}
+		close(h.free)
+		first()
+	})
+}
+
+// slowBody is a body that begins after a while.
+type slowBody struct {
+	after time.Duration
+	rest  *strings.Reader
+}
+
+func (s slowBody) Read(p []byte) (int, error) {
+	if s.rest.Len() > 0 {
+		time.Sleep(s.after)
+	}
+	return s.rest.Read(p)
+}
+
+// A client that waits for its handler only so long waits no longer as a duplicate.
+func TestAWaitIsNoLongerThanAnswerWithin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(201)
+		svc := newService(t, setup{handle: h.HandlerFunc, opts: httponce.Options{Route: httponce.Route{AnswerWithin: 300 * time.Millisecond}}})
+		for _, want := range []int{503, 409} {
+			begun := time.Now()
+			if g := svc.post("k"); g.status != want || time.Since(begun) != 300*time.Millisecond {
+				t.Errorf("got %+v after %v, want %d after 300 ms", g, time.Since(begun), want)
+			}
+		}
+		close(h.free)
+		synctest.Wait()
 	})
 }
 

@@ -97,6 +97,8 @@ func TestTransportConflicts(t *testing.T) {
 		"our problem at its own place":   {media: "application/problem+json; charset=utf-8", body: `{"type":"https://pay.example/problems/in-progress"}`, retry: true},
 		"the draft's title":              {media: "application/problem+json", body: `{"type":"https://developer.example.com/idempotency","title":"A request is outstanding for this Idempotency-Key"}`, retry: true},
 		"the draft's title, as typed":    {media: "application/problem+json", body: `{"title":"a request is outstanding for this idempotency-key"}`, retry: true},
+		"in progress, as Spring says it": {media: "application/problem+json", body: `{"status":409,"error":"Conflict","title":"A request is outstanding for this Idempotency-Key"}`, retry: true},
+		"in progress, with a number":     {media: "application/problem+json", body: `{"code":409,"status":"409","title":"A request is outstanding for this Idempotency-Key"}`, retry: true},
 		"Retry-After":                    {media: "text/plain", body: "busy", retryAfter: "1", retry: true},
 		"Retry-After, a problem":         {media: "application/problem+json", body: `{"title":"busy"}`, retryAfter: "1", retry: true},
 		"Retry-After, no problem at all": {media: "application/problem+json", body: `{{`, retryAfter: "1", retry: true},

@@ -78,6 +78,22 @@ func TestProxyBeforeAServiceThatHonoursKeys(t *testing.T) {
 	}
 }
 
+// Such a service may have members of its own in its problems, under names that other problems have too.
+func TestProxyReadsProblemsWithMembersOfTheirOwn(t *testing.T) {
+	for _, more := range []string{`"error":"Conflict"`, `"error":{"code":409}`, `"code":409`, `"status":"409"`} {
+		u, calls := saysLater(t, 409, "", `{"title":"A request is outstanding for this Idempotency-Key",`+more+`}`)
+		srv := newProxy(t, u, nil, nil)
+		for n, want := range []int{409, 409, 201, 201} {
+			if got, header, text := post(t, srv, "/payments", "k", "{}"); got != want || (header.Get("Idempotent-Replayed") != "") != (n == 3) {
+				t.Errorf("%s, request %d: %d %v %q, want %d", more, n+1, got, header, text, want)
+			}
+		}
+		if calls.Load() != 3 {
+			t.Errorf("%s: the service was called %d times, want 3", more, calls.Load())
+		}
+	}
+}
+
 // What such a service says of a moment is no answer for good, whatever a Save makes of its status, and be it compressed. A conflict
 // frees the key. Whether a 503 did something is not known: under Reexecute the service is asked again, under Refuse it is not.
 func TestProxyBeforeAServiceThatSaysLater(t *testing.T) {

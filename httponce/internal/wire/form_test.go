@@ -12,7 +12,7 @@ func TestEveryProblemInStripesForm(t *testing.T) {
 	for name, p := range everyProblem(t) {
 		w := httptest.NewRecorder()
 		p.Send(w, Form{Base: DefaultProblemBase, Stripe: true}, 0)
-		var d Document
+		var d document
 		if err := json.Unmarshal(w.Body.Bytes(), &d); err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +41,7 @@ func TestStripesForm(t *testing.T) {
 		{BodyTooLarge, 0, StripeError{"invalid_request_error", "body_too_large", BodyTooLarge.Title + "."}, "false"},
 	} {
 		h, text := c.p.Answer(Form{Base: "https://a.example/", Stripe: true}, "", c.retryAfter)
-		var d Document
+		var d document
 		if err := json.Unmarshal(text, &d); err != nil || d.Error == nil || *d.Error != c.error {
 			t.Errorf("%s: %s, want %+v", c.p.Name, text, c.error)
 		}

@@ -27,6 +27,7 @@ const (
 	KeyNoString   KeyProblem = "it begins with a quotation mark and is not a structured field string (RFC 9651)"
 	KeyRefused    KeyProblem = "this service does not accept it"
 	KeyNotText    KeyProblem = "it is not a string"
+	KeyCompressed KeyProblem = "the body is compressed, so the key in it cannot be read: send the body as it is, or the key in the header"
 	KeyDiffers    KeyProblem = "it and the key in the body differ"
 )
 

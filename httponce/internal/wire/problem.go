@@ -69,12 +69,17 @@ var temporary = []Problem{
 	SessionBusy, NumberGap, SessionsFull,
 }
 
-// Document is the JSON form of a problem.
+// Document is what is read of a problem. It has only members that RFC 9457 defines: a server may use any other name for anything.
 type Document struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail,omitempty"`
+}
+
+// document is the JSON form of a problem of ours.
+type document struct {
+	Document
 	// Code is the code of the application's own failure.
 	Code string `json:"code,omitempty"`
 	// Error says the same to an SDK of Stripe's; see [Form].
@@ -123,7 +128,17 @@ func ReadProblem(h http.Header, text []byte) (d Document, err error) {
 	default:
 		return d, errCoding
 	}
-	return d, json.Unmarshal(text, &d)
+	if err = json.Unmarshal(text, &d); isMistyped(err) {
+		err = nil
+	}
+	return d, err
+}
+
+// isMistyped reports whether all that is wrong is a member of another type. That counts as absent (RFC 9457, 3.1), and the others have
+// been read.
+func isMistyped(err error) bool {
+	_, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	return ok
 }
 
 // Answer returns the header and the body that p is sent with. A retryAfter above zero becomes the Retry-After; code is the
@@ -133,7 +148,7 @@ func (p Problem) Answer(f Form, code string, retryAfter time.Duration) (http.Hea
 	if f.Base == DefaultProblemBase {
 		uri += ".md"
 	}
-	d := Document{Type: uri, Title: p.Title, Status: p.Status, Detail: p.Detail, Code: code}
+	d := document{Document: Document{Type: uri, Title: p.Title, Status: p.Status, Detail: p.Detail}, Code: code}
 	if f.Stripe {
 		d.Error = p.stripe(code)
 	}

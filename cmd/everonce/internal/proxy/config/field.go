@@ -117,7 +117,7 @@ var fields = []Field{
 	per("retention", "24h", "how long an answer is kept", func(r *Route) pflag.Value { return (*term)(&r.Retention) }),
 	per("remember", "24h", "how long an answer is remembered after that", func(r *Route) pflag.Value { return (*duration.Value)(&r.Remember) }),
 	per("lease", "30s", "how long a claim holds after its proxy has died", func(r *Route) pflag.Value { return (*term)(&r.Lease) }),
-	per("wait", "5s", "how long a repetition waits for the first request before it is answered 409; 0s: not at all", func(r *Route) pflag.Value { return (*duration.Value)(&r.Wait) }),
+	per("wait", "5s", "how long a repetition waits for the first request before it is answered 409, at most answer-within; 0s: not at all", func(r *Route) pflag.Value { return (*duration.Value)(&r.Wait) }),
 	per("deadline", "5m", "timeout of the upstream for a request with a key", func(r *Route) pflag.Value { return (*term)(&r.Deadline) }),
 	per("answer-within", "0s", "how long a client waits before it is told to ask again later, while the upstream continues; 0s: no limit", func(r *Route) pflag.Value { return (*duration.Value)(&r.AnswerWithin) }),
 	per("end-with-client", "false", "cancel the request to the upstream when the client disconnects", func(r *Route) pflag.Value { return (*truth)(&r.EndWithClient) }),
