@@ -45,6 +45,11 @@ func shipmentRow(name string) sqlitestore.Insert {
 	return sqlitestore.Insert{Table: "shipment", Columns: []string{"id"}, Values: []any{name}, Key: []string{"id"}, Returning: []string{"id"}}
 }
 
+func shipmentRowPG(name string) pgxstore.Insert {
+	r := shipmentRow(name)
+	return pgxstore.Insert{Table: r.Table, Columns: r.Columns, Values: r.Values, Key: r.Key, Returning: r.Returning}
+}
+
 func scanID[Row interface{ Scan(dest ...any) error }](row Row) (id string, err error) {
 	return id, row.Scan(&id)
 }
@@ -64,14 +69,14 @@ var shelves = []struct {
 	{"pgxstore", func(tb testing.TB) shelf {
 		pool, db, _ := postgres(tb)
 		return shelf{func(ctx context.Context, name string) (bool, error) {
-			_, inserted, err := pgxstore.InsertOnce(ctx, pool, pgxstore.Insert(shipmentRow(name)), scanID)
+			_, inserted, err := pgxstore.InsertOnce(ctx, pool, shipmentRowPG(name), scanID)
 			return inserted, err
 		}, countSQL(db, `SELECT count(*) FROM shipment WHERE id = $1`)}
 	}},
 	{"pgxstore through database sql", func(tb testing.TB) shelf {
 		_, db, _ := postgres(tb)
 		return shelf{func(ctx context.Context, name string) (bool, error) {
-			_, inserted, err := pgxstore.InsertOnceSQL(ctx, db, pgxstore.Insert(shipmentRow(name)), scanID)
+			_, inserted, err := pgxstore.InsertOnceSQL(ctx, db, shipmentRowPG(name), scanID)
 			return inserted, err
 		}, countSQL(db, `SELECT count(*) FROM shipment WHERE id = $1`)}
 	}},
