@@ -62,7 +62,7 @@ type Endpoint struct {
 type Options struct {
 	// Parallel is how many requests to one destination are under way at once, at most, and of one call of the publisher: a
 	// destination is scheme, host and port of a URL, and a relay has calls for each. All destinations of the publisher together
-	// have 16 times as many. Events with the same key are sent one after the other. Default 16, and so 256 in all.
+	// have 16 times as many, so 256. Events with the same key are sent one after the other. Default 16.
 	Parallel int
 	// Timeout bounds a request with its answer. It should be less than [outbox.RelayOptions.PublishTimeout], which bounds
 	// all of a call. Default 5 s.
