@@ -204,7 +204,7 @@ func (b *body) release() {
 		_ = b.file.Close() //nolint:errcheck // it was only read
 	}
 	if b.name != "" {
-		_ = os.Remove(b.name) //nolint:errcheck // nobody is left who could do something about it
+		_ = os.Remove(b.name) //nolint:errcheck,gosec // os.CreateTemp made the name; nobody is left who could do something about an error
 	}
 	b.memory.give(b.inMemory)
 	b.files.give(b.inFiles)

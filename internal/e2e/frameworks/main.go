@@ -108,7 +108,9 @@ func anew(topic string) error {
 	}
 }
 
-type runner interface{ Run(ctx context.Context) error }
+type runner interface {
+	Run(ctx context.Context) error
+}
 
 func run(queue, topic string, number int, operation, as string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
