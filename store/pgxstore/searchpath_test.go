@@ -56,15 +56,13 @@ func TestJoinedTransactionsWhoseSearchPathsDiffer(t *testing.T) {
 	path := func(schema string) func(*pgx.ConnConfig) {
 		return func(c *pgx.ConnConfig) { c.RuntimeParams["search_path"] = schema }
 	}
-	t.Run("pgx", func(t *testing.T) {
-		t.Parallel()
+	t.Run("pgx", func(t *testing.T) { // one after the other: both claim the same key
 		pool, differing := newPool(t, path(mine), 0), newPool(t, path(other), 0)
 		store, err := pgxstore.New(pool, nil)
 		noErr(t, err)
 		testDifferingPaths(t, store, pool.Begin, differing.Begin)
 	})
 	t.Run("sql", func(t *testing.T) {
-		t.Parallel()
 		db, differing := newDB(t, path(mine)), newDB(t, path(other))
 		store, err := pgxstore.NewSQL(db, nil)
 		noErr(t, err)
