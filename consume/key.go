@@ -15,7 +15,7 @@ import (
 // a nil Key.
 type Key func(*Message) (string, error)
 
-// Of returns the key of m: what k returns, joined with [Message.Occurrence] if that is set. The error is that of k.
+// Of returns the key of m: what k returns, joined with [Message.Occurrence] if that is set. It returns k's error.
 func (k Key) Of(m *Message) (string, error) {
 	if m.Occurrence == "" {
 		return k(m)

@@ -122,7 +122,7 @@ func TestJSONPointerTakesNoMoreMemoryForALargeBody(t *testing.T) {
 	}
 }
 
-// What a broker makes of one message again and again has the message's ID: the occurrence tells it apart, whatever the key reads.
+// Messages that a broker makes of one message share its ID: the occurrence tells them apart, whatever the key reads.
 func TestKeysOfOccurrences(t *testing.T) {
 	t.Parallel()
 	m := consume.Message{ID: "7", Body: []byte("x")}

@@ -6,6 +6,7 @@
 package lookalike
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -46,9 +47,9 @@ type Options struct {
 type Counts struct {
 	// Operations took effect or were refused for good, each once: duplicates under their own key are not among them.
 	Operations int64
-	// Lookalikes are those of them whose fingerprint was seen under another key.
+	// Lookalikes counts operations whose fingerprint was seen under another key.
 	Lookalikes int64
-	// Uncompared are those of them without a fingerprint.
+	// Uncompared counts operations without a fingerprint.
 	Uncompared int64
 }
 
@@ -75,13 +76,11 @@ type sight struct {
 // NewCounter returns a counter, for Options.Observer of a receiver; [everonce.JoinObservers] puts it beside another observer. The
 // error wraps [everonce.ErrInvalidArgument].
 func NewCounter(opts *Options) (*Counter, error) {
-	o := Options{Window: time.Hour, Capacity: 1 << 16}
-	if opts != nil && opts.Window != 0 {
-		o.Window = opts.Window
+	var o Options
+	if opts != nil {
+		o = *opts
 	}
-	if opts != nil && opts.Capacity != 0 {
-		o.Capacity = opts.Capacity
-	}
+	o.Window, o.Capacity = cmp.Or(o.Window, time.Hour), cmp.Or(o.Capacity, 1<<16)
 	if o.Window < 0 || o.Capacity < 0 {
 		return nil, fmt.Errorf("%w: lookalike: Window and Capacity must not be negative", everonce.ErrInvalidArgument)
 	}

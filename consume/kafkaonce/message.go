@@ -11,6 +11,7 @@ import (
 
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/internal/copies"
+	"github.com/everonce/everonce/consume/internal/event"
 	"github.com/everonce/everonce/internal/envelope"
 )
 
@@ -66,8 +67,8 @@ func messageOf(r *kgo.Record, topic string) *consume.Message {
 			m.Headers[name] = value
 		}
 	}
-	said := envelope.Read(m.ContentType, m.Headers, m.Body)
-	m.ID, m.Type, m.EventSource, m.OrderKey, m.Time = cmp.Or(m.ID, said.ID), said.Type, said.Source, cmp.Or(keyText(m.Subject), said.Key), said.Time
+	event.Describe(m, envelope.Envelope{})
+	m.OrderKey = cmp.Or(keyText(m.Subject), m.OrderKey)
 	return m
 }
 

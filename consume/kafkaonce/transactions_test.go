@@ -9,8 +9,8 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// Dead letters that a transaction has moved are seen, and those of one that was aborted are not: the last record of the topic is the marker
-// of its end, which no reader gets unless it asks for it.
+// Dead letters that a transaction has moved are seen, though the last record of the topic is the marker of its end, which no reader gets
+// unless it asks for it.
 func TestLettersOfTransactions(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
@@ -38,7 +38,7 @@ func TestLettersOfTransactions(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := len(b.all(l, consume.Filter{})); n != 1 {
-			t.Errorf("%d letters, want 1: the other record is none", n)
+			t.Errorf("%d letters, want 1: the other record is not a letter", n)
 		}
 	}
 }

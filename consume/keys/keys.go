@@ -53,12 +53,12 @@ func Taskiq() Strategy {
 	}
 }
 
-// SpringAMQP is for messages of Spring AMQP 4.1 with a message ID that the sender sets, in a MessagePostProcessor: by default there
-// is none, and with createMessageIds there is a new one for each conversion. A RepublishMessageRecoverer keeps ID and body.
+// SpringAMQP is for messages of Spring AMQP 4.1 with a message ID that the sender sets, in a MessagePostProcessor: by default Spring
+// sets no ID, and with createMessageIds it makes a new one for each conversion. A RepublishMessageRecoverer keeps ID and body.
 func SpringAMQP() Strategy { return Strategy{Key: consume.ProducerID()} }
 
-// SpringKafka is for records of Spring for Apache Kafka 4.1 with a header that the sender sets, such as "ce_id": by default there
-// is none. A DeadLetterPublishingRecoverer keeps headers, key and body. Its Key is nil if header is empty.
+// SpringKafka is for records of Spring for Apache Kafka 4.1 with a header that the sender sets, such as "ce_id": by default Spring
+// sets none. A DeadLetterPublishingRecoverer keeps headers, key and body. Its Key is nil if header is empty.
 func SpringKafka(header string) Strategy { return Strategy{Key: consume.Header(header)} }
 
 // Debezium is for the outbox event router of Debezium 3.6 with its default header id: the ID of the row. The connector publishes a
@@ -86,7 +86,7 @@ func NestJS(pointer string) Strategy {
 	}
 }
 
-// pattern is that of a message of NestJS: a text, or an object like {"cmd":"sum"}, which is taken in its canonical form.
+// pattern returns the pattern of a message of NestJS: a text, or an object like {"cmd":"sum"}, which is taken in its canonical form.
 func pattern(m *consume.Message) (string, error) {
 	if text, err := consume.JSONPointer("/pattern")(m); err == nil {
 		return text, nil

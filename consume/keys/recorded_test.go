@@ -13,7 +13,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// strategies are those of the recordings in testdata, which scripts/record-frameworks makes.
+// strategies are the strategies for the recordings in testdata, which scripts/record-frameworks makes.
 var strategies = map[string]keys.Strategy{
 	"celery":       keys.Celery(),
 	"dramatiq":     keys.Dramatiq(),

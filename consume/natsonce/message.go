@@ -12,6 +12,7 @@ import (
 
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/internal/copies"
+	"github.com/everonce/everonce/consume/internal/event"
 	"github.com/everonce/everonce/internal/envelope"
 )
 
@@ -51,8 +52,6 @@ func readMessage(h nats.Header, body []byte) *consume.Message {
 		if id := h.Get(copies.MessageID); id != "" {
 			m.Headers[jetstream.MsgIDHeader] = id
 		}
-	}
-	if isCopy(h) {
 		for name, kept := range tickHeaders {
 			if value := h.Get(kept); value != "" {
 				m.Headers[name] = value
@@ -63,8 +62,8 @@ func readMessage(h nats.Header, body []byte) *consume.Message {
 	m.Odd = append(m.Odd, note.Dropped...)
 	slices.Sort(m.Odd)
 	m.Odd = slices.Compact(m.Odd)
-	said := envelope.Read(m.ContentType, m.Headers, body)
-	m.ID, m.Type, m.EventSource, m.OrderKey, m.Time = cmp.Or(envelope.PercentDecoded(m.Headers[headerID]), said.ID), said.Type, said.Source, said.Key, said.Time
+	m.ID = envelope.PercentDecoded(m.Headers[headerID])
+	event.Describe(m, envelope.Envelope{})
 	return m
 }
 

@@ -1,7 +1,6 @@
 package rabbitonce
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/internal/copies"
+	"github.com/everonce/everonce/consume/internal/event"
 	"github.com/everonce/everonce/internal/envelope"
 )
 
@@ -58,8 +58,7 @@ func messageOf(d *amqp.Delivery, queue string) *consume.Message {
 	}
 	slices.Sort(m.Odd)
 	m.Odd = slices.Compact(m.Odd)
-	said := envelope.Read(m.ContentType, m.Headers, m.Body).Or(properties(d))
-	m.ID, m.Type, m.EventSource, m.OrderKey, m.Time = cmp.Or(m.ID, said.ID), said.Type, said.Source, said.Key, said.Time
+	event.Describe(m, properties(d))
 	return m
 }
 

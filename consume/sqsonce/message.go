@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/internal/event"
 	"github.com/everonce/everonce/consume/sqsonce/internal/entries"
 	"github.com/everonce/everonce/internal/envelope"
 )
@@ -74,7 +75,7 @@ func put(m *consume.Message, name, dataType, value string) {
 	case AttributeContentEncoding:
 		m.ContentEncoding = value
 	case AttributeEvent:
-		said, _ := entries.Described(value)
+		said := entries.Described(value)
 		m.EventSource, m.OrderKey, m.Time = said.Source, said.Key, said.Time
 	default:
 		m.Headers[name] = value
@@ -88,8 +89,7 @@ func describe(m *consume.Message) {
 	if native.Source == "" && strings.HasSuffix(m.Source, fifoSuffix) {
 		native.Key = m.Headers[HeaderGroup]
 	}
-	said := envelope.Read(m.ContentType, m.Headers, m.Body).Or(native)
-	m.ID, m.Type, m.EventSource, m.OrderKey, m.Time = cmp.Or(m.ID, said.ID), said.Type, said.Source, said.Key, said.Time
+	event.Describe(m, native)
 }
 
 // sent is when a message was sent.

@@ -211,6 +211,7 @@ func TestUsersLinkNoTestCode(t *testing.T) {
 var mayLink = map[string][]string{
 	"consume":                 {"github.com/go-json-experiment/json"},
 	"consume/internal/copies": {"github.com/go-json-experiment/json"},
+	"consume/internal/event":  {"github.com/go-json-experiment/json"},
 	"consume/keys":            {"github.com/go-json-experiment/json"},
 	"outbox":                  {"github.com/google/uuid", "github.com/go-json-experiment/json"},
 	"outbox/webhook":          {"github.com/google/uuid", "github.com/go-json-experiment/json"},

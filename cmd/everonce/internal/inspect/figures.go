@@ -9,7 +9,7 @@ import (
 	"github.com/everonce/everonce/backlog"
 )
 
-// Figures are those of a table, as JSON.
+// Figures are the figures of a table, as JSON.
 type Figures struct {
 	Waiting int `json:"waiting"`
 	InHand  int `json:"in_hand"`
@@ -18,11 +18,11 @@ type Figures struct {
 	Dead    int `json:"dead"`
 	// Lag is the age of the oldest that is due and not done.
 	Lag float64 `json:"lag_seconds"`
-	// Types are those of an inbox's messages that wait.
+	// Types counts an inbox's waiting messages by type.
 	Types []TypeFigures `json:"types,omitempty"`
 }
 
-// TypeFigures are those of one type of an inbox's messages: see [backlog.KindStats].
+// TypeFigures are the figures of one type of message in an inbox: see [backlog.KindStats].
 type TypeFigures struct {
 	Type       string  `json:"type"`
 	Waiting    int     `json:"waiting"`

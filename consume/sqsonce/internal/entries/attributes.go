@@ -27,11 +27,11 @@ func described(e *outbox.Event) string {
 	return string(text)
 }
 
-// Described reads [AttributeEvent]. It returns false if an event has none.
-func Described(text string) (envelope.Envelope, bool) {
+// Described reads [AttributeEvent]. A text that is not a JSON object says nothing.
+func Described(text string) envelope.Envelope {
 	var e event
 	if json.Unmarshal([]byte(text), &e) != nil {
-		return envelope.Envelope{}, false
+		return envelope.Envelope{}
 	}
-	return envelope.Envelope{Source: e.Source, Key: e.Key, Time: envelope.ParseTime(e.Time)}, true
+	return envelope.Envelope{Source: e.Source, Key: e.Key, Time: envelope.ParseTime(e.Time)}
 }
