@@ -7,23 +7,23 @@ import (
 	"github.com/everonce/everonce/session"
 )
 
-// beats gathers the renewals of clients, so that many of them are one entry of the log.
+// beats collects the renewals of clients, so that many of them are one entry of the log.
 type beats struct {
 	mu   sync.Mutex
-	open *round // that takes more, or nil
+	open *round // the round that still takes renewals, or nil
 }
 
 type round struct {
 	command session.Command
-	done    chan struct{} // closed when there is an answer
+	done    chan struct{} // closed when the reply is known
 	answer  session.Answer
 	err     error
 }
 
-// gather is how long a renewal waits for others.
+// gather returns how long a renewal waits for others.
 func gather(lease time.Duration) time.Duration { return min(lease/100, 20*time.Millisecond) }
 
-// renew applies renewals together with those of others.
+// renew applies renewals together with those from other callers.
 func (n *Node) renew(mine []session.Beat, timeout time.Duration) (session.Answer, error) {
 	n.beats.mu.Lock()
 	r := n.beats.open

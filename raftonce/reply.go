@@ -9,7 +9,7 @@ import (
 	"github.com/everonce/everonce/session"
 )
 
-// What a node replies to a client, numbers little endian:
+// A node's reply to a client, numbers little endian:
 //
 //	version(8) kind(8), and by kind
 //	an answer: refusal(8) replayed(8) elided(8) session epoch next lease window (64 each) beats (count in 16 bits; each 8) result
@@ -25,13 +25,13 @@ const (
 	kindTooLarge  = 4
 )
 
-// terms are what a client must know of the Config.
+// terms is the part of the Config that a client needs.
 type terms struct {
 	lease  time.Duration
 	window uint64
 }
 
-// errReply: the bytes are not a reply. Something between client and node has answered.
+// errReply: the bytes are not a reply of a node, but of something between client and node.
 var errReply = errors.New("raftonce: not a reply of Node.Handle")
 
 func notLeader(leader string) []byte { return append([]byte{replyVersion, kindNotLeader}, leader...) }
@@ -51,7 +51,7 @@ func answered(a session.Answer, t terms) []byte {
 	return append(b, a.Result...)
 }
 
-// parseReply returns an answer, or the error that the node had: [ErrRetry], [ErrNotLeader] or [ErrTooLarge].
+// parseReply returns a reply, or the node's error: [ErrRetry], [ErrNotLeader] or [ErrTooLarge].
 func parseReply(b []byte) (a session.Answer, t terms, err error) {
 	const head = 5 + 5*8 + 2
 	switch {
