@@ -12,7 +12,7 @@ import (
 
 // outcome is the outcome of a command.
 type outcome struct {
-	answer session.Answer
+	answer session.Reply
 	terms  terms
 	err    error // why there is no answer
 	sent   bool  // the command may be in the log

@@ -16,7 +16,7 @@ type beats struct {
 type round struct {
 	command session.Command
 	done    chan struct{} // closed when the reply is known
-	answer  session.Answer
+	answer  session.Reply
 	err     error
 }
 
@@ -24,7 +24,7 @@ type round struct {
 func gather(lease time.Duration) time.Duration { return min(lease/100, 20*time.Millisecond) }
 
 // renew applies renewals together with those from other callers.
-func (n *Node) renew(mine []session.Beat, timeout time.Duration) (session.Answer, error) {
+func (n *Node) renew(mine []session.Beat, timeout time.Duration) (session.Reply, error) {
 	n.beats.mu.Lock()
 	r := n.beats.open
 	first := r == nil || len(r.command.Beats)+len(mine) > session.MaxBeats

@@ -23,7 +23,7 @@ type Transport func(ctx context.Context, address string, command []byte) ([]byte
 type ClientOptions struct {
 	// AttemptTimeout is how long one attempt may take, before another node is tried. Default 5 s. The attempt of a renewal
 	// takes at most a sixth of the lease.
-	Attempt time.Duration
+	AttemptTimeout time.Duration
 }
 
 // Client is a session with the cluster. It is safe for concurrent use.
@@ -45,13 +45,13 @@ type Client struct {
 
 // Dial registers a session with the cluster of these nodes, some of which may be down, and renews it until
 // [Client.Close]. It tries until ctx ends.
-func NewClient(ctx context.Context, nodes []string, transport Transport, opts *ClientOptions) (*Client, error) {
+func Dial(ctx context.Context, nodes []string, transport Transport, opts *ClientOptions) (*Client, error) {
 	if len(nodes) == 0 || transport == nil {
 		return nil, errors.New("raftonce: a client needs nodes and a transport")
 	}
 	c := &Client{send: transport, nodes: slices.Clone(nodes), attempt: 5 * time.Second, node: nodes[0], renewed: make(chan struct{}), calls: sessioncalls.New(0)}
-	if opts != nil && opts.Attempt > 0 {
-		c.attempt = opts.Attempt
+	if opts != nil && opts.AttemptTimeout > 0 {
+		c.attempt = opts.AttemptTimeout
 	}
 	_, _ = rand.Read(c.nonce[:]) // it never fails
 	got := c.ask(ctx, &session.Command{Op: session.Register, Nonce: c.nonce})

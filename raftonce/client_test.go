@@ -192,7 +192,7 @@ func TestRenewalOfAShortLease(t *testing.T) {
 		const short = 4 * time.Second
 		one := startAlone(t, session.Config{Lease: short})
 		var hole atomic.Bool
-		client, err := raftonce.NewClient(t.Context(), []string{"a", "b", "c"}, func(ctx context.Context, address string, command []byte) ([]byte, error) {
+		client, err := raftonce.Dial(t.Context(), []string{"a", "b", "c"}, func(ctx context.Context, address string, command []byte) ([]byte, error) {
 			switch {
 			case address == "c":
 				return one.Handle("tester", command, time.Second), nil
@@ -402,11 +402,11 @@ func TestNoClientWithoutCluster(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		html := func(context.Context, string, []byte) ([]byte, error) { return []byte("<html>"), nil }
-		_, err := raftonce.NewClient(ctx, []string{"a", "b"}, html, nil)
+		_, err := raftonce.Dial(ctx, []string{"a", "b"}, html, nil)
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		if _, err := raftonce.NewClient(ctx, nil, html, nil); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		if _, err := raftonce.Dial(ctx, nil, html, nil); err == nil || errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 	})

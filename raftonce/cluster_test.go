@@ -278,7 +278,7 @@ func (c *cluster) send(ctx context.Context, address string, command []byte) ([]b
 // client registers a client, whose session ends with the test.
 func (c *cluster) client(send raftonce.Transport) *raftonce.Client {
 	c.t.Helper()
-	client, err := raftonce.NewClient(c.t.Context(), c.addresses(), send, nil)
+	client, err := raftonce.Dial(c.t.Context(), c.addresses(), send, nil)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -59,7 +59,7 @@ func TestErrorUndoes(t *testing.T) {
 		images = append(images, table(t, f.Table()))
 		again := requests(t, "refuse 1", "a", "b", "refuse 2")[4]
 		again.Index = 100
-		a, _ := f.Apply(again).(session.Answer)
+		a, _ := f.Apply(again).(session.Reply)
 		var failure *raftonce.FailedError
 		if _, err := raftonce.Result(a); !errors.As(err, &failure) || failure.Message != "refused" || !a.Replayed {
 			t.Errorf("the failed request gets %+v, %v", a, err)

@@ -108,7 +108,7 @@ func ExampleOpenDisk() {
 		}
 		return reply, nil
 	}
-	client, err := raftonce.NewClient(ctx, []string{"a"}, transport, nil)
+	client, err := raftonce.Dial(ctx, []string{"a"}, transport, nil)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -102,7 +102,7 @@ func ExampleClient_Do() {
 		}
 		return reply, nil
 	}
-	client, err := raftonce.NewClient(ctx, []string{"a"}, transport, nil)
+	client, err := raftonce.Dial(ctx, []string{"a"}, transport, nil)
 	if err != nil {
 		fmt.Println(err)
 		return

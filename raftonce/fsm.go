@@ -117,7 +117,7 @@ func encode(answer any) ([]byte, error) {
 
 // Result returns the state machine's reply to a request: its bytes, or a [*FailedError]. Other errors are the
 // [session.Refusal] of a request that was not executed now, and [ErrElided] or [ErrNotEncoded] of one that was.
-func Result(a session.Answer) ([]byte, error) {
+func Result(a session.Reply) ([]byte, error) {
 	switch {
 	case a.Err != 0:
 		return nil, a.Err

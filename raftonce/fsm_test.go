@@ -374,12 +374,12 @@ func TestResults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		apply := func(command *session.Command) session.Answer {
+		apply := func(command *session.Command) session.Reply {
 			data, err := raftonce.NewEntry(c, 1, command)
 			if err != nil {
 				t.Fatal(err)
 			}
-			a, _ := f.Apply(&raft.Log{Data: data}).(session.Answer)
+			a, _ := f.Apply(&raft.Log{Data: data}).(session.Reply)
 			return a
 		}
 		apply(&session.Command{Op: session.Register, Nonce: nonce})
@@ -394,7 +394,7 @@ func TestResults(t *testing.T) {
 			}
 		}
 	}
-	if _, err := raftonce.Result(session.Answer{Elided: true}); !errors.Is(err, raftonce.ErrElided) {
+	if _, err := raftonce.Result(session.Reply{Elided: true}); !errors.Is(err, raftonce.ErrElided) {
 		t.Error(err)
 	}
 	if _, err := raftonce.NewFSM(newLedger(), session.Config{}, nil); !errors.Is(err, session.ErrConfig) {

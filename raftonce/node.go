@@ -52,29 +52,29 @@ func NewNode(r *raft.Raft, fsm StateMachine, opts *NodeOptions) *Node {
 // appended, 0 for ever. The error wraps [ErrNotLeader] (a [*NotLeaderError]) or [ErrRetry], or [session.ErrEncoding]
 // for a command over its limits, [ErrTooLarge] or [ErrOtherConfig]. The reply says whether the command was refused;
 // [Result] returns the request's result.
-func (n *Node) Apply(c *session.Command, timeout time.Duration) (session.Answer, error) {
+func (n *Node) Apply(c *session.Command, timeout time.Duration) (session.Reply, error) {
 	if len(c.Payload) > n.largest {
-		return session.Answer{}, fmt.Errorf("%w: %d bytes; NodeOptions.MaxPayload allows %d", ErrTooLarge, len(c.Payload), n.largest)
+		return session.Reply{}, fmt.Errorf("%w: %d bytes; NodeOptions.MaxPayload allows %d", ErrTooLarge, len(c.Payload), n.largest)
 	}
 	term := n.raft.CurrentTerm()
 	entry, err := newEntry(n.fsm.head(term, n.clock.stamp(term, n.fsm.seen)), c)
 	if err != nil {
-		return session.Answer{}, err
+		return session.Reply{}, err
 	}
 	if c.Op > lastOp { // else every node would take it for a command of a newer version
-		return session.Answer{Err: session.ErrInvalid}, nil
+		return session.Reply{Err: session.ErrInvalid}, nil
 	}
 	future := n.raft.Apply(entry, timeout)
 	if err := future.Error(); err != nil {
-		return session.Answer{}, n.refused(err)
+		return session.Reply{}, n.refused(err)
 	}
 	switch response := future.Response().(type) {
-	case session.Answer:
+	case session.Reply:
 		return response, nil
 	case error:
-		return session.Answer{}, response
+		return session.Reply{}, response
 	}
-	return session.Answer{}, fmt.Errorf("raftonce: the raft's state machine is not from NewFSM or OpenDisk: it replies with a %T", future.Response())
+	return session.Reply{}, fmt.Errorf("raftonce: the raft's state machine is not from NewFSM or OpenDisk: it replies with a %T", future.Response())
 }
 
 // refused translates an error of raft. Only raft.ErrNotLeader proves that the command is not in the log.
@@ -94,10 +94,10 @@ func (n *Node) refused(err error) error {
 func (n *Node) Handle(principal string, command []byte, timeout time.Duration) []byte {
 	c, err := session.ParseCommand(command)
 	if err != nil {
-		return answered(session.Answer{Err: session.ErrInvalid}, n.fsm.terms())
+		return answered(session.Reply{Err: session.ErrInvalid}, n.fsm.terms())
 	}
 	c.Principal = principal
-	var answer session.Answer
+	var answer session.Reply
 	if c.Op == session.KeepAlive {
 		answer, err = n.renew(c.Beats, timeout)
 	} else {
@@ -110,7 +110,7 @@ func (n *Node) Handle(principal string, command []byte, timeout time.Duration) [
 	case errors.Is(err, ErrTooLarge):
 		return []byte{replyVersion, kindTooLarge}
 	case errors.Is(err, session.ErrEncoding):
-		return answered(session.Answer{Err: session.ErrInvalid}, n.fsm.terms())
+		return answered(session.Reply{Err: session.ErrInvalid}, n.fsm.terms())
 	case err != nil:
 		return tryAgain(err)
 	}
@@ -125,14 +125,14 @@ func (n *Node) Tick(timeout time.Duration) error {
 
 // Run appends the time when needed, until ctx ends, and then returns nil. It does so if this node is the leader, there
 // are sessions, and no entry was stamped for a tenth of the lease. Every node must run it.
-func (n *Node) Run(ctx context.Context) {
+func (n *Node) Run(ctx context.Context) error {
 	every := max(n.fsm.Lease()/10, time.Millisecond)
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-ticker.C:
 		}
 		if n.raft.State() != raft.Leader || n.fsm.Sessions() == 0 || n.clock.stamp(n.raft.CurrentTerm(), n.fsm.seen)-n.fsm.seen() < int64(every) {

@@ -31,7 +31,7 @@ func request(id session.ID, number uint64, payload string) *session.Command {
 }
 
 // ask applies a command, and returns the state machine's answer.
-func ask(t *testing.T, m *member, c *session.Command) (string, session.Answer) {
+func ask(t *testing.T, m *member, c *session.Command) (string, session.Reply) {
 	t.Helper()
 	a, err := m.Apply(c, time.Second)
 	if err != nil {
@@ -146,7 +146,7 @@ func TestRestoreOfABackup(t *testing.T) {
 
 // lag has a follower miss a request, whose entry is only in a snapshot when the follower comes back and becomes the
 // leader. It returns the answer to the request's duplicate there, and how often the follower executed it.
-func lag(t *testing.T, planted func(*raftonce.FSM) raft.FSM) (string, session.Answer, int) {
+func lag(t *testing.T, planted func(*raftonce.FSM) raft.FSM) (string, session.Reply, int) {
 	t.Helper()
 	c := startCluster(t, 2, planted)
 	defer c.close()

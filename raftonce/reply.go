@@ -38,7 +38,7 @@ func notLeader(leader string) []byte { return append([]byte{replyVersion, kindNo
 
 func tryAgain(why error) []byte { return append([]byte{replyVersion, kindRetry}, why.Error()...) }
 
-func answered(a session.Answer, t terms) []byte {
+func answered(a session.Reply, t terms) []byte {
 	flag := map[bool]byte{true: 1}
 	b := []byte{replyVersion, kindAnswer, byte(a.Err), flag[a.Replayed], flag[a.Elided]}
 	for _, n := range []uint64{uint64(a.Session), a.Epoch, a.Next, uint64(t.lease), t.window} { //nolint:gosec // not negative
@@ -52,7 +52,7 @@ func answered(a session.Answer, t terms) []byte {
 }
 
 // parseReply returns a reply, or the node's error: [ErrRetry], [ErrNotLeader] or [ErrTooLarge].
-func parseReply(b []byte) (a session.Answer, t terms, err error) {
+func parseReply(b []byte) (a session.Reply, t terms, err error) {
 	const head = 5 + 5*8 + 2
 	switch {
 	case len(b) < 2 || b[0] != replyVersion:
@@ -67,7 +67,7 @@ func parseReply(b []byte) (a session.Answer, t terms, err error) {
 		return a, t, errReply
 	}
 	number := func(i int) uint64 { return binary.LittleEndian.Uint64(b[5+8*i:]) }
-	a = session.Answer{
+	a = session.Reply{
 		Err: session.Refusal(b[2]), Replayed: b[3] != 0, Elided: b[4] != 0,
 		Session: session.ID(number(0)), Epoch: number(1), Next: number(2),
 	}

@@ -35,7 +35,7 @@ func newMachine(t *testing.T, change func(*session.Config)) *machine {
 }
 
 // do applies a command: a request is answered with its payload.
-func (m *machine) do(c session.Command) session.Answer {
+func (m *machine) do(c session.Command) session.Reply {
 	return m.Apply(m.now, &c, func() []byte {
 		m.runs++
 		return c.Payload
@@ -66,7 +66,7 @@ func request(id session.ID, number, mark uint64, text string) session.Command {
 }
 
 // is checks an answer, and how often anything was executed until now.
-func (m *machine) is(what string, a session.Answer, want session.Refusal, result string, runs int) {
+func (m *machine) is(what string, a session.Reply, want session.Refusal, result string, runs int) {
 	m.t.Helper()
 	if a.Err != want || string(a.Result) != result || m.runs != runs {
 		m.t.Errorf("%s: %q %q after %d executions, want %q %q and %d", what, a.Err.Or(), a.Result, m.runs, want.Or(), result, runs)

@@ -65,7 +65,7 @@ func TestSyncFails(t *testing.T) {
 		t.Errorf("%+v, and the sync has failed", a)
 	}
 	d.broken = nil
-	if a, err := reopened().Append(b); a != (producer.Answer{Duplicate: true}) || err != nil {
+	if a, err := reopened().Append(b); a != (producer.Decision{Duplicate: true}) || err != nil {
 		t.Errorf("%+v, %v", a, err)
 	}
 	d.cache = d.durable // the power fails

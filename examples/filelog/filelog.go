@@ -128,14 +128,14 @@ func (l *Log) Init(name string) (producer.Grant, error) {
 // Append appends a batch, or finds that it is there. When it returns a nil error and the answer has no Err, the batch is durable.
 // After an error nobody knows, and the log refuses all until it is opened again: then the same batch tells.
 // A stream's name that cannot be is refused as [producer.ErrNoStream].
-func (l *Log) Append(b *Batch) (producer.Answer, error) {
+func (l *Log) Append(b *Batch) (producer.Decision, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.broken != nil {
-		return producer.Answer{}, l.broken
+		return producer.Decision{}, l.broken
 	}
 	if !fits(b.Stream) {
-		return producer.Answer{Err: producer.ErrNoStream}, nil
+		return producer.Decision{Err: producer.ErrNoStream}, nil
 	}
 	return l.table.Apply(b.Stream, b.rules(), func() (int64, error) {
 		if err := l.write(&entry{Batch: b}); err != nil {

@@ -38,7 +38,7 @@ func batch(g producer.Grant, first int32, records ...string) *filelog.Batch {
 	return b
 }
 
-func wants(t testing.TB, l *filelog.Log, what string, b *filelog.Batch, want producer.Answer) {
+func wants(t testing.TB, l *filelog.Log, what string, b *filelog.Batch, want producer.Decision) {
 	t.Helper()
 	if a, err := l.Append(b); a != want || err != nil {
 		t.Errorf("%s: %+v, %v, want %+v", what, a, err, want)
@@ -60,13 +60,13 @@ func history(t testing.TB) (early, late producer.Grant, before, after []byte) {
 	var err error
 	early, err = l.Init("billing")
 	must(t, err)
-	wants(t, l, "the first", batch(early, 0, "a", "b"), producer.Answer{})
+	wants(t, l, "the first", batch(early, 0, "a", "b"), producer.Decision{})
 	late, err = l.Init("billing")
 	must(t, err)
-	wants(t, l, "the second", batch(late, 0, "c"), producer.Answer{Position: 2})
+	wants(t, l, "the second", batch(late, 0, "c"), producer.Decision{Position: 2})
 	before, err = os.ReadFile(name)
 	must(t, err)
-	wants(t, l, "the third", batch(late, 1, "d", "e"), producer.Answer{Position: 3})
+	wants(t, l, "the third", batch(late, 1, "d", "e"), producer.Decision{Position: 3})
 	after, err = os.ReadFile(name)
 	must(t, err)
 	must(t, l.Close())
@@ -85,13 +85,13 @@ func TestKilledAtEveryByte(t *testing.T) {
 			must(t, os.WriteFile(name, append(after[:cut:cut], tail...), 0o600))
 			l := open(t, name)
 			whole := cut == len(after)
-			wants(t, l, "a copy of what was acknowledged", batch(late, 0, "c"), producer.Answer{Duplicate: true, Position: 2})
-			wants(t, l, "the earlier run", batch(early, 2, "z"), producer.Answer{Err: producer.ErrFenced})
-			wants(t, l, fmt.Sprintf("the last, cut at %d of %d", cut, len(after)), batch(late, 1, "d", "e"), producer.Answer{Duplicate: whole, Position: 3})
-			wants(t, l, "the next", batch(late, 3, "f"), producer.Answer{Position: 5})
+			wants(t, l, "a copy of what was acknowledged", batch(late, 0, "c"), producer.Decision{Duplicate: true, Position: 2})
+			wants(t, l, "the earlier run", batch(early, 2, "z"), producer.Decision{Err: producer.ErrFenced})
+			wants(t, l, fmt.Sprintf("the last, cut at %d of %d", cut, len(after)), batch(late, 1, "d", "e"), producer.Decision{Duplicate: whole, Position: 3})
+			wants(t, l, "the next", batch(late, 3, "f"), producer.Decision{Position: 5})
 			must(t, l.Close())
 			l = open(t, name)
-			wants(t, l, "a copy of the last", batch(late, 1, "d", "e"), producer.Answer{Duplicate: true, Position: 3})
+			wants(t, l, "a copy of the last", batch(late, 1, "d", "e"), producer.Decision{Duplicate: true, Position: 3})
 			has(t, l, "a b c d e f")
 			must(t, l.Close())
 		}
@@ -132,13 +132,13 @@ func TestOneProcess(t *testing.T) {
 		}
 	}
 	l = open(t, name)
-	wants(t, l, "of a grant that is there", batch(g, 0, "a"), producer.Answer{})
+	wants(t, l, "of a grant that is there", batch(g, 0, "a"), producer.Decision{})
 	huge := batch(g, 1)
 	huge.Records = [][]byte{make([]byte, 16<<20)}
 	if _, err := l.Append(huge); !errors.Is(err, filelog.ErrTooLarge) {
 		t.Errorf("too large a batch: %v", err)
 	}
-	wants(t, l, "the next", batch(g, 1, "b"), producer.Answer{Position: 1})
+	wants(t, l, "the next", batch(g, 1, "b"), producer.Decision{Position: 1})
 }
 
 // TestNames: a name that is not in the file as it was given would be another one after a restart.
@@ -152,7 +152,7 @@ func TestNames(t *testing.T) {
 		}
 		b := batch(g, 0, "a")
 		b.Stream = name
-		wants(t, l, "a stream", b, producer.Answer{Err: producer.ErrNoStream})
+		wants(t, l, "a stream", b, producer.Decision{Err: producer.ErrNoStream})
 	}
 }
 
@@ -162,10 +162,10 @@ func TestOtherRecords(t *testing.T) {
 	g, err := l.Init("")
 	must(t, err)
 	b := batch(g, 0, "a", "bc")
-	wants(t, l, "the first", b, producer.Answer{})
+	wants(t, l, "the first", b, producer.Decision{})
 	copy(b.Records[0], "z")
-	wants(t, l, "others", b, producer.Answer{Err: producer.ErrMismatch})
-	wants(t, l, "others of the same bytes", batch(g, 0, "ab", "c"), producer.Answer{Err: producer.ErrMismatch})
+	wants(t, l, "others", b, producer.Decision{Err: producer.ErrMismatch})
+	wants(t, l, "others of the same bytes", batch(g, 0, "ab", "c"), producer.Decision{Err: producer.ErrMismatch})
 	has(t, l, "a bc")
 }
 

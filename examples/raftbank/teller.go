@@ -42,7 +42,7 @@ func (r *run) newTeller(ctx context.Context) (*teller, error) {
 		t.do = t.bareDo
 		return t, nil
 	}
-	client, err := raftonce.NewClient(ctx, r.network.doors, t.send, &raftonce.ClientOptions{Attempt: attemptLimit})
+	client, err := raftonce.Dial(ctx, r.network.doors, t.send, &raftonce.ClientOptions{AttemptTimeout: attemptLimit})
 	if err != nil {
 		return nil, err
 	}

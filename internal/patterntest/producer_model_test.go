@@ -18,7 +18,7 @@ func TestProducersAnswerAsTheTable(t *testing.T) {
 }
 
 func exploreProducers[Tx any](t *testing.T, h, sound *handle[Tx]) {
-	seeds, seen := 3, map[producer.Answer]int{}
+	seeds, seen := 3, map[producer.Decision]int{}
 	if !testing.Short() {
 		seeds = 15
 	}
@@ -34,7 +34,7 @@ func exploreProducers[Tx any](t *testing.T, h, sound *handle[Tx]) {
 
 // exploreProducer has random grants and batches, and producers that are forgotten: rows answer as the table in memory, and each record
 // is in its stream once. It returns what differs.
-func exploreProducer[Tx any](t *testing.T, h, sound *handle[Tx], seed uint64, seen map[producer.Answer]int) error {
+func exploreProducer[Tx any](t *testing.T, h, sound *handle[Tx], seed uint64, seen map[producer.Decision]int) error {
 	random := rand.New(rand.NewPCG(seed, 1))
 	window := 1 + random.IntN(4)
 	s := newStreams(t, h, &sqlproducer.Options{Window: window})
@@ -83,7 +83,7 @@ func exploreProducer[Tx any](t *testing.T, h, sound *handle[Tx], seed uint64, se
 		if want.Err == 0 {
 			sent = append(sent, b)
 		}
-		seen[producer.Answer{Err: want.Err, Duplicate: want.Duplicate}]++
+		seen[producer.Decision{Err: want.Err, Duplicate: want.Duplicate}]++
 	}
 	for stream, want := range logs {
 		if got := s.texts(t, stream, 0); fmt.Sprint(got) != fmt.Sprint(want) {
@@ -134,7 +134,7 @@ func TestPlantedProducerBugs(t *testing.T) {
 			h := onPostgres(t)
 			bad := tampered(t, h, &tampering{text: b.text})
 			for seed := range uint64(20) {
-				if err := exploreProducer(t, bad, h, seed, map[producer.Answer]int{}); err != nil {
+				if err := exploreProducer(t, bad, h, seed, map[producer.Decision]int{}); err != nil {
 					t.Log(err)
 					return
 				}

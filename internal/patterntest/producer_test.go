@@ -50,7 +50,7 @@ func batchOf(g producer.Grant, first int32, records ...string) *sqlproducer.Batc
 	return b
 }
 
-func (s streams[Tx]) send(t testing.TB, b *sqlproducer.Batch) producer.Answer {
+func (s streams[Tx]) send(t testing.TB, b *sqlproducer.Batch) producer.Decision {
 	t.Helper()
 	a, err := s.Append(t.Context(), b)
 	must(t, err)
@@ -58,7 +58,7 @@ func (s streams[Tx]) send(t testing.TB, b *sqlproducer.Batch) producer.Answer {
 }
 
 // wants sends a batch, and compares the answer.
-func (s streams[Tx]) wants(t testing.TB, what string, b *sqlproducer.Batch, want producer.Answer) {
+func (s streams[Tx]) wants(t testing.TB, what string, b *sqlproducer.Batch, want producer.Decision) {
 	t.Helper()
 	if a := s.send(t, b); a != want {
 		t.Errorf("%s: %+v, want %+v", what, a, want)
@@ -108,27 +108,27 @@ func testProducerOneCommit[Tx any](t *testing.T, h *handle[Tx]) {
 			t.Errorf("the first batch: %+v", a)
 		}
 	}
-	s.wants(t, "a gap", batchOf(g, 3, "d"), producer.Answer{Err: producer.ErrOutOfOrder, Expected: 2})
-	s.wants(t, "the next", batchOf(g, 2, "c"), producer.Answer{Position: 2})
-	s.wants(t, "the same numbers for others", batchOf(g, 2, "C"), producer.Answer{Err: producer.ErrMismatch})
+	s.wants(t, "a gap", batchOf(g, 3, "d"), producer.Decision{Err: producer.ErrOutOfOrder, Expected: 2})
+	s.wants(t, "the next", batchOf(g, 2, "c"), producer.Decision{Position: 2})
+	s.wants(t, "the same numbers for others", batchOf(g, 2, "C"), producer.Decision{Err: producer.ErrMismatch})
 	other := batchOf(g, 0, "x")
 	other.Stream = "others"
-	s.wants(t, "an unknown stream", other, producer.Answer{Err: producer.ErrNoStream})
+	s.wants(t, "an unknown stream", other, producer.Decision{Err: producer.ErrNoStream})
 	other.Stream = strings.Repeat("x", 256)
-	s.wants(t, "a stream that cannot be", other, producer.Answer{Err: producer.ErrNoStream})
-	s.wants(t, "too many records", batchOf(g, 3, "1", "2", "3", "4"), producer.Answer{Err: producer.ErrTooLarge})
-	s.wants(t, "too many bytes", batchOf(g, 3, "12345678901"), producer.Answer{Err: producer.ErrTooLarge})
-	s.wants(t, "no records", batchOf(g, 3), producer.Answer{Err: producer.ErrInvalid})
-	s.wants(t, "a negative number", batchOf(g, -1, "x"), producer.Answer{Err: producer.ErrInvalid})
-	s.wants(t, "nobody", batchOf(producer.Grant{}, 0, "x"), producer.Answer{Err: producer.ErrInvalid})
-	s.wants(t, "one to come", batchOf(producer.Grant{Producer: g.Producer + 1}, 0, "x"), producer.Answer{Err: producer.ErrUnknown})
-	s.wants(t, "an epoch to come", batchOf(producer.Grant{Producer: g.Producer, Epoch: 1}, 0, "x"), producer.Answer{Err: producer.ErrUnknown})
+	s.wants(t, "a stream that cannot be", other, producer.Decision{Err: producer.ErrNoStream})
+	s.wants(t, "too many records", batchOf(g, 3, "1", "2", "3", "4"), producer.Decision{Err: producer.ErrTooLarge})
+	s.wants(t, "too many bytes", batchOf(g, 3, "12345678901"), producer.Decision{Err: producer.ErrTooLarge})
+	s.wants(t, "no records", batchOf(g, 3), producer.Decision{Err: producer.ErrInvalid})
+	s.wants(t, "a negative number", batchOf(g, -1, "x"), producer.Decision{Err: producer.ErrInvalid})
+	s.wants(t, "nobody", batchOf(producer.Grant{}, 0, "x"), producer.Decision{Err: producer.ErrInvalid})
+	s.wants(t, "one to come", batchOf(producer.Grant{Producer: g.Producer + 1}, 0, "x"), producer.Decision{Err: producer.ErrUnknown})
+	s.wants(t, "an epoch to come", batchOf(producer.Grant{Producer: g.Producer, Epoch: 1}, 0, "x"), producer.Decision{Err: producer.ErrUnknown})
 
 	for _, commits := range []bool{false, true} {
 		tx, commit, rollback, err := h.begin(ctx)
 		must(t, err)
 		a, err := s.AppendTx(ctx, tx, batchOf(g, 3, "d"))
-		if err != nil || a != (producer.Answer{Position: 3}) {
+		if err != nil || a != (producer.Decision{Position: 3}) {
 			t.Errorf("AppendTx: %+v, %v", a, err)
 		}
 		if a, err := s.AppendTx(ctx, tx, batchOf(g, 3, "d")); err != nil || !a.Duplicate {
@@ -147,14 +147,14 @@ func testProducerOneCommit[Tx any](t *testing.T, h *handle[Tx]) {
 			s.has(t, 0, "a", "", "c")
 		}
 	}
-	s.wants(t, "one below the window", batchOf(g, 0, "a", ""), producer.Answer{Err: producer.ErrTooOld})
+	s.wants(t, "one below the window", batchOf(g, 0, "a", ""), producer.Decision{Err: producer.ErrTooOld})
 
 	later := s.grant(t, "billing")
 	if later.Producer != g.Producer || later.Epoch != g.Epoch+1 {
 		t.Errorf("granted %+v after %+v", later, g)
 	}
-	s.wants(t, "the earlier run", batchOf(g, 4, "e"), producer.Answer{Err: producer.ErrFenced})
-	s.wants(t, "the later run", batchOf(later, 0, "e"), producer.Answer{Position: 4})
+	s.wants(t, "the earlier run", batchOf(g, 4, "e"), producer.Decision{Err: producer.ErrFenced})
+	s.wants(t, "the later run", batchOf(later, 0, "e"), producer.Decision{Position: 4})
 	s.has(t, 0, "a", "", "c", "d", "e")
 	s.has(t, 1, "", "c", "d", "e")
 	records, err := s.Read(ctx, "orders", 1, 3)
@@ -200,7 +200,7 @@ func testCrashPointsOfAProducer[Tx any](t *testing.T, h *handle[Tx]) {
 		grant := func(to *producer.Grant) {
 			again(func() error { *to, err = s.InitProducer(t.Context(), name); return err })
 		}
-		send := func(b *sqlproducer.Batch) (a producer.Answer) {
+		send := func(b *sqlproducer.Batch) (a producer.Decision) {
 			again(func() error { a, err = s.Append(t.Context(), b); return err })
 			return a
 		}
@@ -340,7 +340,7 @@ func testTrapNoBatchCommitsByItself(t *testing.T, h *handle[*sql.Tx]) {
 	}
 	must(t, rollback())
 	s.has(t, 0)
-	s.wants(t, "again", batchOf(g, 0, "lost"), producer.Answer{})
+	s.wants(t, "again", batchOf(g, 0, "lost"), producer.Decision{})
 }
 
 func TestAnEarlierRunThatIsAppending(t *testing.T) {
@@ -378,7 +378,7 @@ func testEarlierRun[Tx any](t *testing.T, h *handle[Tx]) {
 		}
 		must(t, commit())
 		must(t, heard(t, granted))
-		s.wants(t, "the earlier run", batchOf(g, first+1, "late"), producer.Answer{Err: producer.ErrFenced})
+		s.wants(t, "the earlier run", batchOf(g, first+1, "late"), producer.Decision{Err: producer.ErrFenced})
 		if later.Epoch != g.Epoch+1 {
 			t.Errorf("granted %+v after %+v", later, g)
 		}
@@ -393,8 +393,8 @@ func TestGrantedEpochs(t *testing.T) {
 	g := s.grant(t, "")
 	for first := range int32(2) { // also in its first batch
 		raised := batchOf(producer.Grant{Producer: g.Producer, Epoch: producer.MaxEpoch}, 0, "another")
-		s.wants(t, "an epoch that was not granted", raised, producer.Answer{Err: producer.ErrUnknown})
-		s.wants(t, "the producer", batchOf(g, first, "own"), producer.Answer{Position: int64(first)})
+		s.wants(t, "an epoch that was not granted", raised, producer.Decision{Err: producer.ErrUnknown})
+		s.wants(t, "the producer", batchOf(g, first, "own"), producer.Decision{Position: int64(first)})
 	}
 }
 

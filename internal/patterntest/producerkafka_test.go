@@ -118,7 +118,7 @@ func schedule(t *testing.T) []produced {
 type sequencer interface {
 	// grant has a producer of the recording granted an epoch; a name is empty for one that has none.
 	grant(id int64, name string, epoch int16) error
-	send(e produced) (producer.Answer, error)
+	send(e produced) (producer.Decision, error)
 	// count returns how many records a partition has.
 	count(partition int32) (int64, error)
 }
@@ -208,7 +208,7 @@ func (h *tableHost) grant(id int64, name string, epoch int16) error {
 	return h.Admit(name, g)
 }
 
-func (h *tableHost) send(e produced) (producer.Answer, error) {
+func (h *tableHost) send(e produced) (producer.Decision, error) {
 	b := producer.Batch{Producer: h.ids[e.Producer], Epoch: e.Epoch, First: e.First, Count: int(e.Count)}
 	return h.Apply(fmt.Sprint(e.Partition), &b, func() (int64, error) {
 		h.next[e.Partition] += int64(e.Count)
@@ -237,7 +237,7 @@ func (h *rowsHost[Tx]) grant(id int64, name string, epoch int16) error {
 	}
 }
 
-func (h *rowsHost[Tx]) send(e produced) (producer.Answer, error) {
+func (h *rowsHost[Tx]) send(e produced) (producer.Decision, error) {
 	b := &sqlproducer.Batch{Stream: fmt.Sprint(e.Partition), Producer: h.ids[e.Producer], Epoch: e.Epoch, First: e.First}
 	for i := range e.Count {
 		b.Records = append(b.Records, fmt.Appendf(nil, "%d %d %d", e.Producer, e.Epoch, e.First+i))

@@ -38,7 +38,7 @@ type turn[Tx any] struct {
 	command session.Command
 	work    sqlsession.Work[Tx]
 	ctx     context.Context
-	answer  session.Answer
+	answer  session.Reply
 	err     error
 	unwound any // what it panicked with, or true
 }

@@ -58,11 +58,11 @@ func TestKillSessionsSQLite(t *testing.T) {
 
 // served are the sessions of a process, for its clients.
 type served struct {
-	apply func(c *session.Command) (session.Answer, error)
+	apply func(c *session.Command) (session.Reply, error)
 }
 
 // Apply applies a command.
-func (s *served) Apply(c session.Command, answer *session.Answer) (err error) {
+func (s *served) Apply(c session.Command, answer *session.Reply) (err error) {
 	*answer, err = s.apply(&c)
 	return err
 }
@@ -90,7 +90,7 @@ func serveSessions[Tx any](ctx context.Context, spec childSpec, receiver *everon
 		return []byte(result), nil
 	}
 	server := rpc.NewServer()
-	if err := server.RegisterName("Sessions", &served{func(c *session.Command) (session.Answer, error) {
+	if err := server.RegisterName("Sessions", &served{func(c *session.Command) (session.Reply, error) {
 		a, err := store.Apply(ctx, c, work)
 		if answered.Add(1) == int64(spec.DieAfterSend) {
 			die()
@@ -130,7 +130,7 @@ type sessionUser struct {
 }
 
 // send sends a command until it is answered. One that is answered may be lost, too.
-func (u *sessionUser) send(ctx context.Context, c session.Command) (a session.Answer, err error) {
+func (u *sessionUser) send(ctx context.Context, c session.Command) (a session.Reply, err error) {
 	for ctx.Err() == nil {
 		if u.conn == nil {
 			u.at.mu.Lock()
@@ -142,7 +142,7 @@ func (u *sessionUser) send(ctx context.Context, c session.Command) (a session.An
 				continue
 			}
 		}
-		a = session.Answer{}
+		a = session.Reply{}
 		switch err = u.conn.Call("Sessions.Apply", c, &a); {
 		case err == nil && a.Err != session.ErrInProgress:
 			return a, a.Err.Or()

@@ -42,7 +42,7 @@ func (c clients[Tx]) effect(ctx context.Context, tx Tx, payload []byte) ([]byte,
 	return payload, c.h.exec(ctx, tx, "INSERT INTO effects (name) VALUES ($1)", string(payload))
 }
 
-func (c clients[Tx]) do(t testing.TB, command session.Command) session.Answer {
+func (c clients[Tx]) do(t testing.TB, command session.Command) session.Reply {
 	t.Helper()
 	a, err := c.Apply(t.Context(), &command, c.effect)
 	must(t, err)
@@ -160,7 +160,7 @@ func testSessionDuplicates[Tx any](t *testing.T, h *handle[Tx]) {
 	config, patient := session.Config{PerPrincipal: 3, MaxSessions: 5}, &sqlsession.Options{Wait: time.Minute}
 	hosts := []clients[Tx]{newSessions(t, h, config, patient), newSessions(t, h, config, patient)}
 	var wg sync.WaitGroup
-	at := func(host clients[Tx], c session.Command, check func(session.Answer)) {
+	at := func(host clients[Tx], c session.Command, check func(session.Reply)) {
 		wg.Go(func() {
 			a, err := host.Apply(t.Context(), &c, host.effect)
 			if err != nil {
@@ -175,7 +175,7 @@ func testSessionDuplicates[Tx any](t *testing.T, h *handle[Tx]) {
 	for range 3 {
 		for _, host := range hosts {
 			for _, n := range []session.Nonce{nonce, other} {
-				at(host, session.Command{Op: session.Register, Nonce: n, Principal: "alice"}, func(a session.Answer) {
+				at(host, session.Command{Op: session.Register, Nonce: n, Principal: "alice"}, func(a session.Reply) {
 					mu.Lock()
 					defer mu.Unlock()
 					if id, again := began[n]; a.Err != 0 || again && id != a.Session {
@@ -189,7 +189,7 @@ func testSessionDuplicates[Tx any](t *testing.T, h *handle[Tx]) {
 	wg.Wait()
 	for _, principal := range []string{"alice", "alice", "bob", "bob"} { // the last one finds the store full
 		for _, host := range hosts {
-			at(host, session.Command{Op: session.Register, Nonce: anyNonce(), Principal: principal}, func(session.Answer) {})
+			at(host, session.Command{Op: session.Register, Nonce: anyNonce(), Principal: principal}, func(session.Reply) {})
 		}
 		wg.Wait()
 	}
@@ -204,7 +204,7 @@ func testSessionDuplicates[Tx any](t *testing.T, h *handle[Tx]) {
 		c := requestOf(began[nonce], nonce, number+1, fmt.Sprint("request ", number))
 		for range 3 {
 			for _, host := range hosts {
-				at(host, c, func(a session.Answer) {
+				at(host, c, func(a session.Reply) {
 					if a.Err != 0 || string(a.Result) != string(c.Payload) {
 						t.Errorf("%s: %+v", c.Payload, a)
 					}
@@ -342,14 +342,14 @@ func testCrashPointsOfASession[Tx any](t *testing.T, h *handle[Tx]) {
 		var err error
 		s.Store, err = sqlsession.New(faulty.receiver, session.Config{Lease: time.Minute}, nil)
 		must(t, err)
-		send := func(command session.Command) session.Answer {
+		send := func(command session.Command) session.Reply {
 			for range 20 {
 				if a, err := s.Apply(t.Context(), &command, s.effect); err == nil {
 					return a
 				}
 			}
 			t.Fatalf("%s: no answer", name)
-			return session.Answer{}
+			return session.Reply{}
 		}
 		before := h.number(t, "SELECT count(*) FROM everonce_session")
 		id := send(session.Command{Op: session.Register, Nonce: nonce}).Session
