@@ -92,13 +92,15 @@ type Stats struct {
 // Table is the table of an outbox, of a consumer's inbox, or of sagas: see their Backlog methods. It is safe for
 // concurrent use. Errors of the database wrap [everonce.ErrStore].
 type Table struct {
-	queue  *sqlqueue.Queue
-	failed func(what string, err error) error
+	queue *sqlqueue.Queue
+	wrap  func(what string, err error) error
 }
 
-// New is for the packages whose tables they are.
-func New(queue *sqlqueue.Queue, failed func(what string, err error) error) *Table {
-	return &Table{queue, failed}
+// The packages that have tables make a Table by a hook, so that no exported function takes an internal type.
+func init() {
+	sqlqueue.NewBacklog = func(queue *sqlqueue.Queue, wrap func(what string, err error) error) any {
+		return &Table{queue, wrap}
+	}
 }
 
 // List returns entries in the order of their insertion, at most filter.Limit of them. Set filter.After to continue.
@@ -109,7 +111,7 @@ func (t *Table) List(ctx context.Context, filter Filter) ([]Entry, error) {
 	}
 	rows, err := t.queue.Common(ctx, f)
 	if err != nil {
-		return nil, t.failed("list", err)
+		return nil, t.wrap("list", err)
 	}
 	entries := make([]Entry, len(rows))
 	for i := range rows {
@@ -160,20 +162,20 @@ func (t *Table) change(ctx context.Context, filter Filter, what string, do func(
 		return 0, err
 	}
 	n, err := do(ctx, f)
-	return n, t.failed(what, err)
+	return n, t.wrap(what, err)
 }
 
 // Purge removes entries that were done or given up longer ago than the retention, in batches, at most limit of them,
 // and returns how many it removed. Relays, workers and runners purge their tables automatically.
 func (t *Table) Purge(ctx context.Context, retention time.Duration, limit int) (int, error) {
 	n, err := t.queue.Purge(ctx, retention, limit)
-	return n, t.failed("purge", err)
+	return n, t.wrap("purge", err)
 }
 
 // Stats counts the entries that are not done. Its cost grows with their number.
 func (t *Table) Stats(ctx context.Context) (Stats, error) {
 	s, err := t.queue.Stats(ctx)
-	return Stats{s.Waiting, s.InHand, s.Delayed, s.Blocked, s.Dead, s.Oldest}, t.failed("stats", err)
+	return Stats{s.Waiting, s.InHand, s.Delayed, s.Blocked, s.Dead, s.Oldest}, t.wrap("stats", err)
 }
 
 // KindStats are the figures of the entries of one kind: see [Filter.Kind].
@@ -190,7 +192,7 @@ type KindStats struct {
 func (t *Table) Kinds(ctx context.Context) ([]KindStats, error) {
 	lanes, err := t.queue.Lanes(ctx)
 	if err != nil {
-		return nil, t.failed("kinds", err)
+		return nil, t.wrap("kinds", err)
 	}
 	kinds := make([]KindStats, len(lanes))
 	for i, l := range lanes {

@@ -142,7 +142,7 @@ func (in *Inbox[Tx]) Migrate(ctx context.Context) error {
 func (in *Inbox[Tx]) Schema() string { return in.table.Schema() }
 
 // Backlog returns the consumer's messages in the table, for operators.
-func (in *Inbox[Tx]) Backlog() *backlog.Table { return backlog.New(in.table.Queue, in.table.Failed) }
+func (in *Inbox[Tx]) Backlog() *backlog.Table { return in.table.Backlog().(*backlog.Table) }
 
 // All returns the messages of all consumers in the table beside the receiver's store, as [Inbox.Backlog] returns one
 // consumer's messages. The error wraps [everonce.ErrInvalidArgument].
@@ -151,7 +151,7 @@ func All[Tx any](receiver *everonce.TxReceiver[Tx]) (*backlog.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	return backlog.New(table.Queue, table.Failed), nil
+	return table.Backlog().(*backlog.Table), nil
 }
 
 // Get returns a message in the table, in any state. [everonce.ErrNotFound]: the consumer has no message with this ID.

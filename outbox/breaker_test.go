@@ -103,8 +103,8 @@ func TestAHealthyDestinationIsSentAllAtOnce(t *testing.T) {
 	})
 }
 
-// An outage costs an old event about as long as it lasted: neither one that met it nor one that a pause held waits by its age. After a
-// long one, events that failed wait longer than a pause.
+// An outage delays an old event about as long as it lasted: neither an event that failed during it nor one that a pause
+// held is delayed by its age. After a long outage, events that failed wait longer than a pause.
 func TestAnOutageCostsAnOldEventLittle(t *testing.T) {
 	for _, tc := range []struct{ outage, least, most time.Duration }{{500 * time.Millisecond, 0, 3 * time.Second}, {time.Hour, 2 * time.Minute, maxWait}} {
 		synctest.Test(t, func(t *testing.T) {

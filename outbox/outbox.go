@@ -91,7 +91,7 @@ func (o *Outbox[Tx]) Schema() string { return o.table.Schema() }
 func (o *Outbox[Tx]) Table() string { return o.table.DB.Dialect().Table("outbox") }
 
 // Backlog returns the events in the table, for operators.
-func (o *Outbox[Tx]) Backlog() *backlog.Table { return backlog.New(o.table.Queue, o.table.Failed) }
+func (o *Outbox[Tx]) Backlog() *backlog.Table { return o.table.Backlog().(*backlog.Table) }
 
 // Get returns an event in the table, in any state. [everonce.ErrNotFound]: no event has this ID.
 // [everonce.ErrCorruptRecord]: the row cannot be read, and the event holds the readable fields.

@@ -44,7 +44,7 @@ func onceUnderLeaderChanges(t *testing.T, random *rand.Rand) {
 		case 1:
 			c.running.Go(func() {
 				time.Sleep(rand.N(3 * time.Second))
-				for _, m := range c.members { // whoever is the leader by then
+				for _, m := range c.members { // whichever member is the leader by then
 					m.Handle("tester", command, time.Second)
 				}
 				copies.Add(1)

@@ -124,7 +124,8 @@ func everyKind(t *testing.T, test func(t *testing.T, open func(session.Config) m
 	}
 }
 
-// TestStampOfAnotherTerm ends no session: whoever stamped did not lead, and its clock went on while nobody did.
+// TestStampOfAnotherTerm ends no session: the node that stamped did not lead, and its clock ran while there was no
+// leader.
 func TestStampOfAnotherTerm(t *testing.T) {
 	everyKind(t, func(t *testing.T, open func(session.Config) machine) {
 		f := open(diskConfig())
@@ -137,7 +138,7 @@ func TestStampOfAnotherTerm(t *testing.T) {
 			t.Errorf("%d sessions, want 1", n)
 		}
 		if f.ApplyBatch([]*raft.Log{{Index: 3, Type: raft.LogCommand, Data: tick}}); f.Sessions() != 0 {
-			t.Error("the stamp of its own term says nothing")
+			t.Error("the stamp of its term is ignored")
 		}
 	})
 }
@@ -160,7 +161,8 @@ func TestEntryOfANewerVersion(t *testing.T) {
 	})
 }
 
-// TestOtherConfig: a node with another Config than the others has no part in the log, instead of a table of its own.
+// TestOtherConfig: a node with another Config than the others takes no part in the log, instead of having a different
+// table.
 func TestOtherConfig(t *testing.T) {
 	another := reflect.ValueOf(diskConfig())
 	for i := range another.NumField() {
@@ -305,7 +307,7 @@ func TestSnapshotBesideApply(t *testing.T) {
 		f.Apply(log)
 	}
 	if got := <-done; !bytes.Equal(got.Bytes(), want) {
-		t.Error("the snapshot is of another moment")
+		t.Error("the snapshot has the state of another time")
 	}
 }
 

@@ -77,7 +77,7 @@ func TestKilled(t *testing.T) {
 		}
 	}
 	d := startDurable(t, dir, true, first)
-	d.send(&session.Command{Op: session.Tick}) // behind all that was there
+	d.send(&session.Command{Op: session.Tick}) // after all earlier entries
 	times := d.executed()
 	for n := 1; n <= max(answered, len(times)); n++ {
 		if got := times[fmt.Sprint("pay ", n)]; got != 1 {

@@ -68,7 +68,7 @@ func TestDuplicateAfterLeaderChange(t *testing.T) {
 	})
 }
 
-// TestExpiredOnEveryReplica: whoever is the leader refuses a session that has ended, and nobody has executed.
+// TestExpiredOnEveryReplica: every leader refuses a session that has ended, and no node has executed the request.
 func TestExpiredOnEveryReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -91,7 +91,7 @@ func TestExpiredOnEveryReplica(t *testing.T) {
 	})
 }
 
-// TestTimeStandsStill: without a leader nobody can renew, and so no session ends.
+// TestTimeStandsStill: without a leader no client can renew, and so no session ends.
 func TestTimeStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -110,7 +110,7 @@ func TestTimeStandsStill(t *testing.T) {
 	})
 }
 
-// TestRestoreOfABackup: its sessions live on, though the backup is older than the lease. What came after it is gone.
+// TestRestoreOfABackup: its sessions live on, although the backup is older than the lease. Later sessions are gone.
 func TestRestoreOfABackup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -241,7 +241,7 @@ func TestErrorsOfApply(t *testing.T) {
 	})
 }
 
-// TestPayloadTooLarge is told, and not in the log.
+// TestPayloadTooLarge: a payload that is too large fails, and is not in the log.
 func TestPayloadTooLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)

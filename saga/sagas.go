@@ -74,7 +74,7 @@ func (s *Sagas[Tx]) Schema() string { return s.table.Schema() }
 
 // Backlog returns the sagas in the table, for operators. [backlog.Table.Discard] gives a saga up in its current state,
 // without its compensations: prefer [Sagas.Abort] and [Sagas.Skip].
-func (s *Sagas[Tx]) Backlog() *backlog.Table { return backlog.New(s.table.Queue, s.table.Failed) }
+func (s *Sagas[Tx]) Backlog() *backlog.Table { return s.table.Backlog().(*backlog.Table) }
 
 // maxInput is the size of the largest input, in bytes.
 const maxInput = 1 << 20

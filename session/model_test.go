@@ -205,7 +205,7 @@ func (s *sound) peek(t testing.TB, random *rand.Rand) {
 	s.views = append(s.views, view)
 }
 
-// randomCommand makes a command of a small world, so that clients, runs, numbers and marks meet.
+// randomCommand makes a command of a small world, so that clients, runs, numbers and marks coincide.
 func randomCommand(random *rand.Rand) session.Command {
 	below := func(n int) uint64 { return uint64(random.IntN(n)) } //nolint:gosec // not negative
 	c := session.Command{
@@ -419,7 +419,7 @@ func TestPlantedBugs(t *testing.T) {
 					return
 				}
 			}
-			t.Error("nobody has noticed")
+			t.Error("the model has not noticed")
 		})
 	}
 }

@@ -116,7 +116,7 @@ func TestRule1TimeIsTheStamps(t *testing.T) {
 	m.is("of the other one", m.do(c), session.ErrSessionExpired, "", 2)
 }
 
-// TestRule2NothingRunsWithoutASession: expired and unknown are told apart, and another's session is none.
+// TestRule2NothingRunsWithoutASession: expired and unknown are told apart, and another client's session is unknown.
 func TestRule2NothingRunsWithoutASession(t *testing.T) {
 	m := newMachine(t, nil)
 	id := m.register(1)

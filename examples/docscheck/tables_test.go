@@ -234,7 +234,7 @@ func TestRoundTripTables(t *testing.T) {
 	source := read("store/pgxstore/roundtrip_test.go")
 	costs := regexp.MustCompile(`costs\{begin: (\d+), commit: (\d+), bare: (\d+)\}`).FindAllStringSubmatch(source, -1)
 	if len(costs) != 2 {
-		t.Fatalf("TestRoundTrips has %d kinds of costs, want those of pgx and of database/sql", len(costs))
+		t.Fatalf("TestRoundTrips has %d kinds of costs, want pgx and database/sql", len(costs))
 	}
 	for _, found := range regexp.MustCompile(`count\("([^"]+)", ([^,]+),`).FindAllStringSubmatch(source, -1) {
 		var both [2]string

@@ -21,7 +21,7 @@ import (
 	"github.com/everonce/everonce/store/dynamostore"
 )
 
-// bank has its accounts in a table of its own, whose key is the account's ID, a string.
+// bank keeps its accounts in a separate table, whose key is the account's ID, a string.
 type bank struct {
 	receiver *everonce.TxReceiver[*dynamostore.Tx]
 	accounts string

@@ -17,7 +17,7 @@ import (
 type Order struct {
 	Customer string `json:"customer"`
 	Cents    int64  `json:"cents"`
-	// Corrects is the ID of an earlier event. That one is sealed: a correction is an event of its own.
+	// Corrects is the ID of an earlier event. That one is final: a correction is a new event.
 	Corrects string `json:"corrects,omitempty"`
 }
 
@@ -53,7 +53,7 @@ func validate(id string, o Order) error {
 	case o.Cents <= 0:
 		return everonce.Permanent("not_positive", errors.New("an order has a positive amount"), nil)
 	case o.Corrects == id:
-		return everonce.Permanent("corrects_itself", errors.New("a correction is an event of its own"), nil)
+		return everonce.Permanent("corrects_itself", errors.New("a correction must be a new event"), nil)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 type sent struct {
 	id   string
 	body []byte
-	// order is nil where the body is none.
+	// order is nil if the body is not an order.
 	order *Order
 }
 
@@ -54,7 +54,7 @@ func ordersOf(n int) ([]sent, error) {
 	return all, nil
 }
 
-// newcomer is a customer whom nobody knows until the dead letters are replayed.
+// newcomer is a customer who is unknown until the dead letters are replayed.
 const newcomer = "customer-new"
 
 // withDuplicates is the order in which they are sent: every other event twice in a row, and every fifth once more, later.
@@ -72,7 +72,8 @@ func withDuplicates(all []sent) []sent {
 	return stream
 }
 
-// producer publishes to a queue. What the broker did not confirm is sent again, which is one more way to a duplicate.
+// producer publishes to a queue. Messages that the broker did not confirm are sent again, which is one more source of
+// duplicates.
 type producer struct {
 	url, queue string
 	conn       *amqp.Connection

@@ -73,8 +73,9 @@ func history(t testing.TB) (early, late producer.Grant, before, after []byte) {
 	return early, late, before, after
 }
 
-// TestKilledAtEveryByte: whatever of the last record was written when the process was killed, and whether the file had its full size
-// already, what was acknowledged is there, and the batch that is sent again is there once.
+// TestKilledAtEveryByte: whatever part of the last record was written when the process was killed, and whether or not
+// the file had its full size already, acknowledged batches are in the log, and a batch that is sent again is in it
+// once.
 func TestKilledAtEveryByte(t *testing.T) {
 	early, late, before, after := history(t)
 	dir := t.TempDir()
@@ -126,13 +127,13 @@ func TestOneProcess(t *testing.T) {
 	g, err := l.Init("")
 	must(t, err)
 	must(t, l.Close())
-	for range 2 { // nobody knows any more
+	for range 2 { // the outcome is unknown
 		if _, err := l.Append(batch(g, 0, "a")); !errors.Is(err, os.ErrClosed) {
 			t.Errorf("a file that cannot be written: %v", err)
 		}
 	}
 	l = open(t, name)
-	wants(t, l, "of a grant that is there", batch(g, 0, "a"), producer.Decision{})
+	wants(t, l, "of an existing grant", batch(g, 0, "a"), producer.Decision{})
 	huge := batch(g, 1)
 	huge.Records = [][]byte{make([]byte, 16<<20)}
 	if _, err := l.Append(huge); !errors.Is(err, filelog.ErrTooLarge) {

@@ -53,7 +53,7 @@ func (s *shop) take(ctx context.Context, id string, cents int64) error {
 	return err
 }
 
-// pay sends the payment of an order. What it sends is made of what was written down, and so the same each time.
+// pay sends the payment of an order. The request is made only of stored values, and so is the same each time.
 func (s *shop) pay(ctx context.Context, o order) error {
 	body := strings.NewReader(fmt.Sprintf(`{"order": %q, "cents": %d}`, o.id, o.cents))
 	req, err := http.NewRequestWithContext(client.WithKey(ctx, o.key), http.MethodPost, s.api+"/charges", body)
@@ -62,7 +62,7 @@ func (s *shop) pay(ctx context.Context, o order) error {
 	}
 	resp, err := s.client.Do(req)
 	if err != nil {
-		return err // nobody knows: the order stays unpaid, and is asked for again
+		return err // the outcome is unknown: the order stays unpaid, and is tried again
 	}
 	receipt, err := io.ReadAll(resp.Body)
 	if err = errors.Join(err, resp.Body.Close()); err != nil {

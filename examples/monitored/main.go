@@ -45,7 +45,7 @@ func api(store *memstore.Store) (*otelonce.Observer, http.Handler, error) {
 	mux.Handle("POST /broken", protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusInternalServerError)
 	})))
-	mux.Handle("GET /metrics", page) // on an address of its own, if clients must not see it
+	mux.Handle("GET /metrics", page) // on a separate address, if clients must not see it
 	return observer, mux, nil
 }
 

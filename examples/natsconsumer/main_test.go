@@ -15,8 +15,8 @@ import (
 	"github.com/everonce/everonce/internal/testserver"
 )
 
-// What happens to a message of this stream, without everonce and with it. The stream's own window is as short as can be: it knows an ID for
-// no longer.
+// A message of this stream without everonce and with it. The stream's deduplication window is as short as possible: it
+// knows an ID for no longer.
 type window struct {
 	t      *testing.T
 	url    string

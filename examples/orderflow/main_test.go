@@ -108,7 +108,7 @@ func TestCount(t *testing.T) {
 		"refunded, and never charged":   {"cancelled", map[string]int{"refund": 1}, sums, stock, 0, 1, false, false},
 		"taken back twice":              {"cancelled", map[string]int{"charge": 1, "refund": 2}, sums, stock, 1, 0, false, false},
 		"it has not ended":              {"accepted", nil, nil, stock, 0, 1, false, false},
-		"it is not there, but for this": {"", map[string]int{"charge": 1}, nil, stock, 0, 1, false, false},
+		"only this step was done": {"", map[string]int{"charge": 1}, nil, stock, 0, 1, false, false},
 	} {
 		b := &books{status: map[string]string{id: tc.status}, lines: map[string]map[string]int{id: tc.lines}, sums: tc.sums, free: tc.free}
 		rep, err := b.count(all)
@@ -117,11 +117,11 @@ func TestCount(t *testing.T) {
 		}
 	}
 	if _, err := (&books{lines: map[string]map[string]int{"other": shipped}}).count(nil); err == nil {
-		t.Error("an order that nobody has sent is not told")
+		t.Error("an order that was never sent is not reported")
 	}
 }
 
-// Bad arguments are told, and nothing is started.
+// Bad arguments fail, and nothing is started.
 func TestArguments(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"-broken", "luck"}, {"-n", "0"}, {"-kills", "-1"}, {"more"}} {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// process is a service in a process of its own, which may be killed, and started again where it listened before.
+// process is a service in a separate process, which may be killed, and started again at the same address.
 type process struct {
 	told
 	said io.Writer
@@ -69,15 +69,15 @@ func (p *process) kill() error {
 	err := p.cmd.Wait()
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	if !ok {
-		return fmt.Errorf("the service %s has ended by itself: %w", p.Name, err)
+		return fmt.Errorf("the service %s has ended unexpectedly: %w", p.Name, err)
 	}
 	if status, ok := exit.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
-		return fmt.Errorf("the service %s has ended by itself: %w", p.Name, err)
+		return fmt.Errorf("the service %s has ended unexpectedly: %w", p.Name, err)
 	}
 	return nil
 }
 
-// stop lets the service finish what it has in hand.
+// stop lets the service finish its work.
 func (p *process) stop() error {
 	if p.cmd == nil || p.cmd.Process == nil || p.cmd.ProcessState != nil {
 		return nil

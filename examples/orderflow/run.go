@@ -29,7 +29,7 @@ type settings struct {
 	Said          io.Writer // by the services
 }
 
-// names are the services'. The order service comes last: it is told where the others are.
+// names are the services' names. The order service comes last, because it needs the addresses of the others.
 var names = []string{"stock", "payment", "shipping", "order"}
 
 // run is one run.

@@ -23,9 +23,9 @@ import (
 // serviceFlag makes the program a service: it is how the program runs itself again.
 const serviceFlag = "-service"
 
-// told is what a service is told, as the first line of its input.
+// told is the settings of a service, the first line of its input.
 type told struct {
-	Name     string            // "order", or that of a participant
+	Name     string            // "order", or a participant's name
 	Addr     string            // where to listen
 	Database string            // its file, or its URL
 	Addrs    map[string]string // of the participants
@@ -47,7 +47,7 @@ func runService(in io.Reader, out io.Writer) (err error) {
 	defer cancel()
 	go func() {
 		defer cancel()
-		io.Copy(io.Discard, in) //nolint:errcheck // its end is all that counts
+		io.Copy(io.Discard, in) //nolint:errcheck // wait for its end
 	}()
 	var handler http.Handler
 	var working sync.WaitGroup

@@ -41,7 +41,7 @@ func place(ctx context.Context, receiver *everonce.TxReceiver[*sql.Tx], box *out
 			return "", err
 		}
 		if o.Cents > 5000 { // the event is rolled back with the order
-			return "", everonce.Permanent("too_expensive", errors.New("nobody pays that"), nil)
+			return "", everonce.Permanent("too_expensive", errors.New("the amount is over the limit"), nil)
 		}
 		return o.ID, nil
 	}, everonce.FingerprintOf(o.Cents))

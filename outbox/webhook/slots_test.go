@@ -34,7 +34,8 @@ func TestDestinations(t *testing.T) {
 	}
 }
 
-// The requests to a host are bounded though each event has a URL of its own and a call of its own; those to all hosts are too.
+// Requests to one host are bounded even if each event has a different URL and a different call; the requests to all
+// hosts are bounded too.
 func TestRequestsAreBounded(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

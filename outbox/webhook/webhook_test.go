@@ -45,7 +45,7 @@ func event() outbox.Event {
 	return outbox.Event{ID: "e-1", Topic: "orders", Type: "order.placed", ContentType: "application/json", Payload: []byte(`{"id":7}`)}
 }
 
-// What is sent: nothing of the event can take the place of what this package says.
+// An event's headers cannot replace the headers of this package.
 func TestWhatIsSent(t *testing.T) {
 	var got *http.Request
 	var body []byte
@@ -148,7 +148,7 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// Who can choose a URL, or where it leads, reaches nothing that is not public.
+// A chosen URL, or a redirect from it, reaches only public addresses.
 func TestPrivateAddresses(t *testing.T) {
 	inside := 0
 	s := serve(t, func(http.ResponseWriter, *http.Request) { inside++ })

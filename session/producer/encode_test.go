@@ -19,7 +19,8 @@ func exampleState() producer.State {
 	return s
 }
 
-// TestFormatOfStates: the encoding is that of every version, and what is cut or changed is refused, or another state.
+// TestFormatOfStates: the encoding is the encoding of every version, and a truncated or changed one is refused, or is
+// another state.
 func TestFormatOfStates(t *testing.T) {
 	s := exampleState()
 	b := s.AppendTo(nil)

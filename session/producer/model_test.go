@@ -193,7 +193,7 @@ func TestModel(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 	}
-	if len(seen) != 9 { // appended, duplicates, and the refusals but for those of hosts
+	if len(seen) != 9 { // appended, duplicates, and all refusals that are not a host's
 		t.Errorf("%d kinds of answers were seen, want 9: it is blind: %v", len(seen), seen)
 	}
 }
@@ -265,7 +265,7 @@ func TestPlantedBugs(t *testing.T) {
 					return
 				}
 			}
-			t.Error("nobody has noticed")
+			t.Error("the model has not noticed")
 		})
 	}
 }

@@ -31,7 +31,7 @@ func Run(ctx context.Context, t *testing.T, dir, file string, args ...string) st
 	text, err := cmd.Output()
 	if err != nil {
 		stderr := ""
-		if exit, ok := err.(*exec.ExitError); ok { //nolint:errorlint // Output returns it as it is
+		if exit, ok := err.(*exec.ExitError); ok { //nolint:errorlint // Output returns it unwrapped
 			stderr = string(exit.Stderr)
 		}
 		t.Fatalf("%s: %v\n%s", filepath.Base(file), err, stderr)

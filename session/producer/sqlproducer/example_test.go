@@ -78,7 +78,7 @@ func ExampleStore_AppendTx() {
 		_, err := tx.ExecContext(ctx, "UPDATE ingest SET requests = requests + 1")
 		return err
 	})
-	if err == nil { // now they may be told
+	if err == nil { // now they may be acknowledged
 		fmt.Println(answers)
 	}
 }
