@@ -84,7 +84,7 @@ func Example_saga() {
 	// charge lamp
 	// refund
 	// release
-	// order-7 compensated the step "ship" failed: address: nobody delivers there
+	// order-7 compensated the step "ship" failed: address: no carrier delivers there
 }
 
 // A compensation that keeps failing waits for an operator, who skips it.

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// fault is something that is done to a node. What it returns ends that.
+// fault is a disturbance of a node. The function that it returns ends it.
 type fault struct {
 	name    string
 	inflict func(r *run, p *process) (heal func() error, err error)

@@ -21,7 +21,7 @@ type network struct {
 	sockets map[string][]*os.File
 }
 
-// newNetwork opens everything. What was opened is to be closed after an error too.
+// newNetwork opens all connections. The caller must close them, after an error too.
 func newNetwork(ctx context.Context) (*network, error) {
 	n := &network{peers: map[[2]string]*toxiproxy.Proxy{}, front: map[string]*toxiproxy.Proxy{}, sockets: map[string][]*os.File{}}
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())

@@ -29,7 +29,7 @@ const nodeFlag = "-node"
 // names are the nodes', in raft too: where they are is the network's matter.
 var names = []string{"north", "south", "west"}
 
-// told is what a node is told, as the first line of its input.
+// told is the settings of a node, the first line of its input.
 type told struct {
 	Name   string
 	Folder string            // of its files
@@ -68,7 +68,7 @@ func runNode(in io.Reader, out io.Writer) error {
 	defer cancel()
 	go func() {
 		defer cancel()
-		io.Copy(io.Discard, in) //nolint:errcheck // its end is all that counts
+		io.Copy(io.Discard, in) //nolint:errcheck // wait for its end
 	}()
 	peers, err := net.FileListener(os.NewFile(3, "peers")) // the first two files that a process is given
 	if err != nil {

@@ -170,7 +170,7 @@ func (r *run) operate(ctx context.Context) (tellers []*teller, err error) {
 		}
 		tellers = append(tellers, t)
 	}
-	queue := make(chan Transfer) // without a buffer: what was given is in hand
+	queue := make(chan Transfer) // without a buffer: a sent transfer has been received
 	var working sync.WaitGroup
 	for i := range r.Tellers * lanes {
 		working.Go(func() {

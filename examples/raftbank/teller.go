@@ -88,7 +88,7 @@ func (t *teller) work(ctx context.Context, queue <-chan Transfer, random *rand.R
 	return nil
 }
 
-// transfer has money transferred, and notes what it is told.
+// transfer makes a transfer, and records the reply.
 func (t *teller) transfer(ctx context.Context, transfer Transfer, limit time.Duration) error {
 	command, err := json.Marshal(transfer)
 	if err != nil {

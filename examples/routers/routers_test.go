@@ -17,7 +17,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// routers are those of this package.
+// routers are the routers of this package.
 var routers = map[string]func(*everonce.Receiver, http.HandlerFunc) (http.Handler, error){
 	"chi": Chi, "gin": Gin,
 	"echo": func(receiver *everonce.Receiver, pay http.HandlerFunc) (http.Handler, error) {

@@ -106,9 +106,9 @@ func TestModules(t *testing.T) {
 	}
 }
 
-// TestReadmeModules: who works in a folder of his own is told by the README which of our packages need a replace.
+// TestReadmeModules: a user who works in a separate folder learns from the README which of our packages need a replace.
 func TestReadmeModules(t *testing.T) {
-	const root = "`outbox`, `inbox`, `saga`, `session`, `oncetest` and `store/memstore` are in the root module; each other store, each adapter of a broker (`consume/rabbitonce`, `consume/kafkaonce`, `consume/natsonce`, `consume/sqsonce`), and `raftonce` is a module of its own."
+	const root = "`outbox`, `inbox`, `saga`, `session`, `oncetest` and `store/memstore` are in the root module; each other store, each adapter of a broker (`consume/rabbitonce`, `consume/kafkaonce`, `consume/natsonce`, `consume/sqsonce`), and `raftonce` is a separate module."
 	readme, err := os.ReadFile(path.Join("..", "..", "README.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -132,8 +132,8 @@ func TestReadmeModules(t *testing.T) {
 	}
 }
 
-// TestRootRequiresLeavesOnly: what the root module requires is linked by a package of it, and requires nothing itself.
-// Libraries that only tests need are required by modules of their own.
+// TestRootRequiresLeavesOnly: each requirement of the root module is linked by a package of it, and has no
+// requirements. Libraries that only tests need are required by separate modules.
 func TestRootRequiresLeavesOnly(t *testing.T) {
 	for _, r := range readGoMod(t, ".").Require {
 		if _, isOurs := local(r.Path); isOurs {

@@ -232,7 +232,7 @@ func (s *workerSpec) leastHeld(cycle int) int {
 	return 1
 }
 
-// finish runs a worker that nobody kills, and returns the operations that it found unknown.
+// finish runs a worker that is not killed, and returns the operations that it found unknown.
 func finish(t *testing.T, g *gateway, spec workerSpec, deadline time.Time) []int {
 	t.Helper()
 	g.arm(-1)

@@ -68,8 +68,8 @@ func setAside(t testing.TB, b *backlog.Table, want int) {
 	}
 }
 
-// What a program writes into SQLite, which keeps a value of any type in any column, is published if it converts without loss, and is
-// set aside otherwise. It stops no other event.
+// SQLite keeps a value of any type in any column. A value that another program wrote is published if it converts
+// without loss, and is set aside otherwise. It stops no other event.
 func TestForeignRowsInAnOutboxOfSQLite(t *testing.T) {
 	t.Parallel()
 	h, ctx := onSQLite(t), limited(t)

@@ -161,7 +161,7 @@ func TestTrapALongHandler(t *testing.T) {
 	onMySQLs(t, testTrapALongHandler[*sql.Tx])
 }
 
-// A handler that takes longer than its lease is renewed, and nobody else handles the message.
+// A handler that takes longer than its lease is renewed, and no other worker handles the message.
 func testTrapALongHandler[Tx any](t *testing.T, h *handle[Tx]) {
 	newInbox(t, h, nil)
 	var renewals atomic.Int64
@@ -204,8 +204,9 @@ func TestTrapAPausedWorker(t *testing.T) {
 	onMySQLs(t, testTrapAPausedWorker[*sql.Tx])
 }
 
-// A worker that was paused past its lease commits nothing after another one has taken the message: the effect is the other's, and
-// the try was counted. (The other one's own first try may give up on a busy machine, while the transaction is open.)
+// A worker that was paused past its lease commits nothing after another one has taken the message: the effect is the
+// other's, and the try was counted. (The other worker may give up on its first try on a busy machine, while the
+// transaction is open.)
 func testTrapAPausedWorker[Tx any](t *testing.T, h *handle[Tx]) {
 	newInbox(t, h, nil)
 	var taken atomic.Bool
@@ -294,7 +295,7 @@ func TestBadMessages(t *testing.T) {
 	onAll(t, testBadMessages[pgx.Tx], testBadMessages[*sql.Tx])
 }
 
-// What cannot be taken in has a typed error. Whatever a consumer, a key, or a type is called, it works.
+// A message that cannot be inserted has a typed error. Any name of a consumer, a key, or a type works.
 func testBadMessages[Tx any](t *testing.T, h *handle[Tx]) {
 	long := strings.Repeat("x", 256)
 	for _, name := range []string{"", long, "a\x00b", "\xff"} {

@@ -19,7 +19,7 @@ import (
 	"github.com/everonce/everonce/store/mysqlstore"
 )
 
-// never commits at intervals: what is in the table then is of the transactions.
+// never commits at intervals: the table then has only the offsets of the transactions.
 var never = kafkaonce.Options{CommitEvery: time.Hour}
 
 func TestKafkaOffsetCommitsWithTheEffect(t *testing.T) {
@@ -78,8 +78,8 @@ func testKafkaOffsetCommitsWithTheEffect[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// A consumer that was paused for longer than its session, in the middle of its work, does not know that its partition is another's. What it
-// then wants to commit is rolled back.
+// A consumer that was paused for longer than its session, in the middle of its work, does not know that its partition
+// has moved. Its next commit is rolled back.
 func TestKafkaOffsetFencesAZombie(t *testing.T) {
 	t.Parallel()
 	h := onPgx(t)
@@ -225,7 +225,7 @@ func TestKafkaOffsetsRefuse(t *testing.T) {
 	}
 }
 
-// Who removes the row of a partition from under a consumer hears of it.
+// A consumer gets an error if the row of its partition is removed.
 func TestKafkaOffsetsRowIsRemoved(t *testing.T) {
 	t.Parallel()
 	h := onSQLite(t)

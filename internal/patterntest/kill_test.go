@@ -69,7 +69,8 @@ type child struct {
 	stderr strings.Builder
 }
 
-// start starts a process, which is killed after so many signs of life, or, at 0, as its spec says. Its end is told on died.
+// start starts a process, which is killed after so many signs of life, or, at 0, as its spec says. It is sent on died
+// when it has ended.
 func start(t *testing.T, spec childSpec, killAfter int, died chan<- *child) *child {
 	t.Helper()
 	raw, err := json.Marshal(spec)
@@ -140,7 +141,7 @@ func kills[Tx any](t *testing.T, h *handle[Tx], spec childSpec) {
 			select {
 			case c := <-died:
 				if c.cmd.ProcessState.ExitCode() >= 0 { // not by a signal
-					return false, fmt.Errorf("a process ended by itself: %v\n%s", c.cmd.ProcessState, &c.stderr)
+					return false, fmt.Errorf("a process ended unexpectedly: %v\n%s", c.cmd.ProcessState, &c.stderr)
 				}
 				delete(alive, c)
 				deaths++
@@ -153,7 +154,7 @@ func kills[Tx any](t *testing.T, h *handle[Tx], spec childSpec) {
 			return s.Waiting+m.Waiting < 10, errors.Join(err, err2)
 		}))
 	}
-	for c := range alive { // they may die of their own until here
+	for c := range alive { // they may kill themselves until here
 		_ = c.cmd.Process.Kill() //nolint:errcheck // it may have ended
 		<-died
 	}

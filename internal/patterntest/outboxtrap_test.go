@@ -33,7 +33,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// A topic whose destination does not answer leaves room for the others, also where all that is in hand is one batch.
+// A topic whose destination does not answer leaves room for the others, even if only one batch is claimed.
 func TestTrapASlowTopicLeavesOthersFlowing(t *testing.T) {
 	t.Parallel()
 	h, ctx := onSQLite(t), limited(t)
@@ -53,8 +53,8 @@ func TestTrapASlowTopicLeavesOthersFlowing(t *testing.T) {
 	must(t, to.await(ctx, len(fast)))
 }
 
-// A destination that is unavailable pauses its topic: few calls find out, they do not count, and others flow. So does one that
-// refuses events for good: it answers.
+// A destination that is unavailable pauses its topic: few calls find out, they are not counted, and others flow. A
+// destination that refuses events permanently does not: it answers.
 func TestTrapAnUnavailableTopicIsPaused(t *testing.T) {
 	t.Parallel()
 	h, ctx := onSQLite(t), limited(t)
@@ -148,7 +148,7 @@ func testTrapPoisonedEvent[Tx any](t *testing.T, h *handle[Tx]) {
 	h.settled(t, box)
 }
 
-// A row that nobody can read is set aside as a poisoned event is, and what stands behind it waits.
+// An unreadable row is set aside like a poisoned event, and later rows with its key wait.
 func TestTrapARowThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	h, ctx := onSQLite(t), limited(t)
@@ -266,7 +266,7 @@ func TestBadEvents(t *testing.T) {
 	onAll(t, testBadEvents[pgx.Tx], testBadEvents[*sql.Tx])
 }
 
-// What cannot be published as it is has a typed error, and leaves the transaction as it was.
+// An event that cannot be published has a typed error, and leaves the transaction unchanged.
 func testBadEvents[Tx any](t *testing.T, h *handle[Tx]) {
 	box := newOutbox(t, h)
 	long := strings.Repeat("x", 256)

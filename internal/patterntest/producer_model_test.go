@@ -126,7 +126,7 @@ func TestPlantedProducerBugs(t *testing.T) {
 	for name, b := range map[string]bug{
 		"a forgotten producer is accepted":           {"producer_lock_producer", `^.*$`, `SELECT 0, 0 * $$1::bigint`},
 		"the sequence goes without the epoch":        {"producer_raised", `SET granted = \S+`, `SET granted = granted + 0 * $$2::bigint`},
-		"the sequence stays behind":                  {"producer_keep", `state = \S+`, `state = coalesce(state, $$3::bytea)`},
+		"the sequence is not advanced":               {"producer_keep", `state = \S+`, `state = coalesce(state, $$3::bytea)`},
 		"a producer that is forgotten leaves states": {"producer_drop_windows", `WHERE `, `WHERE producer_id < 0 AND `},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestPlantedProducerBugs(t *testing.T) {
 					return
 				}
 			}
-			t.Error("nobody has noticed")
+			t.Error("the model has not noticed")
 		})
 	}
 	t.Run("positions are counted without the lock", func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestPlantedProducerBugs(t *testing.T) {
 		hosts := []streams[*sql.Tx]{newStreams(t, bad, nil), newStreams(t, bad, nil)}
 		must(t, hosts[0].CreateStream(t.Context(), "others"))
 		if err := auditProducers(t, hosts); err == nil {
-			t.Error("nobody has noticed")
+			t.Error("the model has not noticed")
 		}
 	})
 }

@@ -21,8 +21,8 @@ func TestProducerRetention(t *testing.T) {
 	onEachDatabase(t, testProducerRetention[pgx.Tx], testProducerRetention[*sql.Tx])
 }
 
-// What is truncated away is gone, and its copy is a duplicate all the same. A producer that is idle is forgotten, with its name, and
-// refused from then on; one that is not stays.
+// A truncated batch is gone, and its copy is still a duplicate. A producer that is idle is forgotten, with its name,
+// and refused from then on; an active one is kept.
 func testProducerRetention[Tx any](t *testing.T, h *handle[Tx]) {
 	h, micros := h.byHand(t)
 	s, ctx := newStreams(t, h, nil), t.Context()
@@ -205,8 +205,8 @@ func TestProducersThatWakeUp(t *testing.T) {
 	onEachDatabase(t, testProducersThatWakeUp[pgx.Tx], testProducersThatWakeUp[*sql.Tx])
 }
 
-// Producers that were idle send while they are purged, their last batch again and a new one: each is either there, and goes on, or
-// forgotten for good. Nobody gets an error.
+// Idle producers send while they are purged, their last batch again and a new one: each is either known, and goes on,
+// or forgotten for good. None gets an error.
 func testProducersThatWakeUp[Tx any](t *testing.T, h *handle[Tx]) {
 	h, micros := h.byHand(t)
 	s := newStreams(t, h, nil)

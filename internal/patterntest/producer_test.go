@@ -95,8 +95,8 @@ func TestProducerBatchAndSequenceAreOneCommit(t *testing.T) {
 	onAll(t, testProducerOneCommit[pgx.Tx], testProducerOneCommit[*sql.Tx])
 }
 
-// A batch is there once, a copy is acknowledged where it is, and what is refused leaves nothing; in a transaction of the caller's
-// all of it commits with that, or not.
+// A batch is in the stream once, a copy is acknowledged at its position, and a refused batch leaves nothing; in a
+// transaction of the caller all of it commits with that, or not at all.
 func testProducerOneCommit[Tx any](t *testing.T, h *handle[Tx]) {
 	s, ctx := newStreams(t, h, &sqlproducer.Options{Window: 2, MaxRecords: 3, MaxBytes: 10}), t.Context()
 	must(t, s.Migrate(ctx))
@@ -120,7 +120,7 @@ func testProducerOneCommit[Tx any](t *testing.T, h *handle[Tx]) {
 	s.wants(t, "too many bytes", batchOf(g, 3, "12345678901"), producer.Decision{Err: producer.ErrTooLarge})
 	s.wants(t, "no records", batchOf(g, 3), producer.Decision{Err: producer.ErrInvalid})
 	s.wants(t, "a negative number", batchOf(g, -1, "x"), producer.Decision{Err: producer.ErrInvalid})
-	s.wants(t, "nobody", batchOf(producer.Grant{}, 0, "x"), producer.Decision{Err: producer.ErrInvalid})
+	s.wants(t, "no producer", batchOf(producer.Grant{}, 0, "x"), producer.Decision{Err: producer.ErrInvalid})
 	s.wants(t, "one to come", batchOf(producer.Grant{Producer: g.Producer + 1}, 0, "x"), producer.Decision{Err: producer.ErrUnknown})
 	s.wants(t, "an epoch to come", batchOf(producer.Grant{Producer: g.Producer, Epoch: 1}, 0, "x"), producer.Decision{Err: producer.ErrUnknown})
 
@@ -233,8 +233,8 @@ func TestProducersAtOnce(t *testing.T) {
 	onAll(t, testProducersAtOnce[pgx.Tx], testProducersAtOnce[*sql.Tx])
 }
 
-// Two hosts get batches of several producers for two streams at the same time, each twice: positions are dense, and each producer's
-// records are there once and in order. Runs of one name at the same time get different epochs.
+// Two hosts get batches of several producers for two streams at the same time, each twice: positions are dense, and
+// each producer's records are in the stream once and in order. Runs of one name at the same time get different epochs.
 func testProducersAtOnce[Tx any](t *testing.T, h *handle[Tx]) {
 	hosts := []streams[Tx]{newStreams(t, h, nil), newStreams(t, h, nil)}
 	must(t, hosts[0].CreateStream(t.Context(), "others"))
@@ -321,8 +321,8 @@ func auditProducers[Tx any](t *testing.T, hosts []streams[Tx]) error {
 
 func second[T any](_ T, err error) error { return err }
 
-// What the server has rolled back, for a deadlock say, is no transaction any more: a batch that is appended all the same would
-// commit by itself.
+// A transaction that the server has rolled back, for a deadlock say, is over: a batch that is appended nevertheless
+// would commit alone.
 func TestTrapNoBatchCommitsByItself(t *testing.T) {
 	t.Parallel()
 	onMySQLs(t, testTrapNoBatchCommitsByItself)
@@ -360,7 +360,7 @@ func testEarlierRun[Tx any](t *testing.T, h *handle[Tx]) {
 		}
 		tx, commit, _, err := h.begin(ctx)
 		must(t, err)
-		a, err := s.AppendTx(ctx, tx, batchOf(g, first, fmt.Sprint("in hand ", i)))
+		a, err := s.AppendTx(ctx, tx, batchOf(g, first, fmt.Sprint("open ", i)))
 		if err != nil || a.Err != 0 {
 			t.Fatalf("%+v, %v", a, err)
 		}
@@ -385,7 +385,7 @@ func testEarlierRun[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// With GrantedEpochs nobody fences a producer without a name by an epoch above its own.
+// With GrantedEpochs no sender fences a producer without a name by an epoch above its own.
 func TestGrantedEpochs(t *testing.T) {
 	t.Parallel()
 	h := onSQLite(t)
@@ -398,7 +398,7 @@ func TestGrantedEpochs(t *testing.T) {
 	}
 }
 
-// What cannot be read is the store's failure, and never a producer that has sent nothing.
+// A row that cannot be read is the store's failure, and never a producer that has sent nothing.
 func TestTrapADamagedProducer(t *testing.T) {
 	t.Parallel()
 	h := onSQLite(t)
@@ -415,10 +415,10 @@ func TestTrapADamagedProducer(t *testing.T) {
 	h.must(t, "DELETE FROM everonce_producer")
 	h.must(t, "DELETE FROM everonce_producer_state")
 	if g, err := s.InitProducer(t.Context(), ""); !errors.Is(err, everonce.ErrStore) {
-		t.Errorf("granted %+v, %v, and nobody knows which IDs were", g, err)
+		t.Errorf("granted %+v, %v, although the granted IDs are unknown", g, err)
 	}
 	if a, err := s.Append(t.Context(), batchOf(producer.Grant{Producer: 9}, 0, "a")); !errors.Is(err, everonce.ErrStore) {
-		t.Errorf("a producer that nobody knows: %+v, %v", a, err)
+		t.Errorf("an unknown producer: %+v, %v", a, err)
 	}
 	h.must(t, "UPDATE everonce_producer_log SET data = $1", []byte{7, 'a'})
 	if r, err := s.Read(t.Context(), "orders", 0, 1); !errors.Is(err, everonce.ErrStore) {

@@ -132,8 +132,8 @@ var refusalsOf = map[string][]producer.Refusal{
 	"INVALID_TXN_STATE":            {producer.ErrFenced},
 }
 
-// replay gives a host what the broker got. What the broker has appended, it appends; what was a duplicate to the broker is one at the
-// same place; what was refused is refused.
+// replay gives a host the requests that the broker got. If the broker has appended a batch, so must the host; a
+// duplicate to the broker is one at the same position; a refused batch is refused.
 func replay(t *testing.T, events []produced, s sequencer) {
 	t.Helper()
 	type place struct {

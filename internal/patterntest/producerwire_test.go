@@ -174,7 +174,7 @@ func (w *wire) record(req kmsg.Request, frame []byte, lost bool) bool {
 		for _, topic := range req.Topics {
 			for _, p := range topic.Partitions {
 				refused := kerr.TypedErrorForCode(answers[p.Partition].ErrorCode)
-				if refused != nil && refused.Retriable { // a new topic's leader is not there yet: nobody looked at the batch
+				if refused != nil && refused.Retriable { // a new topic has no leader yet: the batch was not checked
 					continue
 				}
 				b := batchIn(w.t, p.Records)
@@ -218,7 +218,7 @@ func changed(t testing.TB, req *kmsg.ProduceRequest, by int32) *kmsg.ProduceRequ
 			p := &other.Topics[i].Partitions[j]
 			b := batchIn(t, p.Records)
 			b.FirstSequence += by
-			const summed = 21                                                                          // what the checksum is of begins behind it
+			const summed = 21                                                                          // the checksum covers the bytes from here
 			b.CRC = int32(crc32.Checksum(b.AppendTo(nil)[summed:], crc32.MakeTable(crc32.Castagnoli))) //nolint:gosec // its bits
 			p.Records = b.AppendTo(nil)
 		}

@@ -24,9 +24,10 @@ import (
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
-// Two processes apply the commands of clients, in batches, and are killed at random moments: after effects were written and before
-// their commit, after a commit and before its answer, and whenever it happens. Clients send the same number again until they have
-// its answer: each has had one effect, and its answer is that of the execution which made it, however often it is asked for.
+// Two processes apply the commands of clients, in batches, and are killed at random moments: after effects were written
+// and before their commit, after a commit and before its answer, and at any other time. Clients send the same number
+// again until they have its answer: each has had one effect, and its answer comes from the execution which made it,
+// however often it is asked for.
 func TestKillSessionsPostgres(t *testing.T) {
 	t.Parallel()
 	url, name := schema(t)
@@ -232,7 +233,7 @@ func killSessions[Tx any](t *testing.T, h *handle[Tx], spec childSpec) {
 		select {
 		case c := <-died:
 			if c.cmd.ProcessState.ExitCode() >= 0 { // not by a signal
-				t.Errorf("a process ended by itself: %v\n%s", c.cmd.ProcessState, &c.stderr)
+				t.Errorf("a process ended unexpectedly: %v\n%s", c.cmd.ProcessState, &c.stderr)
 				cancel()
 			}
 			deaths++
@@ -245,7 +246,7 @@ func killSessions[Tx any](t *testing.T, h *handle[Tx], spec childSpec) {
 	last := spec
 	last.Socket = filepath.Join(folder, "last")
 	c := start(t, last, 0, died)
-	for _, socket := range alive { // they may die of their own until here, and nobody waits for them
+	for _, socket := range alive { // they may kill themselves until here, and no client waits for them
 		at.changed(socket, last.Socket)
 	}
 	for other := range alive {

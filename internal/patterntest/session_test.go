@@ -78,8 +78,8 @@ func TestSessionEffectAndAnswerAreOneCommit(t *testing.T) {
 	onAll(t, testSessionOneCommit[pgx.Tx], testSessionOneCommit[*sql.Tx])
 }
 
-// What fails leaves nothing, and its number as it was; what commits is replayed from the row, as it was or as elided; what has
-// ended is told from what never was.
+// A failed request leaves nothing, and its number unused; a committed one is replayed from the row, unchanged or as
+// elided; a session that has ended is distinguished from one that never existed.
 func testSessionOneCommit[Tx any](t *testing.T, h *handle[Tx]) {
 	s, nonce := newSessions(t, h, session.Config{MaxResult: 100}, nil), anyNonce()
 	id := s.register(t, nonce)
@@ -226,8 +226,9 @@ func TestSessionInProgress(t *testing.T) {
 	onMySQLs(t, testSessionInProgress[*sql.Tx])
 }
 
-// While a request is executed, its copy is told so at once, and a registration with its nonce too; a keep-alive does not wait, and says
-// that it has renewed nothing; and the session is not purged, although its lease is over: the end of the request renews it.
+// While a request is executed, its copy is refused at once, and a registration with its nonce too; a keep-alive does
+// not wait, and says that it has renewed nothing; and the session is not purged, although its lease is over: the end of
+// the request renews it.
 func testSessionInProgress[Tx any](t *testing.T, h *handle[Tx]) {
 	h, micros := h.byHand(t)
 	s, nonce := newSessions(t, h, session.Config{MaxSessions: 1, Evict: true}, &sqlsession.Options{Wait: -1}), anyNonce()
@@ -270,7 +271,8 @@ func TestStrangersLockNoSession(t *testing.T) {
 	onMySQLs(t, testStrangers[*sql.Tx])
 }
 
-// Who knows no more of sessions than their IDs, which are 1, 2, 3, keeps nobody from renewing them, whatever is sent.
+// A client that knows only the IDs of sessions, which are 1, 2, 3, cannot stop other clients from renewing them,
+// whatever it sends.
 func testStrangers[Tx any](t *testing.T, h *handle[Tx]) {
 	healthy := newSessions(t, h, session.Config{}, &sqlsession.Options{Wait: -1})
 	own, foreign := make([]session.Beat, 20), make([]session.Beat, 20)
@@ -314,7 +316,7 @@ func TestSessionCallerThatHasGone(t *testing.T) {
 	onAll(t, testSessionCallerGone[pgx.Tx], testSessionCallerGone[*sql.Tx])
 }
 
-// Who gives up is told that, and not that the store has failed.
+// A caller that gives up gets its own context's error, and not a failure of the store.
 func testSessionCallerGone[Tx any](t *testing.T, h *handle[Tx]) {
 	s, gone := newSessions(t, h, session.Config{}, nil), errors.New("gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -385,7 +387,8 @@ func TestSessionsArePurgedInBatches(t *testing.T) {
 	onEachDatabase(t, testSessionPurge[pgx.Tx], testSessionPurge[*sql.Tx])
 }
 
-// What is over goes with its answers, as many as asked for, and what lives stays. A full store makes room for itself.
+// Ended sessions are removed with their results, as many as asked for, and live sessions are kept. A full store makes
+// room on its own.
 func testSessionPurge[Tx any](t *testing.T, h *handle[Tx]) {
 	h, micros := h.byHand(t)
 	s, nonce := newSessions(t, h, session.Config{MaxSessions: 260}, nil), anyNonce()
@@ -423,8 +426,8 @@ func testSessionPurge[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// What the server has rolled back, for a deadlock say, is no transaction any more: an answer that is written all the same would
-// commit by itself, without its effect.
+// A transaction that the server has rolled back, for a deadlock say, is over: an answer that is written nevertheless
+// would commit alone, without its effect.
 func TestTrapNoAnswerCommitsByItself(t *testing.T) {
 	t.Parallel()
 	onMySQLs(t, testTrapNoAnswerCommitsByItself)

@@ -71,7 +71,7 @@ func runServer(raw string) error {
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is there at once
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it returns at once
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func runServer(raw string) error {
 	})}
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin) //nolint:errcheck // its end is what is waited for
-		_ = server.Close()                   //nolint:errcheck // nobody is left
+		_ = server.Close()                   //nolint:errcheck // no client is left
 	}()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err

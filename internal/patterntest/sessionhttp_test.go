@@ -66,8 +66,8 @@ func TestSessionCommitsOverHTTP(t *testing.T) {
 	onAll(t, testSessionCommitsOverHTTP[pgx.Tx], testSessionCommitsOverHTTP[*sql.Tx])
 }
 
-// Effect and answer are one commit: what is answered below 400 has one effect and comes again from the row, as it was; what is
-// refused has none, and stays refused; after an error nothing is left, and the number is as it was.
+// Effect and answer are one commit: an answer below 400 has one effect and is replayed from the row unchanged; a
+// refused request has no effect, and is refused again; after an error nothing is left, and the number is unused.
 func testSessionCommitsOverHTTP[Tx any](t *testing.T, h *handle[Tx]) {
 	s := newSessions(t, h, session.Config{MaxResult: 5000}, nil)
 	service, err := sessionService(s.Store, h.exec, func() {})

@@ -109,7 +109,7 @@ func testPostgresSettings[Tx any](t *testing.T, h *handle[Tx], name string) {
 	}
 	durable("writes")
 
-	// Transactions that only delete: an event that is there again after a crash is published again.
+	// Transactions that only delete: an event that exists again after a crash is published again.
 	h.must(t, "UPDATE everonce_producer SET last = 1")
 	h.must(t, "DELETE FROM seen")
 	published := newSink()

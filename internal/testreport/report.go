@@ -35,7 +35,7 @@ type report struct {
 	skips  []string
 	failed []failure
 	broken int                // packages that failed without a failing test
-	own    map[testID]float64 // seconds of each test, less those of its subtests
+	own    map[testID]float64 // seconds of each test, without its subtests
 }
 
 // failure is a test that failed, or a package, and what it wrote.
@@ -63,7 +63,7 @@ func (r *report) read(in io.Reader) error {
 	}
 }
 
-// line takes one line. What is no JSON (a message of the go command) is passed on.
+// line takes one line. A line that is not JSON (a message of the go command) is passed on.
 func (r *report) line(line []byte) {
 	var ev event
 	if line[0] != '{' || json.Unmarshal(line, &ev) != nil {
@@ -164,7 +164,7 @@ func (r *report) finish() {
 	fmt.Fprintln(r.out, r.totals())
 }
 
-// What is repeated of one failure, in bytes, and of how many.
+// Limits of the repeated failures: the bytes of one, and their number.
 const (
 	digestHead, digestTail = 2000, 800
 	digestMost             = 12

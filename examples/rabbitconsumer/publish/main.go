@@ -26,7 +26,7 @@ func publish(ctx context.Context, broker, queue, id, body string) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close() //nolint:errcheck // what was confirmed is there
+	defer conn.Close() //nolint:errcheck // confirmed messages are stored
 	ch, err := conn.Channel()
 	if err != nil {
 		return err

@@ -37,7 +37,7 @@ var sdks = []sdk{
 	{"azure-core", "python", []string{"env/bin/python", "client.py", "azure-core"}, true},
 }
 
-// told is what a client program writes about one row.
+// told is the report of a client program about one row.
 type told struct {
 	Row     string `json:"row"`
 	Success bool   `json:"success"`
