@@ -13,8 +13,8 @@ import (
 // not see it.
 const keptHeader = "x-everonce-message"
 
-// kept are the fields in keptHeader.
-type kept struct {
+// headerFields are the fields in keptHeader.
+type headerFields struct {
 	Subject         string    `json:"subject,omitempty"`
 	EventSource     string    `json:"event_source,omitempty"`
 	OrderKey        string    `json:"order_key,omitempty"`
@@ -26,9 +26,9 @@ type kept struct {
 
 // headerText returns the column of headers of a message whose headers were validated.
 func headerText(m *consume.Message) string {
-	text, err := json.Marshal(kept{m.Subject, m.EventSource, m.OrderKey, m.Time, m.BrokerID, m.ContentEncoding, m.Odd})
+	text, err := json.Marshal(headerFields{m.Subject, m.EventSource, m.OrderKey, m.Time, m.BrokerID, m.ContentEncoding, m.Odd})
 	if err != nil { // the time has no text
-		text, _ = json.Marshal(kept{m.Subject, m.EventSource, m.OrderKey, time.Time{}, m.BrokerID, m.ContentEncoding, m.Odd}) //nolint:errcheck,errchkjson // texts
+		text, _ = json.Marshal(headerFields{m.Subject, m.EventSource, m.OrderKey, time.Time{}, m.BrokerID, m.ContentEncoding, m.Odd}) //nolint:errcheck,errchkjson // texts
 	}
 	headers := m.Headers
 	if _, forged := headers[keptHeader]; forged || string(text) != "{}" {
@@ -47,7 +47,7 @@ func readHeaders(m *consume.Message, text string) error {
 	if err != nil {
 		return err
 	}
-	var k kept
+	var k headerFields
 	if json.Unmarshal([]byte(headers[keptHeader]), &k) == nil {
 		m.Subject, m.EventSource, m.OrderKey, m.Time = k.Subject, k.EventSource, k.OrderKey, k.Time
 		m.BrokerID, m.ContentEncoding, m.Odd = k.BrokerID, k.ContentEncoding, k.Odd

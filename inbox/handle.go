@@ -79,8 +79,8 @@ func (r *row) read() (m *consume.Message, err error) {
 	return m, c.Readable(m.Source, m.ContentType)
 }
 
-// handled is the outcome of one try.
-type handled struct {
+// outcome is the outcome of one try.
+type outcome struct {
 	ran       bool // a handler was called
 	skipped   bool // every handler had handled it before
 	permanent bool
@@ -92,7 +92,7 @@ func (w *Worker[Tx]) work(ctx context.Context, token int64, rows []row) {
 	r := &rows[0]
 	m, err := r.read()
 	if err != nil {
-		w.end(ctx, token, r, handled{ran: true, permanent: true, err: everonce.Permanent("corrupt", err, nil)})
+		w.end(ctx, token, r, outcome{ran: true, permanent: true, err: everonce.Permanent("corrupt", err, nil)})
 		return
 	}
 	if w.set.Context != nil {
@@ -103,10 +103,10 @@ func (w *Worker[Tx]) work(ctx context.Context, token int64, rows []row) {
 		return
 	}
 	if limit := w.set.Retry.Limit; limit >= 0 && int(r.common.Attempts) > limit+1 {
-		w.end(ctx, token, r, handled{permanent: true, err: errDied})
+		w.end(ctx, token, r, outcome{permanent: true, err: errDied})
 		return
 	}
-	var try handled
+	var try outcome
 	var report Report
 	err = w.in.receiver.InTx(ctx, func(ctx context.Context, tx Tx) error {
 		try = w.handle(ctx, tx, r, m)
@@ -130,11 +130,11 @@ func (w *Worker[Tx]) work(ctx context.Context, token int64, rows []row) {
 	})
 	switch {
 	case err == nil:
-		w.tell(ctx, r, report)
+		w.observe(ctx, r, report)
 	case errors.Is(err, errTaken), errors.Is(context.Cause(ctx), everonce.ErrLeaseLost):
-		w.tell(ctx, r, Report{How: Lost, Err: everonce.ErrLeaseLost})
+		w.observe(ctx, r, Report{How: Lost, Err: everonce.ErrLeaseLost})
 	default: // all was rolled back, or the commit's answer was lost: then this changes nothing
-		w.end(ctx, token, r, handled{ran: try.ran, permanent: try.permanent, err: err})
+		w.end(ctx, token, r, outcome{ran: try.ran, permanent: try.permanent, err: err})
 	}
 }
 
@@ -147,7 +147,7 @@ var errTaken = fmt.Errorf("inbox: %w", everonce.ErrLeaseLost)
 var errDied = errors.New("inbox: no try ended: each time the process died, or the lease was lost")
 
 // handle runs the handlers of a message in a transaction. The writes of a handler that fails are undone.
-func (w *Worker[Tx]) handle(ctx context.Context, tx Tx, r *row, m *consume.Message) (try handled) {
+func (w *Worker[Tx]) handle(ctx context.Context, tx Tx, r *row, m *consume.Message) (try outcome) {
 	try.skipped = true
 	for i := range w.handlers {
 		h := &w.handlers[i]
@@ -160,7 +160,7 @@ func (w *Worker[Tx]) handle(ctx context.Context, tx Tx, r *row, m *consume.Messa
 			try.ran = true
 			err := w.safely(func() error { return h.Handle(ctx, tx, m) })
 			if errors.As(err, &permanent) { // the message is set aside and may be retried: save no permanent failure
-				return struct{}{}, refused{err}
+				return struct{}{}, hiddenPermanent{err}
 			}
 			return struct{}{}, err
 		}, w.in.call, everonce.FingerprintOf(m.Body))
@@ -183,13 +183,13 @@ func (w *Worker[Tx]) handle(ctx context.Context, tx Tx, r *row, m *consume.Messa
 	return try
 }
 
-// refused hides a permanent failure from the core, which would save it.
-type refused struct{ err error }
+// hiddenPermanent hides a permanent failure from the core, which would save it.
+type hiddenPermanent struct{ err error }
 
-func (r refused) Error() string { return r.err.Error() }
+func (r hiddenPermanent) Error() string { return r.err.Error() }
 
 // report returns how a try ends in the table, and its report.
-func (w *Worker[Tx]) report(r *row, try handled) (sqlqueue.End, Report) {
+func (w *Worker[Tx]) report(r *row, try outcome) (sqlqueue.End, Report) {
 	c := &r.common
 	v := Report{Err: try.err}
 	end := sqlqueue.End{Seq: c.Seq, Error: sqlqueue.ErrorText(try.err)}
@@ -216,7 +216,7 @@ func (w *Worker[Tx]) report(r *row, try handled) (sqlqueue.End, Report) {
 }
 
 // end ends a try after the transaction of its handlers was rolled back.
-func (w *Worker[Tx]) end(ctx context.Context, token int64, r *row, try handled) {
+func (w *Worker[Tx]) end(ctx context.Context, token int64, r *row, try outcome) {
 	end, v := w.report(r, try)
 	w.finish(ctx, token, r, end, v)
 }
@@ -228,11 +228,11 @@ func (w *Worker[Tx]) finish(ctx context.Context, token int64, r *row, end sqlque
 	case lost > 0:
 		v = Report{How: Lost, Err: everonce.ErrLeaseLost}
 	}
-	w.tell(ctx, r, v)
+	w.observe(ctx, r, v)
 }
 
-// tell logs failures, and calls Observe.
-func (w *Worker[Tx]) tell(ctx context.Context, r *row, v Report) {
+// observe logs failures, and calls Observe.
+func (w *Worker[Tx]) observe(ctx context.Context, r *row, v Report) {
 	c := &r.common
 	v.Lag = time.Duration(c.Now-c.CreatedAt) * time.Microsecond
 	switch v.How {

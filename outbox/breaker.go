@@ -62,10 +62,10 @@ func (r *Relay) lanes() (only, except []string) {
 	return nil, except
 }
 
-// taken decides which claimed events are published now, and sets why the others are held.
-func (r *Relay) taken(rows []row) {
+// admitAll decides which claimed events are published now, and sets why the others are held.
+func (r *Relay) admitAll(rows []row) {
 	for i := range rows {
-		r.place(&rows[i])
+		r.setLane(&rows[i])
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,8 +89,8 @@ func (r *Relay) taken(rows []row) {
 	}
 }
 
-// place completes an event, and sets its lane.
-func (r *Relay) place(w *row) {
+// setLane completes an event, and sets its lane.
+func (r *Relay) setLane(w *row) {
 	_, err := w.read()
 	w.lane = lane{topic: w.common.Group}
 	if err != nil { // no publisher can take it
@@ -138,8 +138,8 @@ func halfOf(silent time.Duration) time.Duration { return min(silent/2, maxWait) 
 // probed.
 var errPaused = fmt.Errorf("%w: not sent: events before it to the same destination have no answer", ErrUnavailable)
 
-// ended removes events of a lane from those in flight.
-func (r *Relay) ended(l lane, rows []row) {
+// release removes events of a lane from those in flight.
+func (r *Relay) release(l lane, rows []row) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	g := r.gates[l]
@@ -147,8 +147,8 @@ func (r *Relay) ended(l lane, rows []row) {
 	g.probing = g.probing && !rows[0].probe
 }
 
-// noted records how a call of the publisher ended, and returns for how long the destination has not answered.
-func (r *Relay) noted(l lane, probe bool, errs []error) (silent time.Duration) {
+// recordCall records how a call of the publisher ended, and returns for how long the destination has not answered.
+func (r *Relay) recordCall(l lane, probe bool, errs []error) (silent time.Duration) {
 	if len(errs) == 0 {
 		return 0
 	}

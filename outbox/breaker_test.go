@@ -35,12 +35,12 @@ func TestOnlyAProbeLengthensAPause(t *testing.T) {
 			var calls [][]row
 			for range 10 {
 				rows := claimed("orders", destination)
-				r.taken(rows)
+				r.admitAll(rows)
 				calls = append(calls, rows)
 			}
 			end := func(rows []row, err error) {
-				r.noted(rows[0].lane, rows[0].probe, []error{err})
-				r.ended(rows[0].lane, rows)
+				r.recordCall(rows[0].lane, rows[0].probe, []error{err})
+				r.release(rows[0].lane, rows)
 			}
 			for _, rows := range calls {
 				time.Sleep(20 * time.Millisecond)
@@ -51,7 +51,7 @@ func TestOnlyAProbeLengthensAPause(t *testing.T) {
 					continue
 				}
 				rows := claimed("orders", destination)
-				if r.taken(rows); rows[0].held != nil {
+				if r.admitAll(rows); rows[0].held != nil {
 					continue
 				}
 				if probes++; probes > 5 {
@@ -86,7 +86,7 @@ func TestAHealthyDestinationIsSentAllAtOnce(t *testing.T) {
 				all = append(all, claimed("orders", "a")...)
 			}
 			for rows := range slices.Chunk(all, 100) {
-				r.taken(rows)
+				r.admitAll(rows)
 				for i := range rows {
 					if rows[i].held != nil {
 						t.Fatalf("event %d is held: %v", i, rows[i].held)
@@ -94,8 +94,8 @@ func TestAHealthyDestinationIsSentAllAtOnce(t *testing.T) {
 				}
 			}
 			for rows := range slices.Chunk(all, 100) {
-				r.judged(rows[0].lane, rows, make([]error, len(rows)))
-				r.ended(rows[0].lane, rows)
+				r.finalErrors(rows[0].lane, rows, make([]error, len(rows)))
+				r.release(rows[0].lane, rows)
 			}
 			time.Sleep(time.Hour)
 			r.lanes()
@@ -115,14 +115,14 @@ func TestAnOutageCostsAnOldEventLittle(t *testing.T) {
 			try := func() (held bool, after time.Duration) {
 				rows := claimed("orders", "a")
 				rows[0].common.CreatedAt, rows[0].common.Now = old, time.Now().UnixMicro()
-				r.taken(rows)
+				r.admitAll(rows)
 				err := rows[0].held
 				if held = err != nil; !held {
 					if time.Since(began) < tc.outage {
 						err = ErrUnavailable
 					}
-					err = r.judged(rows[0].lane, rows, []error{err})[0]
-					r.ended(rows[0].lane, rows)
+					err = r.finalErrors(rows[0].lane, rows, []error{err})[0]
+					r.release(rows[0].lane, rows)
 				}
 				var v Report
 				r.report(&rows[0], err, &v)

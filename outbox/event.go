@@ -40,8 +40,8 @@ const (
 	jsonType          = "application/json"
 )
 
-// check returns an error if the event cannot be stored or published.
-func (e *Event) check(maxPayload int) error {
+// validate returns an error if the event cannot be stored or published.
+func (e *Event) validate(maxPayload int) error {
 	if e.Topic == "" {
 		return fmt.Errorf("outbox: %w: the event has no topic", everonce.ErrInvalidArgument)
 	}

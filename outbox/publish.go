@@ -38,7 +38,7 @@ func (o *Outbox[Tx]) Publish(ctx context.Context, tx Tx, events ...Event) error 
 		if e.ContentType == "" {
 			e.ContentType = jsonType
 		}
-		if err := e.check(o.opts.MaxPayload); err != nil {
+		if err := e.validate(o.opts.MaxPayload); err != nil {
 			return err
 		}
 	}
@@ -46,7 +46,7 @@ func (o *Outbox[Tx]) Publish(ctx context.Context, tx Tx, events ...Event) error 
 		return nil
 	}
 	again := slices.ContainsFunc(events, func(e Event) bool { return e.ID != "" }) // they may exist
-	if err := name(ctx, events); err != nil {
+	if err := assignIDs(ctx, events); err != nil {
 		return err
 	}
 	conn, err := o.table.DB.Join(ctx, tx)
@@ -79,8 +79,8 @@ func (o *Outbox[Tx]) Publish(ctx context.Context, tx Tx, events ...Event) error 
 	return nil
 }
 
-// name gives an ID to each event without one.
-func name(ctx context.Context, events []Event) error {
+// assignIDs gives an ID to each event without one.
+func assignIDs(ctx context.Context, events []Event) error {
 	for i := range events {
 		e := &events[i]
 		if e.ID != "" {

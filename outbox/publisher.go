@@ -141,7 +141,7 @@ func InOrder(ctx context.Context, events []Event, publish func(ctx context.Conte
 			}
 		}
 		if len(part) > 0 {
-			for n, err := range checked(publish(ctx, part), len(part)) {
+			for n, err := range errorPerEvent(publish(ctx, part), len(part)) {
 				if errs[at[n]] = err; err != nil && part[n].Key != "" {
 					failed[part[n].Key] = true
 				}
@@ -158,8 +158,8 @@ var errBehind = errors.New("outbox: not sent: an event before it with the same k
 // errEnded says that the publisher ended its goroutine instead of returning.
 var errEnded = errors.New("outbox: the publisher ended its goroutine")
 
-// checked returns one error for each of n events, whatever a publisher returned.
-func checked(errs []error, n int) []error {
+// errorPerEvent returns one error for each of n events, whatever a publisher returned.
+func errorPerEvent(errs []error, n int) []error {
 	switch len(errs) {
 	case n:
 		return errs

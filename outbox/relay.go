@@ -64,7 +64,7 @@ func (o *Outbox[Tx]) Relay(publisher Publisher, opts *RelayOptions) (*Relay, err
 	r.ready = func(ctx context.Context) error { return o.table.Check(ctx, "relay") }
 	r.pool = sqlqueue.Pool[row]{
 		Queue: o.table.Queue, Row: (*row).places, Size: set.InFlight, Batch: set.Batch, Lease: set.Lease, Poll: set.Poll,
-		Channel: o.table.Queue.Channel(), Lanes: r.lanes, Taken: r.taken, Work: r.work, DrainTimeout: set.DrainTimeout, Retention: set.Retention, Name: "outbox", Log: set.Log,
+		Channel: o.table.Queue.Channel(), Lanes: r.lanes, Taken: r.admitAll, Work: r.work, DrainTimeout: set.DrainTimeout, Retention: set.Retention, Name: "outbox", Log: set.Log,
 	}
 	if set.NoListen {
 		r.pool.Channel = ""
@@ -102,7 +102,7 @@ func (r *Relay) work(ctx context.Context, token int64, rows []row) {
 	var publishing sync.WaitGroup
 	for l, part := range parts {
 		publishing.Go(func() {
-			defer r.ended(l, part)
+			defer r.release(l, part)
 			r.send(ctx, token, l, part)
 		})
 	}
@@ -122,12 +122,12 @@ func (r *Relay) send(ctx context.Context, token int64, l lane, rows []row) {
 	for i := range rows {
 		events[i] = rows[i].event
 	}
-	r.end(ctx, token, rows, r.judged(l, rows, r.publish(ctx, events)))
+	r.end(ctx, token, rows, r.finalErrors(l, rows, r.publish(ctx, events)))
 }
 
-// judged returns the errors with which events of one lane end, given the errors of a publisher's call.
-func (r *Relay) judged(l lane, rows []row, errs []error) []error {
-	silent := r.noted(l, rows[0].probe, errs)
+// finalErrors returns the errors with which events of one lane end, given the errors of a publisher's call.
+func (r *Relay) finalErrors(l lane, rows []row, errs []error) []error {
+	silent := r.recordCall(l, rows[0].probe, errs)
 	ended := make([]error, len(rows))
 	behind := map[string]bool{} // the keys of events that failed
 	for i, err := range errs {
@@ -217,7 +217,7 @@ func (r *Relay) publish(ctx context.Context, events []Event) []error {
 		if err := safely(func() error { errs = r.publisher.Publish(limited, events); return nil }); err != nil {
 			errs = all(len(events), err)
 		}
-		done <- checked(errs, len(events))
+		done <- errorPerEvent(errs, len(events))
 	}()
 	<-limited.Done()
 	bound := time.NewTimer(leftBehind)

@@ -54,7 +54,7 @@ func Dial(ctx context.Context, nodes []string, transport Transport, opts *Client
 		c.attempt = opts.AttemptTimeout
 	}
 	_, _ = rand.Read(c.nonce[:]) // it never fails
-	got := c.ask(ctx, &session.Command{Op: session.Register, Nonce: c.nonce})
+	got := c.call(ctx, &session.Command{Op: session.Register, Nonce: c.nonce})
 	if err := errors.Join(got.err, got.answer.Err.Or()); err != nil {
 		return nil, fmt.Errorf("raftonce: register: %w", err)
 	}
@@ -90,7 +90,7 @@ func (c *Client) Do(ctx context.Context, payload []byte) ([]byte, error) {
 		Op: session.Request, Session: c.id, Nonce: c.nonce,
 		Number: number, Fingerprint: sha256.Sum256(payload), Payload: payload,
 	}
-	got := c.ask(ctx, &request)
+	got := c.call(ctx, &request)
 	if got.err != nil && got.sent {
 		c.calls.GiveUp(number)
 	} else {
@@ -124,7 +124,7 @@ func (c *Client) Close(ctx context.Context) error {
 	if !first { // it was closed, or has expired
 		return nil
 	}
-	got := c.ask(ctx, &session.Command{Op: session.End, Session: c.id, Nonce: c.nonce})
+	got := c.call(ctx, &session.Command{Op: session.End, Session: c.id, Nonce: c.nonce})
 	if got.answer.Err == session.ErrSessionExpired { // ended by an attempt whose reply was lost
 		return nil
 	}
@@ -134,7 +134,7 @@ func (c *Client) Close(ctx context.Context) error {
 // beat renews the session, and sends the mark.
 func (c *Client) beat(ctx context.Context, mark uint64) {
 	beat := session.Beat{Session: c.id, Nonce: c.nonce, Mark: mark}
-	got := c.ask(ctx, &session.Command{Op: session.KeepAlive, Beats: []session.Beat{beat}})
+	got := c.call(ctx, &session.Command{Op: session.KeepAlive, Beats: []session.Beat{beat}})
 	for _, refusal := range got.answer.Beats {
 		c.calls.Note(refusal)
 	}

@@ -54,8 +54,8 @@ func synced(o bbolt.Options) *bbolt.Options {
 	return &o
 }
 
-// trusts reports whether the database can be trusted after a crash.
-func (f *DiskFSM) trusts() bool { return !f.options.NoSync && !f.options.NoGrowSync }
+// isDurable reports whether the database can be trusted after a crash.
+func (f *DiskFSM) isDurable() bool { return !f.options.NoSync && !f.options.NoGrowSync }
 
 // open opens the newest file, or creates one, and removes leftovers of a crash.
 func (f *DiskFSM) open() error {
@@ -83,7 +83,7 @@ func (f *DiskFSM) open() error {
 	if f.db, err = bbolt.Open(f.file(f.number), 0o600, synced(f.options)); err != nil {
 		return err
 	}
-	if !f.trusts() { // only now: no other process has it open
+	if !f.isDurable() { // only now: no other process has it open
 		if err := f.mark(); err != nil {
 			return errors.Join(err, f.db.Close())
 		}
@@ -159,7 +159,7 @@ func remove(path string) error {
 func (f *DiskFSM) Close() error {
 	f.old.Wait()
 	err := f.db.Sync()
-	if err == nil && !f.trusts() {
+	if err == nil && !f.isDurable() {
 		err = remove(filepath.Join(f.dir, unsynced)) // while no other process can have it open
 	}
 	return errors.Join(err, f.db.Close())

@@ -137,7 +137,7 @@ func (j *journal) load(tx *bbolt.Tx, config session.Config) (m *session.Machine,
 	for ; len(k) > 0 && k[0] == 't'; k, v = c.Next() {
 		j.size += int64(len(v))
 		for len(v) > 0 {
-			if v, err = again(m, v); err != nil {
+			if v, err = applyFirst(m, v); err != nil {
 				return nil, 0, fmt.Errorf("%w: the journal at %x: %w", session.ErrCorrupt, k, err)
 			}
 		}
@@ -145,8 +145,8 @@ func (j *journal) load(tx *bbolt.Tx, config session.Config) (m *session.Machine,
 	return m, binary.BigEndian.Uint64(number), nil
 }
 
-// again applies the first command of a part of the journal, and returns the rest.
-func again(m *session.Machine, v []byte) ([]byte, error) {
+// applyFirst applies the first command of a part of the journal, and returns the rest.
+func applyFirst(m *session.Machine, v []byte) ([]byte, error) {
 	if len(v) < 12 || len(v)-4 < int(binary.LittleEndian.Uint32(v)) || binary.LittleEndian.Uint32(v) < 8 {
 		return nil, errors.New("it is truncated")
 	}

@@ -27,7 +27,7 @@ type Node struct {
 	address func(raft.ServerID, raft.ServerAddress) string
 	largest int // largest payload
 	clock   clock
-	beats   beats
+	renewals   renewals
 	reads   reads
 }
 
@@ -66,7 +66,7 @@ func (n *Node) Apply(c *session.Command, timeout time.Duration) (session.Reply, 
 	}
 	future := n.raft.Apply(entry, timeout)
 	if err := future.Error(); err != nil {
-		return session.Reply{}, n.refused(err)
+		return session.Reply{}, n.wrapError(err)
 	}
 	switch response := future.Response().(type) {
 	case session.Reply:
@@ -77,8 +77,8 @@ func (n *Node) Apply(c *session.Command, timeout time.Duration) (session.Reply, 
 	return session.Reply{}, fmt.Errorf("raftonce: the raft's state machine is not from NewFSM or OpenDisk: it replies with a %T", future.Response())
 }
 
-// refused translates an error of raft. Only raft.ErrNotLeader proves that the command is not in the log.
-func (n *Node) refused(err error) error {
+// wrapError translates an error of raft. Only raft.ErrNotLeader proves that the command is not in the log.
+func (n *Node) wrapError(err error) error {
 	if errors.Is(err, raft.ErrNotLeader) {
 		leader := ""
 		if address, id := n.raft.LeaderWithID(); address != "" {
@@ -152,7 +152,7 @@ func (n *Node) Run(ctx context.Context) error {
 // be certain: a leader that was suspended takes earlier heartbeat responses for current ones.
 func (n *Node) Read(timeout time.Duration) error {
 	if err := n.reads.wait(timeout, func() error { return n.raft.Barrier(timeout).Error() }); err != nil {
-		return n.refused(err)
+		return n.wrapError(err)
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func (r *Runner[Tx]) work(ctx context.Context, token int64, rows []row) {
 		err = w.execute(ctx, d)
 	}
 	if errors.Is(err, everonce.ErrLeaseLost) && w.waits == nil { // another runner has it
-		r.tell(ctx, w, Report{Err: err})
+		r.observe(ctx, w, Report{Err: err})
 		return
 	}
 	v := Report{Status: w.status, Err: w.cause}
@@ -96,7 +96,7 @@ func (r *Runner[Tx]) work(ctx context.Context, token int64, rows []row) {
 	if v.After > 0 {
 		r.pool.Soon(v.After)
 	}
-	r.tell(ctx, w, v)
+	r.observe(ctx, w, v)
 }
 
 // read decodes the fields that earlier runs stored.
@@ -169,9 +169,9 @@ func (w *run[Tx]) end(ctx context.Context, token int64, end sqlqueue.End) error 
 		err := s.table.DB.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
 			d := s.table.DB.Dialect()
 			calls := append([]*sqldb.Call{d.Call(s.note, w.row.common.Seq, token, string(w.status), cause, string(kept))}, s.table.Queue.Ends(token, end)...)
-			heed := d.Call(s.heed, w.row.common.Seq, w.row.orders)
-			err := c.Send(ctx, append(calls, heed)...)
-			ordered = heed.Affected
+			reopened := d.Call(s.reopen, w.row.common.Seq, w.row.orders)
+			err := c.Send(ctx, append(calls, reopened)...)
+			ordered = reopened.Affected
 			return err
 		})
 		if err == nil && ordered > 0 {
@@ -181,8 +181,8 @@ func (w *run[Tx]) end(ctx context.Context, token int64, end sqlqueue.End) error 
 	})
 }
 
-// tell logs sagas that need an operator, and calls Observe.
-func (r *Runner[Tx]) tell(ctx context.Context, w *run[Tx], v Report) {
+// observe logs sagas that need an operator, and calls Observe.
+func (r *Runner[Tx]) observe(ctx context.Context, w *run[Tx], v Report) {
 	v.ID, v.Definition = w.id, w.row.common.Group
 	v.Version = versionOf(w.row.common.Lane)
 	if v.Waits {
@@ -211,7 +211,7 @@ func (d *Definition[In, Tx]) advance(ctx context.Context, a *everonce.Attempt, w
 		return nil
 	}
 	w.status = Compensating
-	if err := s.back(ctx); err != nil {
+	if err := s.compensateAll(ctx); err != nil {
 		return err
 	}
 	w.status = Compensated
@@ -281,7 +281,7 @@ func (s *execution[In, Tx]) act(ctx context.Context, step *Step[In, Tx]) {
 		defer cancel()
 		out, err := safely(func() (any, error) { return do(one, call) })
 		if err == nil {
-			return s.encoded(out)
+			return s.encode(out)
 		}
 		var refusal *everonce.PermanentError
 		if errors.As(err, &refusal) {
@@ -320,9 +320,9 @@ func (s *execution[In, Tx]) act(ctx context.Context, step *Step[In, Tx]) {
 	}
 }
 
-// encoded encodes an output. An output that cannot be stored fails the saga: the action has happened, and its result
+// encode encodes an output. An output that cannot be stored fails the saga: the action has happened, and its result
 // would be lost.
-func (s *execution[In, Tx]) encoded(out any) (json.RawMessage, error) {
+func (s *execution[In, Tx]) encode(out any) (json.RawMessage, error) {
 	raw, err := json.Marshal(out)
 	if limit := s.runner.sagas.receiver.Options().MaxResult; err == nil && len(raw) > limit {
 		err = fmt.Errorf("the output has %d bytes; at most %d are possible", len(raw), limit)
@@ -365,8 +365,8 @@ func (s *execution[In, Tx]) call(step *Step[In, Tx], compensating bool) (*Call[I
 // undo returns the name of the step that compensates another.
 func undo(name string) string { return "undo:" + name }
 
-// back runs the compensations of the steps that may have had an effect, last step first.
-func (s *execution[In, Tx]) back(ctx context.Context) error {
+// compensateAll runs the compensations of the steps that may have had an effect, last step first.
+func (s *execution[In, Tx]) compensateAll(ctx context.Context) error {
 	known := make(map[string]driver.StepRecord)
 	for _, rec := range s.attempt.Steps() {
 		known[rec.Name] = rec
@@ -378,7 +378,7 @@ func (s *execution[In, Tx]) back(ctx context.Context) error {
 	for i := len(steps) - 1; i >= 0; i-- {
 		step := &steps[i]
 		rec, begun := known[step.Name]
-		if !begun || step.Final || s.without(step, &rec) {
+		if !begun || step.Final || s.hadNoEffect(step, &rec) {
 			continue
 		}
 		if err := s.compensate(ctx, step); err != nil {
@@ -388,8 +388,8 @@ func (s *execution[In, Tx]) back(ctx context.Context) error {
 	return nil
 }
 
-// without reports whether a step certainly had no effect.
-func (s *execution[In, Tx]) without(step *Step[In, Tx], rec *driver.StepRecord) bool {
+// hadNoEffect reports whether a step certainly had no effect.
+func (s *execution[In, Tx]) hadNoEffect(step *Step[In, Tx], rec *driver.StepRecord) bool {
 	failed := rec.State == driver.StepDone && rec.Result.Kind == driver.ResultFailure
 	switch {
 	case step.ActionTx != nil: // without a commit it had no effect

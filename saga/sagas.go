@@ -24,7 +24,7 @@ type Sagas[Tx any] struct {
 	look     *sqldb.Statement // on MySQL, before an insertion
 	note     *sqldb.Statement
 	order    *sqldb.Statement
-	heed     *sqldb.Statement
+	reopen   *sqldb.Statement
 }
 
 // spec describes the queue of sagas.
@@ -53,12 +53,12 @@ func New[Tx any](receiver *everonce.TxReceiver[Tx]) (*Sagas[Tx], error) {
 	s.insert = d.Statement("saga_insert", 5,
 		"INSERT INTO {saga} (id, definition, lane, shape, input, order_key, status, cause, tries, orders, state, attempts, rank, due_at, created_at, token, error)"+
 			" SELECT {1t}, {2t}, {3t}, {4t}, {5b}, '', 'running', '', '', '', 0{alive}, 0, c.now, c.now, c.now, 0, '' FROM (SELECT {now} AS now) AS c WHERE true"+d.Once("id"), "saga")
-	const there = "SELECT lane, input FROM {saga} WHERE id = {1t} "
-	s.read, s.look = d.Statement("saga_read", 1, there+"{latest}", "saga"), d.Statement("saga_look", 1, there+"AND 0{alive} = 0", "saga")
+	const byID = "SELECT lane, input FROM {saga} WHERE id = {1t} "
+	s.read, s.look = d.Statement("saga_read", 1, byID+"{latest}", "saga"), d.Statement("saga_look", 1, byID+"AND 0{alive} = 0", "saga")
 	s.note = d.Statement("saga_note", 5, "UPDATE {saga} SET status = {3t}, cause = {4t}, tries = {5t} WHERE seq = {1i} AND token = {2i}", "saga")
 	s.order = d.Statement("saga_order", 2, "UPDATE {saga} SET orders = concat(orders, {2t}) WHERE id = {1t} AND state IN (0, 2, 3)", "saga")
 	// Orders given while a runner had claimed the saga make it due when the runner releases it.
-	s.heed = d.Statement("saga_heed", 2, "UPDATE {saga} SET state = 0, due_at = {now}, rank = {now} WHERE seq = {1i} AND token = 0 AND state IN (0, 2) AND orders <> {2t}", "saga")
+	s.reopen = d.Statement("saga_heed", 2, "UPDATE {saga} SET state = 0, due_at = {now}, rank = {now} WHERE seq = {1i} AND token = 0 AND state IN (0, 2) AND orders <> {2t}", "saga")
 	return s, nil
 }
 
@@ -73,7 +73,7 @@ func (s *Sagas[Tx]) Migrate(ctx context.Context) error {
 func (s *Sagas[Tx]) Schema() string { return s.table.Schema() }
 
 // Backlog returns the sagas in the table, for operators. [backlog.Table.Discard] gives a saga up in its current state,
-// without its compensations: prefer [Sagas.Abort] and [Sagas.Skip].
+// hadNoEffect its compensations: prefer [Sagas.Abort] and [Sagas.Skip].
 func (s *Sagas[Tx]) Backlog() *backlog.Table { return s.table.Backlog().(*backlog.Table) }
 
 // maxInput is the size of the largest input, in bytes.
@@ -98,7 +98,7 @@ func (d *Definition[In, Tx]) Start(ctx context.Context, sagas *Sagas[Tx], tx Tx,
 		return fmt.Errorf("saga: start: %w", err)
 	}
 	dialect := sagas.table.DB.Dialect()
-	there := func(st *sqldb.Statement) (found bool, err error) {
+	find := func(st *sqldb.Statement) (found bool, err error) {
 		var lane string
 		var kept []byte
 		read := dialect.Call(st, id).ForEach(func(r sqldb.Row) error { return r.Scan(&lane, &kept) })
@@ -111,7 +111,7 @@ func (d *Definition[In, Tx]) Start(ctx context.Context, sagas *Sagas[Tx], tx Tx,
 		return read.Affected > 0, nil
 	}
 	if dialect.MySQL { // an insertion would lock an existing row
-		if found, err := there(sagas.look); found || err != nil {
+		if found, err := find(sagas.look); found || err != nil {
 			return err
 		}
 	}
@@ -126,7 +126,7 @@ func (d *Definition[In, Tx]) Start(ctx context.Context, sagas *Sagas[Tx], tx Tx,
 	if dialect.Inserted(insert.Affected, 1) > 0 {
 		return nil
 	}
-	if found, err := there(sagas.read); found || err != nil {
+	if found, err := find(sagas.read); found || err != nil {
 		return err
 	}
 	return errOther // the insertion found it, and it was removed since

@@ -37,7 +37,7 @@ var ErrConfig = errors.New("session: invalid Config")
 // largest bounds the values of a Config, so that they fit the snapshot.
 const largest = 1<<31 - 1
 
-func (c Config) checked() (Config, error) {
+func (c Config) withDefaults() (Config, error) {
 	for _, d := range []struct {
 		value  *int
 		normal int
@@ -81,7 +81,7 @@ type Machine struct {
 
 // New returns a machine without sessions. The error wraps [ErrConfig].
 func New(config Config) (*Machine, error) {
-	config, err := config.checked()
+	config, err := config.withDefaults()
 	if err != nil {
 		return nil, err
 	}

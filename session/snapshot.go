@@ -252,7 +252,7 @@ func (r *reader) machine(name string) (*Machine, error) {
 		*n = int(v) //nolint:gosec // just checked
 	}
 	c.Evict = r.flag(&ok)
-	if checked, err := c.checked(); r.err == nil && (err != nil || !ok || checked != c) {
+	if checked, err := c.withDefaults(); r.err == nil && (err != nil || !ok || checked != c) {
 		return nil, fmt.Errorf("%w: its Config is not valid", ErrCorrupt)
 	}
 	m := &Machine{config: c, byID: map[ID]*session{}, byNonce: map[Nonce]ID{}, held: map[string]*holder{}}

@@ -16,7 +16,7 @@ import (
 
 // process is a service in a separate process, which may be killed, and started again at the same address.
 type process struct {
-	told
+	serviceSettings
 	said io.Writer
 	cmd  *exec.Cmd
 	in   io.Closer // the service ends with it
@@ -50,7 +50,7 @@ func (p *process) start(ctx context.Context) error {
 	}
 	late := time.AfterFunc(startLimit, func() { p.cmd.Process.Kill() }) //nolint:errcheck // it is gone then
 	defer late.Stop()
-	if err := json.NewEncoder(in).Encode(p.told); err != nil {
+	if err := json.NewEncoder(in).Encode(p.serviceSettings); err != nil {
 		return errors.Join(err, p.stop())
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')

@@ -20,7 +20,7 @@ import (
 )
 
 // settings are what the flags say.
-type settings struct {
+type serviceSettings struct {
 	Orders, Kills int
 	Seed          uint64
 	Postgres      string
@@ -34,7 +34,7 @@ var names = []string{"stock", "payment", "shipping", "order"}
 
 // run is one run.
 type run struct {
-	settings
+	serviceSettings
 	places    map[string]string // of the databases
 	processes map[string]*process
 	client    *http.Client
@@ -87,7 +87,7 @@ func (r *run) makePlaces(ctx context.Context) (remove func() error, err error) {
 func (r *run) operate(ctx context.Context) error {
 	addrs := map[string]string{}
 	for _, name := range names {
-		p := &process{said: r.Said, told: told{Name: name, Addr: anywhere, Database: r.places[name], Addrs: addrs, Seed: r.Seed, Broken: r.Broken}}
+		p := &process{said: r.Said, serviceSettings: serviceSettings{Name: name, Addr: anywhere, Database: r.places[name], Addrs: addrs, Seed: r.Seed, Broken: r.Broken}}
 		r.processes[name] = p
 		if err := p.start(ctx); err != nil {
 			return err

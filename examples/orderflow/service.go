@@ -23,8 +23,8 @@ import (
 // serviceFlag makes the program a service: it is how the program runs itself again.
 const serviceFlag = "-service"
 
-// told is the settings of a service, the first line of its input.
-type told struct {
+// serviceSettings are the settings of a service, the first line of its input.
+type serviceSettings struct {
 	Name     string            // "order", or a participant's name
 	Addr     string            // where to listen
 	Database string            // its file, or its URL
@@ -36,7 +36,7 @@ type told struct {
 // runService serves until its input ends, as it does when the program is gone, or until it is told to end by a signal.
 // Its first line of output is where it listens.
 func runService(in io.Reader, out io.Writer) (err error) {
-	var t told
+	var t serviceSettings
 	dec := json.NewDecoder(in)
 	if err := dec.Decode(&t); err != nil {
 		return err

@@ -29,8 +29,8 @@ const nodeFlag = "-node"
 // names are the nodes', in raft too: where they are is the network's matter.
 var names = []string{"north", "south", "west"}
 
-// told is the settings of a node, the first line of its input.
-type told struct {
+// settings are the settings of a node, the first line of its input.
+type settings struct {
 	Name   string
 	Folder string            // of its files
 	Peers  map[string]string // where its ways to the others begin
@@ -47,7 +47,7 @@ const (
 
 // node is one process of the bank.
 type node struct {
-	told
+	settings
 	bank *bank
 	fsm  *raftonce.FSM
 	raft *raft.Raft
@@ -59,7 +59,7 @@ type node struct {
 func runNode(in io.Reader, out io.Writer) error {
 	n := &node{bank: &bank{books: newBooks()}}
 	dec := json.NewDecoder(in)
-	if err := dec.Decode(&n.told); err != nil {
+	if err := dec.Decode(&n.settings); err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -111,7 +111,7 @@ func (n *node) join(peers net.Listener, elected chan<- bool) (err error) {
 	if err != nil {
 		return err
 	}
-	transport := newTransport(&ways{Listener: peers, told: n.told}, logger)
+	transport := newTransport(&ways{Listener: peers, settings: n.settings}, logger)
 
 	config := raft.DefaultConfig()
 	config.LocalID = raft.ServerID(n.Name)
@@ -151,16 +151,16 @@ func newTransport(stream raft.StreamLayer, logger hclog.Logger) raft.Transport {
 // ways are the node's connections to the others. It implements [raft.StreamLayer].
 type ways struct {
 	net.Listener
-	told told
+	settings settings
 }
 
 // Dial goes the way to a node.
 func (w *ways) Dial(name raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	return (&net.Dialer{Timeout: timeout}).Dial("tcp", w.told.Peers[string(name)])
+	return (&net.Dialer{Timeout: timeout}).Dial("tcp", w.settings.Peers[string(name)])
 }
 
 // Addr is what the others know the node by.
-func (w *ways) Addr() net.Addr { return name(w.told.Name) }
+func (w *ways) Addr() net.Addr { return name(w.settings.Name) }
 
 type name string
 

@@ -112,7 +112,7 @@ func (l *listener) session(ctx context.Context, listening func()) error {
 	}
 	publication, from, err := l.prepare(ctx, slot)
 	if err != nil {
-		return refused(err)
+		return wrapRefused(err)
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	var guarding sync.WaitGroup
@@ -124,7 +124,7 @@ func (l *listener) session(ctx context.Context, listening func()) error {
 	if over := context.Cause(ctx); errors.Is(over, ErrRetained) {
 		return over
 	}
-	return refused(err)
+	return wrapRefused(err)
 }
 
 // listen connects, creates the slot if needed, and reads from it.
@@ -180,8 +180,8 @@ func hasCode(err error, code string) bool {
 	return errors.As(err, &server) && server.Code == code
 }
 
-// refused wraps an error that trying again does not mend in ErrRefused, with advice.
-func refused(err error) error {
+// wrapRefused wraps an error that trying again does not mend in ErrRefused, with advice.
+func wrapRefused(err error) error {
 	if hasCode(err, insufficientPrivilege) {
 		return fmt.Errorf("%w: the role may not (it needs REPLICATION, and the table or an existing Options.Publication): %w", ErrRefused, err)
 	}

@@ -12,12 +12,12 @@ import (
 	"github.com/everonce/everonce/internal/retry"
 )
 
-// patient is how long a query or a change may take.
-const patient = 30 * time.Second
+// queryTimeout is how long a query or a change may take.
+const queryTimeout = 30 * time.Second
 
-// ask runs work on a new connection, and closes it: it is needed only once a minute.
-func (l *listener) ask(ctx context.Context, work func(ctx context.Context, conn *pgx.Conn) error) error {
-	ctx, cancel := context.WithTimeout(ctx, patient)
+// withConn runs work on a new connection, and closes it: it is needed only once a minute.
+func (l *listener) withConn(ctx context.Context, work func(ctx context.Context, conn *pgx.Conn) error) error {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	conn, err := pgx.ConnectConfig(ctx, l.config)
 	if err != nil {
@@ -31,7 +31,7 @@ func (l *listener) ask(ctx context.Context, work func(ctx context.Context, conn 
 // publication's name, and the position from which to listen: before it the publication may not exist, and then the
 // server ends the stream.
 func (l *listener) prepare(ctx context.Context, slot string) (publication string, from pglogrepl.LSN, err error) {
-	err = l.ask(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	err = l.withConn(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		var level string
 		if err := conn.QueryRow(ctx, "SELECT current_setting('wal_level')").Scan(&level); err != nil {
 			return err
@@ -78,7 +78,7 @@ func (l *listener) look(ctx context.Context, conn *pgx.Conn, slot string) error 
 // guard checks the slot at intervals until ctx ends, and ends the session if the slot holds back too much.
 func (l *listener) guard(ctx context.Context, slot string, end context.CancelCauseFunc) {
 	for retry.Pause(ctx, l.set.CheckEvery) == nil {
-		err := l.ask(ctx, func(ctx context.Context, conn *pgx.Conn) error { return l.look(ctx, conn, slot) })
+		err := l.withConn(ctx, func(ctx context.Context, conn *pgx.Conn) error { return l.look(ctx, conn, slot) })
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -98,7 +98,7 @@ func (l *listener) drop(ctx context.Context) error {
 	if l.set.Slot == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patient)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
 	defer cancel()
 	conn, err := l.connect(ctx)
 	if err == nil {

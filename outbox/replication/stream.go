@@ -15,8 +15,8 @@ var (
 	errEnded  = errors.New("replication: the server ended the stream")
 )
 
-// patience is after how many heartbeats without an answer a connection is closed.
-const patience = 6
+// maxSilentBeats is after how many heartbeats without an answer a connection is closed.
+const maxSilentBeats = 6
 
 // Two messages of pgoutput are used. The first byte is their kind.
 const (
@@ -33,7 +33,7 @@ func (l *listener) stream(ctx context.Context, conn *pgconn.PgConn) error {
 	answered, next := time.Now(), time.Time{}
 	for {
 		if now := time.Now(); !now.Before(next) {
-			if now.Sub(answered) > patience*l.set.Heartbeat {
+			if now.Sub(answered) > maxSilentBeats*l.set.Heartbeat {
 				return errSilent
 			}
 			err := pglogrepl.SendStandbyStatusUpdate(ctx, conn, pglogrepl.StandbyStatusUpdate{WALWritePosition: position, ReplyRequested: true})

@@ -26,13 +26,13 @@ var (
 	errSecret = errors.New(`webhook: a secret is not "whsec_" and the base64 of 24 to 64 bytes`)
 )
 
-// checked is an endpoint with its URL and secrets parsed.
-type checked struct {
+// parsedEndpoint is an endpoint with its URL and secrets parsed.
+type parsedEndpoint struct {
 	url  *url.URL
 	keys [][]byte
 }
 
-func (e *Endpoint) checked() (c checked, err error) {
+func (e *Endpoint) parse() (c parsedEndpoint, err error) {
 	if c.url, err = url.Parse(e.URL); err != nil || c.url.Scheme != "http" && c.url.Scheme != "https" || c.url.Hostname() == "" {
 		return c, errURL // without the parser's error, which quotes it
 	}
@@ -52,7 +52,7 @@ var framing = []string{"Connection", "Expect", "Keep-Alive", "Proxy-Connection",
 
 // request returns the request that sends an event.
 func (e *Endpoint) request(ctx context.Context, event *outbox.Event, now time.Time) (*http.Request, error) {
-	to, err := e.checked()
+	to, err := e.parse()
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (e *Endpoint) request(ctx context.Context, event *outbox.Event, now time.Ti
 	for name, values := range e.Header {
 		h[http.CanonicalHeaderKey(name)] = values
 	}
-	id, at := encoded(event.ID, "."), strconv.FormatInt(now.Unix(), 10)
+	id, at := encode(event.ID, "."), strconv.FormatInt(now.Unix(), 10)
 	for name, value := range map[string]string{
 		"Content-Type": event.ContentType, "Idempotency-Key": `"` + id + `"`, "Webhook-Id": id, "Webhook-Timestamp": at,
 		"Webhook-Signature": signatures(to.keys, id, at, event.Payload),
@@ -103,9 +103,9 @@ func signatures(keys [][]byte, id, at string, payload []byte) string {
 	return strings.Join(all, " ")
 }
 
-// encoded percent-encodes a text except for visible ASCII, and also encodes quotation marks, backslashes and the
+// encode percent-encodes a text except for visible ASCII, and also encodes quotation marks, backslashes and the
 // characters in more. Different texts have different encodings.
-func encoded(text, more string) string {
+func encode(text, more string) string {
 	var b strings.Builder
 	for i := range len(text) {
 		if c := text[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`%"\`+more, c) >= 0 {

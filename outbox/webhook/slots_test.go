@@ -76,7 +76,7 @@ func TestRequestsAreBounded(t *testing.T) {
 	}
 	calls.Wait()
 	for of, n := range most {
-		if of == "all" && n > inAll*parallel || of != "all" && n > parallel {
+		if of == "all" && n > maxDestinations*parallel || of != "all" && n > parallel {
 			t.Errorf("%s: %d requests at once", of, n)
 		}
 	}

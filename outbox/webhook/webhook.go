@@ -77,7 +77,7 @@ type Options struct {
 
 // New returns a publisher that sends all events to one endpoint. The error wraps [everonce.ErrInvalidArgument].
 func New(to Endpoint, opts *Options) (outbox.Publisher, error) {
-	if _, err := to.checked(); err != nil {
+	if _, err := to.parse(); err != nil {
 		return nil, fmt.Errorf("%w: %w", everonce.ErrInvalidArgument, err)
 	}
 	s, err := newSender(opts)
@@ -120,7 +120,7 @@ func (s *several) Destination(ctx context.Context, e *outbox.Event) string {
 	if err != nil {
 		return noEndpoint
 	}
-	read, err := endpoint.checked()
+	read, err := endpoint.parse()
 	if err != nil {
 		return noEndpoint
 	}
@@ -147,8 +147,8 @@ type sender struct {
 	timeout  time.Duration
 }
 
-// inAll is how many destinations can have all of their requests in progress at once.
-const inAll = 16
+// maxDestinations is how many destinations can have all of their requests in progress at once.
+const maxDestinations = 16
 
 func newSender(opts *Options) (*sender, error) {
 	var o Options
@@ -159,20 +159,20 @@ func newSender(opts *Options) (*sender, error) {
 		return nil, fmt.Errorf("webhook: %w: an option is negative", everonce.ErrInvalidArgument)
 	}
 	s := &sender{parallel: cmp.Or(o.Parallel, 16), timeout: cmp.Or(o.Timeout, 5*time.Second)}
-	s.slots = newSlots(s.parallel, inAll*s.parallel)
+	s.slots = newSlots(s.parallel, maxDestinations*s.parallel)
 	dialer := &net.Dialer{}
 	if !o.AllowPrivate {
 		dialer.Control = publicOnly
 	}
-	s.client = &http.Client{CheckRedirect: staysThere, Transport: &http.Transport{
+	s.client = &http.Client{CheckRedirect: followSameHost, Transport: &http.Transport{
 		DialContext: dialer.DialContext, TLSClientConfig: o.TLS, ForceAttemptHTTP2: true, DisableCompression: true,
-		MaxIdleConns: inAll * s.parallel, MaxIdleConnsPerHost: s.parallel, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: maxAnswer,
+		MaxIdleConns: maxDestinations * s.parallel, MaxIdleConnsPerHost: s.parallel, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: maxAnswer,
 	}}
 	return s, nil
 }
 
-// staysThere follows a redirect that keeps method, scheme, host and port.
-func staysThere(next *http.Request, via []*http.Request) error {
+// followSameHost follows a redirect that keeps method, scheme, host and port.
+func followSameHost(next *http.Request, via []*http.Request) error {
 	first := via[0]
 	if len(via) > 3 || next.Method != first.Method || next.URL.Scheme != first.URL.Scheme || next.URL.Host != first.URL.Host {
 		return http.ErrUseLastResponse
@@ -186,7 +186,7 @@ const headersTooLarge = "request header list larger than peer's advertised limit
 
 // send sends an event, and returns its outcome.
 func (s *sender) send(ctx context.Context, e *outbox.Event, to Endpoint) error {
-	read, err := to.checked()
+	read, err := to.parse()
 	if err != nil {
 		return err
 	}

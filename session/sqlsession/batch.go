@@ -22,11 +22,11 @@ type queue[Tx any] struct {
 	mu      sync.Mutex
 	free    int // free transactions
 	busy    map[session.ID]bool
-	waiting []*asked[Tx]
+	waiting []*waiter[Tx]
 }
 
-// asked is a request that waits for its reply.
-type asked[Tx any] struct {
+// waiter is a request that waits for its reply.
+type waiter[Tx any] struct {
 	ctx    context.Context //nolint:containedctx // the caller's
 	c      *session.Command
 	work   Work[Tx]
@@ -36,9 +36,9 @@ type asked[Tx any] struct {
 	failed bool  // the work failed
 }
 
-// linePatience is how long a request waits in the queue before it is run alone. A work that sends a request without its
+// maxQueueWait is how long a request waits in the queue before it is run alone. A work that sends a request without its
 // context waits behind itself.
-const linePatience = 30 * time.Second
+const maxQueueWait = 30 * time.Second
 
 var errAlone = errors.New("sqlsession: run the request alone")
 
@@ -47,12 +47,12 @@ func (s *Store[Tx]) batched(ctx context.Context, c *session.Command, work Work[T
 	if s.queue.most < 2 || placed.In(ctx) { // other requests must not join the caller's transaction
 		return s.once(ctx, c, work)
 	}
-	a := &asked[Tx]{ctx: ctx, c: c, work: work, done: make(chan struct{})}
+	a := &waiter[Tx]{ctx: ctx, c: c, work: work, done: make(chan struct{})}
 	if s.queue.enter(a) {
 		defer s.leave(a)
 		return s.once(ctx, c, work)
 	}
-	patience := time.NewTimer(linePatience)
+	patience := time.NewTimer(maxQueueWait)
 	defer patience.Stop()
 	select {
 	case <-a.done:
@@ -74,7 +74,7 @@ func (s *Store[Tx]) batched(ctx context.Context, c *session.Command, work Work[T
 }
 
 // enter takes a free transaction, or adds the request to the queue.
-func (q *queue[Tx]) enter(a *asked[Tx]) bool {
+func (q *queue[Tx]) enter(a *waiter[Tx]) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.free == 0 || q.busy[a.c.Session] {
@@ -87,7 +87,7 @@ func (q *queue[Tx]) enter(a *asked[Tx]) bool {
 }
 
 // withdraw removes a request that has not begun.
-func (q *queue[Tx]) withdraw(a *asked[Tx]) bool {
+func (q *queue[Tx]) withdraw(a *waiter[Tx]) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	at := slices.Index(q.waiting, a)
@@ -99,13 +99,13 @@ func (q *queue[Tx]) withdraw(a *asked[Tx]) bool {
 }
 
 // next ends a transaction's requests, and returns the next ones for it.
-func (q *queue[Tx]) next(ended ...*asked[Tx]) []*asked[Tx] {
+func (q *queue[Tx]) next(ended ...*waiter[Tx]) []*waiter[Tx] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, a := range ended {
 		delete(q.busy, a.c.Session)
 	}
-	var batch, rest []*asked[Tx]
+	var batch, rest []*waiter[Tx]
 	for i, a := range q.waiting {
 		if len(batch) == q.most {
 			rest = append(rest, q.waiting[i:]...)
@@ -128,14 +128,14 @@ func (q *queue[Tx]) next(ended ...*asked[Tx]) []*asked[Tx] {
 }
 
 // leave hands the transaction over to waiting requests.
-func (s *Store[Tx]) leave(a *asked[Tx]) {
+func (s *Store[Tx]) leave(a *waiter[Tx]) {
 	if batch := s.queue.next(a); len(batch) > 0 {
 		go s.batches(batch)
 	}
 }
 
 // batches executes one batch after the other, until no request waits.
-func (s *Store[Tx]) batches(batch []*asked[Tx]) {
+func (s *Store[Tx]) batches(batch []*waiter[Tx]) {
 	for len(batch) > 0 {
 		s.together(batch)
 		ended := batch
@@ -148,14 +148,14 @@ func (s *Store[Tx]) batches(batch []*asked[Tx]) {
 
 // together executes requests in one transaction. The first try has no savepoints: if a work fails, all are rolled back,
 // and executed again, each behind a savepoint. A request that has no reply then is run alone.
-func (s *Store[Tx]) together(batch []*asked[Tx]) {
+func (s *Store[Tx]) together(batch []*waiter[Tx]) {
 	safely := s.failing.Load()
 	for {
 		began, err := s.attempt(batch, safely)
 		switch {
 		case err == nil, errors.Is(err, errRefused):
 			if safely {
-				s.failing.Store(slices.ContainsFunc(batch, func(a *asked[Tx]) bool { return a.failed }))
+				s.failing.Store(slices.ContainsFunc(batch, func(a *waiter[Tx]) bool { return a.failed }))
 			}
 			return
 		case !began, errors.Is(err, everonce.ErrOutcomeUnknown): // the error applies to all of them
@@ -174,7 +174,7 @@ func (s *Store[Tx]) together(batch []*asked[Tx]) {
 }
 
 // attempt runs the transaction of a batch, in a goroutine that a work may end.
-func (s *Store[Tx]) attempt(batch []*asked[Tx], safely bool) (began bool, err error) {
+func (s *Store[Tx]) attempt(batch []*waiter[Tx], safely bool) (began bool, err error) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -190,7 +190,7 @@ func (s *Store[Tx]) attempt(batch []*asked[Tx], safely bool) (began bool, err er
 }
 
 // requests executes the requests of a batch. Each has a reply or an error then, unless all are rolled back.
-func (s *Store[Tx]) requests(ctx context.Context, conn sqldb.Conn, tx Tx, batch []*asked[Tx], safely bool) error {
+func (s *Store[Tx]) requests(ctx context.Context, conn sqldb.Conn, tx Tx, batch []*waiter[Tx], safely bool) error {
 	sessions, ids := make(map[int64]*held, len(batch)), make([]int64, 0, len(batch))
 	var all []*held
 	asks := make([][]any, len(batch))
@@ -235,7 +235,7 @@ func (s *Store[Tx]) requests(ctx context.Context, conn sqldb.Conn, tx Tx, batch 
 		}
 		var spoiled error
 		a.answer, a.err = s.execute(h, a.c, func() (result []byte, err error) {
-			result, err, spoiled = s.behind(ctx, conn, tx, a, safely)
+			result, err, spoiled = s.callAmong(ctx, conn, tx, a, safely)
 			return result, err
 		})
 		if spoiled != nil {
@@ -249,8 +249,8 @@ func (s *Store[Tx]) requests(ctx context.Context, conn sqldb.Conn, tx Tx, batch 
 	return conn.Send(ctx, calls...)
 }
 
-// behind calls the work of one request among others. spoiled ends the transaction.
-func (s *Store[Tx]) behind(ctx context.Context, conn sqldb.Conn, tx Tx, a *asked[Tx], safely bool) (result []byte, err, spoiled error) {
+// callAmong calls the work of one request among others. spoiled ends the transaction.
+func (s *Store[Tx]) callAmong(ctx context.Context, conn sqldb.Conn, tx Tx, a *waiter[Tx], safely bool) (result []byte, err, spoiled error) {
 	ctx = &amongOthers{ctx, a.ctx}
 	call := s.dialect.Call
 	if !safely {
@@ -270,7 +270,7 @@ func (s *Store[Tx]) behind(ctx context.Context, conn sqldb.Conn, tx Tx, a *asked
 	if err := conn.Send(ctx, call(savepoint)); err != nil {
 		return nil, err, err
 	}
-	result, err = a.caught(ctx, tx)
+	result, err = a.callRecovered(ctx, tx)
 	if err == nil {
 		if err = conn.Send(ctx, call(release)); err == nil {
 			return result, nil, nil
@@ -296,8 +296,8 @@ func (s *Store[Tx]) retryable(err error) bool {
 	return s.receiver.Store().ClassifyTx(err) == driver.TxErrorRetry
 }
 
-// caught calls the work, and catches its panic: the request panics again when it is run alone.
-func (a *asked[Tx]) caught(ctx context.Context, tx Tx) (result []byte, err error) {
+// callRecovered calls the work, and catches its panic: the request panics again when it is run alone.
+func (a *waiter[Tx]) callRecovered(ctx context.Context, tx Tx) (result []byte, err error) {
 	err = errAlone                   //nolint:wastedassign // it is what is left after a panic
 	defer func() { _ = recover() }() //nolint:errcheck // see above
 	return a.work(ctx, tx, a.c.Payload)

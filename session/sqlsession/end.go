@@ -19,7 +19,7 @@ func (s *Store[Tx]) end(ctx context.Context, conn sqldb.Conn, c *session.Command
 	case refusal != 0:
 		return refuse(refusal)
 	}
-	return session.Reply{}, s.ended(ctx, conn, r.id)
+	return session.Reply{}, s.removeCounted(ctx, conn, r.id)
 }
 
 // Purge removes sessions whose lease has ended by the store's clock, with their results, at most limit of them, in
@@ -29,11 +29,11 @@ func (s *Store[Tx]) Purge(ctx context.Context, limit int) (removed int, err erro
 	for removed < limit {
 		var ids []int64
 		batch := min(purgeBatch, limit-removed)
-		err := s.alone(ctx, "purge", func(ctx context.Context, conn sqldb.Conn) (err error) {
+		err := s.withoutWork(ctx, "purge", func(ctx context.Context, conn sqldb.Conn) (err error) {
 			if ids, err = s.choose(ctx, conn, s.dialect.Call(s.st.expired, s.lease, int64(batch))); err != nil || len(ids) == 0 {
 				return err
 			}
-			return s.ended(ctx, conn, ids...)
+			return s.removeCounted(ctx, conn, ids...)
 		})
 		if err != nil {
 			return removed, err
@@ -56,8 +56,8 @@ func (s *Store[Tx]) choose(ctx context.Context, conn sqldb.Conn, call *sqldb.Cal
 	return ids, err
 }
 
-// ended removes sessions, and updates the number of sessions.
-func (s *Store[Tx]) ended(ctx context.Context, conn sqldb.Conn, ids ...int64) error {
+// removeCounted removes sessions, and updates the number of sessions.
+func (s *Store[Tx]) removeCounted(ctx context.Context, conn sqldb.Conn, ids ...int64) error {
 	if err := s.remove(ctx, conn, ids...); err != nil {
 		return err
 	}

@@ -40,9 +40,9 @@ func (o *owners) add(b *session.Beat) {
 	o.hashes[b.Session] = hashed(b.Nonce)
 }
 
-// know reads the secrets of a command's sessions that are not known yet, outside of any transaction, where the read
+// loadOwners reads the secrets of a command's sessions that are not known yet, outside of any transaction, where the read
 // locks nothing.
-func (s *Store[Tx]) know(ctx context.Context, c *session.Command) error {
+func (s *Store[Tx]) loadOwners(ctx context.Context, c *session.Command) error {
 	beats := c.Beats
 	switch c.Op {
 	case session.Register:

@@ -25,7 +25,7 @@ func (s *Store[Tx]) register(ctx context.Context, conn sqldb.Conn, c *session.Co
 	case found.Affected == 0 && there > 0:
 		return session.Reply{}, errBusy
 	case live:
-		return s.registered(ctx, conn, c, &old)
+		return s.repeatRegistration(ctx, conn, c, &old)
 	case found.Affected > 0:
 		if err := s.remove(ctx, conn, old.id); err != nil {
 			return session.Reply{}, err
@@ -36,7 +36,7 @@ func (s *Store[Tx]) register(ctx context.Context, conn sqldb.Conn, c *session.Co
 		return refuse(session.ErrQuota)
 	}
 	if sessions >= int64(s.config.MaxSessions) {
-		n, err := s.room(ctx, conn)
+		n, err := s.makeRoom(ctx, conn)
 		if err != nil {
 			return session.Reply{}, err
 		}
@@ -52,8 +52,8 @@ func (s *Store[Tx]) register(ctx context.Context, conn sqldb.Conn, c *session.Co
 	return session.Reply{Session: session.ID(id), Epoch: c.Epoch}, err //nolint:gosec // not negative
 }
 
-// registered answers a repeated registration.
-func (s *Store[Tx]) registered(ctx context.Context, conn sqldb.Conn, c *session.Command, r *row) (session.Reply, error) {
+// repeatRegistration answers a repeated registration.
+func (s *Store[Tx]) repeatRegistration(ctx context.Context, conn sqldb.Conn, c *session.Command, r *row) (session.Reply, error) {
 	refusal := s.admit(r, c.Nonce, c.Epoch)
 	if refusal == 0 && (r.principal != c.Principal || r.Ordered != c.Ordered) {
 		refusal = session.ErrMismatch
@@ -66,9 +66,9 @@ func (s *Store[Tx]) registered(ctx context.Context, conn sqldb.Conn, c *session.
 	return session.Reply{Session: session.ID(r.id), Epoch: r.Epoch, High: r.High}, err //nolint:gosec // not negative
 }
 
-// room removes sessions whose lease has ended, or else, with Evict, the one that was quiet for the longest time. It
+// makeRoom removes sessions whose lease has ended, or else, with Evict, the one that was quiet for the longest time. It
 // returns how many.
-func (s *Store[Tx]) room(ctx context.Context, conn sqldb.Conn) (int64, error) {
+func (s *Store[Tx]) makeRoom(ctx context.Context, conn sqldb.Conn) (int64, error) {
 	ids, err := s.choose(ctx, conn, s.dialect.Call(s.st.expired, s.lease, int64(purgeBatch)))
 	if err == nil && len(ids) == 0 && s.config.Evict {
 		ids, err = s.choose(ctx, conn, s.dialect.Call(s.st.quietest))

@@ -117,7 +117,7 @@ func (s *Store[Tx]) Config() session.Config { return s.config }
 // Migrate creates or upgrades the tables. It does nothing if they are up to date. Several processes may call it at
 // once. If the tables have a newer version, the error is [everonce.ErrSchema].
 func (s *Store[Tx]) Migrate(ctx context.Context) error {
-	return s.failed("migrate", s.schema.Migrate(ctx, s.db))
+	return s.wrapError("migrate", s.schema.Migrate(ctx, s.db))
 }
 
 // Schema returns the statements that Migrate runs on an empty database, for another migration tool. They change only
@@ -144,7 +144,7 @@ func (s *Store[Tx]) Apply(ctx context.Context, c *session.Command, work Work[Tx]
 	}
 	until := time.Now().Add(s.wait)
 	for try := 1; ; try++ {
-		if err := s.know(ctx, c); err != nil {
+		if err := s.loadOwners(ctx, c); err != nil {
 			return session.Reply{}, err
 		}
 		apply := s.once
@@ -185,7 +185,7 @@ func (s *Store[Tx]) once(ctx context.Context, c *session.Command, work Work[Tx])
 			return err
 		})
 	} else {
-		err = s.alone(ctx, "apply", func(ctx context.Context, conn sqldb.Conn) (err error) {
+		err = s.withoutWork(ctx, "apply", func(ctx context.Context, conn sqldb.Conn) (err error) {
 			switch c.Op {
 			case session.Register:
 				answer, err = s.register(ctx, conn, c)
@@ -215,24 +215,24 @@ func (s *Store[Tx]) inTx(ctx context.Context, what string, fn func(ctx context.C
 		if err != nil {
 			return err
 		}
-		return fn(ctx, telling{conn}, tx)
+		return fn(ctx, ownErrors{conn}, tx)
 	})
 	if own := (*failure)(nil); errors.As(err, &own) {
-		return s.failed(what, err)
+		return s.wrapError(what, err)
 	}
 	return err
 }
 
-// aloneTimeout bounds a transaction without work, and a read.
-const aloneTimeout = 30 * time.Second
+// withoutWorkTimeout bounds a transaction without work, and a read.
+const withoutWorkTimeout = 30 * time.Second
 
-// alone runs fn in a transaction without a work. On MariaDB and MySQL it uses read committed, whatever the works'
+// withoutWork runs fn in a transaction without a work. On MariaDB and MySQL it uses read committed, whatever the works'
 // isolation is: at serializable each read would lock, and wait for works.
-func (s *Store[Tx]) alone(ctx context.Context, what string, fn func(ctx context.Context, conn sqldb.Conn) error) error {
+func (s *Store[Tx]) withoutWork(ctx context.Context, what string, fn func(ctx context.Context, conn sqldb.Conn) error) error {
 	if !s.dialect.MySQL || placed.In(ctx) {
 		return s.inTx(ctx, what, func(ctx context.Context, conn sqldb.Conn, _ Tx) error { return fn(ctx, conn) })
 	}
-	bounded, cancel := context.WithTimeout(ctx, aloneTimeout)
+	bounded, cancel := context.WithTimeout(ctx, withoutWorkTimeout)
 	defer cancel()
 	done := false
 	err := s.db.Write(bounded, func(ctx context.Context, conn sqldb.Conn) error {
@@ -244,17 +244,17 @@ func (s *Store[Tx]) alone(ctx context.Context, what string, fn func(ctx context.
 	case err == nil, errors.Is(err, errRefused), errors.Is(err, errBusy), errors.Is(err, errUnlocked):
 		return err
 	case done && !s.retryable(err): // the commit failed
-		return fmt.Errorf("%w: %w", everonce.ErrOutcomeUnknown, s.failed(what, err))
+		return fmt.Errorf("%w: %w", everonce.ErrOutcomeUnknown, s.wrapError(what, err))
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
-	return s.failed(what, err)
+	return s.wrapError(what, err)
 }
 
-// telling distinguishes failures of this package's statements from failures of the work.
-type telling struct{ sqldb.Conn }
+// ownErrors distinguishes failures of this package's statements from failures of the work.
+type ownErrors struct{ sqldb.Conn }
 
-func (t telling) Send(ctx context.Context, calls ...*sqldb.Call) error {
+func (t ownErrors) Send(ctx context.Context, calls ...*sqldb.Call) error {
 	if err := t.Conn.Send(ctx, calls...); err != nil {
 		return &failure{err}
 	}
@@ -265,7 +265,7 @@ type failure struct{ error }
 
 func (f *failure) Unwrap() error { return f.error }
 
-func (s *Store[Tx]) failed(what string, err error) error {
+func (s *Store[Tx]) wrapError(what string, err error) error {
 	if err == nil || errors.Is(err, everonce.ErrSchema) {
 		return err
 	}

@@ -64,10 +64,10 @@ func (s *Store[Tx]) why(r *row, b *session.Beat, last int64) session.Refusal {
 func (s *Store[Tx]) read(ctx context.Context, ids []int64) (rows map[session.ID]*row, last int64, err error) {
 	rows = make(map[session.ID]*row, len(ids))
 	read := s.dialect.Call(s.st.readAll, s.dialect.Ints(ids)).ForEach(intoRows(rows))
-	bounded, cancel := context.WithTimeout(ctx, aloneTimeout)
+	bounded, cancel := context.WithTimeout(ctx, withoutWorkTimeout)
 	defer cancel()
 	if err = s.db.Read(bounded, into(s.dialect.Call(s.st.lastID), &last), read); err != nil && ctx.Err() != nil { // not a failure of the store
 		return nil, 0, context.Cause(ctx)
 	}
-	return rows, last, s.failed("apply", err)
+	return rows, last, s.wrapError("apply", err)
 }

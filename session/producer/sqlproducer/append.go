@@ -59,7 +59,7 @@ func (s *Store[Tx]) AppendTx(ctx context.Context, tx Tx, b *Batch) (answer produ
 	if refusal != 0 {
 		return producer.Decision{Err: refusal}, refusal
 	}
-	err = s.joined(ctx, tx, "append", func(ctx context.Context, conn sqldb.Conn) (err error) {
+	err = s.inCallerTx(ctx, tx, "append", func(ctx context.Context, conn sqldb.Conn) (err error) {
 		answer, err = s.append(ctx, conn, b.Stream, p, data)
 		return err
 	})

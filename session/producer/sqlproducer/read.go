@@ -86,7 +86,7 @@ func (s *Store[Tx]) Bounds(ctx context.Context, stream string) (first, next int6
 func (s *Store[Tx]) bounds(ctx context.Context, stream string, before ...*sqldb.Call) (first, next int64, err error) {
 	own := into(s.dialect.Call(s.st.bounds, stream), &first, &next)
 	if err := s.db.Read(ctx, append(before, own)...); err != nil {
-		return 0, 0, s.failed("read", err)
+		return 0, 0, s.wrapError("read", err)
 	}
 	if own.Affected == 0 {
 		return 0, 0, fmt.Errorf("sqlproducer: %w", producer.ErrNoStream)

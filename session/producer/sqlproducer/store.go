@@ -79,7 +79,7 @@ func New[Tx any](receiver *everonce.TxReceiver[Tx], opts *Options) (*Store[Tx], 
 // Migrate creates or upgrades the tables. It does nothing if they are up to date. Several processes may call it at
 // once. If the tables have a newer version, the error is [everonce.ErrSchema].
 func (s *Store[Tx]) Migrate(ctx context.Context) error {
-	return s.failed("migrate", s.schema.Migrate(ctx, s.db))
+	return s.wrapError("migrate", s.schema.Migrate(ctx, s.db))
 }
 
 // Schema returns the statements that Migrate runs on an empty database, for another migration tool. They change only
@@ -113,19 +113,19 @@ var errRefused = errors.New("sqlproducer: the batch is refused")
 
 // inTx runs fn in a transaction that everonce begins and commits.
 func (s *Store[Tx]) inTx(ctx context.Context, what string, fn func(ctx context.Context, conn sqldb.Conn) error) error {
-	return s.receiver.InTx(ctx, func(ctx context.Context, tx Tx) error { return s.joined(ctx, tx, what, fn) })
+	return s.receiver.InTx(ctx, func(ctx context.Context, tx Tx) error { return s.inCallerTx(ctx, tx, what, fn) })
 }
 
-// joined runs fn in a transaction of the caller, and wraps its errors.
-func (s *Store[Tx]) joined(ctx context.Context, tx Tx, what string, fn func(ctx context.Context, conn sqldb.Conn) error) error {
+// inCallerTx runs fn in a transaction of the caller, and wraps its errors.
+func (s *Store[Tx]) inCallerTx(ctx context.Context, tx Tx, what string, fn func(ctx context.Context, conn sqldb.Conn) error) error {
 	conn, err := s.db.Join(ctx, tx)
 	if err != nil {
 		return fmt.Errorf("sqlproducer: %s: %w", what, err)
 	}
-	return s.failed(what, fn(ctx, conn))
+	return s.wrapError(what, fn(ctx, conn))
 }
 
-func (s *Store[Tx]) failed(what string, err error) error {
+func (s *Store[Tx]) wrapError(what string, err error) error {
 	if err == nil || errors.Is(err, everonce.ErrSchema) || errors.Is(err, errRefused) {
 		return err
 	}

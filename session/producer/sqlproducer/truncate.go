@@ -119,7 +119,7 @@ func (s *Store[Tx]) purge(ctx context.Context, conn sqldb.Conn, micros int64, li
 	if err != nil || len(ids) == 0 {
 		return 0, false, err
 	}
-	windows, err := s.counted(ctx, conn, s.st.countWindows, ids)
+	windows, err := s.windowsOf(ctx, conn, s.st.countWindows, ids)
 	if err != nil {
 		return 0, false, err
 	}
@@ -140,7 +140,7 @@ func (s *Store[Tx]) purge(ctx context.Context, conn sqldb.Conn, micros int64, li
 // drop removes producers whose rows are locked, except those whose windows it cannot lock: a producer that appends at
 // this moment has a window locked, and is left out. New windows need the producer's row.
 func (s *Store[Tx]) drop(ctx context.Context, conn sqldb.Conn, ids []int64, windows map[int64]int) (removed int, err error) {
-	locked, err := s.counted(ctx, conn, s.st.lockWindows, ids)
+	locked, err := s.windowsOf(ctx, conn, s.st.lockWindows, ids)
 	if err != nil {
 		return 0, err
 	}
@@ -160,9 +160,9 @@ func (s *Store[Tx]) drop(ctx context.Context, conn sqldb.Conn, ids []int64, wind
 	return removed, err
 }
 
-// counted returns the number of windows of each producer that a statement finds: it returns a producer and a number in
+// windowsOf returns the number of windows of each producer that a statement finds: it returns a producer and a number in
 // each row.
-func (s *Store[Tx]) counted(ctx context.Context, conn sqldb.Conn, st *sqldb.Statement, ids []int64) (map[int64]int, error) {
+func (s *Store[Tx]) windowsOf(ctx context.Context, conn sqldb.Conn, st *sqldb.Statement, ids []int64) (map[int64]int, error) {
 	counts := map[int64]int{}
 	return counts, conn.Send(ctx, s.dialect.Call(st, s.dialect.Ints(ids)).ForEach(func(r sqldb.Row) error {
 		var id, n int64

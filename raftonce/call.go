@@ -18,8 +18,8 @@ type outcome struct {
 	sent   bool  // the command may be in the log
 }
 
-// ask sends a command until it is answered, ctx ends, or the session has certainly ended.
-func (c *Client) ask(ctx context.Context, command *session.Command) outcome {
+// call sends a command until it is answered, ctx ends, or the session has certainly ended.
+func (c *Client) call(ctx context.Context, command *session.Command) outcome {
 	var got outcome
 	var last error
 	for try := 1; ; try++ {
@@ -77,14 +77,14 @@ func (c *Client) try(ctx context.Context, limit time.Duration, body []byte, got 
 	var elsewhere *NotLeaderError
 	switch {
 	case errors.As(err, &elsewhere):
-		c.turn(node, elsewhere.Leader)
+		c.moveOn(node, elsewhere.Leader)
 		return err
 	case errors.Is(err, ErrTooLarge):
 		got.err = err
 		return nil
 	case err != nil:
 		got.sent = true
-		c.turn(node, "")
+		c.moveOn(node, "")
 		return fmt.Errorf("%s: %w", node, err)
 	}
 	got.sent = true
@@ -95,8 +95,8 @@ func (c *Client) try(ctx context.Context, limit time.Duration, body []byte, got 
 	return nil
 }
 
-// turn moves from a node to the leader, or to the next node if the leader is unknown.
-func (c *Client) turn(from, leader string) {
+// moveOn moves from a node to the leader, or to the next node if the leader is unknown.
+func (c *Client) moveOn(from, leader string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
