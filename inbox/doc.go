@@ -21,8 +21,8 @@
 // A message takes effect once: its effects, the record that it was handled, and the new state of its row are one commit
 // (transactional mode: exactly once, as long as the database keeps what it committed). The effects of a handler that
 // fails are rolled back, and the same commit counts the try and schedules the next one. A try whose process dies is
-// counted as well, and the message is tried again; a message that has no tries left is set aside. Events that the handler publishes
-// through package outbox are part of the same commit.
+// counted as well, and the message is tried again; a message that has no tries left is set aside. Events that the
+// handler publishes through package outbox are part of the same commit.
 //
 // A message that arrives again is recognised by its row and, after the row was removed, by the record in the receiver's
 // store, for [Options.Lifetime].

@@ -37,8 +37,8 @@ type Options struct {
 	// NoAnnounce makes Receive send no announcement (NOTIFY), so that commits do not take PostgreSQL's lock on
 	// announcements. Set it if no worker listens, because all of them poll.
 	NoAnnounce bool
-	// Lifetime is how long the store remembers a handled message after its row was removed. Default [everonce.ForQueue]; see
-	// [everonce.ForWeb] and [everonce.ForFinance].
+	// Lifetime is how long the store remembers a handled message after its row was removed. Default [everonce.ForQueue];
+	// see [everonce.ForWeb] and [everonce.ForFinance].
 	Lifetime everonce.Lifetime
 }
 

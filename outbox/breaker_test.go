@@ -21,8 +21,8 @@ func claimed(topic, destination string) []row {
 	return []row{{common: sqlqueue.Row{ID: "1", Group: topic}, event: Event{Type: destination}}}
 }
 
-// Calls that were under way when a destination went away say no more than the first of them: the topic, or the one destination of
-// several, is open again soon after an outage of two seconds.
+// Calls that were under way when a destination went away say no more than the first of them: the topic, or the one
+// destination of several, is open again soon after an outage of two seconds.
 func TestOnlyAProbeLengthensAPause(t *testing.T) {
 	for _, destination := range []string{"", "a"} {
 		synctest.Test(t, func(t *testing.T) {

@@ -107,7 +107,8 @@ func ExampleRoute() {
 	// to the log: e-3
 }
 
-// A publisher that sends many at a time, and cannot hold back those behind one that fails: it gets each key once in a call.
+// A publisher that sends many at a time, and cannot hold back those behind one that fails: it gets each key once in a
+// call.
 func ExampleInOrder() {
 	publisher := outbox.PublisherFunc(func(ctx context.Context, events []outbox.Event) []error {
 		return outbox.InOrder(ctx, events, func(_ context.Context, events []outbox.Event) []error {

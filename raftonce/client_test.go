@@ -21,8 +21,9 @@ import (
 	"github.com/everonce/everonce/session"
 )
 
-// TestOnceUnderLeaderChanges: clients send pipelined requests over a network that loses answers and delivers copies late,
-// while leaders are changed and cut off and snapshots taken. Each request takes effect once, and all replicas agree.
+// TestOnceUnderLeaderChanges: clients send pipelined requests over a network that loses answers and delivers copies
+// late, while leaders are changed and cut off and snapshots taken. Each request takes effect once, and all replicas
+// agree.
 func TestOnceUnderLeaderChanges(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -112,7 +113,8 @@ func onceUnderLeaderChanges(t *testing.T, random *rand.Rand) {
 	}
 }
 
-// TestExpiredSession: when the session is gone, a call under way has an unknown outcome, and one that was not sent has not.
+// TestExpiredSession: when the session is gone, a call under way has an unknown outcome, and one that was not sent has
+// not.
 func TestExpiredSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -246,8 +248,8 @@ func startAlone(t *testing.T, c session.Config) *raftonce.Node {
 	return node
 }
 
-// TestCallGivenUp: what its caller gave up is not executed any more, soon after no earlier call is under way; or once the client
-// has sent something else by then, or has closed. Until then a copy may come, whatever was read.
+// TestCallGivenUp: what its caller gave up is not executed any more, soon after no earlier call is under way; or once
+// the client has sent something else by then, or has closed. Until then a copy may come, whatever was read.
 func TestCallGivenUp(t *testing.T) {
 	for name, tc := range map[string]givenUp{
 		"nothing follows":                          {},

@@ -25,7 +25,8 @@ func newFSM(t *testing.T, inner raft.FSM, c session.Config) *raftonce.FSM {
 	return f
 }
 
-// entries is a random log: pipelined requests of a few sessions with duplicates, renewals, ends, and what is no command.
+// entries is a random log: pipelined requests of a few sessions with duplicates, renewals, ends, and what is no
+// command.
 func entries(t *testing.T, random *rand.Rand) (logs []*raft.Log) {
 	t.Helper()
 	stamp := int64(0)

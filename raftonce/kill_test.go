@@ -16,8 +16,8 @@ import (
 
 const killedFolder = "RAFTONCE_KILLED_FOLDER"
 
-// TestKilledProcess is no test, but the process that is killed: it goes on where the last one was, and says each request
-// that is answered.
+// TestKilledProcess is no test, but the process that is killed: it goes on where the last one was, and says each
+// request that is answered.
 func TestKilledProcess(t *testing.T) {
 	dir := os.Getenv(killedFolder)
 	if dir == "" {

@@ -22,13 +22,13 @@ type NodeOptions struct {
 
 // Node accepts commands from clients on a node of the cluster.
 type Node struct {
-	raft    *raft.Raft
-	fsm     StateMachine
-	address func(raft.ServerID, raft.ServerAddress) string
-	largest int // largest payload
-	clock   clock
-	renewals   renewals
-	reads   reads
+	raft     *raft.Raft
+	fsm      StateMachine
+	address  func(raft.ServerID, raft.ServerAddress) string
+	largest  int // largest payload
+	clock    clock
+	renewals renewals
+	reads    reads
 }
 
 // NewNode returns the node of a raft that applies to fsm. It panics if raft.Config.NoSnapshotRestoreOnStart kept a

@@ -123,7 +123,8 @@ func TestReadOfALeaderThatStandsStill(t *testing.T) {
 	})
 }
 
-// TestReadsShareAnEntry: who reads while an entry for readers is on its way waits for another one, and all of these for the same.
+// TestReadsShareAnEntry: who reads while an entry for readers is on its way waits for another one, and all of these for
+// the same.
 func TestReadsShareAnEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stalls := map[raft.ServerAddress]*stall{}

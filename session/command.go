@@ -94,7 +94,8 @@ type Reply struct {
 	Beats []Refusal
 }
 
-// Refusal is why a command was refused. It is an error, compared by ==. The zero value says that the command was accepted.
+// Refusal is why a command was refused. It is an error, compared by ==. The zero value says that the command was
+// accepted.
 type Refusal uint8
 
 // The refusals. Their numbers are part of the encoding of answers.

@@ -65,8 +65,8 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// Machine is a table of client sessions. It is not safe for concurrent use, except that a [Snapshot] may be written while
-// commands are applied.
+// Machine is a table of client sessions. It is not safe for concurrent use, except that a [Snapshot] may be written
+// while commands are applied.
 type Machine struct {
 	config  Config
 	now     int64 // the highest stamp

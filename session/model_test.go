@@ -253,8 +253,8 @@ func equal(a, b session.Reply) bool {
 		bytes.Equal(a.Result, b.Result) && slices.Equal(a.Beats, b.Beats)
 }
 
-// explore gives the same random log to replicas that are saved and restored at different places, and to the model. It returns
-// what differs, and counts what was answered.
+// explore gives the same random log to replicas that are saved and restored at different places, and to the model. It
+// returns what differs, and counts what was answered.
 func explore(t testing.TB, seed uint64, seen map[kind]int, begin func(session.Config, *rand.Rand) replica) error {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // not a secret
@@ -313,8 +313,8 @@ func makeSound(t testing.TB) func(session.Config, *rand.Rand) replica {
 	}
 }
 
-// TestModel: machines answer as a model with a memory without end, whatever snapshots they were restored from, and replicas are
-// equal to the byte.
+// TestModel: machines answer as a model with a memory without end, whatever snapshots they were restored from, and
+// replicas are equal to the byte.
 func TestModel(t *testing.T) {
 	seeds := uint64(20_000)
 	if testing.Short() {

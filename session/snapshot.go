@@ -61,8 +61,8 @@ func (m *Machine) Snapshot() (*Snapshot, error) {
 	return &Snapshot{machine: m, config: m.config, now: m.now, lastID: m.lastID, listed: slices.Clone(m.listed), count: len(m.byID)}, nil
 }
 
-// Release ends the use of the snapshot: until then the machine copies what it changes. Like the machine's methods, it must
-// not be called at the same time as one of them. Further calls do nothing.
+// Release ends the use of the snapshot: until then the machine copies what it changes. Like the machine's methods, it
+// must not be called at the same time as one of them. Further calls do nothing.
 func (s *Snapshot) Release() {
 	if !s.released.Swap(true) {
 		s.machine.reads--

@@ -152,7 +152,8 @@ func TestRecordFields(t *testing.T) {
 	}
 }
 
-// TestDecision compares the tables of docs/reference/consume.md with the fields of a decision and with the dispositions.
+// TestDecision compares the tables of docs/reference/consume.md with the fields of a decision and with the
+// dispositions.
 func TestDecision(t *testing.T) {
 	var inTable, inStruct, named, names []string
 	for _, row := range docs.Table(t, "docs/reference/consume.md", "The decision") {

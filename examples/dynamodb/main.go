@@ -1,5 +1,5 @@
-// Command dynamodb charges an account in DynamoDB, once, however often it is run: the charge and the record of it commit
-// together. It takes the configuration of AWS, and makes the tables "everonce" and "accounts".
+// Command dynamodb charges an account in DynamoDB, once, however often it is run: the charge and the record of it
+// commit together. It takes the configuration of AWS, and makes the tables "everonce" and "accounts".
 package main
 
 import (

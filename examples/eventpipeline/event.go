@@ -64,7 +64,8 @@ type directory struct {
 	known     sync.Map
 }
 
-// country looks a customer up. One that is not known may be known later: a retry, or a replay of the dead letter, finds it.
+// country looks a customer up. One that is not known may be known later: a retry, or a replay of the dead letter, finds
+// it.
 func (d *directory) country(ctx context.Context, customer string) (string, error) {
 	if country, ok := d.known.Load(customer); ok {
 		return country.(string), nil //nolint:forcetypeassert // nothing else is stored

@@ -1,7 +1,7 @@
 // Command eventpipeline sends events through RabbitMQ to MongoDB, and does to the pipeline what production does: its
 // producer sends duplicates, its workers are killed between the insert and the acknowledgement, the broker is killed
-// and started again, the database goes away. Then it counts: each valid event has one document, and every other event
-// is a dead letter.
+// and started again, the database goes away. Then it audits the documents: each valid event has one document, and every
+// other event is a dead letter.
 //
 // With -with inbox the workers take messages into an inbox in PostgreSQL, and handle them afterwards; with -with outbox
 // they publish to an outbox there, whose relay sends on to MongoDB. The counts are the same.
@@ -43,7 +43,8 @@ func main() {
 	os.Exit(code) //nolint:gocritic // the signals are the process's
 }
 
-// program is main without the process. Its code is 0 only if nothing is lost or doubled, and no valid event is left among the dead letters.
+// program is main without the process. Its code is 0 only if nothing is lost or doubled, and no valid event is left
+// among the dead letters.
 func program(ctx context.Context, args []string, getenv func(string) string, out, said io.Writer) (code int, err error) {
 	s := settings{Log: log.New(said, "", 0), Said: io.Discard}
 	flags := flag.NewFlagSet("eventpipeline", flag.ContinueOnError)

@@ -94,7 +94,8 @@ func TestPipelineWith(t *testing.T) {
 	}
 }
 
-// Each mistake costs something: else TestPipeline would be blind. With -short one that loses runs, and one that doubles.
+// Each mistake costs something: else TestPipeline would be blind. With -short one that loses runs, and one that
+// doubles.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	shared := map[string]string{rabbitVariable: testserver.URL(t, "rabbitmq"), mongoVariable: testserver.URL(t, "mongodb")}

@@ -29,7 +29,8 @@ func (s *sent) event() Event {
 // valid reports whether it is to have a document.
 func (s *sent) valid() bool { return s.order != nil && validate(s.id, *s.order) == nil }
 
-// ordersOf makes so many events. Some are not valid, some have a customer who is not known yet, some correct an earlier one.
+// ordersOf makes so many events. Some are not valid, some have a customer who is not known yet, some correct an earlier
+// one.
 func ordersOf(n int) ([]sent, error) {
 	all := make([]sent, n)
 	for i := range all {
@@ -57,7 +58,8 @@ func ordersOf(n int) ([]sent, error) {
 // newcomer is a customer who is unknown until the dead letters are replayed.
 const newcomer = "customer-new"
 
-// withDuplicates is the order in which they are sent: every other event twice in a row, and every fifth once more, later.
+// withDuplicates is the order in which they are sent: every other event twice in a row, and every fifth once more,
+// later.
 func withDuplicates(all []sent) []sent {
 	var stream []sent
 	for i := range all {

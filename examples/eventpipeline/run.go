@@ -48,8 +48,8 @@ type run struct {
 	backlog           *backlog.Table    // of the inbox or the outbox; nil without
 }
 
-// pipeline sends events through the workers while these are killed, the broker is restarted, and the database goes away;
-// and reports what has become of them.
+// pipeline sends events through the workers while these are killed, the broker is restarted, and the database goes
+// away; and reports what has become of them.
 func pipeline(ctx context.Context, servers *servers, s settings) (rep Report, err error) {
 	r := &run{settings: s, servers: servers}
 	if r.sent, err = ordersOf(s.Events); err != nil {
@@ -187,7 +187,8 @@ func (r *run) stream(ctx context.Context) error {
 // that the queue exists, but as a new member without its messages, which is never elected.
 const written = 3 * time.Second
 
-// restartBroker sends events while the broker is killed and started again; where they are not enough for that, once more.
+// restartBroker sends events while the broker is killed and started again; where they are not enough for that, once
+// more.
 func (r *run) restartBroker(ctx context.Context, stream []sent) error {
 	if !r.RestartBroker {
 		return r.producer.publish(ctx, stream)

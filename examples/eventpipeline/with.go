@@ -98,8 +98,8 @@ func makeTables(ctx context.Context, w with, postgresURL, schema string) (b *bac
 	return box.Backlog(), down, box.Migrate(ctx)
 }
 
-// inboxed takes messages in, which acknowledges them; an inbox's worker handles them afterwards. So a slow or absent MongoDB
-// does not hold the broker up.
+// inboxed takes messages in, which acknowledges them; an inbox's worker handles them afterwards. So a slow or absent
+// MongoDB does not hold the broker up.
 func (w *worker) inboxed(receiver *everonce.TxReceiver[pgx.Tx]) (handler *consume.Consumer, run func(context.Context) error, err error) {
 	in, err := inbox.New(receiver, "eventpipeline", nil)
 	if err != nil {
@@ -129,7 +129,8 @@ func (w *worker) inboxed(receiver *everonce.TxReceiver[pgx.Tx]) (handler *consum
 	return handler, worker.Run, nil
 }
 
-// outboxed handles messages in a transaction, in which the event is published; the outbox's relay sends it on to MongoDB.
+// outboxed handles messages in a transaction, in which the event is published; the outbox's relay sends it on to
+// MongoDB.
 func (w *worker) outboxed(receiver *everonce.TxReceiver[pgx.Tx]) (handler *consume.Consumer, run func(context.Context) error, err error) {
 	box, err := outbox.New(receiver, nil)
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/everonce/everonce/session/producer"
 )
 
-// disk is a file with the system's cache before it. A sync that fails takes what it could not write for written, as on Linux.
+// disk is a file with the system's cache before it. A sync that fails takes what it could not write for written, as on
+// Linux.
 type disk struct {
 	io.Reader
 	cache, durable []byte
@@ -43,7 +44,8 @@ func (d *disk) Sync() error {
 	return d.broken
 }
 
-// TestSyncFails: a batch that is acknowledged after its sync has failed, and after the log was opened again, is on the disk.
+// TestSyncFails: a batch that is acknowledged after its sync has failed, and after the log was opened again, is on the
+// disk.
 func TestSyncFails(t *testing.T) {
 	d := &disk{}
 	reopened := func() *Log {

@@ -175,7 +175,8 @@ func (l *Log) add(b *Batch) int64 {
 	return position
 }
 
-// A record of the file is its length, the checksum of that, the checksum of the content, and the content, which is JSON.
+// A record of the file is its length, the checksum of that, the checksum of the content, and the content, which is
+// JSON.
 const head = 12
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -217,9 +218,9 @@ func (l *Log) put(b []byte) error {
 	return errors.Join(err, l.file.Sync())
 }
 
-// recovered reads the file, and cuts off a record that was torn. The last whole record is written again where it is: if its sync has
-// failed, it may be in the system's cache and not on the disk, and a mere second sync, which has nothing to write, succeeds. The test has a
-// model of such a cache, no disk that fails.
+// recovered reads the file, and cuts off a record that was torn. The last whole record is written again where it is: if
+// its sync has failed, it may be in the system's cache and not on the disk, and a mere second sync, which has nothing
+// to write, succeeds. The test has a model of such a cache, no disk that fails.
 func recovered(file file) (*Log, error) {
 	l := &Log{file: file, table: producer.NewTable(0), streams: map[string][][]byte{}}
 	b, err := io.ReadAll(file)

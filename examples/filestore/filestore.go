@@ -131,8 +131,8 @@ func (s *Store) Get(ctx context.Context, req driver.GetRequest) (res driver.GetR
 // defaultLimit bounds a purge that names no limit.
 const defaultLimit = 1000
 
-// Purge removes what time has let go: see [driver.Store]. It looks without the lock, and decides again, record by record,
-// under it. It passes over records of which it cannot read the times: Health counts them.
+// Purge removes what time has let go: see [driver.Store]. It looks without the lock, and decides again, record by
+// record, under it. It passes over records of which it cannot read the times: Health counts them.
 func (s *Store) Purge(ctx context.Context, req driver.PurgeRequest) (res driver.PurgeResult, err error) {
 	if req.Limit <= 0 {
 		req.Limit = defaultLimit

@@ -41,7 +41,8 @@ func TestEffectsOfAHandler(t *testing.T) {
 	}
 }
 
-// A process that died before its first step has left a record and no ride. It is dropped, and nothing of another route is.
+// A process that died before its first step has left a record and no ride. It is dropped, and nothing of another route
+// is.
 func TestWhatHasNotBegunIsDropped(t *testing.T) {
 	ctx := t.Context()
 	store, err := sqlitestore.Open(ctx, filepath.Join(t.TempDir(), "test.db"), nil)

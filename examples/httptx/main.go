@@ -1,5 +1,6 @@
 // Command httptx is an HTTP API on PostgreSQL whose effects and answers commit together (transactional mode): exactly
-// once. It takes the database's URL from DATABASE_URL, sends itself the same request several times, and prints the answers.
+// once. It takes the database's URL from DATABASE_URL, sends itself the same request several times, and prints the
+// answers.
 package main
 
 import (

@@ -1,5 +1,6 @@
 // Command keepkey is a shop that pays its orders through an HTTP API, and may be killed at any moment: it asks again
-// with the key that it wrote down beside the order. The API's address is an argument; an order to take first may follow:
+// with the key that it wrote down beside the order. The API's address is an argument; an order to take first may
+// follow:
 //
 //	keepkey shop.db http://127.0.0.1:8080 order-7 1200
 //	keepkey shop.db http://127.0.0.1:8080

@@ -1,5 +1,6 @@
-// Command monitored is an HTTP API that shows Prometheus what became of its requests, and what waits for somebody to settle
-// it. With an address, like localhost:8080, it goes on and serves there, for trying the dashboard and the alerts.
+// Command monitored is an HTTP API that shows Prometheus what became of its requests, and what waits for somebody to
+// settle it. With an address, like localhost:8080, it goes on and serves there, for trying the dashboard and the
+// alerts.
 package main
 
 import (

@@ -60,7 +60,8 @@ func (w *window) publish(id string, often int) {
 	}
 }
 
-// The window of a stream is not enough: what is published after it is stored again. There is one invoice for each order all the same.
+// The window of a stream is not enough: what is published after it is stored again. There is one invoice for each order
+// all the same.
 func TestRun(t *testing.T) {
 	w := newWindow(t)
 	pool, err := pgxpool.New(t.Context(), pgschema.URL(t))

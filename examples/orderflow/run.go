@@ -20,7 +20,7 @@ import (
 )
 
 // settings are what the flags say.
-type serviceSettings struct {
+type settings struct {
 	Orders, Kills int
 	Seed          uint64
 	Postgres      string
@@ -34,7 +34,7 @@ var names = []string{"stock", "payment", "shipping", "order"}
 
 // run is one run.
 type run struct {
-	serviceSettings
+	settings
 	places    map[string]string // of the databases
 	processes map[string]*process
 	client    *http.Client

@@ -112,8 +112,8 @@ func serve(ctx context.Context, addr string, h http.Handler, out io.Writer) erro
 	return srv.Shutdown(ctx)
 }
 
-// listen opens a port of this machine: any, or one that was announced before. It waits for one that is taken: it may have
-// become the near end of somebody's short connection.
+// listen opens a port of this machine: any, or one that was announced before. It waits for one that is taken: it may
+// have become the near end of somebody's short connection.
 func listen(ctx context.Context, addr string) (net.Listener, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -1,5 +1,6 @@
-// Command outbox places orders and tells others of them: an event commits with its order, or not at all, and a relay publishes
-// it afterwards. By default it goes to a consumer in this process, which writes an invoice; -to sends it elsewhere.
+// Command outbox places orders and tells others of them: an event commits with its order, or not at all, and a relay
+// publishes it afterwards. By default it goes to a consumer in this process, which writes an invoice; -to sends it
+// elsewhere.
 package main
 
 import (

@@ -58,7 +58,8 @@ func granted(ctx context.Context, own *sql.DB, store *sqlproducer.Store[*sql.Tx]
 	return g, err
 }
 
-// send sends all orders: a program with many keeps up to which they were acknowledged. The number of an order is its place, in every run.
+// send sends all orders: a program with many keeps up to which they were acknowledged. The number of an order is its
+// place, in every run.
 func send(ctx context.Context, store *sqlproducer.Store[*sql.Tx], g producer.Grant, orders []string) error {
 	for i, order := range orders {
 		batch := &sqlproducer.Batch{

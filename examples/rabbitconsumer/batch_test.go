@@ -80,7 +80,8 @@ func TestAnIncompleteBatchIsHandled(t *testing.T) {
 	b.wants(2, 0)
 }
 
-// A message that fails is retried, and becomes a dead letter, alone; so is one that is refused. Their neighbours commit.
+// A message that fails is retried, and becomes a dead letter, alone; so is one that is refused. Their neighbours
+// commit.
 func TestAFailingMessageOfABatchIsAlone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

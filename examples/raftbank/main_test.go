@@ -190,7 +190,7 @@ func TestNoPipeline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := told{Name: "north", Peers: map[string]string{"north": ln.Addr().String()}}
+	at := nodeSettings{Name: "north", Peers: map[string]string{"north": ln.Addr().String()}}
 	transport := newTransport(&ways{Listener: ln, told: at}, hclog.NewNullLogger())
 	if _, err := transport.AppendEntriesPipeline("north", "north"); !errors.Is(err, raft.ErrPipelineReplicationNotSupported) {
 		t.Error(err)

@@ -15,7 +15,7 @@ import (
 
 // process is a node in a separate process, which may be killed, paused, and started again.
 type process struct {
-	settings
+	nodeSettings
 	said  io.Writer
 	leads func(name string, term uint64) // is called for each term in which the node leads
 
@@ -50,7 +50,7 @@ func (p *process) start(ctx context.Context) error {
 	}
 	late := time.AfterFunc(startLimit, func() { p.cmd.Process.Kill() }) //nolint:errcheck // it is gone then
 	defer late.Stop()
-	if err := json.NewEncoder(in).Encode(p.settings); err != nil {
+	if err := json.NewEncoder(in).Encode(p.nodeSettings); err != nil {
 		return errors.Join(err, p.stop())
 	}
 	lines := bufio.NewReader(out)

@@ -117,7 +117,7 @@ func (r *run) open(ctx context.Context, folder string) error {
 		doors[names[i]] = door
 	}
 	for _, name := range names {
-		p := &process{said: r.Said, leads: r.leads, sockets: r.network.sockets[name], settings: settings{
+		p := &process{said: r.Said, leads: r.leads, sockets: r.network.sockets[name], nodeSettings: nodeSettings{
 			Name: name, Folder: filepath.Join(folder, name), Peers: r.network.from(name), Doors: doors, Broken: r.Broken,
 		}}
 		r.processes[name] = p

@@ -128,7 +128,8 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// TestUnknownButAsked: where another attempt would ask about what is unknown, Temporal makes one, with everonce's pause.
+// TestUnknownButAsked: where another attempt would ask about what is unknown, Temporal makes one, with everonce's
+// pause.
 func TestUnknownButAsked(t *testing.T) {
 	for after, final := range map[time.Duration]bool{0: true, 2 * time.Second: false} {
 		err := forTemporal(everonce.Unknown, &everonce.Error{Outcome: everonce.Unknown, Sentinel: everonce.ErrOutcomeUnknown, RetryAfter: after})
@@ -157,8 +158,8 @@ func TestNotDone(t *testing.T) {
 	}
 }
 
-// TestTheStoreIsAway: nothing was charged, and Temporal tries again by its retry policy, until the store is back: after more claims than one
-// attempt makes.
+// TestTheStoreIsAway: nothing was charged, and Temporal tries again by its retry policy, until the store is back: after
+// more claims than one attempt makes.
 func TestTheStoreIsAway(t *testing.T) {
 	r, err := everonce.NewReceiver(failing(oncetest.OpClaim, 4), everonce.Refuse, nil)
 	if err != nil {

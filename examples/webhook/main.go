@@ -1,5 +1,5 @@
-// Command webhook receives events of a provider that sends no Idempotency-Key: the key is the event's ID, which is in its
-// body. It sends itself some events and prints the answers.
+// Command webhook receives events of a provider that sends no Idempotency-Key: the key is the event's ID, which is in
+// its body. It sends itself some events and prints the answers.
 package main
 
 import (

@@ -223,8 +223,9 @@ func kills(t *testing.T, spec workerSpec, audit func() audited, withStore func(f
 	judge(t, g, audit(), ops)
 }
 
-// leastHeld is how many calls the gateway holds at a kill, at least. On DynamoDB, where the first one is soon followed by the kill, and few of
-// the others have come so far, every second kill waits until there are some: else re-execution may happen to make no double.
+// leastHeld is how many calls the gateway holds at a kill, at least. On DynamoDB, where the first one is soon followed
+// by the kill, and few of the others have come so far, every second kill waits until there are some: else re-execution
+// may happen to make no double.
 func (s *workerSpec) leastHeld(cycle int) int {
 	if s.DynamoDB != "" && cycle%2 == 1 {
 		return leastInFlight

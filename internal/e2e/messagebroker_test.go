@@ -15,8 +15,8 @@ type broker interface {
 	// declare makes the queues of ways, as any consumer does; remove deletes them, with what belongs to them.
 	declare(ctx context.Context, ways []string) error
 	remove(ctx context.Context, ways []string) error
-	// publish sends messages, and returns those that the broker has not confirmed. A message has the ID op-N and the payload of
-	// operation. After an error cut is called, and publish connects again.
+	// publish sends messages, and returns those that the broker has not confirmed. A message has the ID op-N and the
+	// payload of operation. After an error cut is called, and publish connects again.
 	publish(way string, ops []int) (left []int, err error)
 	cut()
 	// waiting is how many messages are ready in the queues of ways, by queue: way, way.retry… and way.dead.

@@ -28,8 +28,8 @@ const (
 
 var cutRetry = consume.Backoff{Min: 50 * time.Millisecond, Max: 500 * time.Millisecond}
 
-// cutStream is a stream through one consumer, in this process, whose line to its store is ill-treated; or, where the spec has a
-// line, that to its broker.
+// cutStream is a stream through one consumer, in this process, whose line to its store is ill-treated; or, where the
+// spec has a line, that to its broker.
 type cutStream struct {
 	t    *testing.T
 	ctx  context.Context //nolint:containedctx // the test's own end

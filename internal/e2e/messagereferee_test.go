@@ -202,8 +202,8 @@ func (r *referee) hold(ctx context.Context, h holder) {
 	}
 }
 
-// isAhead tells whether a way has received more than the others, by as much as is allowed. Where something was killed none is:
-// the others may come no further before it is mended, and it is mended when each way has felt it.
+// isAhead tells whether a way has received more than the others, by as much as is allowed. Where something was killed
+// none is: the others may come no further before it is mended, and it is mended when each way has felt it.
 func (r *referee) isAhead(w *way) bool {
 	if r.struck {
 		return false
@@ -233,8 +233,8 @@ func (r *referee) progress() int {
 	return least
 }
 
-// beyondKill is how many messages may be sent beyond a kill, before it and after it: enough to be in flight then, and too few
-// for the stream to be over before a server is back.
+// beyondKill is how many messages may be sent beyond a kill, before it and after it: enough to be in flight then, and
+// too few for the stream to be over before a server is back.
 const beyondKill = 80
 
 // arm closes the gate, for the calls of a phase, once so many messages were received.
@@ -399,8 +399,8 @@ func TestRefereeHoldsAVerdictAgainstWhatWasDoneBefore(t *testing.T) {
 	}
 }
 
-// In a transaction, whose claim writes nothing, a copy that came before another one was done may be begun after that, and is rolled back. One
-// that came later may not.
+// In a transaction, whose claim writes nothing, a copy that came before another one was done may be begun after that,
+// and is rolled back. One that came later may not.
 func TestRefereeLetsATransactionBeginInVain(t *testing.T) {
 	r := newReferee([]string{wayTx})
 	tell := func(phase, more string) {

@@ -60,8 +60,8 @@ func (s *server) writeDown() {
 	s.Run(`node rabbitmqctl eval '[] = [T || T <- dets:all(), dets:sync(T) =/= ok].'`)
 }
 
-// revive starts a broker that was killed. The script does that too, and asks it twice whether it runs, each time by a program
-// that takes as long as the broker itself.
+// revive starts a broker that was killed. The script does that too, and asks it twice whether it runs, each time by a
+// program that takes as long as the broker itself.
 func (s *server) revive() {
 	s.t.Helper()
 	s.Run(`rm -f "$dir/pid" && node rabbitmq-server -detached`)

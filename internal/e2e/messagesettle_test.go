@@ -9,8 +9,8 @@ import (
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
-// settleUnknown does what an operator does: every message among the dead letters is settled by what the gateway says, and
-// all of them are replayed. It reports whether there were any.
+// settleUnknown does what an operator does: every message among the dead letters is settled by what the gateway says,
+// and all of them are replayed. It reports whether there were any.
 func (s *stream) settleUnknown() bool {
 	s.t.Helper()
 	letters, err := s.spec.broker().letters(s.ctx, wayRefused)

@@ -121,8 +121,8 @@ func (c cut) inflict(t *testing.T, p *toxiproxy.Proxy) (heal func()) {
 	}
 }
 
-// TestProxyCutFromTheClient cuts the connection between a client and `everonce proxy` at each phase of a request. Nothing
-// is unknown of that: the client sends it again, and there is one effect.
+// TestProxyCutFromTheClient cuts the connection between a client and `everonce proxy` at each phase of a request.
+// Nothing is unknown of that: the client sends it again, and there is one effect.
 func TestProxyCutFromTheClient(t *testing.T) {
 	t.Parallel()
 	w := newWires(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/everonce/everonce/outbox"
 )
 
-// Claimed entries are not pending: an operator who counts, retries or gives up pending entries leaves them alone.
+// Claimed entries are not pending: the count, retry or discard of pending entries leaves them alone.
 func TestBacklogLeavesAloneWhatIsInHand(t *testing.T) {
 	onAll(t, testBacklogLeavesAloneWhatIsInHand[pgx.Tx], testBacklogLeavesAloneWhatIsInHand[*sql.Tx])
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/everonce/everonce/outbox"
 )
 
-// Of two relays one is cut off from the database when it has published a batch, and has not marked it. The other publishes
-// what is left, and that batch once more, with the same IDs, unless the mark arrived all the same. Nothing is lost, and each
-// key keeps its order. When the line is mended the first relay goes on.
+// Of two relays one is cut off from the database when it has published a batch, and has not marked it. The other
+// publishes what is left, and that batch once more, with the same IDs, unless the mark arrived all the same. Nothing is
+// lost, and each key keeps its order. When the line is mended the first relay goes on.
 func TestARelayIsCutOff(t *testing.T) {
 	t.Parallel()
 	for _, cut := range []struct {

@@ -38,7 +38,8 @@ type way struct {
 	topic     string
 	publisher outbox.Publisher
 	binary    cloudeventsonce.Mode
-	// run feeds the consumer until the context ends, and letters opens its dead letters; both are nil where there is no broker.
+	// run feeds the consumer until the context ends, and letters opens its dead letters; both are nil where there is no
+	// broker.
 	run     func(ctx context.Context) error
 	letters func(ctx context.Context) (consume.DeadLetters, error)
 }

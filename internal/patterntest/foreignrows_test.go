@@ -44,8 +44,8 @@ func (h *handle[Tx]) foreignEvent(t testing.TB, id string, other row) {
 	h.foreign(t, "outbox", row{"id": "'" + id + "'", "topic": "'orders'", "type": "''", "content_type": "'text/plain'", "headers": "''", "payload": "'x'"}, other)
 }
 
-// setAside waits until so many rows are blocked, and expects them to say that they are corrupt, with their numbers. It discards
-// them by these.
+// setAside waits until so many rows are blocked, and expects them to say that they are corrupt, with their numbers. It
+// discards them by these.
 func setAside(t testing.TB, b *backlog.Table, want int) {
 	t.Helper()
 	ctx := limited(t)

@@ -66,7 +66,8 @@ func onMySQLServers(t *testing.T, test func(t *testing.T, server string)) {
 	}
 }
 
-// mySQL leaves a test out, by name, where there is no MySQL. It waits for a lock as short as it can, as users are told to have it.
+// mySQL leaves a test out, by name, where there is no MySQL. It waits for a lock as short as it can, as users are told
+// to have it.
 func mySQL(t testing.TB) string {
 	t.Helper()
 	server := os.Getenv(mysqlVariable)

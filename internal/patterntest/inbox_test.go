@@ -106,7 +106,8 @@ func TestInboxHandlesOnce(t *testing.T) {
 	onAll(t, testInboxHandlesOnce[pgx.Tx], testInboxHandlesOnce[*sql.Tx])
 }
 
-// A message that comes twice is handled once, with the events that its handler publishes; a type without a handler waits.
+// A message that comes twice is handled once, with the events that its handler publishes; a type without a handler
+// waits.
 func testInboxHandlesOnce[Tx any](t *testing.T, h *handle[Tx]) {
 	in, box := newInbox(t, h, nil), newOutbox(t, h)
 	consumer, err := in.Consumer()

@@ -47,8 +47,8 @@ func TestTrapOrderInTheInbox(t *testing.T) {
 	onAll(t, testTrapOrderInTheInbox[pgx.Tx], testTrapOrderInTheInbox[*sql.Tx])
 }
 
-// Messages with one order key are handled one after the other, although the first one fails at first, and there is room for all
-// of them at once.
+// Messages with one order key are handled one after the other, although the first one fails at first, and there is room
+// for all of them at once.
 func testTrapOrderInTheInbox[Tx any](t *testing.T, h *handle[Tx]) {
 	in := newInbox(t, h, &inbox.Options{OrderKey: fromHeader("key")})
 	const keys, each = 3, 6
@@ -100,8 +100,8 @@ func TestTrapPriorities(t *testing.T) {
 	onAll(t, testTrapPriorities[pgx.Tx], testTrapPriorities[*sql.Tx])
 }
 
-// A message of a high priority goes before those that came shortly before it, but not before one that has waited for longer
-// than the priority is worth.
+// A message of a high priority goes before those that came shortly before it, but not before one that has waited for
+// longer than the priority is worth.
 func testTrapPriorities[Tx any](t *testing.T, h *handle[Tx]) {
 	in := newInbox(t, h, &inbox.Options{Priority: func(m *consume.Message) int { return len(m.Headers["priority"]) }})
 	for i := range 6 {
@@ -242,8 +242,8 @@ func testTrapAPausedWorker[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// A message whose handler takes its process along each time is set aside after its budget, without being handled once more:
-// otherwise it would be the first to be claimed after each start.
+// A message whose handler takes its process along each time is set aside after its budget, without being handled once
+// more: otherwise it would be the first to be claimed after each start.
 func TestTrapAMessageThatKills(t *testing.T) {
 	t.Parallel()
 	h := onSQLite(t)

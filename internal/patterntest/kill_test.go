@@ -23,9 +23,9 @@ import (
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
-// Processes that run a relay and a worker are killed at random moments, after an event was sent and before it was marked, and
-// after an effect was written and before it was committed: nothing is lost; a consumer that knows events by their IDs sees
-// each once, and in the order of their keys; a message takes effect once.
+// Processes that run a relay and a worker are killed at random moments, after an event was sent and before it was
+// marked, and after an effect was written and before it was committed: nothing is lost; a consumer that knows events by
+// their IDs sees each once, and in the order of their keys; a message takes effect once.
 func TestKillPostgres(t *testing.T) {
 	t.Parallel()
 	url, name := schema(t)

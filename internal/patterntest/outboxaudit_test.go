@@ -159,8 +159,8 @@ func auditHeads[Tx any](ctx context.Context, t *testing.T, h *handle[Tx]) error 
 	return to.await(ctx, 24)
 }
 
-// auditNothingTwiceInHand: claims at the same time never have one row twice, nor two of one order key in different hands, and
-// follow the order of the key.
+// auditNothingTwiceInHand: claims at the same time never have one row twice, nor two of one order key in different
+// hands, and follow the order of the key.
 func auditNothingTwiceInHand[Tx any](ctx context.Context, t *testing.T, h *handle[Tx]) error {
 	box := newOutbox(t, h)
 	const limit, keys, each = 9, 4, 12

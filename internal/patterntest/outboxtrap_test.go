@@ -121,7 +121,8 @@ func TestTrapPoisonedEvent(t *testing.T) {
 	onAll(t, testTrapPoisonedEvent[pgx.Tx], testTrapPoisonedEvent[*sql.Tx])
 }
 
-// A poisoned event blocks its key until an operator retries it, or lets it go on, as the topic's policy says. Others flow.
+// A poisoned event blocks its key until an operator retries it, or lets it go on, as the topic's policy says. Others
+// flow.
 func testTrapPoisonedEvent[Tx any](t *testing.T, h *handle[Tx]) {
 	ctx := limited(t)
 	box, to := newOutbox(t, h), newArrivals()
@@ -163,8 +164,8 @@ func TestTrapARowThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A publisher that panics, ends its goroutine, answers with a wrong number of errors, or does not return, has published nothing:
-// its events come again.
+// A publisher that panics, ends its goroutine, answers with a wrong number of errors, or does not return, has published
+// nothing: its events come again.
 func TestTrapPublishersThatMisbehave(t *testing.T) {
 	t.Parallel()
 	for name, misbehave := range map[string]func(context.Context, []outbox.Event) []error{
@@ -208,8 +209,8 @@ func TestTrapAPurgeLeavesWhatIsNotDone(t *testing.T) {
 	onMySQLs(t, testTrapPurge[*sql.Tx])
 }
 
-// A purge neither waits for a row that somebody is about to retry, nor removes it, nor an event that came again with the ID of one
-// that was removed.
+// A purge neither waits for a row that somebody is about to retry, nor removes it, nor an event that came again with
+// the ID of one that was removed.
 func testTrapPurge[Tx any](t *testing.T, h *handle[Tx]) {
 	ctx := limited(t)
 	box := newOutbox(t, h)

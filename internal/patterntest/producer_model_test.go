@@ -32,8 +32,8 @@ func exploreProducers[Tx any](t *testing.T, h, sound *handle[Tx]) {
 	}
 }
 
-// exploreProducer has random grants and batches, and producers that are forgotten: rows answer as the table in memory, and each record
-// is in its stream once. It returns what differs.
+// exploreProducer has random grants and batches, and producers that are forgotten: rows answer as the table in memory,
+// and each record is in its stream once. It returns what differs.
 func exploreProducer[Tx any](t *testing.T, h, sound *handle[Tx], seed uint64, seen map[producer.Decision]int) error {
 	random := rand.New(rand.NewPCG(seed, 1))
 	window := 1 + random.IntN(4)
@@ -93,7 +93,8 @@ func exploreProducer[Tx any](t *testing.T, h, sound *handle[Tx], seed uint64, se
 	return nil
 }
 
-// randomSent is mostly the next batch of a producer, or a copy. Its records say whose they are, and so are the same in a copy.
+// randomSent is mostly the next batch of a producer, or a copy. Its records say whose they are, and so are the same in
+// a copy.
 func randomSent(random *rand.Rand, table *producer.Table, last producer.ID, sent []*sqlproducer.Batch) *sqlproducer.Batch {
 	if len(sent) > 0 && random.IntN(3) == 0 {
 		return sent[max(0, len(sent)-1-random.IntN(12))]

@@ -132,8 +132,8 @@ func TestPurgeOfProducersWaitsForNobody(t *testing.T) {
 	onMySQLs(t, testProducerPurge[*sql.Tx])
 }
 
-// More than a batch of producers is idle, and two of them have a transaction open: in a first batch, and in a later one. All others
-// are removed.
+// More than a batch of producers is idle, and two of them have a transaction open: in a first batch, and in a later
+// one. All others are removed.
 func testProducerPurge[Tx any](t *testing.T, h *handle[Tx]) {
 	h, micros := h.byHand(t)
 	s := newStreams(t, h, nil)

@@ -176,8 +176,8 @@ func TestCrashPointsOfAProducer(t *testing.T) {
 	onEachDatabase(t, testCrashPointsOfAProducer[pgx.Tx], testCrashPointsOfAProducer[*sql.Tx])
 }
 
-// Whatever call of a host fails, done or not, the commit's too: the producer sends the same again until it is answered, and each
-// record is in the stream once, in its order; a grant that is asked for again fences what came before.
+// Whatever call of a host fails, done or not, the commit's too: the producer sends the same again until it is answered,
+// and each record is in the stream once, in its order; a grant that is asked for again fences what came before.
 func testCrashPointsOfAProducer[Tx any](t *testing.T, h *handle[Tx]) {
 	sound := newStreams(t, h, nil)
 	everyPoint(t, func(c *crashPoint, name string) {
@@ -349,8 +349,8 @@ func TestAnEarlierRunThatIsAppending(t *testing.T) {
 	onMySQLs(t, testEarlierRun[*sql.Tx])
 }
 
-// While a run has a transaction open, a grant to its name waits: what is granted sees all that came before, and nothing comes
-// afterwards.
+// While a run has a transaction open, a grant to its name waits: what is granted sees all that came before, and nothing
+// comes afterwards.
 func testEarlierRun[Tx any](t *testing.T, h *handle[Tx]) {
 	s, ctx := newStreams(t, h, nil), t.Context()
 	for i, first := range []int32{0, 0, 1} { // in its first batch, and later; and each time of another run

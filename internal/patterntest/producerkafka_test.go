@@ -24,15 +24,16 @@ import (
 	"github.com/everonce/everonce/session/producer/sqlproducer"
 )
 
-// recorded is what franz-go and a broker have said. To record it anew: go test -run TestKafkaProducer -record-producer .
+// recorded is what franz-go and a broker have said. To record it anew: go test -run TestKafkaProducer -record-producer
+// .
 const recorded = "testdata/producer-kafka.jsonl"
 
 var recordProducer = flag.Bool("record-producer", false, "write what the Kafka broker answers to "+recorded)
 
 const partitions = 3
 
-// schedule has franz-go produce to the broker: over several partitions, with answers that are lost, an epoch that it raises after it
-// has given a record up, late copies of what it has sent, and two runs of one transactional.id.
+// schedule has franz-go produce to the broker: over several partitions, with answers that are lost, an epoch that it
+// raises after it has given a record up, late copies of what it has sent, and two runs of one transactional.id.
 func schedule(t *testing.T) []produced {
 	t.Helper()
 	h := onSQLite(t)
@@ -123,8 +124,8 @@ type sequencer interface {
 	count(partition int32) (int64, error)
 }
 
-// refusalsOf are what we answer where the broker answers an error. It has one for a gap and for a batch below the window; and a
-// transaction that has ended is none of our rules, but the run is fenced.
+// refusalsOf are what we answer where the broker answers an error. It has one for a gap and for a batch below the
+// window; and a transaction that has ended is none of our rules, but the run is fenced.
 var refusalsOf = map[string][]producer.Refusal{
 	"OUT_OF_ORDER_SEQUENCE_NUMBER": {producer.ErrOutOfOrder, producer.ErrTooOld},
 	"INVALID_PRODUCER_EPOCH":       {producer.ErrFenced},
@@ -269,7 +270,8 @@ func newTableHost() *tableHost {
 	return &tableHost{producer.NewTable(0), map[int64]producer.ID{}, map[int32]int64{}}
 }
 
-// TestKafkaProducer records what franz-go sends to the real broker and what that answers, and has our rules answer the same.
+// TestKafkaProducer records what franz-go sends to the real broker and what that answers, and has our rules answer the
+// same.
 func TestKafkaProducer(t *testing.T) {
 	t.Parallel()
 	events := schedule(t)

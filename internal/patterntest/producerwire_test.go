@@ -30,8 +30,8 @@ type produced struct {
 	Lost      bool   `json:"lost,omitempty"` // the producer did not get the answer
 }
 
-// wire is between producers and the broker. It records what they say of producing, read by franz-go's own decoders, in the order of
-// the broker's answers, and cuts answers off: the request has arrived, and the connection ends.
+// wire is between producers and the broker. It records what they say of producing, read by franz-go's own decoders, in
+// the order of the broker's answers, and cuts answers off: the request has arrived, and the connection ends.
 type wire struct {
 	t  testing.TB
 	mu sync.Mutex
@@ -100,7 +100,8 @@ func (c *wireConn) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// answer takes the next answer from the broker. If it is cut, so are all that are under way, once the broker has given them.
+// answer takes the next answer from the broker. If it is cut, so are all that are under way, once the broker has given
+// them.
 func (c *wireConn) answer(lost bool) error {
 	head := make([]byte, 4)
 	if _, err := io.ReadFull(c.Conn, head); err != nil {

@@ -128,8 +128,8 @@ func testSagaTimeout[Tx any](t *testing.T, h *handle[Tx]) {
 
 func TestSagaWaits(t *testing.T) { onAll(t, testSagaWaits[pgx.Tx], testSagaWaits[*sql.Tx]) }
 
-// A saga waits, visibly, if its steps have changed, if its input does not fit, or if no runner has its version; and goes on
-// when there is one.
+// A saga waits, visibly, if its steps have changed, if its input does not fit, or if no runner has its version; and
+// goes on when there is one.
 func testSagaWaits[Tx any](t *testing.T, h *handle[Tx]) {
 	w := &world{}
 	sagas := newSagas(t, h)

@@ -409,8 +409,8 @@ func testSagaWithoutAnAnswer[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// A runner that was paused past its lease, in a transaction or before one, does no step in the database that another has
-// done since. (With SQLite a process that is stopped may keep all others from writing.)
+// A runner that was paused past its lease, in a transaction or before one, does no step in the database that another
+// has done since. (With SQLite a process that is stopped may keep all others from writing.)
 func TestSagaPausedRunner(t *testing.T) {
 	t.Parallel()
 	points := []string{"after e", "d", "after undo-b", "undo-a"}

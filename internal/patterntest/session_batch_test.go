@@ -96,8 +96,8 @@ func TestSessionsShareACommit(t *testing.T) {
 	onAll(t, testSessionBatch[pgx.Tx], testSessionBatch[*sql.Tx])
 }
 
-// Requests of a batch are one transaction. One that fails, panics, ends its goroutine or spoils the transaction is alone with that:
-// the others commit, in their order, and their duplicates among them are replayed.
+// Requests of a batch are one transaction. One that fails, panics, ends its goroutine or spoils the transaction is
+// alone with that: the others commit, in their order, and their duplicates among them are replayed.
 func testSessionBatch[Tx any](t *testing.T, h *handle[Tx]) {
 	s := newSessions(t, h, session.Config{}, oneByOne)
 	gate := s.gate(t)
@@ -294,8 +294,8 @@ func TestCrashPointsOfABatch(t *testing.T) {
 	onEachDatabase(t, testCrashPointsOfABatch[pgx.Tx], testCrashPointsOfABatch[*sql.Tx])
 }
 
-// Whatever call fails, done or not, the commit's of many too: each client sends the same again until it is answered, and each
-// request has had its effect once.
+// Whatever call fails, done or not, the commit's of many too: each client sends the same again until it is answered,
+// and each request has had its effect once.
 func testCrashPointsOfABatch[Tx any](t *testing.T, h *handle[Tx]) {
 	healthy := newSessions(t, h, session.Config{}, nil)
 	var nonces [4]session.Nonce

@@ -40,8 +40,8 @@ func TestSessionsAnswerAsTheMachine(t *testing.T) {
 	onEachDatabase(t, testSessionModel[pgx.Tx], testSessionModel[*sql.Tx])
 }
 
-// The same random commands at the same times have the same answers from rows as from memory, and each request that is accepted
-// first has one effect.
+// The same random commands at the same times have the same answers from rows as from memory, and each request that is
+// accepted first has one effect.
 func testSessionModel[Tx any](t *testing.T, h *handle[Tx]) {
 	h, micros := h.byHand(t)
 	seeds, steps := 4, 150

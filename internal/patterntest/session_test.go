@@ -154,8 +154,8 @@ func TestSessionDuplicatesAtOnce(t *testing.T) {
 	onAll(t, testSessionDuplicates[pgx.Tx], testSessionDuplicates[*sql.Tx])
 }
 
-// Two hosts get the same requests at the same time, and others of the same session: each takes effect once, and each copy is
-// answered. Registrations at the same time keep within the quota, and copies of one begin one session.
+// Two hosts get the same requests at the same time, and others of the same session: each takes effect once, and each
+// copy is answered. Registrations at the same time keep within the quota, and copies of one begin one session.
 func testSessionDuplicates[Tx any](t *testing.T, h *handle[Tx]) {
 	config, patient := session.Config{PerPrincipal: 3, MaxSessions: 5}, &sqlsession.Options{Wait: time.Minute}
 	hosts := []clients[Tx]{newSessions(t, h, config, patient), newSessions(t, h, config, patient)}
@@ -334,8 +334,8 @@ func TestCrashPointsOfASession(t *testing.T) {
 	onEachDatabase(t, testCrashPointsOfASession[pgx.Tx], testCrashPointsOfASession[*sql.Tx])
 }
 
-// Whatever call of a host fails, done or not, the commit's too: the client sends the same again until it is answered, and each
-// request has had its effect once, and the session was begun once.
+// Whatever call of a host fails, done or not, the commit's too: the client sends the same again until it is answered,
+// and each request has had its effect once, and the session was begun once.
 func testCrashPointsOfASession[Tx any](t *testing.T, h *handle[Tx]) {
 	newSessions(t, h, session.Config{}, nil)
 	everyPoint(t, func(c *crashPoint, name string) {

@@ -175,9 +175,9 @@ func (s *supervised) serve(ctx context.Context, spec serverSpec) error {
 	return cmd.Wait()
 }
 
-// TestSessionOverHTTPSurvivesKills: clients of a service in PostgreSQL whose processes are killed, after an effect was written
-// and before its commit, and after the commit and before its answer. Each request takes effect once. The audit sees it if a
-// client registers another session and sends again.
+// TestSessionOverHTTPSurvivesKills: clients of a service in PostgreSQL whose processes are killed, after an effect was
+// written and before its commit, and after the commit and before its answer. Each request takes effect once. The audit
+// sees it if a client registers another session and sends again.
 func TestSessionOverHTTPSurvivesKills(t *testing.T) {
 	for name, planted := range map[string]bool{"one session": false, "planted: sent again under another session": true} {
 		t.Run(name, func(t *testing.T) {

@@ -116,8 +116,8 @@ func TestSessionPipelinedOverHTTP(t *testing.T) {
 	onAll(t, testSessionPipelinedOverHTTP[pgx.Tx], testSessionPipelinedOverHTTP[*sql.Tx])
 }
 
-// 32 requests of one session at a time, more than its window has: each takes effect once, and in the end the mark has passed
-// all answers but a window's.
+// 32 requests of one session at a time, more than its window has: each takes effect once, and in the end the mark has
+// passed all answers but a window's.
 func testSessionPipelinedOverHTTP[Tx any](t *testing.T, h *handle[Tx]) {
 	const window = 8
 	s := newSessions(t, h, session.Config{Window: window}, nil)

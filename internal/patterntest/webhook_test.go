@@ -34,7 +34,8 @@ func TestOutboxToWebhooks(t *testing.T) {
 	}
 }
 
-// One endpoint that is silent delays no other: neither when it is found out, nor while it is paused. It gets its own when it answers.
+// One endpoint that is silent delays no other: neither when it is found out, nor while it is paused. It gets its own
+// when it answers.
 func TestASilentWebhookDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	h := onSQLite(t)

@@ -62,8 +62,9 @@ func (c *Calls) begin() (number uint64, moved <-chan struct{}, err error) {
 	return c.last, nil, nil
 }
 
-// End ends the call of a number: it has its reply, or was given up. The number is not sent any more, so the mark may pass
-// it; the host then refuses copies that are still on their way. executed says that the host has certainly executed it.
+// End ends the call of a number: it has its reply, or was given up. The number is not sent any more, so the mark may
+// pass it; the host then refuses copies that are still on their way. executed says that the host has certainly executed
+// it.
 func (c *Calls) End(number uint64, executed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,8 +114,8 @@ func (c *Calls) mark() uint64 {
 	return c.last
 }
 
-// BeatMark returns the mark for a renewal. The host would refuse a mark further than the window above its highest executed
-// number.
+// BeatMark returns the mark for a renewal. The host would refuse a mark further than the window above its highest
+// executed number.
 func (c *Calls) BeatMark() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

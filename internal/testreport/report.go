@@ -170,8 +170,8 @@ const (
 	digestMost             = 12
 )
 
-// digest is what is to be read at the end of many runs: each failure, and the beginning and end of what it wrote. A test that
-// wrote nothing itself is left to its subtests.
+// digest is what is to be read at the end of many runs: each failure, and the beginning and end of what it wrote. A
+// test that wrote nothing itself is left to its subtests.
 func (r *report) digest() string {
 	var b strings.Builder
 	n := 0
@@ -194,7 +194,8 @@ func (r *report) digest() string {
 	return b.String()
 }
 
-// times is a line for each test that takes a tenth of a second itself. Parallel subtests are not in their parent's time.
+// times is a line for each test that takes a tenth of a second itself. Parallel subtests are not in their parent's
+// time.
 func (r *report) times() string {
 	var b strings.Builder
 	for id, seconds := range r.own {

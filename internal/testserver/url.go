@@ -1,4 +1,5 @@
-// Package testserver has the servers that tests talk to: those that all share, and one of a test's own, which it may ill-treat.
+// Package testserver has the servers that tests talk to: those that all share, and one of a test's own, which it may
+// ill-treat.
 package testserver
 
 import (

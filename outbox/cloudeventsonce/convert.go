@@ -4,8 +4,8 @@
 //	…
 //	relay, err := box.Relay(publisher, nil)
 //
-// Source and id together name the event wherever it is published, however often: consume.CloudEvent takes them as the key.
-// An event that is published again is the same, byte for byte.
+// Source and id together name the event wherever it is published, however often: consume.CloudEvent takes them as the
+// key. An event that is published again is the same, byte for byte.
 package cloudeventsonce
 
 import (

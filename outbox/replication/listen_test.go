@@ -44,8 +44,8 @@ func TestReplication(t *testing.T) {
 	t.Run("wal_level", func(t *testing.T) { testLevel(t, server) }) // the last: it leaves the server so
 }
 
-// Neither a transaction that is rolled back, which leaves a gap in the sequence, nor the marks of relays, nor other tables
-// wake anybody; and each commit of an event does.
+// Neither a transaction that is rolled back, which leaves a gap in the sequence, nor the marks of relays, nor other
+// tables wake anybody; and each commit of an event does.
 func testHearsCommitsOnly(t *testing.T, d *database) {
 	e := d.listening(t, nil).ready()
 	if err := d.begin(t).Rollback(t.Context()); err != nil {

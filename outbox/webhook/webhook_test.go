@@ -227,8 +227,8 @@ func TestErrorsTellNoSecrets(t *testing.T) {
 	}
 }
 
-// Events with one key are sent one after the other, and none behind one that failed; others at the same time. A service behind
-// package httponce takes an event once, however often it is sent.
+// Events with one key are sent one after the other, and none behind one that failed; others at the same time. A service
+// behind package httponce takes an event once, however often it is sent.
 func TestAServiceThatTakesEachOnce(t *testing.T) {
 	receiver, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
 	if err != nil {

@@ -13,8 +13,9 @@ const stateVersion = 1
 // ErrEncoding is wrapped by the error of [ParseState].
 var ErrEncoding = errors.New("producer: not a state")
 
-// AppendTo appends the state in its binary encoding, which every later version reads: a byte for the version, and then unsigned
-// varints: epoch, number of records in the epoch, number of batches; for each batch, the newest last, count, position, sum.
+// AppendTo appends the state in its binary encoding, which every later version reads: a byte for the version, and then
+// unsigned varints: epoch, number of records in the epoch, number of batches; for each batch, the newest last, count,
+// position, sum.
 func (s *State) AppendTo(b []byte) []byte {
 	put := binary.AppendUvarint
 	b = put(append(b, stateVersion), uint64(s.epoch))      //nolint:gosec // not negative

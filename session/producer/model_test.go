@@ -98,7 +98,8 @@ type host interface {
 	Forget(id producer.ID)
 }
 
-// explore gives random grants and batches to a host and to the model. It returns what differs, and counts what was answered.
+// explore gives random grants and batches to a host and to the model. It returns what differs, and counts what was
+// answered.
 func explore(seed uint64, seen map[producer.Decision]int, begin func(window int) host) error {
 	random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // not a secret
 	m := &model{window: 1 + random.IntN(4), granted: map[producer.ID]producer.Grant{}, names: map[string]producer.ID{}, logs: map[string][]appended{}}

@@ -53,7 +53,8 @@ func of(g producer.Grant, first int32, count int) producer.Batch {
 
 func refused(r producer.Refusal) producer.Decision { return producer.Decision{Err: r} }
 
-// TestSequences: the next is appended, copies within the window are acknowledged where they are, and all else is refused.
+// TestSequences: the next is appended, copies within the window are acknowledged where they are, and all else is
+// refused.
 func TestSequences(t *testing.T) {
 	s := newStream(t, 2)
 	other, g := s.grant(""), s.grant("")

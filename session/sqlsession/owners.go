@@ -40,8 +40,8 @@ func (o *owners) add(b *session.Beat) {
 	o.hashes[b.Session] = hashed(b.Nonce)
 }
 
-// loadOwners reads the secrets of a command's sessions that are not known yet, outside of any transaction, where the read
-// locks nothing.
+// loadOwners reads the secrets of a command's sessions that are not known yet, outside of any transaction, where the
+// read locks nothing.
 func (s *Store[Tx]) loadOwners(ctx context.Context, c *session.Command) error {
 	beats := c.Beats
 	switch c.Op {

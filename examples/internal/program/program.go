@@ -1,5 +1,5 @@
-// Package program builds and runs the examples as processes, for their tests. It builds without cgo, as the Dockerfile does: one build of
-// what they import serves all tests.
+// Package program builds and runs the examples as processes, for their tests. It builds without cgo, as the Dockerfile
+// does: one build of what they import serves all tests.
 package program
 
 import (

@@ -101,8 +101,8 @@ func TestPracticeRedisStatesProcessingAndCompleted(t *testing.T) {
 	}
 }
 
-// Redis forgets when its server does, and then every duplicate is handled again: payments belong into SQL, where record and
-// payment are kept or lost together.
+// Redis forgets when its server does, and then every duplicate is handled again: payments belong into SQL, where record
+// and payment are kept or lost together.
 func TestPracticeRedisForgetsSoPaymentsBelongIntoSQL(t *testing.T) {
 	t.Parallel()
 	client := redis(t)

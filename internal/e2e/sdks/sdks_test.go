@@ -72,7 +72,8 @@ func (s sdk) place(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// run sends one request per row with an SDK, all at once, and returns what it made of each, and how often each was sent.
+// run sends one request per row with an SDK, all at once, and returns what it made of each, and how often each was
+// sent.
 func (s sdk) run(t *testing.T, rows []row, profile httponce.Profile) (by map[string]report, attempts map[string]int) {
 	t.Helper()
 	var in bytes.Buffer

@@ -160,8 +160,8 @@ func (s *Store[Tx]) drop(ctx context.Context, conn sqldb.Conn, ids []int64, wind
 	return removed, err
 }
 
-// windowsOf returns the number of windows of each producer that a statement finds: it returns a producer and a number in
-// each row.
+// windowsOf returns the number of windows of each producer that a statement finds: it returns a producer and a number
+// in each row.
 func (s *Store[Tx]) windowsOf(ctx context.Context, conn sqldb.Conn, st *sqldb.Statement, ids []int64) (map[int64]int, error) {
 	counts := map[int64]int{}
 	return counts, conn.Send(ctx, s.dialect.Call(st, s.dialect.Ints(ids)).ForEach(func(r sqldb.Row) error {
