@@ -47,6 +47,10 @@ newer: ## the tests on a newer Debian in a folder, with newer servers, and on My
 imitators: ## the conformance suite on databases that imitate others (npm, Python)
 	@scripts/imitators
 
+.PHONY: senders
+senders: ## how often clients and proxies send one request, as tables (root, npm, Python, Java)
+	@scripts/senders
+
 .PHONY: latest
 latest: ## the tests with the latest versions of all dependencies, in a copy
 	@scripts/latest
