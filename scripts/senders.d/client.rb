@@ -1,4 +1,4 @@
-# Sends one request with Net::HTTP: client.rb METHOD URL KEY [warm]. With warm, a GET goes before, over the same connection.
+# Sends one request with Net::HTTP: client.rb METHOD URL KEY [warm]. With warm, a GET goes before, over its connection.
 require "net/http"
 
 method, url, key, warm = ARGV
