@@ -27,6 +27,10 @@ fuzz: ## explore with each fuzz test, for half a minute to two; `make test` runs
 lint: ## format and lint (with govet) alone
 	@scripts/test format lint
 
+.PHONY: prose
+prose: ## the wording of comments, strings and docs (Vale): make prose PATHS='httponce docs/adr'
+	@scripts/prose $(PATHS)
+
 .PHONY: fmt
 fmt: ## format all code
 	@scripts/tools gofumpt && bin/gofumpt -l -w .
