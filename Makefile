@@ -54,6 +54,9 @@ imitators: ## the conformance suite on databases that imitate others (npm, Pytho
 .PHONY: diagrams
 diagrams: ## parse the diagrams of the README and docs with Mermaid (npm)
 	@scripts/diagrams
+.PHONY: senders
+senders: ## how often clients and proxies send one request, as tables (root, npm, Python, Java)
+	@scripts/senders
 
 .PHONY: latest
 latest: ## the tests with the latest versions of all dependencies, in a copy
