@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
@@ -100,7 +99,7 @@ func checkCallerGone(e *env) {
 		{"rejected", everonce.Permanent("declined", nil, nil), driver.StateCompleted},
 	} {
 		key := e.key()
-		r, err := everonce.NewReceiver(e.s, everonce.Refuse, &everonce.Options{Lease: long, Codec: everonce.Raw(), CompletionLimit: time.Second})
+		r, err := everonce.NewReceiver(e.s, everonce.Refuse, &everonce.Options{Lease: long, Codec: everonce.Raw(), CompletionTimeout: hung})
 		if err != nil {
 			e.Fatalf("NewReceiver: %v", err)
 		}
