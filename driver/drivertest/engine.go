@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
