@@ -193,7 +193,7 @@ func errorClass(err error) string {
 func (a *Attempt) complete(saved driver.SavedResult) error {
 	a.beginEnd()
 	req := driver.CompleteRequest{ID: a.id, Token: a.token, Nonce: a.nonce, Result: saved, Lifetime: a.call.lifetime}
-	return a.persist(a.ev, a.set.CompletionLimit, func(ctx context.Context) error {
+	return a.persist(a.ev, a.set.CompletionTimeout, func(ctx context.Context) error {
 		_, err := a.store.Complete(ctx, req)
 		if errors.Is(err, driver.ErrTooLarge) && req.Result.Kind == driver.ResultValue {
 			req.Result = withoutData(req.Result)
@@ -212,7 +212,7 @@ func (a *Attempt) complete(saved driver.SavedResult) error {
 // answer was lost that is not told, for it may have come after the release.
 func (a *Attempt) release(state driver.State, class, step string) error {
 	a.beginEnd()
-	limit := a.set.CompletionLimit
+	limit := a.set.CompletionTimeout
 	if state == driver.StateAbandoned && step == "" {
 		limit = min(limit, a.set.StoreTimeout)
 	}
@@ -242,7 +242,7 @@ func (a *Attempt) toSettle(step string) string {
 // persist repeats a write of the attempt until it is done, refused for good, or the limit has passed.
 // It does not end with the caller's context. ev, if there is one, counts the repetitions: the event of the
 // operation, or that of a step, for steps may run concurrently.
-func (a *Attempt) persist(ev *Event, limit time.Duration, write func(context.Context) error) error {
+func (a *Attempt) persist(ev *Observation, limit time.Duration, write func(context.Context) error) error {
 	var err error
 	if a.prompt { // a store in memory needs no context of its own
 		err = write(context.Background())

@@ -279,7 +279,7 @@ type effects struct{ n int }
 
 func (*effects) Start(ctx context.Context, _ everonce.Op) context.Context { return ctx }
 
-func (e *effects) End(_ context.Context, ev everonce.Event) {
+func (e *effects) End(_ context.Context, ev everonce.Observation) {
 	if ev.Outcome == everonce.Executed && !ev.Provisional {
 		e.n++
 	}

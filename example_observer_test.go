@@ -44,7 +44,7 @@ type counts map[everonce.Scope]int
 
 func (counts) Start(ctx context.Context, _ everonce.Op) context.Context { return ctx }
 
-func (c counts) End(_ context.Context, ev everonce.Event) {
+func (c counts) End(_ context.Context, ev everonce.Observation) {
 	if ev.Outcome == everonce.Executed && !ev.Provisional {
 		c[ev.Scope]++ // under a lock, or by a metric that may be used concurrently
 	}
@@ -84,7 +84,7 @@ type Effects struct{ charges, mails, webhooks, events atomic.Int64 }
 
 func (e *Effects) Start(ctx context.Context, _ everonce.Op) context.Context { return ctx }
 
-func (e *Effects) End(_ context.Context, ev everonce.Event) {
+func (e *Effects) End(_ context.Context, ev everonce.Observation) {
 	if ev.Outcome != everonce.Executed || ev.Provisional {
 		return
 	}

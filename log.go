@@ -25,7 +25,7 @@ type logObserver struct{ log *slog.Logger }
 
 func (o logObserver) Start(ctx context.Context, _ Op) context.Context { return ctx }
 
-func (o logObserver) End(ctx context.Context, ev Event) {
+func (o logObserver) End(ctx context.Context, ev Observation) {
 	level := logLevel(ev)
 	if !o.log.Enabled(ctx, level) {
 		return
@@ -69,7 +69,7 @@ func (o logObserver) End(ctx context.Context, ev Event) {
 	o.log.LogAttrs(ctx, level, "everonce "+ev.Kind, attrs...)
 }
 
-func logLevel(ev Event) slog.Level {
+func logLevel(ev Observation) slog.Level {
 	switch ev.Outcome {
 	case NotRecorded:
 		return slog.LevelError

@@ -13,20 +13,20 @@ import (
 // Observer observes every operation, step and settlement. It is used concurrently and must not block; its panics are
 // logged. It sees neither [Lookup] nor [TxReceiver.InTx], nor calls refused for their key, arguments or options.
 //
-// To count effects, count Executed only, and only if Event.Provisional is not set.
+// To count effects, count Executed only, and only if Observation.Provisional is not set.
 type Observer interface {
 	// Start is called before the first store call. The returned context becomes the parent of the work's, so it can
 	// carry a span.
 	Start(ctx context.Context, op Op) context.Context
 	// End is called once for every Start, with the context that Start returned.
-	End(ctx context.Context, ev Event)
+	End(ctx context.Context, ev Observation)
 }
 
 // Tracer is an optional interface of an [Observer] that traces.
 type Tracer interface {
 	// Trace returns the place in a trace of the context that Start returned, as text of at most 64 bytes without blanks, or
 	// nothing. A claim writes it into [driver.Record.Owner], behind Options.Owner and a blank, if there is room. Whoever
-	// meets the record later finds it in Event.Met.
+	// meets the record later finds it in Observation.Met.
 	Trace(ctx context.Context) string
 }
 
@@ -51,8 +51,8 @@ type Op struct {
 	Step string
 }
 
-// Event describes a call at its end.
-type Event struct {
+// Observation describes a call at its end.
+type Observation struct {
 	Op
 	// Outcome and Err are what the caller gets. A settlement is Executed if the effect happened, Rejected if it was
 	// refused for good, and Failed if it did not happen.
@@ -93,7 +93,7 @@ type Event struct {
 type observation struct {
 	observer Observer
 	ctx      context.Context
-	ev       *Event
+	ev       *Observation
 	started  time.Time
 }
 
@@ -109,7 +109,7 @@ func (op *operation) observe(ctx context.Context, kind string, step string) obse
 func (op *operation) newObservation(ctx context.Context, kind string, step string) observation {
 	o := observation{
 		observer: op.set.Observer, ctx: ctx, started: time.Now(),
-		ev: &Event{Op: Op{Kind: kind, KeyHash: op.id.Short(), Scope: op.key.Scope, Step: step}},
+		ev: &Observation{Op: Op{Kind: kind, KeyHash: op.id.Short(), Scope: op.key.Scope, Step: step}},
 	}
 	o.ctx = tellStart(ctx, o.observer, o.ev.Op)
 	return o
@@ -169,7 +169,7 @@ func tellStart(ctx context.Context, o Observer, op Op) (from context.Context) {
 	return from
 }
 
-func tellEnd(ctx context.Context, o Observer, ev Event) {
+func tellEnd(ctx context.Context, o Observer, ev Observation) {
 	defer panics.Log(ctx, "observer", slog.String("key", ev.KeyHash))
 	o.End(ctx, ev)
 }
@@ -209,7 +209,7 @@ func (j *joinedObservers) Start(ctx context.Context, op Op) context.Context {
 	return started
 }
 
-func (j *joinedObservers) End(ctx context.Context, ev Event) {
+func (j *joinedObservers) End(ctx context.Context, ev Observation) {
 	started, ok := ctx.Value(startedKey{j}).(*startedContext)
 	for i, o := range slices.Backward(j.each) {
 		if ok {

@@ -35,9 +35,9 @@ type Options struct {
 	EffectsInSteps bool
 	// StoreTimeout bounds one store call. Default 5 s.
 	StoreTimeout time.Duration
-	// CompletionLimit is how long a completion is retried, even past the lease and the end of the caller's context,
+	// CompletionTimeout is how long a completion is retried, even past the lease and the end of the caller's context,
 	// before [ErrNotRecorded]; and how long a commit may take. Default 30 s.
-	CompletionLimit time.Duration
+	CompletionTimeout time.Duration
 	// Owner names this process in its records, for operators. Default host name and process ID.
 	Owner string
 	// Observer observes every operation. Default none.
@@ -95,7 +95,7 @@ func (o *Options) settings() (*settings, error) {
 		{"Wait", &s.Wait, 0},
 		{"RetryAfter", &s.RetryAfter, defaultRetryAfter},
 		{"StoreTimeout", &s.StoreTimeout, defaultStoreTimeout},
-		{"CompletionLimit", &s.CompletionLimit, defaultCompletionLimit},
+		{"CompletionTimeout", &s.CompletionTimeout, defaultCompletionLimit},
 		{"TxTimeout", &s.TxTimeout, defaultTxTimeout},
 	} {
 		if *d.value < 0 {

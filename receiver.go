@@ -161,11 +161,11 @@ type operation struct {
 	fingerprint driver.Fingerprint
 	key         Key
 	id          RecordID
-	place       *place // where the call stands; nil at the top
-	ev          *Event // nil without an observer
-	trace       string // of an item of a batch
-	resent      bool   // a claim was sent more than once
-	waits       bool   // for another attempt
+	place       *place       // where the call stands; nil at the top
+	ev          *Observation // nil without an observer
+	trace       string       // of an item of a batch
+	resent      bool         // a claim was sent more than once
+	waits       bool         // for another attempt
 }
 
 // prepare checks the call and makes it an operation. id is the key's, or zero if it is not known yet.

@@ -181,7 +181,7 @@ type stepRun struct {
 	name     string
 	recorded driver.StepRecord
 	outcome  Outcome
-	ev       *Event
+	ev       *Observation
 	kind     string
 	elide    bool // the store has refused the result by its size
 	observed observation
@@ -255,13 +255,13 @@ func (s *stepRun) abandoned() Abandoned {
 
 // end saves the end of the step as persistently as a completion.
 func (s *stepRun) end(rec driver.StepRecord) error {
-	err := s.save(rec, s.a.set.CompletionLimit)
+	err := s.save(rec, s.a.set.CompletionTimeout)
 	if errors.Is(err, driver.ErrTooLarge) && rec.Result.Kind == driver.ResultValue {
 		rec.Result = withoutData(rec.Result)
 		if s.ev != nil {
 			s.ev.Elided = "store"
 		}
-		err = s.save(rec, s.a.set.CompletionLimit)
+		err = s.save(rec, s.a.set.CompletionTimeout)
 	}
 	switch {
 	case err == nil:

@@ -159,7 +159,7 @@ func (l *lent[Tx]) rollback(ctx context.Context) error {
 // the work left open while the commit is sent, and take the connection with them.
 func (l *lent[Tx]) commit(ctx context.Context, req driver.CommitRequest) error {
 	l.open = false
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.runs.set.CompletionLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.runs.set.CompletionTimeout)
 	defer cancel()
 	_, err := l.h.Commit(ctx, req)
 	return err
@@ -167,7 +167,7 @@ func (l *lent[Tx]) commit(ctx context.Context, req driver.CommitRequest) error {
 
 // commitAll is commit with many results.
 func (l *lent[Tx]) commitAll(ctx context.Context, done []driver.CompleteRequest) error {
-	all, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.runs.set.CompletionLimit)
+	all, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.runs.set.CompletionTimeout)
 	defer cancel()
 	if many, ok := l.h.(driver.TxBatch); ok {
 		l.open = false

@@ -22,12 +22,12 @@ type bound struct {
 	*delivery
 	asked  time.Duration // of Retry
 	tries  int
-	letter consume.DeadLetter // of Bury
+	letter consume.Death // of SetAside
 }
 
-func (d *bound) Bury(ctx context.Context, l consume.DeadLetter) error {
+func (d *bound) SetAside(ctx context.Context, l consume.Death) error {
 	d.letter = l
-	return d.delivery.Bury(ctx, l)
+	return d.delivery.SetAside(ctx, l)
 }
 
 func (d *bound) Retry(ctx context.Context, after time.Duration, counts bool) error {
@@ -41,7 +41,7 @@ func (d *bound) Retry(ctx context.Context, after time.Duration, counts bool) err
 	return d.delivery.Retry(ctx, after, counts)
 }
 
-// A broker that does not answer is asked again after SettleWithin, by default 10 s, and told of the delay each time.
+// A broker that does not answer is asked again after SettleTimeout, by default 10 s, and told of the delay each time.
 func TestAnAnswerIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rigged(t, fails, func(s *consume.Spec[order]) { s.Retry = consume.Backoff{Min: time.Hour, Max: time.Hour} })
@@ -74,7 +74,7 @@ func TestAnAnswerAfterTheDrain(t *testing.T) {
 		d := &bound{delivery: message("m-1"), tries: 1}
 		in := make(chan consume.Delivery, 1)
 		in <- d
-		if err := c.Serve(ctx, in, &consume.Workers{DrainWithin: time.Second, Log: quiet}); err != nil {
+		if err := c.Serve(ctx, in, &consume.Workers{DrainTimeout: time.Second, Log: quiet}); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(d.how(), []string{"retry true"}) {
@@ -83,13 +83,13 @@ func TestAnAnswerAfterTheDrain(t *testing.T) {
 	})
 }
 
-// The broker is given the letter as the verdict has it. Where the dead letters take no more, the message comes again after the longest
+// The broker is given the letter as the decision has it. Where the dead letters take no more, the message comes again after the longest
 // delay: one that came at once would go round.
 func TestADeadLetterIsTheVerdicts(t *testing.T) {
-	var told consume.Verdict
+	var told consume.Decision
 	r := rigged(t, done, func(s *consume.Spec[order]) {
 		s.Retry.Max = time.Hour
-		s.Observe = func(_ context.Context, _ *consume.Message, v consume.Verdict) { told = v }
+		s.Observe = func(_ context.Context, _ *consume.Message, v consume.Decision) { told = v }
 	})
 	d := &bound{delivery: message(""), tries: 1}
 	d.fails = []error{consume.ErrRefused}
@@ -100,8 +100,8 @@ func TestADeadLetterIsTheVerdicts(t *testing.T) {
 	if err := r.c.Serve(t.Context(), in, &consume.Workers{Log: quiet}); err != nil {
 		t.Fatal(err)
 	}
-	if d.letter != told.Letter || d.letter.Reason != consume.NoKey || d.asked != time.Hour {
-		t.Errorf("the letter %+v, and again after %v; the verdict was %+v", d.letter, d.asked, told)
+	if d.letter != told.Death || d.letter.Reason != consume.NoKey || d.asked != time.Hour {
+		t.Errorf("the letter %+v, and again after %v; the decision was %+v", d.letter, d.asked, told)
 	}
 }
 
@@ -113,11 +113,11 @@ func TestWhatCanNotComeAgainIsADeadLetter(t *testing.T) {
 		type own struct{}
 		c := rigged(t, func(context.Context, *consume.Message, order) error { return everonce.NotDone(errors.New("not yet")) }, func(s *consume.Spec[order]) {
 			s.Context = func(ctx context.Context, m *consume.Message) context.Context { return context.WithValue(ctx, own{}, m) }
-			s.Observe = func(ctx context.Context, m *consume.Message, v consume.Verdict) {
+			s.Observe = func(ctx context.Context, m *consume.Message, v consume.Decision) {
 				if ctx.Value(own{}) != m {
 					t.Errorf("Observe is told of %v in another context than that of Context", v.Disposition)
 				}
-				if v.Disposition == consume.Bury {
+				if v.Disposition == consume.SetAside {
 					letters++
 				}
 			}
@@ -136,7 +136,7 @@ func TestWhatCanNotComeAgainIsADeadLetter(t *testing.T) {
 		if err := c.Serve(t.Context(), in, &consume.Workers{Concurrency: 1, Log: slog.New(slog.NewTextHandler(&log, nil))}); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(once.ended, []string{"bury too_large"}) || !slices.Equal(never.ended, []string{"bury too_large"}) || !slices.Equal(behind.ended, []string{"retry true"}) {
+		if !slices.Equal(once.ended, []string{"set_aside too_large"}) || !slices.Equal(never.ended, []string{"set_aside too_large"}) || !slices.Equal(behind.ended, []string{"retry true"}) {
 			t.Errorf("they ended as %v, %v and %v", once.ended, never.ended, behind.ended)
 		}
 		if took := time.Since(began); took != 3*time.Second { // of the one that the dead letters did not take

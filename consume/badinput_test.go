@@ -60,8 +60,8 @@ func TestBadInputIsADeadLetter(t *testing.T) {
 			m := c.m
 			m.Source = "orders"
 			v := r.wantsLetter(&m, 0, c.want)
-			if strings.Contains(v.Letter.Detail, secret) {
-				t.Errorf("it quotes the message: %s", v.Letter.Detail)
+			if strings.Contains(v.Death.Detail, secret) {
+				t.Errorf("it quotes the message: %s", v.Death.Detail)
 			}
 			if noKey := c.want == consume.NoKey; ran != 0 || noKey && !errors.Is(v.Err, consume.ErrNoKey) {
 				t.Errorf("ran %d times, %v", ran, v.Err)
@@ -110,7 +110,7 @@ func isNull[T any](t *testing.T, taken bool) {
 		t.Fatal(err)
 	}
 	v := c.Handle(t.Context(), &consume.Message{ID: "m", Body: []byte("null")})
-	if ran != taken || !taken && (v.Letter.Reason != consume.Undecodable || !strings.Contains(v.Letter.Detail, reflect.TypeFor[T]().String())) {
+	if ran != taken || !taken && (v.Death.Reason != consume.Undecodable || !strings.Contains(v.Death.Detail, reflect.TypeFor[T]().String())) {
 		t.Errorf("%v: handled %v, %+v", reflect.TypeFor[T](), ran, v)
 	}
 }
@@ -133,7 +133,7 @@ func TestABodyThatItsPayloadRefusesIsNotQuoted(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := c.Handle(t.Context(), &consume.Message{ID: "m", Body: []byte(`"s3cret"`)})
-	if v.Disposition != consume.Bury || v.Letter.Reason != consume.Undecodable || strings.Contains(fmt.Sprint(v.Letter, v.Err), "s3cret") {
+	if v.Disposition != consume.SetAside || v.Death.Reason != consume.Undecodable || strings.Contains(fmt.Sprint(v.Death, v.Err), "s3cret") {
 		t.Errorf("%+v", v)
 	}
 }
@@ -194,7 +194,7 @@ func TestPoisonBlocksNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, d := range all {
-			want := "bury undecodable"
+			want := "set_aside undecodable"
 			if strings.Contains(bodies[i], "good") {
 				want = "ack"
 			}

@@ -17,28 +17,28 @@ type Received[T any] struct {
 	Payload T
 }
 
-// HandleBatch handles many deliveries and returns a verdict for each, in order. A consumer made by [NewTx] handles
+// HandleBatch handles many deliveries and returns a decision for each, in order. A consumer made by [NewTx] handles
 // them in one transaction, as [everonce.TransactBatch] does: a message that fails does not fail its neighbours, and a
 // message that occurs twice is handled once. A message that has no key, is too large, or cannot be decoded is not part
 // of the transaction. A guarded consumer handles the messages one after the other.
 //
-// HandleBatch recovers a panic of the handler: the policy decides the verdict on its message.
-func (c *Consumer) HandleBatch(ctx context.Context, ms []*Message) []Verdict {
+// HandleBatch recovers a panic of the handler: the policy decides about its message.
+func (c *Consumer) HandleBatch(ctx context.Context, ms []*Message) []Decision {
 	each := c.withinEach(ctx, slog.Default(), ms)
-	verdicts := c.handleBatch(ctx, each, ms)
+	decisions := c.handleBatch(ctx, each, ms)
 	for i, m := range ms {
-		c.tell(each[i], slog.Default(), m, verdicts[i])
+		c.tell(each[i], slog.Default(), m, decisions[i])
 	}
-	return verdicts
+	return decisions
 }
 
-func (c *Consumer) handleBatch(ctx context.Context, each []context.Context, ms []*Message) []Verdict {
-	verdicts := make([]Verdict, len(ms))
+func (c *Consumer) handleBatch(ctx context.Context, each []context.Context, ms []*Message) []Decision {
+	decisions := make([]Decision, len(ms))
 	for from := 0; from < len(ms); from += driver.MaxBatch {
 		to := min(from+driver.MaxBatch, len(ms))
-		c.handleTogether(ctx, each[from:to], ms[from:to], verdicts[from:to])
+		c.handleTogether(ctx, each[from:to], ms[from:to], decisions[from:to])
 	}
-	return verdicts
+	return decisions
 }
 
 // gathered is a batch of messages whose payloads are decoded.
@@ -54,10 +54,10 @@ type ended struct {
 	err     error
 }
 
-func (c *Consumer) handleTogether(ctx context.Context, each []context.Context, ms []*Message, verdicts []Verdict) {
+func (c *Consumer) handleTogether(ctx context.Context, each []context.Context, ms []*Message, decisions []Decision) {
 	if c.gather == nil {
 		for i, m := range ms {
-			verdicts[i] = c.handleSafely(each[i], m)
+			decisions[i] = c.handleSafely(each[i], m)
 		}
 		return
 	}
@@ -66,23 +66,23 @@ func (c *Consumer) handleTogether(ctx context.Context, each []context.Context, m
 	for i, m := range ms {
 		key, sum, hash, refused := c.admit(m)
 		if refused != nil {
-			verdicts[i] = *refused
+			decisions[i] = *refused
 			continue
 		}
 		if err := batch.add(each[i], m, key, sum); err != nil {
-			verdicts[i] = c.bury(m, hash, 0, Undecodable, err)
+			decisions[i] = c.setAside(m, hash, 0, Undecodable, err)
 			continue
 		}
 		hashes, places = append(hashes, hash), append(places, i)
 	}
 	for k, e := range batch.run(ctx) {
 		i := places[k]
-		verdicts[i] = c.dispose(ctx, ms[i], hashes[k], e.outcome, e.attempt, e.err)
+		decisions[i] = c.dispose(ctx, ms[i], hashes[k], e.outcome, e.attempt, e.err)
 	}
 }
 
 // handleSafely is handle where the panic of a handler must not go on: messages follow each other.
-func (c *Consumer) handleSafely(ctx context.Context, m *Message) (v Verdict) {
+func (c *Consumer) handleSafely(ctx context.Context, m *Message) (v Decision) {
 	defer func() {
 		if p := recover(); p != nil {
 			v = c.gaveUp(ctx, m, &panicError{p, debug.Stack()})
@@ -91,20 +91,20 @@ func (c *Consumer) handleSafely(ctx context.Context, m *Message) (v Verdict) {
 	return c.handle(ctx, m)
 }
 
-// admit returns the key of a message, its fingerprint and its hash, or the verdict on one that cannot be handled.
-func (c *Consumer) admit(m *Message) (key everonce.Key, sum everonce.Fingerprint, hash string, refused *Verdict) {
+// admit returns the key of a message, its fingerprint and its hash, or the decision on one that cannot be handled.
+func (c *Consumer) admit(m *Message) (key everonce.Key, sum everonce.Fingerprint, hash string, refused *Decision) {
 	if len(m.Body) > c.maxBody {
-		v := c.bury(m, "", 0, TooLarge, fmt.Errorf("consume: the body has %d bytes, more than MaxBody (%d)", len(m.Body), c.maxBody))
+		v := c.setAside(m, "", 0, TooLarge, fmt.Errorf("consume: the body has %d bytes, more than MaxBody (%d)", len(m.Body), c.maxBody))
 		return key, sum, "", &v
 	}
 	key, err := c.KeyOf(m)
 	if err != nil {
-		v := c.bury(m, "", 0, NoKey, err)
+		v := c.setAside(m, "", 0, NoKey, err)
 		return key, sum, "", &v
 	}
 	hash = c.id(key).Short()
 	if sum, err = c.compare.of(m); err != nil {
-		v := c.bury(m, hash, 0, Undecodable, err)
+		v := c.setAside(m, hash, 0, Undecodable, err)
 		return key, sum, hash, &v
 	}
 	return key, sum, hash, nil

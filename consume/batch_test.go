@@ -51,11 +51,11 @@ func messages(ids ...string) []*consume.Message {
 	return ms
 }
 
-func dispositions(verdicts []consume.Verdict) string {
-	said := make([]string, len(verdicts))
-	for i, v := range verdicts {
-		if said[i] = v.Disposition.String(); v.Disposition == consume.Bury {
-			said[i] += " " + string(v.Letter.Reason)
+func dispositions(decisions []consume.Decision) string {
+	said := make([]string, len(decisions))
+	for i, v := range decisions {
+		if said[i] = v.Disposition.String(); v.Disposition == consume.SetAside {
+			said[i] += " " + string(v.Death.Reason)
 		}
 	}
 	return strings.Join(said, ", ")
@@ -66,7 +66,7 @@ func TestABatchIsOneTransaction(t *testing.T) {
 	l := newLedger()
 	observed := 0
 	c := booking(t, l, func(s *txSpec) {
-		s.Observe = func(context.Context, *consume.Message, consume.Verdict) { observed++ }
+		s.Observe = func(context.Context, *consume.Message, consume.Decision) { observed++ }
 	})
 	for range 2 {
 		if got := dispositions(c.HandleBatch(t.Context(), messages("a", "b", "c", "b"))); got != "ack, ack, ack, ack" {
@@ -74,11 +74,11 @@ func TestABatchIsOneTransaction(t *testing.T) {
 		}
 	}
 	if l.row("a") != 1 || l.row("b") != 1 || l.row("c") != 1 || l.commits != 1 || observed != 8 {
-		t.Errorf("booked %d, %d and %d times in %d commits; %d verdicts were observed", l.row("a"), l.row("b"), l.row("c"), l.commits, observed)
+		t.Errorf("booked %d, %d and %d times in %d commits; %d decisions were observed", l.row("a"), l.row("b"), l.row("c"), l.commits, observed)
 	}
 }
 
-// The verdict on each message of a batch is its own: what cannot be handled leaves the batch before, and what fails
+// The decision on each message of a batch is its own: what cannot be handled leaves the batch before, and what fails
 // does not fail its neighbours. Together or one after the other makes no difference.
 func TestEachMessageOfABatchHasItsVerdict(t *testing.T) {
 	fails := func(m *consume.Message) error {
@@ -122,17 +122,17 @@ func TestEachMessageOfABatchHasItsVerdict(t *testing.T) {
 			ms[5].Body = []byte("{")
 			ms[6].Body = make([]byte, 101)
 			ms[9].Retries = 10
-			verdicts := c.HandleBatch(t.Context(), ms)
-			const want = "ack, bury no_key, retry, ack, bury rejected, bury undecodable, bury too_large, bury mismatch, retry, bury exhausted, ack"
-			if got := dispositions(verdicts); got != want {
+			decisions := c.HandleBatch(t.Context(), ms)
+			const want = "ack, set_aside no_key, retry, ack, set_aside rejected, set_aside undecodable, set_aside too_large, set_aside mismatch, retry, set_aside exhausted, ack"
+			if got := dispositions(decisions); got != want {
 				t.Errorf("got  %s\nwant %s", got, want)
 			}
 			for i, m := range ms {
-				if key, err := c.KeyOf(m); err == nil && m.ID != "large" && verdicts[i].KeyHash != key.RecordID().Short() {
-					t.Errorf("the verdict on %q names the key %q", m.ID, verdicts[i].KeyHash)
+				if key, err := c.KeyOf(m); err == nil && m.ID != "large" && decisions[i].KeyHash != key.RecordID().Short() {
+					t.Errorf("the decision on %q names the key %q", m.ID, decisions[i].KeyHash)
 				}
 				wantRow := 0
-				if verdicts[i].Disposition == consume.Ack || m.ID == "used" {
+				if decisions[i].Disposition == consume.Ack || m.ID == "used" {
 					wantRow = 1
 				}
 				if got := l.row(m.ID); got != wantRow {
@@ -152,7 +152,7 @@ func TestABusyMessageLeavesTheBatch(t *testing.T) {
 	c := booking(t, l, nil)
 	other := booking(t, l, func(s *txSpec) {
 		s.Handle = func(ctx context.Context, tx *ledgerTx, m *consume.Message, _ order) error {
-			if got := dispositions(c.HandleBatch(context.WithoutCancel(t.Context()), messages("a", "busy", "b"))); got != "ack, later, ack" {
+			if got := dispositions(c.HandleBatch(context.WithoutCancel(t.Context()), messages("a", "busy", "b"))); got != "ack, defer, ack" {
 				t.Error(got)
 			}
 			return tx.Add(m.ID)
@@ -171,13 +171,13 @@ func TestABatchWhileTheStoreIsDown(t *testing.T) {
 	l := newLedger()
 	l.down.Store(true)
 	c := booking(t, l, nil)
-	if got := dispositions(c.HandleBatch(t.Context(), messages("a", "", "b"))); got != "keep, bury no_key, keep" {
+	if got := dispositions(c.HandleBatch(t.Context(), messages("a", "", "b"))); got != "hold, set_aside no_key, hold" {
 		t.Error(got)
 	}
 	l.down.Store(false)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got := dispositions(c.HandleBatch(ctx, messages("a", "b"))); got != "keep, keep" {
+	if got := dispositions(c.HandleBatch(ctx, messages("a", "b"))); got != "hold, hold" {
 		t.Error(got)
 	}
 	guarded := serving(t, memstore.New(nil), func(_ context.Context, m *consume.Message, _ order) error {
@@ -186,14 +186,14 @@ func TestABatchWhileTheStoreIsDown(t *testing.T) {
 		}
 		return nil
 	})
-	if got := dispositions(guarded.HandleBatch(t.Context(), messages("a", "panics", "a"))); got != "ack, bury unknown, ack" {
+	if got := dispositions(guarded.HandleBatch(t.Context(), messages("a", "panics", "a"))); got != "ack, set_aside unknown, ack" {
 		t.Error(got)
 	}
 }
 
 func TestBatchOptionsAreChecked(t *testing.T) {
 	c := booking(t, newLedger(), nil)
-	for _, w := range []consume.Workers{{Batch: -1}, {Batch: driver.MaxBatch + 1}, {BatchWithin: -1}} {
+	for _, w := range []consume.Workers{{Batch: -1}, {Batch: driver.MaxBatch + 1}, {BatchDelay: -1}} {
 		if err := c.CheckWorkers(&w); !errors.Is(err, everonce.ErrInvalidArgument) {
 			t.Errorf("%+v: %v", w, err)
 		}
@@ -246,7 +246,7 @@ func TestWorkersCollectBatches(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			if err := c.Serve(t.Context(), in, &consume.Workers{Batch: 10, BatchWithin: time.Second, Concurrency: 3, Log: quiet}); err != nil {
+			if err := c.Serve(t.Context(), in, &consume.Workers{Batch: 10, BatchDelay: time.Second, Concurrency: 3, Log: quiet}); err != nil {
 				t.Error(err)
 			}
 		}()
@@ -307,7 +307,7 @@ func TestABatchIsKeptInHand(t *testing.T) {
 		if n := l.begun.Load(); n > 16 { // after 1, 3, 7, 15, 31 and 63 seconds, and then every minute
 			t.Errorf("the store was asked %d times: the pauses do not grow", n)
 		}
-		if len(ds[0].ended) != 0 || len(ds[2].ended) != 0 || !slices.Equal(ds[1].ended, []string{"bury no_key"}) {
+		if len(ds[0].ended) != 0 || len(ds[2].ended) != 0 || !slices.Equal(ds[1].ended, []string{"set_aside no_key"}) {
 			t.Errorf("they ended as %v, %v and %v", ds[0].ended, ds[1].ended, ds[2].ended)
 		}
 		l.down.Store(false)
@@ -422,7 +422,7 @@ func TestOrderInBatchesWithoutWaitingForOtherLanes(t *testing.T) {
 	})
 }
 
-// More messages than a batch has are handled in several, and each has its own verdict.
+// More messages than a batch has are handled in several, and each has its own decision.
 func TestMoreThanOneBatch(t *testing.T) {
 	l := newLedger()
 	ids := make([]string, driver.MaxBatch+2)
@@ -430,8 +430,8 @@ func TestMoreThanOneBatch(t *testing.T) {
 		ids[i] = fmt.Sprint("m-", i)
 	}
 	ids[0], ids[driver.MaxBatch+1] = "", "m-1" // the same as before
-	verdicts := booking(t, l, nil).HandleBatch(t.Context(), messages(ids...))
-	for i, v := range verdicts {
+	decisions := booking(t, l, nil).HandleBatch(t.Context(), messages(ids...))
+	for i, v := range decisions {
 		want := everonce.Executed
 		switch i {
 		case 0:
@@ -466,7 +466,7 @@ func TestAcknowledgementsOfABatchGoFirst(t *testing.T) {
 		if len(poison.how()) != 0 || !slices.Equal(good.how(), []string{"ack"}) {
 			t.Errorf("ended as %v and %v", poison.how(), good.how())
 		}
-		if err := <-served; err != nil || !slices.Equal(poison.ended, []string{"bury no_key"}) {
+		if err := <-served; err != nil || !slices.Equal(poison.ended, []string{"set_aside no_key"}) {
 			t.Errorf("the poison ended as %v, %v", poison.ended, err)
 		}
 	})

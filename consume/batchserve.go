@@ -10,7 +10,7 @@ import (
 func (s *server) collect(in <-chan Delivery, first Delivery) []Delivery {
 	ds := make([]Delivery, 1, s.Batch)
 	ds[0] = first
-	enough := time.NewTimer(s.BatchWithin)
+	enough := time.NewTimer(s.BatchDelay)
 	defer enough.Stop()
 	for len(ds) < s.Batch {
 		select {
@@ -66,17 +66,17 @@ func (w *worker) handleBatch(ds []Delivery) {
 }
 
 // settleAll handles deliveries once, gives the broker its answers, and returns those that are to be kept in hand, the
-// verdict on one of them, and whether the time was too short. Acknowledgements go first: nothing holds them up.
-func (s *server) settleAll(ds []Delivery) (kept []Delivery, why Verdict, late bool) {
+// decision on one of them, and whether the time was too short. Acknowledgements go first: nothing holds them up.
+func (s *server) settleAll(ds []Delivery) (kept []Delivery, why Decision, late bool) {
 	ms := make([]*Message, len(ds))
 	for i, d := range ds {
 		ms[i] = d.Message()
 	}
-	verdicts, late := s.verdicts(ms)
+	decisions, late := s.decisions(ms)
 	answers, cancel := s.answering()
 	defer cancel()
-	for i, v := range verdicts {
-		if v.Disposition == Keep {
+	for i, v := range decisions {
+		if v.Disposition == Hold {
 			kept, why = append(kept, ds[i]), v
 			continue
 		}
@@ -85,8 +85,8 @@ func (s *server) settleAll(ds []Delivery) (kept []Delivery, why Verdict, late bo
 			s.settle(answers, ds[i], v)
 		}
 	}
-	for i, v := range verdicts {
-		if v.Disposition != Keep && v.Disposition != Ack && answers.Err() == nil {
+	for i, v := range decisions {
+		if v.Disposition != Hold && v.Disposition != Ack && answers.Err() == nil {
 			s.settle(answers, ds[i], v)
 		}
 	}
@@ -98,39 +98,39 @@ func (s *server) settleAll(ds []Delivery) (kept []Delivery, why Verdict, late bo
 func (s *server) answering() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.work))
 	forget := context.AfterFunc(s.work, func() {
-		t := time.AfterFunc(s.SettleWithin, cancel)
+		t := time.AfterFunc(s.SettleTimeout, cancel)
 		context.AfterFunc(ctx, func() { t.Stop() })
 	})
 	return ctx, func() { forget(); cancel() }
 }
 
-// verdicts handles messages, and tells Observe.
-func (s *server) verdicts(ms []*Message) (verdicts []Verdict, late bool) {
+// decisions handles messages, and tells Observe.
+func (s *server) decisions(ms []*Message) (decisions []Decision, late bool) {
 	ctx, cancel := s.handling()
 	defer cancel()
 	each := s.c.withinEach(ctx, s.Log, ms)
-	verdicts = s.handledTogether(ctx, each, ms)
+	decisions = s.handledTogether(ctx, each, ms)
 	late = context.Cause(ctx) == errTooLong //nolint:errorlint // the cause itself
 	for i, m := range ms {
-		s.c.tell(each[i], s.Log, m, verdicts[i])
+		s.c.tell(each[i], s.Log, m, decisions[i])
 	}
-	return verdicts, late
+	return decisions, late
 }
 
 // handledTogether handles messages. What panics here is not a handler: that was caught.
-func (s *server) handledTogether(ctx context.Context, each []context.Context, ms []*Message) (verdicts []Verdict) {
+func (s *server) handledTogether(ctx context.Context, each []context.Context, ms []*Message) (decisions []Decision) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.Log.ErrorContext(s.work, "consume: a batch panicked", "consumer", s.c.name, "panic", p, "stack", string(debug.Stack()))
-			verdicts = make([]Verdict, len(ms))
+			decisions = make([]Decision, len(ms))
 			for i, m := range ms {
-				verdicts[i] = s.c.gaveUp(ctx, m, errPanicked)
+				decisions[i] = s.c.gaveUp(ctx, m, errPanicked)
 			}
 		}
 	}()
-	verdicts = s.c.handleBatch(ctx, each, ms)
-	for _, v := range verdicts {
+	decisions = s.c.handleBatch(ctx, each, ms)
+	for _, v := range decisions {
 		s.logPanic(v)
 	}
-	return verdicts
+	return decisions
 }

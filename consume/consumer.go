@@ -26,7 +26,7 @@ type Consumer struct {
 	retry   Backoff
 	drop    bool
 	context func(context.Context, *Message) context.Context
-	observe func(context.Context, *Message, Verdict)
+	observe func(context.Context, *Message, Decision)
 
 	id      func(everonce.Key) everonce.RecordID
 	ready   func(context.Context) error               // of the receiver; nil where there is none
@@ -149,7 +149,7 @@ func decodes[T any](decode func(*Message) (T, error), to func(*Message, T) work)
 }
 
 func newConsumer[T any](c common[T]) (*Consumer, error) {
-	compare, err := c.Fingerprint.checked()
+	compare, err := c.Compare.checked()
 	return &Consumer{
 		scope: everonce.ScopeOf(c.Consumer), name: c.Consumer, life: c.Lifetime, key: c.Key, maxBody: c.MaxBody, compare: compare,
 		retry: c.Retry, drop: c.DropRejected, context: c.Context, observe: c.Observe,
@@ -167,9 +167,9 @@ func (c *Consumer) Remembers() time.Duration { return c.life.Total() }
 func (c *Consumer) Offsets() any { return c.offsets }
 
 // Buried tells Observe of a message that its adapter has made a dead letter by itself. Adapters call it.
-func (c *Consumer) Buried(ctx context.Context, m *Message, letter DeadLetter) {
+func (c *Consumer) Buried(ctx context.Context, m *Message, letter Death) {
 	ctx = c.within(ctx, slog.Default(), m)
-	c.tell(ctx, slog.Default(), m, Verdict{Disposition: Bury, KeyHash: letter.KeyHash, Err: errors.New(letter.Detail), Letter: letter})
+	c.tell(ctx, slog.Default(), m, Decision{Disposition: SetAside, KeyHash: letter.KeyHash, Err: errors.New(letter.Detail), Death: letter})
 }
 
 // KeyOf returns the key of a message, or an error that wraps [ErrNoKey].
@@ -205,8 +205,8 @@ var (
 
 // Handle handles one delivery and returns what to do with it at the broker. Adapters call it. It does not recover a
 // panic of the handler; the attempt then ends as described at [everonce.Do]. If ctx ends before the handler is called,
-// the verdict is Keep.
-func (c *Consumer) Handle(ctx context.Context, m *Message) Verdict {
+// the decision is Hold.
+func (c *Consumer) Handle(ctx context.Context, m *Message) Decision {
 	ctx = c.within(ctx, slog.Default(), m)
 	v := c.handle(ctx, m)
 	c.tell(ctx, slog.Default(), m, v)
@@ -239,8 +239,8 @@ func (c *Consumer) withinEach(ctx context.Context, log *slog.Logger, ms []*Messa
 	return each
 }
 
-// tell tells Observe of a verdict, in a goroutine that it may end. How it returns says nothing of the message, which may be handled by then.
-func (c *Consumer) tell(ctx context.Context, log *slog.Logger, m *Message, v Verdict) {
+// tell tells Observe of a decision, in a goroutine that it may end. How it returns says nothing of the message, which may be handled by then.
+func (c *Consumer) tell(ctx context.Context, log *slog.Logger, m *Message, v Decision) {
 	if c.observe == nil {
 		return
 	}
@@ -256,21 +256,21 @@ func (c *Consumer) tell(ctx context.Context, log *slog.Logger, m *Message, v Ver
 	telling.Wait()
 }
 
-func (c *Consumer) handle(ctx context.Context, m *Message) Verdict {
+func (c *Consumer) handle(ctx context.Context, m *Message) Decision {
 	key, sum, hash, refused := c.admit(m)
 	if refused != nil {
 		return *refused
 	}
 	work, err := c.prepare(m)
 	if err != nil {
-		return c.bury(m, hash, 0, Undecodable, err)
+		return c.setAside(m, hash, 0, Undecodable, err)
 	}
 	outcome, attempt, err := work(ctx, key, sum)
 	return c.dispose(ctx, m, hash, outcome, attempt, err)
 }
 
 // dispose is the table of [Disposition].
-func (c *Consumer) dispose(ctx context.Context, m *Message, hash string, o everonce.Outcome, attempt int, err error) Verdict {
+func (c *Consumer) dispose(ctx context.Context, m *Message, hash string, o everonce.Outcome, attempt int, err error) Decision {
 	if refusal := expiredRefusal(o, err); refusal != nil {
 		o, err = everonce.Rejected, refusal
 	}
@@ -279,7 +279,7 @@ func (c *Consumer) dispose(ctx context.Context, m *Message, hash string, o evero
 			err = fmt.Errorf("%w: %w", err, why) // whose deadline it was
 		}
 	}
-	v := Verdict{Outcome: o, KeyHash: hash, Err: err}
+	v := Decision{Outcome: o, KeyHash: hash, Err: err}
 	switch o {
 	case everonce.Executed, everonce.Replayed, everonce.Expired, everonce.Elided:
 		v.Disposition, v.Err = Ack, nil
@@ -288,22 +288,22 @@ func (c *Consumer) dispose(ctx context.Context, m *Message, hash string, o evero
 			v.Disposition = Ack
 			return v
 		}
-		return c.bury(m, hash, o, Rejected, err)
+		return c.setAside(m, hash, o, Rejected, err)
 	case everonce.InProgress, everonce.LeaseLost:
-		v.Disposition, v.After = Later, retryAfter(err)
+		v.Disposition, v.After = Defer, retryAfter(err)
 	case everonce.Failed:
 		if !keeps(err) && (attempt != 0 || ctx.Err() == nil && !errors.Is(err, everonce.ErrStore)) {
 			return c.again(m, v, Exhausted)
 		}
-		v.Disposition = Keep // not for the handler
+		v.Disposition = Hold // not for the handler
 	case everonce.Mismatch:
-		return c.bury(m, hash, o, Mismatch, err)
+		return c.setAside(m, hash, o, Mismatch, err)
 	case everonce.Unknown:
 		switch {
 		case !helps(err):
-			return c.bury(m, hash, o, Unknown, err)
+			return c.setAside(m, hash, o, Unknown, err)
 		case c.gather != nil: // a commit whose answer was lost: the store tells, as soon as it can be reached
-			v.Disposition = Keep
+			v.Disposition = Hold
 		default:
 			return c.again(m, v, Unknown)
 		}
@@ -312,29 +312,29 @@ func (c *Consumer) dispose(ctx context.Context, m *Message, hash string, o evero
 		case isValue(err): // that somebody has settled it by, say: a message has no result, and it was done
 			v.Outcome, v.Disposition, v.Err = everonce.Replayed, Ack, nil
 		case errors.Is(err, driver.ErrCorruptRecord) || errors.Is(err, everonce.ErrUndecodable):
-			return c.bury(m, hash, o, BadRecord, err)
+			return c.setAside(m, hash, o, BadRecord, err)
 		case errors.Is(err, driver.ErrNewerRecord): // for a program that is being rolled out
-			v.Disposition, v.After = Later, c.retry.Max
+			v.Disposition, v.After = Defer, c.retry.Max
 		default:
-			v.Disposition = Keep
+			v.Disposition = Hold
 		}
 	default: // not recorded; and what is wrong with the consumer itself, not with the message
-		v.Disposition = Keep
+		v.Disposition = Hold
 	}
 	return v
 }
 
-// again returns the verdict on a message that is to come again, as often as it may, and to be a dead letter then.
-func (c *Consumer) again(m *Message, v Verdict, why Reason) Verdict {
+// again returns the decision on a message that is to come again, as often as it may, and to be a dead letter then.
+func (c *Consumer) again(m *Message, v Decision, why Reason) Decision {
 	if m.Retries >= c.retry.Limit {
-		return c.bury(m, v.KeyHash, v.Outcome, why, v.Err)
+		return c.setAside(m, v.KeyHash, v.Outcome, why, v.Err)
 	}
 	v.Disposition, v.After = Retry, c.retry.after(m.Retries)
 	return v
 }
 
-// gaveUp returns the verdict on a message whose handler did not return: what its policy made of that, the record says.
-func (c *Consumer) gaveUp(ctx context.Context, m *Message, why error) Verdict {
+// gaveUp returns the decision on a message whose handler did not return: what its policy made of that, the record says.
+func (c *Consumer) gaveUp(ctx context.Context, m *Message, why error) Decision {
 	outcome, hash := everonce.Failed, ""
 	if key, err := c.KeyOf(m); err == nil {
 		hash = c.id(key).Short()
@@ -349,15 +349,15 @@ func (c *Consumer) gaveUp(ctx context.Context, m *Message, why error) Verdict {
 	return c.dispose(ctx, m, hash, outcome, 1, why)
 }
 
-// exited returns the verdict on a message for which a function of the application ended the goroutine. Those that read the message are
+// exited returns the decision on a message for which a function of the application ended the goroutine. Those that read the message are
 // asked once more, in a goroutine that they may end: one that does cannot read it, as one that panics.
-func (c *Consumer) exited(ctx context.Context, m *Message) Verdict {
-	v := c.bury(m, "", 0, NoKey, fmt.Errorf("%w: %w", ErrNoKey, errReaderExited))
+func (c *Consumer) exited(ctx context.Context, m *Message) Decision {
+	v := c.setAside(m, "", 0, NoKey, fmt.Errorf("%w: %w", ErrNoKey, errReaderExited))
 	var asking sync.WaitGroup
 	asking.Go(func() {
 		key, err := c.KeyOf(m)
 		if err == nil {
-			v = c.bury(m, c.id(key).Short(), 0, Undecodable, errReaderExited)
+			v = c.setAside(m, c.id(key).Short(), 0, Undecodable, errReaderExited)
 			c.prepare(m) //nolint:errcheck // whether it returns is what is asked
 		}
 		v = c.gaveUp(ctx, m, errExited)
@@ -371,9 +371,9 @@ var (
 	errExited   = errors.New("consume: the handler ended its goroutine")
 )
 
-// bury returns the verdict on a message that is never to come again by itself.
-func (c *Consumer) bury(m *Message, hash string, o everonce.Outcome, why Reason, err error) Verdict {
-	return Verdict{Disposition: Bury, Outcome: o, KeyHash: hash, Err: err, Letter: DeadLetter{
+// setAside returns the decision on a message that is never to come again by itself.
+func (c *Consumer) setAside(m *Message, hash string, o everonce.Outcome, why Reason, err error) Decision {
+	return Decision{Disposition: SetAside, Outcome: o, KeyHash: hash, Err: err, Death: Death{
 		Reason: why, Detail: err.Error(), Consumer: c.name, Source: m.Source, KeyHash: hash,
 		Attempts: m.Retries + 1, First: m.First, Last: time.Now(),
 	}}

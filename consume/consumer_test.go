@@ -49,7 +49,7 @@ func TestRejectedIsBuriedAtEveryDelivery(t *testing.T) {
 	m := &consume.Message{ID: "m-1", Body: []byte(`{}`)}
 	for range 3 {
 		v := c.Handle(t.Context(), m)
-		if v.Disposition != consume.Bury || v.Letter.Reason != consume.Rejected || v.Letter.KeyHash != v.KeyHash || v.KeyHash == "" {
+		if v.Disposition != consume.SetAside || v.Death.Reason != consume.Rejected || v.Death.KeyHash != v.KeyHash || v.KeyHash == "" {
 			t.Errorf("%+v, want a dead letter", v)
 		}
 	}

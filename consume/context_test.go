@@ -22,7 +22,7 @@ func TestContextIsThatOfAMessage(t *testing.T) {
 		}
 		return context.WithValue(ctx, id{}, m.ID)
 	}
-	observe := func(ctx context.Context, _ *consume.Message, v consume.Verdict) {
+	observe := func(ctx context.Context, _ *consume.Message, v consume.Decision) {
 		is, _ := ctx.Value(id{}).(string)
 		told = append(told, is+" "+v.Disposition.String())
 	}

@@ -14,8 +14,8 @@ func TestDefaults(t *testing.T) {
 	t.Parallel()
 	w, err := (*Workers)(nil).checked()
 	if want := (Workers{
-		Concurrency: 8, Batch: 1, BatchWithin: 10 * time.Millisecond, PauseMin: time.Second, PauseMax: time.Minute,
-		DrainWithin: 30 * time.Second, SettleWithin: 10 * time.Second, Log: slog.Default(),
+		Concurrency: 8, Batch: 1, BatchDelay: 10 * time.Millisecond, PauseMin: time.Second, PauseMax: time.Minute,
+		DrainTimeout: 30 * time.Second, SettleTimeout: 10 * time.Second, Log: slog.Default(),
 	}); err != nil || !reflect.DeepEqual(w, want) {
 		t.Errorf("Workers: %+v, %v; want %+v", w, err, want)
 	}
@@ -29,8 +29,8 @@ func TestDefaults(t *testing.T) {
 	if s.MaxBody != 16<<20 || s.Window != 7*24*time.Hour || s.Lifetime != everonce.ForQueue() || s.Decode == nil {
 		t.Errorf("MaxBody %d, Window %v, Lifetime %v", s.MaxBody, s.Window, s.Lifetime)
 	}
-	for _, f := range []Fingerprint{{JSON: true}, {JSONOnly: []string{"/id"}}, {JSONExcept: []string{"/at"}}} {
-		s, err := (&TxSpec[string, int]{Consumer: "billing", Key: ProducerID(), Fingerprint: f}).common().checked()
+	for _, f := range []Compare{{JSON: true}, {JSONOnly: []string{"/id"}}, {JSONExcept: []string{"/at"}}} {
+		s, err := (&TxSpec[string, int]{Consumer: "billing", Key: ProducerID(), Compare: f}).common().checked()
 		if err != nil || s.MaxBody != 1<<20 {
 			t.Errorf("%+v: MaxBody %d, %v", f, s.MaxBody, err)
 		}

@@ -7,10 +7,10 @@ import (
 )
 
 // Delivery is one delivery of a message, which an adapter passes to [Consumer.Serve]. Serve calls its methods from one
-// goroutine at a time, and ends it with exactly one of Ack, Retry and Bury. Each of them returns nil once the broker has
+// goroutine at a time, and ends it with exactly one of Ack, Retry and SetAside. Each of them returns nil once the broker has
 // confirmed it, and an error that wraps [ErrGone] if the channel of the delivery is closed, so that the broker redelivers
-// the message. After any other error Serve calls the same method again, with two exceptions: after a Bury whose error
-// wraps [ErrRefused] it calls Retry, and after a Retry whose error wraps [ErrNoCopy] it calls Bury, with the reason
+// the message. After any other error Serve calls the same method again, with two exceptions: after a SetAside whose error
+// wraps [ErrRefused] it calls Retry, and after a Retry whose error wraps [ErrNoCopy] it calls SetAside, with the reason
 // [TooLarge].
 type Delivery interface {
 	// Message returns the message. Every call returns the same pointer.
@@ -19,8 +19,8 @@ type Delivery interface {
 	Ack(ctx context.Context) error
 	// Retry has the message delivered again after a delay. If counts is set, it increments [Message.Retries].
 	Retry(ctx context.Context, after time.Duration, counts bool) error
-	// Bury puts the message into the dead-letter queue, and then acknowledges it.
-	Bury(ctx context.Context, letter DeadLetter) error
+	// SetAside puts the message into the dead-letter queue, and then acknowledges it.
+	SetAside(ctx context.Context, letter Death) error
 }
 
 var (

@@ -17,18 +17,18 @@ const (
 	// ([everonce.Error].RetryAfter is set), as with [everonce.Reconcile]. If the broker accepts no copy ([ErrNoCopy]), the
 	// message becomes a dead letter.
 	Retry
-	// Later delivers it again after a delay, and does not count. Outcomes: in_progress, lease_lost; store_failed if a
+	// Defer delivers it again after a delay, and does not count. Outcomes: in_progress, lease_lost; store_failed if a
 	// newer version wrote the record. If the broker accepts no copy, as with Retry.
-	Later
-	// Bury puts it into the dead-letter queue. Outcomes: rejected, mismatch, unknown; failed or unknown after the last
+	Defer
+	// SetAside puts it into the dead-letter queue. Outcomes: rejected, mismatch, unknown; failed or unknown after the last
 	// retry; store_failed if the record cannot be read. A message without key or with an unreadable payload has no outcome.
 	// If the dead-letter queue refuses it, the message is delivered again after the longest delay.
-	Bury
-	// Keep neither acknowledges nor returns it, and handles it again after a pause, during which the consumer starts no
+	SetAside
+	// Hold neither acknowledges nor returns it, and handles it again after a pause, during which the consumer starts no
 	// other message. Outcomes: not_recorded, store_failed; failed if the store failed before the handler was called, or
 	// [Offsets] behind it;
 	// unknown if the answer to a commit was lost; invalid, because the consumer is wrong and not the message.
-	Keep
+	Hold
 )
 
 // String returns the disposition's name.
@@ -38,23 +38,23 @@ func (d Disposition) String() string {
 		return "ack"
 	case Retry:
 		return "retry"
-	case Later:
-		return "later"
-	case Bury:
-		return "bury"
-	case Keep:
-		return "keep"
+	case Defer:
+		return "defer"
+	case SetAside:
+		return "set_aside"
+	case Hold:
+		return "hold"
 	}
 	return "none"
 }
 
-// Verdict is what a consumer decided about one delivery.
-type Verdict struct {
+// Decision is what a consumer decided about one delivery.
+type Decision struct {
 	Disposition Disposition
-	// After is the delay of Retry and Later.
+	// After is the delay of Retry and Defer.
 	After time.Duration
-	// Letter goes with Bury.
-	Letter DeadLetter
+	// Death goes with SetAside.
+	Death Death
 	// Outcome is the outcome of the operation; zero if the message has no usable key or payload.
 	Outcome everonce.Outcome
 	// KeyHash is [everonce.RecordID.Short]; empty without a key.
@@ -63,8 +63,8 @@ type Verdict struct {
 	Err error
 }
 
-// DeadLetter describes why a message was dead-lettered. The dead letter has the message's own headers and body too.
-type DeadLetter struct {
+// Death describes why a message was dead-lettered. The dead letter has the message's own headers and body too.
+type Death struct {
 	Reason Reason
 	// Detail is the reason as text for people.
 	Detail string

@@ -56,7 +56,7 @@ func TestTheEndWhileABatchIsCollected(t *testing.T) {
 		l := newLedger()
 		in, d := make(chan consume.Delivery, 1), message("m-1")
 		in <- d
-		took := endedInHand(t, booking(t, l, nil), in, consume.Workers{Batch: 2, BatchWithin: time.Hour}, nil)
+		took := endedInHand(t, booking(t, l, nil), in, consume.Workers{Batch: 2, BatchDelay: time.Hour}, nil)
 		if took != 0 || l.begun.Load() != 0 || len(d.how()) != 0 {
 			t.Errorf("it took %v, %d transactions were begun, and the message ended as %v", took, l.begun.Load(), d.how())
 		}
@@ -86,7 +86,7 @@ func (d deaf) Ack(ctx context.Context) error {
 	return d.end("ack")
 }
 
-// Nor does it hold up the end by each message of a batch: after DrainWithin all of them have as long as one answer has.
+// Nor does it hold up the end by each message of a batch: after DrainTimeout all of them have as long as one answer has.
 func TestTheEndOfABatchWithoutTheBrokersAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, asked := make(chan consume.Delivery, 100), 0

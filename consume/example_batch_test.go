@@ -48,7 +48,7 @@ func ExampleConsumer_HandleBatch() {
 	fmt.Println("alice has", db.row("alice"))
 	// Output:
 	// m-1 ack executed
-	// m-2 bury rejected
+	// m-2 set_aside rejected
 	// m-3 ack executed
 	// m-1 ack replayed
 	// alice has 2

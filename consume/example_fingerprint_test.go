@@ -18,10 +18,10 @@ func ExampleFingerprint() {
 		return
 	}
 	c, err := consume.New(receiver, consume.Spec[payment]{
-		Consumer:    "billing",
-		Key:         consume.ProducerID(),
-		Handle:      func(context.Context, *consume.Message, payment) error { return nil },
-		Fingerprint: consume.Fingerprint{JSONExcept: []string{"/sent_at"}},
+		Consumer: "billing",
+		Key:      consume.ProducerID(),
+		Handle:   func(context.Context, *consume.Message, payment) error { return nil },
+		Compare:  consume.Compare{JSONExcept: []string{"/sent_at"}},
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -38,5 +38,5 @@ func ExampleFingerprint() {
 	// Output:
 	// executed ack
 	// replayed ack
-	// mismatch bury
+	// mismatch set_aside
 }

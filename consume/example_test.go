@@ -44,14 +44,14 @@ func ExampleNew() {
 		{Body: []byte(`{"order": "9", "cents": 100}`)},
 	} {
 		v := c.Handle(context.Background(), &m)
-		fmt.Printf("%v %q\n", v.Disposition, v.Letter.Reason)
+		fmt.Printf("%v %q\n", v.Disposition, v.Death.Reason)
 	}
 	// Output:
 	// charged 7
 	// ack ""
 	// ack ""
-	// bury "rejected"
-	// bury "no_key"
+	// set_aside "rejected"
+	// set_aside "no_key"
 }
 
 func ExampleConsumer_Serve() {
@@ -79,7 +79,7 @@ func ExampleConsumer_Serve() {
 	// Output: [ack]
 }
 
-// An adapter asks for the verdict on each delivery, and tells the broker.
+// An adapter asks for the decision on each delivery, and tells the broker.
 func ExampleConsumer_Handle() {
 	receiver, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
 	if err != nil {
@@ -98,11 +98,11 @@ func ExampleConsumer_Handle() {
 	}
 	for retries := 9; retries <= 10; retries++ {
 		v := c.Handle(context.Background(), &consume.Message{ID: "m-1", Body: []byte(`{}`), Retries: retries})
-		fmt.Println(c.Name(), v.Outcome, v.Disposition, v.Letter.Reason, v.Err)
+		fmt.Println(c.Name(), v.Outcome, v.Disposition, v.Death.Reason, v.Err)
 	}
 	// Output:
 	// billing failed retry  the bank is closed
-	// billing failed bury exhausted the bank is closed
+	// billing failed set_aside exhausted the bank is closed
 }
 
 // An adapter refuses what cannot work before it connects to a broker.

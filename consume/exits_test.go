@@ -23,11 +23,11 @@ func TestAReaderThatEndsItsGoroutine(t *testing.T) {
 		workers  consume.Workers
 		want     string
 	}{
-		"a key":                  {rigged(t, done, func(s *consume.Spec[order]) { s.Key = key }).c, consume.Workers{}, "bury no_key"},
-		"a decoder":              {rigged(t, done, func(s *consume.Spec[order]) { s.Decode = decode }).c, consume.Workers{}, "bury undecodable"},
-		"a key in a batch":       {booking(t, newLedger(), func(s *txSpec) { s.Key = key }), consume.Workers{Batch: 3}, "bury no_key"},
-		"a decoder in a batch":   {booking(t, newLedger(), func(s *txSpec) { s.Decode = decode }), consume.Workers{Batch: 3}, "bury undecodable"},
-		"a decoder under a name": {rigged(t, done, func(s *consume.Spec[order]) { s.Decode = decode }).c, consume.Workers{Order: bySource}, "bury undecodable"},
+		"a key":                  {rigged(t, done, func(s *consume.Spec[order]) { s.Key = key }).c, consume.Workers{}, "set_aside no_key"},
+		"a decoder":              {rigged(t, done, func(s *consume.Spec[order]) { s.Decode = decode }).c, consume.Workers{}, "set_aside undecodable"},
+		"a key in a batch":       {booking(t, newLedger(), func(s *txSpec) { s.Key = key }), consume.Workers{Batch: 3}, "set_aside no_key"},
+		"a decoder in a batch":   {booking(t, newLedger(), func(s *txSpec) { s.Decode = decode }), consume.Workers{Batch: 3}, "set_aside undecodable"},
+		"a decoder under a name": {rigged(t, done, func(s *consume.Spec[order]) { s.Decode = decode }).c, consume.Workers{Order: bySource}, "set_aside undecodable"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before, exits, behind := message("before"), message("exits"), message("behind")

@@ -11,12 +11,12 @@ import (
 func TestWhatAFilterMeans(t *testing.T) {
 	t.Parallel()
 	last := time.Unix(1_700_000_000, 0)
-	letter := consume.Letter{
+	letter := consume.DeadLetter{
 		ID: "00112233", Queue: "orders",
-		DeadLetter: consume.DeadLetter{Reason: consume.Rejected, KeyHash: "aabbccdd", First: last.Add(-time.Hour), Last: last},
+		Death: consume.Death{Reason: consume.Rejected, KeyHash: "aabbccdd", First: last.Add(-time.Hour), Last: last},
 	}
-	yes, no := func(*consume.Letter) bool { return true }, func(*consume.Letter) bool { return false }
-	never := func(*consume.Letter) bool { t.Error("asked about a letter that is not meant"); return true }
+	yes, no := func(*consume.DeadLetter) bool { return true }, func(*consume.DeadLetter) bool { return false }
+	never := func(*consume.DeadLetter) bool { t.Error("asked about a letter that is not meant"); return true }
 	for name, c := range map[string]struct {
 		filter consume.Filter
 		want   bool

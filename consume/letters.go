@@ -21,7 +21,7 @@ var ErrUnreadable = errors.New("consume: a dead letter cannot be read")
 type DeadLetters interface {
 	// All returns an iterator over the selected letters, which stay where they are. It ends with the first error. One
 	// that wraps ErrUnreadable comes after the letters that can be read.
-	All(ctx context.Context, filter Filter) iter.Seq2[Letter, error]
+	All(ctx context.Context, filter Filter) iter.Seq2[DeadLetter, error]
 	// Replay sends copies of the selected letters to where they were consumed, with the original key and headers and zero
 	// retries. It removes each letter once the broker has confirmed its copy. If the message was already handled, the copy
 	// is a duplicate. An interrupted replay may leave a letter beside its copy. Replay returns the number of replayed
@@ -36,11 +36,11 @@ type DeadLetters interface {
 	Close() error
 }
 
-// Letter is one dead letter.
-type Letter struct {
-	// DeadLetter describes why the message was dead-lettered. If the broker did it (delivery limit, maximum length,
+// DeadLetter is one dead letter.
+type DeadLetter struct {
+	// Death describes why the message was dead-lettered. If the broker did it (delivery limit, maximum length,
 	// TTL), the reason begins with "broker_", and there is no key hash.
-	DeadLetter
+	Death
 	// Message is the message as the handler saw it.
 	Message *Message
 	// Queue is the queue or topic that a replay sends to.
@@ -65,7 +65,7 @@ type Filter struct {
 	Before, After time.Time
 	// Only, if set, is called once for each letter that the fields above select, and selects those for which it returns
 	// true.
-	Only func(*Letter) bool
+	Only func(*DeadLetter) bool
 	// Limit is the largest number of letters to select. 0 means no limit; a negative value is an error.
 	Limit int
 }
@@ -79,7 +79,7 @@ func (f *Filter) Validate() error {
 }
 
 // Matches reports whether f selects l, regardless of Limit.
-func (f *Filter) Matches(l *Letter) bool {
+func (f *Filter) Matches(l *DeadLetter) bool {
 	return (len(f.Reasons) == 0 || slices.Contains(f.Reasons, l.Reason)) &&
 		(f.Queue == "" || l.Queue == f.Queue) && strings.HasPrefix(l.ID, f.ID) && strings.HasPrefix(l.KeyHash, f.KeyHash) &&
 		(f.Before.IsZero() || l.Last.Before(f.Before)) &&

@@ -127,10 +127,10 @@ func TestPausesAreLogged(t *testing.T) {
 // So is one that was refused for good, and is dropped because that was asked for: there is no letter that would tell.
 func TestWhatIsDroppedIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var verdict consume.Verdict
+		var decision consume.Decision
 		r := rigged(t, refuses, func(s *consume.Spec[order]) {
 			s.DropRejected = true
-			s.Observe = func(_ context.Context, _ *consume.Message, v consume.Verdict) { verdict = v }
+			s.Observe = func(_ context.Context, _ *consume.Message, v consume.Decision) { decision = v }
 		})
 		d := message("k-secret")
 		in := make(chan consume.Delivery, 1)
@@ -140,7 +140,7 @@ func TestWhatIsDroppedIsLogged(t *testing.T) {
 		if err := r.c.Serve(t.Context(), in, &consume.Workers{Log: slog.New(slog.NewTextHandler(&logs, nil))}); err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []string{"INFO", "rejected and dropped", "key=" + verdict.KeyHash + " ", "no_such_account"} {
+		for _, want := range []string{"INFO", "rejected and dropped", "key=" + decision.KeyHash + " ", "no_such_account"} {
 			if !strings.Contains(logs.String(), want) {
 				t.Errorf("logged was %q, without %q", logs.String(), want)
 			}
@@ -154,9 +154,9 @@ func TestWhatIsDroppedIsLogged(t *testing.T) {
 // A panic is told with the hash of the key, by which the message is found again, and with where it came from.
 func TestAPanicIsLoggedWithItsKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var verdict consume.Verdict
+		var decision consume.Decision
 		r := rigged(t, func(context.Context, *consume.Message, order) error { panic("out of range") }, func(s *consume.Spec[order]) {
-			s.Observe = func(_ context.Context, _ *consume.Message, v consume.Verdict) { verdict = v }
+			s.Observe = func(_ context.Context, _ *consume.Message, v consume.Decision) { decision = v }
 		})
 		in := make(chan consume.Delivery, 1)
 		in <- message("k-secret")
@@ -166,8 +166,8 @@ func TestAPanicIsLoggedWithItsKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		line, _, _ := strings.Cut(logs.String(), "\n")
-		for _, want := range []string{"ERROR", "a handler panicked", "key=" + verdict.KeyHash + " ", "out of range", "TestAPanicIsLoggedWithItsKey"} {
-			if verdict.KeyHash == "" || !strings.Contains(line, want) {
+		for _, want := range []string{"ERROR", "a handler panicked", "key=" + decision.KeyHash + " ", "out of range", "TestAPanicIsLoggedWithItsKey"} {
+			if decision.KeyHash == "" || !strings.Contains(line, want) {
 				t.Errorf("logged was %q, without %q", line, want)
 			}
 		}
@@ -185,7 +185,7 @@ func TestAPanicIsLoggedWithItsKey(t *testing.T) {
 		if err := c.Serve(t.Context(), in, &consume.Workers{Batch: 2, Log: slog.New(slog.NewTextHandler(&logs, nil))}); err != nil {
 			t.Fatal(err)
 		}
-		if text := logs.String(); !strings.Contains(text, "a handler panicked") || !strings.Contains(text, "key="+verdict.KeyHash+" ") {
+		if text := logs.String(); !strings.Contains(text, "a handler panicked") || !strings.Contains(text, "key="+decision.KeyHash+" ") {
 			t.Errorf("of a batch, logged was %q", text)
 		}
 	})

@@ -34,7 +34,7 @@ type NaturalSpec[T any] struct {
 	// carries on, say. It is called first. A panic is logged and has no other effect.
 	Context func(context.Context, *Message) context.Context
 	// Observe, if set, is called as that of [Spec] is.
-	Observe func(context.Context, *Message, Verdict)
+	Observe func(context.Context, *Message, Decision)
 }
 
 // NewNatural returns a consumer for handlers that may run any number of times: an insert with a unique index, a set,

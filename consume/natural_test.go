@@ -31,16 +31,16 @@ func TestNaturalOutcomes(t *testing.T) {
 	}{
 		"took effect":             {effect: true, outcome: everonce.Executed, becomes: consume.Ack},
 		"had taken effect":        {outcome: everonce.Replayed, becomes: consume.Ack},
-		"refused for good":        {err: everonce.Permanent("no_such_account", nil, nil), outcome: everonce.Rejected, becomes: consume.Bury, reason: consume.Rejected},
+		"refused for good":        {err: everonce.Permanent("no_such_account", nil, nil), outcome: everonce.Rejected, becomes: consume.SetAside, reason: consume.Rejected},
 		"failed":                  {err: closed, outcome: everonce.Failed, becomes: consume.Retry},
 		"nothing took hold":       {err: everonce.NotDone(closed), outcome: everonce.Failed, becomes: consume.Retry},
-		"the store is away":       {err: fmt.Errorf("insert: %w", everonce.ErrStore), outcome: everonce.StoreFailed, becomes: consume.Keep},
+		"the store is away":       {err: fmt.Errorf("insert: %w", everonce.ErrStore), outcome: everonce.StoreFailed, becomes: consume.Hold},
 		"effect without an error": {effect: true, err: closed, outcome: everonce.Failed, becomes: consume.Retry},
 	} {
 		c := natural(t, func(context.Context, *consume.Message, order) (bool, error) { return tc.effect, tc.err })
 		v := c.Handle(t.Context(), first())
-		if v.Outcome != tc.outcome || v.Disposition != tc.becomes || v.Letter.Reason != tc.reason || v.KeyHash == "" {
-			t.Errorf("%s: %v, %v, letter %q; want %v, %v, %q", name, v.Outcome, v.Disposition, v.Letter.Reason, tc.outcome, tc.becomes, tc.reason)
+		if v.Outcome != tc.outcome || v.Disposition != tc.becomes || v.Death.Reason != tc.reason || v.KeyHash == "" {
+			t.Errorf("%s: %v, %v, letter %q; want %v, %v, %q", name, v.Outcome, v.Disposition, v.Death.Reason, tc.outcome, tc.becomes, tc.reason)
 		}
 	}
 }
@@ -52,7 +52,7 @@ func TestNaturalExhausted(t *testing.T) {
 	m.Retries = 10
 	v := c.Handle(t.Context(), m)
 	key := everonce.Key{Scope: everonce.ScopeOf("billing"), ID: m.ID}
-	if v.Letter.Reason != consume.Exhausted || v.Letter.KeyHash != key.RecordID().Short() {
+	if v.Death.Reason != consume.Exhausted || v.Death.KeyHash != key.RecordID().Short() {
 		t.Errorf("%+v, want a dead letter", v)
 	}
 }
@@ -65,7 +65,7 @@ func TestNaturalAfterTheEndRunsNothing(t *testing.T) {
 	})
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if v := c.Handle(over, first()); v.Disposition != consume.Keep {
+	if v := c.Handle(over, first()); v.Disposition != consume.Hold {
 		t.Errorf("%v, want keep", v.Disposition)
 	}
 }
@@ -79,8 +79,8 @@ func TestNaturalBadInput(t *testing.T) {
 	unread, unnamed := first(), first()
 	unread.Body, unnamed.ID = []byte("{"), ""
 	for m, want := range map[*consume.Message]consume.Reason{unread: consume.Undecodable, unnamed: consume.NoKey} {
-		if v := c.Handle(t.Context(), m); v.Disposition != consume.Bury || v.Letter.Reason != want {
-			t.Errorf("%v %q, want the dead letter %q", v.Disposition, v.Letter.Reason, want)
+		if v := c.Handle(t.Context(), m); v.Disposition != consume.SetAside || v.Death.Reason != want {
+			t.Errorf("%v %q, want the dead letter %q", v.Disposition, v.Death.Reason, want)
 		}
 	}
 }

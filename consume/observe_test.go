@@ -14,12 +14,12 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// An adapter of one's own gets its verdicts too where Observe panics: without them the broker would deliver again, for ever.
+// An adapter of one's own gets its decisions too where Observe panics: without them the broker would deliver again, for ever.
 func TestAPanicOfObserveCostsNoVerdict(t *testing.T) {
 	var logs bytes.Buffer
 	defer slog.SetDefault(slog.Default())
 	slog.SetDefault(slog.New(slog.NewTextHandler(&logs, nil)))
-	observe := func(context.Context, *consume.Message, consume.Verdict) { panic("no") }
+	observe := func(context.Context, *consume.Message, consume.Decision) { panic("no") }
 	r := rigged(t, done, func(s *consume.Spec[order]) { s.Observe = observe })
 	r.wants(first(), everonce.Executed, consume.Ack)
 	r.wants(first(), everonce.Replayed, consume.Ack)
@@ -37,7 +37,7 @@ func TestAPanicOfObserveCostsNoVerdict(t *testing.T) {
 // Observe may end its goroutine too, as t.FailNow does in a test: what was handled is answered all the same, and handled once. An adapter, which
 // may call it by itself, goes on.
 func TestAnObserveThatEndsItsGoroutineChangesNothing(t *testing.T) {
-	observe := func(context.Context, *consume.Message, consume.Verdict) { runtime.Goexit() }
+	observe := func(context.Context, *consume.Message, consume.Decision) { runtime.Goexit() }
 	for name, c := range map[string]struct {
 		consumer *consume.Consumer
 		workers  consume.Workers
@@ -56,7 +56,7 @@ func TestAnObserveThatEndsItsGoroutineChangesNothing(t *testing.T) {
 			if err := c.consumer.Serve(t.Context(), in, &c.workers); err != nil {
 				t.Fatal(err)
 			}
-			if a, b, none := ds[0].how(), ds[1].how(), ds[2].how(); !slices.Equal(a, []string{"ack"}) || !slices.Equal(b, a) || !slices.Equal(none, []string{"bury no_key"}) {
+			if a, b, none := ds[0].how(), ds[1].how(), ds[2].how(); !slices.Equal(a, []string{"ack"}) || !slices.Equal(b, a) || !slices.Equal(none, []string{"set_aside no_key"}) {
 				t.Errorf("they ended as %v, %v and %v", a, b, none)
 			}
 			var adapter sync.WaitGroup
@@ -64,7 +64,7 @@ func TestAnObserveThatEndsItsGoroutineChangesNothing(t *testing.T) {
 			adapter.Go(func() {
 				c.consumer.Handle(t.Context(), first())
 				c.consumer.HandleBatch(t.Context(), []*consume.Message{first()})
-				c.consumer.Buried(t.Context(), first(), consume.DeadLetter{Reason: "broker_delivery_limit"})
+				c.consumer.Buried(t.Context(), first(), consume.Death{Reason: "broker_delivery_limit"})
 				goesOn = true
 			})
 			if adapter.Wait(); !goesOn {

@@ -11,20 +11,20 @@ import (
 // A header of the fingerprint whose value is not there cannot be compared: the message is a dead letter, and neither handled nor
 // taken for one that was.
 func TestAHeaderOfTheFingerprintThatIsNotThere(t *testing.T) {
-	r := rigged(t, done, func(s *consume.Spec[order]) { s.Fingerprint.Headers = []string{"tenant"} })
+	r := rigged(t, done, func(s *consume.Spec[order]) { s.Compare.Headers = []string{"tenant"} })
 	odd := first()
 	odd.Odd = []string{"nested", "tenant"}
 	v := r.wantsLetter(odd, 0, consume.Undecodable)
-	if !strings.Contains(v.Letter.Detail, `"tenant"`) || v.KeyHash == "" {
-		t.Errorf("the letter says %q, of the key %q", v.Letter.Detail, v.KeyHash)
+	if !strings.Contains(v.Death.Detail, `"tenant"`) || v.KeyHash == "" {
+		t.Errorf("the letter says %q, of the key %q", v.Death.Detail, v.KeyHash)
 	}
 	r.wants(first(), everonce.Executed, consume.Ack)
 	r.wantsLetter(odd, 0, consume.Undecodable)
 
 	l := newLedger()
-	c := booking(t, l, func(s *txSpec) { s.Fingerprint.Headers = []string{"tenant"} })
-	verdicts := c.HandleBatch(t.Context(), []*consume.Message{odd, first()})
-	if odd, other := verdicts[0], verdicts[1]; odd.Letter.Reason != consume.Undecodable || other.Outcome != everonce.Executed {
+	c := booking(t, l, func(s *txSpec) { s.Compare.Headers = []string{"tenant"} })
+	decisions := c.HandleBatch(t.Context(), []*consume.Message{odd, first()})
+	if odd, other := decisions[0], decisions[1]; odd.Death.Reason != consume.Undecodable || other.Outcome != everonce.Executed {
 		t.Errorf("in a batch: %+v, %+v", odd, other)
 	}
 }

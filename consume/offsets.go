@@ -9,7 +9,7 @@ import (
 type Offsets[Tx any] interface {
 	// Note is called in each transaction that handles messages, behind the handler, with those messages. An error rolls the
 	// transaction back. It is not the messages' fault: unless it wraps [ErrGone], they are kept, and handled again after a
-	// pause ([Keep]).
+	// pause ([Hold]).
 	Note(ctx context.Context, tx Tx, ms []*Message) error
 }
 

@@ -49,7 +49,7 @@ func TestOffsetsAreNotedInTheTransaction(t *testing.T) {
 		t.Errorf("noted %v, want %v", n.of, want)
 	}
 	for want, fail := range map[string]error{
-		"keep, keep, keep":    errors.New("the table is away"), // which is not the messages' fault
+		"hold, hold, hold":    errors.New("the table is away"), // which is not the messages' fault
 		"retry, retry, retry": fmt.Errorf("fenced: %w", consume.ErrGone),
 	} {
 		n.fail = fail

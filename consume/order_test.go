@@ -30,10 +30,10 @@ func from(source, id string) *delivery {
 // A name whose handler is slow holds up its own messages, also where several of them come in a row.
 func TestASlowNameHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		goOn := make(chan struct{})
+		skipFailed := make(chan struct{})
 		c := serving(t, memstore.New(nil), func(_ context.Context, m *consume.Message, _ order) error {
 			if m.Source == "slow" {
-				<-goOn
+				<-skipFailed
 			}
 			return nil
 		})
@@ -58,7 +58,7 @@ func TestASlowNameHoldsUpNoOther(t *testing.T) {
 		if handled == 0 { // names share lanes by chance: not all of them do
 			t.Error("none of the other names was handled")
 		}
-		close(goOn)
+		close(skipFailed)
 		if err := <-served; err != nil {
 			t.Fatal(err)
 		}

@@ -60,7 +60,7 @@ func rigged(t *testing.T, handle func(context.Context, *consume.Message, order) 
 	return r
 }
 
-func (r *rig) wants(m *consume.Message, o everonce.Outcome, d consume.Disposition) consume.Verdict {
+func (r *rig) wants(m *consume.Message, o everonce.Outcome, d consume.Disposition) consume.Decision {
 	r.t.Helper()
 	v := r.c.Handle(r.t.Context(), m)
 	if v.Outcome != o || v.Disposition != d {
@@ -73,10 +73,10 @@ func (r *rig) wants(m *consume.Message, o everonce.Outcome, d consume.Dispositio
 }
 
 // wantsLetter wants a dead letter with that reason, which says what a dead letter must.
-func (r *rig) wantsLetter(m *consume.Message, o everonce.Outcome, why consume.Reason) consume.Verdict {
+func (r *rig) wantsLetter(m *consume.Message, o everonce.Outcome, why consume.Reason) consume.Decision {
 	r.t.Helper()
-	v := r.wants(m, o, consume.Bury)
-	l := v.Letter
+	v := r.wants(m, o, consume.SetAside)
+	l := v.Death
 	if l.Reason != why || l.Detail == "" || l.Consumer != "billing" || l.Source != m.Source || l.KeyHash != v.KeyHash ||
 		l.Attempts != m.Retries+1 || !l.First.Equal(m.First) || l.Last.IsZero() {
 		r.t.Errorf("the letter is %+v, want reason %q", l, why)
@@ -145,8 +145,8 @@ func TestARefusalThatHasExpiredIsRejected(t *testing.T) {
 		now := r.wantsLetter(first(), everonce.Rejected, consume.Rejected)
 		time.Sleep(8 * 24 * time.Hour)
 		late := r.wantsLetter(first(), everonce.Rejected, consume.Rejected)
-		if !strings.HasPrefix(now.Letter.Detail, late.Letter.Detail) {
-			t.Errorf("the late letter says %q, which is not the code of %q", late.Letter.Detail, now.Letter.Detail)
+		if !strings.HasPrefix(now.Death.Detail, late.Death.Detail) {
+			t.Errorf("the late letter says %q, which is not the code of %q", late.Death.Detail, now.Death.Detail)
 		}
 		r = rigged(t, refuses, func(s *consume.Spec[order]) { s.DropRejected = true })
 		r.wants(first(), everonce.Rejected, consume.Ack)
@@ -160,7 +160,7 @@ func TestRejectedIsOnlyAcknowledgedUnderDropRejected(t *testing.T) {
 	for range 2 {
 		v := r.wants(first(), everonce.Rejected, consume.Ack)
 		if e, ok := errors.AsType[*everonce.PermanentError](v.Err); !ok || e.Code != "no_such_account" { // for Observe: there is no letter that has it
-			t.Errorf("the verdict has the error %v", v.Err)
+			t.Errorf("the decision has the error %v", v.Err)
 		}
 	}
 }
@@ -168,12 +168,12 @@ func TestRejectedIsOnlyAcknowledgedUnderDropRejected(t *testing.T) {
 func TestInProgressElsewhereComesLaterWithoutCounting(t *testing.T) {
 	begun, end := make(chan struct{}), make(chan struct{})
 	r := rigged(t, func(context.Context, *consume.Message, order) error { close(begun); <-end; return nil }, nil)
-	handled := make(chan consume.Verdict)
+	handled := make(chan consume.Decision)
 	go func() { handled <- r.c.Handle(t.Context(), first()) }()
 	<-begun
 	m := first()
 	m.Retries = 1000 // the budget is used up, and does not matter
-	if v := r.wants(m, everonce.InProgress, consume.Later); v.After <= 0 {
+	if v := r.wants(m, everonce.InProgress, consume.Defer); v.After <= 0 {
 		t.Errorf("it comes again after %v", v.After)
 	}
 	close(end)
@@ -190,7 +190,7 @@ func TestLeaseLostComesLaterWithoutCounting(t *testing.T) {
 	}, nil)
 	m := first()
 	m.Retries = 1000
-	if v := r.wants(m, everonce.LeaseLost, consume.Later); v.After != time.Second { // nobody has said when
+	if v := r.wants(m, everonce.LeaseLost, consume.Defer); v.After != time.Second { // nobody has said when
 		t.Errorf("it comes again after %v", v.After)
 	}
 }
@@ -290,7 +290,7 @@ func TestNotRecordedIsKeptInHandAndNotRunAgain(t *testing.T) {
 		ran := 0
 		r := rigged(t, func(context.Context, *consume.Message, order) error { ran++; return nil }, nil)
 		r.store.complete = errDown
-		r.wants(first(), everonce.NotRecorded, consume.Keep)
+		r.wants(first(), everonce.NotRecorded, consume.Hold)
 		r.store.complete = nil
 		// What it is then, the record says: under Refuse nobody knows, and it is settled, not run again.
 		time.Sleep(time.Minute)
@@ -304,7 +304,7 @@ func TestNotRecordedIsKeptInHandAndNotRunAgain(t *testing.T) {
 func TestStoreErrorIsKeptInHand(t *testing.T) {
 	r := rigged(t, done, nil)
 	r.store.claim = errDown
-	r.wants(first(), everonce.StoreFailed, consume.Keep)
+	r.wants(first(), everonce.StoreFailed, consume.Hold)
 	r.store.claim = nil
 	r.wants(first(), everonce.Executed, consume.Ack)
 }
@@ -339,7 +339,7 @@ func TestNewerRecordComesLaterWithoutCounting(t *testing.T) {
 	r.store.claim = driver.ErrNewerRecord
 	m := first()
 	m.Retries = 1000
-	if v := r.wants(m, everonce.StoreFailed, consume.Later); v.After != 10*time.Minute {
+	if v := r.wants(m, everonce.StoreFailed, consume.Defer); v.After != 10*time.Minute {
 		t.Errorf("it comes again after %v, want 10m", v.After)
 	}
 }
@@ -349,7 +349,7 @@ func TestEndedBeforeItBeganIsKept(t *testing.T) {
 	r := rigged(t, done, nil)
 	ctx, end := context.WithCancel(t.Context())
 	end()
-	if v := r.c.Handle(ctx, first()); v.Disposition != consume.Keep {
+	if v := r.c.Handle(ctx, first()); v.Disposition != consume.Hold {
 		t.Errorf("%v, %v, %v; want keep", v.Outcome, v.Disposition, v.Err)
 	}
 }
@@ -369,7 +369,7 @@ func TestTwoConsumersOfOneEvent(t *testing.T) {
 
 // A copy that comes by another queue, at another time, is the same operation.
 func TestQueueAndDeliveryNeverEnterTheKey(t *testing.T) {
-	r := rigged(t, done, func(s *consume.Spec[order]) { s.Fingerprint.Headers = []string{"tenant"} })
+	r := rigged(t, done, func(s *consume.Spec[order]) { s.Compare.Headers = []string{"tenant"} })
 	m := first()
 	m.Headers = map[string]string{"tenant": "a"}
 	r.wants(m, everonce.Executed, consume.Ack)
@@ -384,7 +384,7 @@ func TestQueueAndDeliveryNeverEnterTheKey(t *testing.T) {
 
 // Each header of the fingerprint counts, and one that is empty is not one that is missing.
 func TestEachHeaderOfTheFingerprintCounts(t *testing.T) {
-	r := rigged(t, done, func(s *consume.Spec[order]) { s.Fingerprint.Headers = []string{"tenant", "currency"} })
+	r := rigged(t, done, func(s *consume.Spec[order]) { s.Compare.Headers = []string{"tenant", "currency"} })
 	m := first()
 	m.Headers = map[string]string{"tenant": "a", "currency": ""}
 	r.wants(m, everonce.Executed, consume.Ack)

@@ -86,7 +86,7 @@ func inBothModes(t *testing.T, before func(ctx context.Context, id string) error
 	})
 }
 
-func (p *practised) handle(t *testing.T, id string) consume.Verdict {
+func (p *practised) handle(t *testing.T, id string) consume.Decision {
 	t.Helper()
 	return p.c.Handle(t.Context(), message(id).m)
 }
@@ -130,7 +130,7 @@ func TestPracticeSameResultOnTheDuplicateMarked(t *testing.T) {
 			if first.Outcome != want[0] || second.Outcome != want[1] {
 				t.Errorf("%s: %v, then %v; want %v", id, first.Outcome, second.Outcome, want)
 			}
-			if first.Disposition != second.Disposition || first.Letter.Reason != second.Letter.Reason || first.Letter.Detail != second.Letter.Detail || first.KeyHash != second.KeyHash {
+			if first.Disposition != second.Disposition || first.Death.Reason != second.Death.Reason || first.Death.Detail != second.Death.Detail || first.KeyHash != second.KeyHash {
 				t.Errorf("%s: %+v, then %+v", id, first, second)
 			}
 		}
@@ -156,20 +156,20 @@ func TestPracticeRetryAfterFailureRunsAgain(t *testing.T) {
 	})
 }
 
-// atOnce handles a message several times while the first is in its handler, and returns the verdicts, the first's at last.
-func (p *practised) atOnce(t *testing.T, n int, begun <-chan struct{}, end chan<- struct{}) []consume.Verdict {
+// atOnce handles a message several times while the first is in its handler, and returns the decisions, the first's at last.
+func (p *practised) atOnce(t *testing.T, n int, begun <-chan struct{}, end chan<- struct{}) []consume.Decision {
 	t.Helper()
-	verdicts := make(chan consume.Verdict, n)
-	go func() { verdicts <- p.handle(t, "m-1") }()
+	decisions := make(chan consume.Decision, n)
+	go func() { decisions <- p.handle(t, "m-1") }()
 	<-begun
 	for range n - 1 {
-		go func() { verdicts <- p.handle(t, "m-1") }()
+		go func() { decisions <- p.handle(t, "m-1") }()
 	}
 	synctest.Wait()
 	close(end)
-	all := make([]consume.Verdict, 0, n)
+	all := make([]consume.Decision, 0, n)
 	for range n {
-		all = append(all, <-verdicts)
+		all = append(all, <-decisions)
 	}
 	return all
 }
@@ -189,11 +189,11 @@ func concurrently(t *testing.T, n int) {
 		said := map[consume.Disposition]int{}
 		for _, v := range p.atOnce(t, n, begun, end) {
 			said[v.Disposition]++
-			if v.Disposition == consume.Later && v.After <= 0 {
+			if v.Disposition == consume.Defer && v.After <= 0 {
 				t.Errorf("it is to come again after %v", v.After)
 			}
 		}
-		if want := map[consume.Disposition]int{consume.Ack: 1, consume.Later: n - 1}; !maps.Equal(said, want) {
+		if want := map[consume.Disposition]int{consume.Ack: 1, consume.Defer: n - 1}; !maps.Equal(said, want) {
 			t.Errorf("%v, want %v", said, want)
 		}
 		if v := p.handle(t, "m-1"); v.Outcome != everonce.Replayed {
@@ -252,7 +252,7 @@ func TestPracticeChaosOneHundredAttemptsEffectOnce(t *testing.T) {
 					} else {
 						time.Sleep(max(v.After, time.Second))
 					}
-					if acks > 0 != (v.Disposition == consume.Ack) && v.Disposition != consume.Keep {
+					if acks > 0 != (v.Disposition == consume.Ack) && v.Disposition != consume.Hold {
 						t.Errorf("seed %d, %v: after %d acknowledgements %v (%v)", seed, policy, acks, v.Disposition, v.Err)
 					}
 				}
@@ -281,19 +281,19 @@ func TestPracticeStatesProcessingAndCompleted(t *testing.T) {
 				t.Errorf("%v, want %v", err, want)
 			}
 		}
-		verdicts := make(chan consume.Verdict)
-		handle := func() { verdicts <- r.c.Handle(t.Context(), first()) }
+		decisions := make(chan consume.Decision)
+		handle := func() { decisions <- r.c.Handle(t.Context(), first()) }
 		state(everonce.ErrNotFound)
 		go handle()
 		<-begun
 		state(everonce.ErrInProgress)
 		end <- everonce.NotDone(errors.New("the bank is closed"))
-		<-verdicts
+		<-decisions
 		state(everonce.ErrReleased)
 		go handle()
 		<-begun
 		end <- nil
-		<-verdicts
+		<-decisions
 		if rec, err := r.store.Get(t.Context(), driver.GetRequest{ID: r.recv.RecordID(key)}); err != nil || rec.Record.State != driver.StateCompleted {
 			t.Errorf("%v, %v; want completed", rec.Record.State, err)
 		}
@@ -309,8 +309,8 @@ func TestPracticeHandlerTemplate(t *testing.T) {
 	}{
 		"processed":             {nil, "executed ack", "replayed ack"},
 		"retryable":             {everonce.NotDone(errors.New("the bank is closed")), "failed retry", "failed retry"},
-		"not to be retried":     {everonce.Permanent("no_such_account", nil, nil), "rejected bury", "rejected bury"},
-		"nobody knows (Refuse)": {errors.New("the line went dead"), "unknown bury", "unknown bury"},
+		"not to be retried":     {everonce.Permanent("no_such_account", nil, nil), "rejected set_aside", "rejected set_aside"},
+		"nobody knows (Refuse)": {errors.New("the line went dead"), "unknown set_aside", "unknown set_aside"},
 	} {
 		ran := 0
 		r := rigged(t, func(context.Context, *consume.Message, order) error { ran++; return tc.err }, nil)
@@ -425,7 +425,7 @@ func TestPracticeRecordInTheHandlersTransactionAcknowledgedAfter(t *testing.T) {
 func TestPracticeSkipIsCountedAndIsNoError(t *testing.T) {
 	counted := map[string]int{}
 	c := booking(t, newLedger(), func(s *txSpec) {
-		s.Observe = func(_ context.Context, _ *consume.Message, v consume.Verdict) {
+		s.Observe = func(_ context.Context, _ *consume.Message, v consume.Decision) {
 			if v.Err != nil {
 				t.Error(v.Err)
 			}

@@ -23,24 +23,24 @@ type Workers struct {
 	// messages, or a batch if that is more. If Order panics or calls [runtime.Goexit], the ordering key is empty. Default:
 	// no order.
 	Order func(*Message) string
-	// Batch is the largest number of messages in one transaction, and BatchWithin is how long the first of them waits for
+	// Batch is the largest number of messages in one transaction, and BatchDelay is how long the first of them waits for
 	// more. Batches fill only if the broker delivers Concurrency × Batch messages ahead. Messages are answered with their
-	// batch. Default 1; at most [driver.MaxBatch]; more than 1 only for consumers made by [NewTx]. BatchWithin: default
+	// batch. Default 1; at most [driver.MaxBatch]; more than 1 only for consumers made by [NewTx]. BatchDelay: default
 	// 10 ms.
-	Batch       int
-	BatchWithin time.Duration
+	Batch      int
+	BatchDelay time.Duration
 	// PauseMin and PauseMax bound two pauses: of the whole consumer after a write to the store failed, and of one message
 	// after the broker did not accept its answer. A pause doubles with each failure. Default 1 s and 1 minute.
 	PauseMin, PauseMax time.Duration
-	// HandleWithin is the deadline for one message or one batch. The messages of a batch that takes longer are handled one
+	// HandleTimeout is the deadline for one message or one batch. The messages of a batch that takes longer are handled one
 	// by one, each with the same deadline. Default: none; an adapter sets one if its broker does.
-	HandleWithin time.Duration
-	// DrainWithin is how long handlers may run after the context of Serve has ended; then their contexts end too. Serve
+	HandleTimeout time.Duration
+	// DrainTimeout is how long handlers may run after the context of Serve has ended; then their contexts end too. Serve
 	// waits for handlers that ignore that, because an attempt ends only when its work has returned. Default 30 s.
-	DrainWithin time.Duration
-	// SettleWithin is the deadline for one answer to the broker, and, after the contexts of the handlers have ended, for
+	DrainTimeout time.Duration
+	// SettleTimeout is the deadline for one answer to the broker, and, after the contexts of the handlers have ended, for
 	// all the answers of a batch. Default 10 s.
-	SettleWithin time.Duration
+	SettleTimeout time.Duration
 	// Log gets panics as errors; dead letters, pauses and answers that the broker did not accept as warnings; retries and
 	// dropped messages as information. It has the hash of the key, never the key or the body. Default [slog.Default].
 	Log *slog.Logger
@@ -66,7 +66,7 @@ func (w *Workers) checked() (Workers, error) {
 	if w != nil {
 		c = *w
 	}
-	if c.Concurrency < 0 || c.PauseMin < 0 || c.PauseMax < 0 || c.HandleWithin < 0 || c.DrainWithin < 0 || c.SettleWithin < 0 || c.Batch < 0 || c.BatchWithin < 0 {
+	if c.Concurrency < 0 || c.PauseMin < 0 || c.PauseMax < 0 || c.HandleTimeout < 0 || c.DrainTimeout < 0 || c.SettleTimeout < 0 || c.Batch < 0 || c.BatchDelay < 0 {
 		return c, fmt.Errorf("%w: consume: no field of Workers may be negative", everonce.ErrInvalidArgument)
 	}
 	if c.Batch > driver.MaxBatch {
@@ -79,11 +79,11 @@ func (w *Workers) checked() (Workers, error) {
 func (w Workers) WithDefaults() Workers {
 	w.Concurrency = cmp.Or(w.Concurrency, 8)
 	w.Batch = cmp.Or(w.Batch, 1)
-	w.BatchWithin = cmp.Or(w.BatchWithin, 10*time.Millisecond)
+	w.BatchDelay = cmp.Or(w.BatchDelay, 10*time.Millisecond)
 	w.PauseMin = cmp.Or(w.PauseMin, time.Second)
 	w.PauseMax = cmp.Or(w.PauseMax, max(time.Minute, w.PauseMin))
-	w.DrainWithin = cmp.Or(w.DrainWithin, 30*time.Second)
-	w.SettleWithin = cmp.Or(w.SettleWithin, 10*time.Second)
+	w.DrainTimeout = cmp.Or(w.DrainTimeout, 30*time.Second)
+	w.SettleTimeout = cmp.Or(w.SettleTimeout, 10*time.Second)
 	if w.Log == nil {
 		w.Log = slog.Default()
 	}
@@ -115,7 +115,7 @@ func (c *Consumer) Serve(ctx context.Context, in <-chan Delivery, workers *Worke
 			stop(gone)
 			return
 		}
-		t := time.AfterFunc(w.DrainWithin, func() { stop(errDrained) })
+		t := time.AfterFunc(w.DrainTimeout, func() { stop(errDrained) })
 		context.AfterFunc(work, func() { t.Stop() })
 	})
 	defer forget()
@@ -136,8 +136,8 @@ func (c *Consumer) usable(ctx context.Context) error {
 }
 
 var (
-	errDrained = errors.New("consume: the handler ran longer than DrainWithin after the consumer was stopped")
-	errTooLong = errors.New("consume: the handler ran longer than HandleWithin")
+	errDrained = errors.New("consume: the handler ran longer than DrainTimeout after the consumer was stopped")
+	errTooLong = errors.New("consume: the handler ran longer than HandleTimeout")
 )
 
 // server is one run of Serve.
@@ -192,8 +192,8 @@ func (s *server) handle(d Delivery) {
 
 func (s *server) untilSettled(d Delivery) {
 	for s.gate.pass(s.ending) { // it may have been shut while this worker waited for a message
-		v := s.verdict(d.Message())
-		if v.Disposition != Keep {
+		v := s.decision(d.Message())
+		if v.Disposition != Hold {
 			s.reached(v)
 			s.settle(context.WithoutCancel(s.work), d, v)
 			return
@@ -207,14 +207,14 @@ func (s *server) untilSettled(d Delivery) {
 }
 
 // reached tells the gate that the store can be reached. A message that got no further than its key says nothing of that.
-func (s *server) reached(v Verdict) {
+func (s *server) reached(v Decision) {
 	if v.Outcome != 0 {
 		s.gate.opened()
 	}
 }
 
-// verdict handles a message, and tells Observe.
-func (s *server) verdict(m *Message) Verdict {
+// decision handles a message, and tells Observe.
+func (s *server) decision(m *Message) Decision {
 	ctx, cancel := s.handling()
 	defer cancel()
 	ctx = s.c.within(ctx, s.Log, m)
@@ -224,8 +224,8 @@ func (s *server) verdict(m *Message) Verdict {
 	return v
 }
 
-// logPanic tells of a verdict that a handler's panic led to.
-func (s *server) logPanic(v Verdict) {
+// logPanic tells of a decision that a handler's panic led to.
+func (s *server) logPanic(v Decision) {
 	if p, ok := errors.AsType[*panicError](v.Err); ok {
 		s.Log.ErrorContext(s.work, "consume: a handler panicked", "consumer", s.c.name, "key", v.KeyHash, "panic", p.value, "stack", string(p.stack))
 	}
@@ -233,8 +233,8 @@ func (s *server) logPanic(v Verdict) {
 
 // handling returns the context of one call of the consumer.
 func (s *server) handling() (context.Context, context.CancelFunc) {
-	if s.HandleWithin > 0 {
-		return context.WithTimeoutCause(s.work, s.HandleWithin, errTooLong)
+	if s.HandleTimeout > 0 {
+		return context.WithTimeoutCause(s.work, s.HandleTimeout, errTooLong)
 	}
 	return s.work, func() {}
 }
@@ -242,7 +242,7 @@ func (s *server) handling() (context.Context, context.CancelFunc) {
 // settle gives the broker its answer, and keeps trying where it does not take it: the message is not handled again for that.
 // A dead letter that is refused comes again later, and what cannot come again is a dead letter: those that wait in hand would soon be
 // all that there may be in hand.
-func (s *server) settle(ctx context.Context, d Delivery, v Verdict) {
+func (s *server) settle(ctx context.Context, d Delivery, v Decision) {
 	gate, copied := newGate(s.PauseMin, s.PauseMax), true
 	for {
 		err := s.answer(ctx, d, v)
@@ -253,14 +253,14 @@ func (s *server) settle(ctx context.Context, d Delivery, v Verdict) {
 		case errors.Is(err, ErrGone):
 			s.Log.InfoContext(s.work, "consume: the broker will redeliver the message", "consumer", s.c.name, "key", v.KeyHash, "was_to", v.Disposition, "error", err)
 			return
-		case v.Disposition == Bury && copied && errors.Is(err, ErrRefused):
-			v.Disposition, v.After = Later, s.c.retry.Max
+		case v.Disposition == SetAside && copied && errors.Is(err, ErrRefused):
+			v.Disposition, v.After = Defer, s.c.retry.Max
 			s.Log.WarnContext(s.work, "consume: the dead-letter queue refuses a message, which will be retried", "consumer", s.c.name, "key", v.KeyHash,
-				"reason", v.Letter.Reason, "after", v.After, "error", err)
+				"reason", v.Death.Reason, "after", v.After, "error", err)
 			continue
-		case v.Disposition != Bury && errors.Is(err, ErrNoCopy):
+		case v.Disposition != SetAside && errors.Is(err, ErrNoCopy):
 			copied = false
-			v = s.c.bury(d.Message(), v.KeyHash, v.Outcome, TooLarge, fmt.Errorf("consume: the message cannot be retried: %w: %w", err, v.Err))
+			v = s.c.setAside(d.Message(), v.KeyHash, v.Outcome, TooLarge, fmt.Errorf("consume: the message cannot be retried: %w: %w", err, v.Err))
 			s.c.tell(s.c.within(s.work, s.Log, d.Message()), s.Log, d.Message(), v)
 			continue
 		}
@@ -273,35 +273,35 @@ func (s *server) settle(ctx context.Context, d Delivery, v Verdict) {
 }
 
 // answered tells what the broker has taken: nobody else says that a message has failed, or will not come again.
-func (s *server) answered(m *Message, v Verdict) {
+func (s *server) answered(m *Message, v Decision) {
 	switch v.Disposition {
-	case Bury:
-		s.Log.WarnContext(s.work, "consume: message dead-lettered", "consumer", s.c.name, "key", v.KeyHash, "reason", v.Letter.Reason,
-			"attempts", v.Letter.Attempts, "source", v.Letter.Source, "error", v.Err)
+	case SetAside:
+		s.Log.WarnContext(s.work, "consume: message dead-lettered", "consumer", s.c.name, "key", v.KeyHash, "reason", v.Death.Reason,
+			"attempts", v.Death.Attempts, "source", v.Death.Source, "error", v.Err)
 	case Retry:
 		s.Log.InfoContext(s.work, "consume: message failed and will be retried", "consumer", s.c.name, "key", v.KeyHash,
 			"attempts", m.Retries+1, "after", v.After, "error", v.Err)
-	case Later:
+	case Defer:
 		s.Log.DebugContext(s.work, "consume: message deferred", "consumer", s.c.name, "key", v.KeyHash, "after", v.After, "error", v.Err)
 	case Ack:
 		if v.Err != nil {
 			s.Log.InfoContext(s.work, "consume: message rejected and dropped", "consumer", s.c.name, "key", v.KeyHash, "error", v.Err)
 		}
-	case Keep:
+	case Hold:
 	}
 }
 
-func (s *server) answer(ctx context.Context, d Delivery, v Verdict) error {
-	ctx, cancel := context.WithTimeout(ctx, s.SettleWithin)
+func (s *server) answer(ctx context.Context, d Delivery, v Decision) error {
+	ctx, cancel := context.WithTimeout(ctx, s.SettleTimeout)
 	defer cancel()
 	switch v.Disposition {
 	case Ack:
 		return d.Ack(ctx)
-	case Retry, Later:
+	case Retry, Defer:
 		return d.Retry(ctx, v.After, v.Disposition == Retry)
-	case Bury:
-		return d.Bury(ctx, v.Letter)
-	case Keep:
+	case SetAside:
+		return d.SetAside(ctx, v.Death)
+	case Hold:
 	}
 	return nil
 }

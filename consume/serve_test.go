@@ -57,8 +57,8 @@ func (d *delivery) Retry(_ context.Context, _ time.Duration, counts bool) error 
 	return d.end("retry %v", counts)
 }
 
-func (d *delivery) Bury(_ context.Context, l consume.DeadLetter) error {
-	return d.end("bury %s", l.Reason)
+func (d *delivery) SetAside(_ context.Context, l consume.Death) error {
+	return d.end("set_aside %s", l.Reason)
 }
 
 // downStore is a store that is down while its flag is set.
@@ -196,7 +196,7 @@ func drainIsBounded(t *testing.T, within, want time.Duration) {
 			end()
 		}()
 		start := time.Now()
-		if err := c.Serve(ctx, in, &consume.Workers{DrainWithin: within, Log: quiet}); err != nil {
+		if err := c.Serve(ctx, in, &consume.Workers{DrainTimeout: within, Log: quiet}); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(start); took != want || !slices.Equal(d.ended, []string{"retry true"}) {
@@ -221,7 +221,7 @@ func TestDrainWaitsForAHandlerThatHeedsNothing(t *testing.T) {
 		d := message("m-1")
 		in <- d
 		start := time.Now()
-		if err := c.Serve(ctx, in, &consume.Workers{DrainWithin: 5 * time.Second, Log: quiet}); err != nil {
+		if err := c.Serve(ctx, in, &consume.Workers{DrainTimeout: 5 * time.Second, Log: quiet}); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(start); took != time.Hour || !slices.Equal(d.ended, []string{"ack"}) {
@@ -289,7 +289,7 @@ func TestAnAnswerThatIsNotTakenHoldsUpNoOther(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(poison.ended, []string{"bury no_key"}) {
+		if !slices.Equal(poison.ended, []string{"set_aside no_key"}) {
 			t.Errorf("the poison ended as %v", poison.ended)
 		}
 	})
@@ -334,7 +334,7 @@ func TestAPanicIsAFailure(t *testing.T) {
 		if err := c.Serve(t.Context(), in, &consume.Workers{Concurrency: 1, Log: quiet}); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(first.ended, []string{"bury unknown"}) || !slices.Equal(second.ended, []string{"bury unknown"}) {
+		if !slices.Equal(first.ended, []string{"set_aside unknown"}) || !slices.Equal(second.ended, []string{"set_aside unknown"}) {
 			t.Errorf("ended as %v, then as %v", first.ended, second.ended)
 		}
 	})
@@ -434,7 +434,7 @@ func nothingIsBegunInAPause(t *testing.T, c *consume.Consumer, workers consume.W
 
 // Observe is told, and decides nothing: where it panics, what was handled is acknowledged all the same, once, and the consumer goes on.
 func TestAPanicOfObserveChangesNothing(t *testing.T) {
-	observe := func(_ context.Context, m *consume.Message, v consume.Verdict) {
+	observe := func(_ context.Context, m *consume.Message, v consume.Decision) {
 		if v.Disposition == consume.Ack || m.ID == "always" {
 			panic("no")
 		}
@@ -459,7 +459,7 @@ func TestAPanicOfObserveChangesNothing(t *testing.T) {
 			if err := c.consumer.Serve(t.Context(), in, &c.workers); err != nil {
 				t.Fatal(err)
 			}
-			if a, always, none := ds[0].how(), ds[1].how(), ds[2].how(); !slices.Equal(a, []string{"ack"}) || !slices.Equal(always, a) || !slices.Equal(none, []string{"bury no_key"}) {
+			if a, always, none := ds[0].how(), ds[1].how(), ds[2].how(); !slices.Equal(a, []string{"ack"}) || !slices.Equal(always, a) || !slices.Equal(none, []string{"set_aside no_key"}) {
 				t.Errorf("they ended as %v, %v and %v", a, always, none)
 			}
 			if n := strings.Count(logs.String(), "Observe panicked"); n != 2 {

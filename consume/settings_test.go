@@ -25,7 +25,7 @@ func TestWhatATxSpecSays(t *testing.T) {
 	both(t, booking(t, newLedger(), func(s *txSpec) {
 		s.Retry.Limit = -1
 		s.Handle = func(context.Context, *ledgerTx, *consume.Message, order) error { return errClosed }
-	}), consume.Bury, everonce.Failed)
+	}), consume.SetAside, everonce.Failed)
 	both(t, booking(t, newLedger(), func(s *txSpec) {
 		s.Decode = orderSeven
 		s.Handle = func(_ context.Context, _ *ledgerTx, _ *consume.Message, o order) error {
@@ -37,7 +37,7 @@ func TestWhatATxSpecSays(t *testing.T) {
 	}), consume.Ack, everonce.Executed)
 	told := 0
 	both(t, booking(t, newLedger(), func(s *txSpec) {
-		s.Observe = func(context.Context, *consume.Message, consume.Verdict) { told++ }
+		s.Observe = func(context.Context, *consume.Message, consume.Decision) { told++ }
 	}), consume.Ack, everonce.Executed)
 	if told != 3 {
 		t.Errorf("Observe was told %d times", told)
@@ -73,11 +73,11 @@ func TestWhatANaturalSpecSays(t *testing.T) {
 			}
 			return false, everonce.Permanent("no_such_account", nil, nil)
 		}},
-		consume.Bury: {Retry: consume.Backoff{Limit: -1}, Handle: func(context.Context, *consume.Message, order) (bool, error) { return false, errClosed }},
+		consume.SetAside: {Retry: consume.Backoff{Limit: -1}, Handle: func(context.Context, *consume.Message, order) (bool, error) { return false, errClosed }},
 	}
 	for want, spec := range specs {
 		spec.Consumer, spec.Key, spec.Decode, spec.MaxBody = "billing", consume.ProducerID(), orderSeven, 4
-		spec.Observe = func(context.Context, *consume.Message, consume.Verdict) { told++ }
+		spec.Observe = func(context.Context, *consume.Message, consume.Decision) { told++ }
 		c, err := consume.NewNatural(spec)
 		if err != nil {
 			t.Fatal(err)
@@ -85,7 +85,7 @@ func TestWhatANaturalSpecSays(t *testing.T) {
 		if v := c.Handle(t.Context(), message("a").m); v.Disposition != want {
 			t.Errorf("%v after %v, want %v", v.Disposition, v.Outcome, want)
 		}
-		if v := c.Handle(t.Context(), first()); v.Letter.Reason != consume.TooLarge {
+		if v := c.Handle(t.Context(), first()); v.Death.Reason != consume.TooLarge {
 			t.Errorf("a body that is too large: %v", v.Disposition)
 		}
 	}

@@ -30,10 +30,10 @@ type Spec[T any] struct {
 	// Decode reads the payload. If it fails, the message becomes a dead letter. Default: JSON, with no content encoding
 	// (or identity, or utf-8). The body null is an error unless T can be nil, like a pointer.
 	Decode func(*Message) (T, error)
-	// MaxBody limits the body, in bytes. Default 16 MiB, 1 MiB if Fingerprint compares JSON.
+	// MaxBody limits the body, in bytes. Default 16 MiB, 1 MiB if Compare compares JSON.
 	MaxBody int
-	// Fingerprint selects what is compared when a key is used again. Default: the body, byte for byte.
-	Fingerprint Fingerprint
+	// Compare selects what is compared when a key is used again. Default: the body, byte for byte.
+	Compare Compare
 	// Lifetime is how long a handled message is remembered. Default [everonce.ForQueue].
 	Lifetime everonce.Lifetime
 	// Window is the longest time after which the broker may deliver a message again, including its time as a dead letter.
@@ -46,11 +46,11 @@ type Spec[T any] struct {
 	// Context, if set, returns the context in which a delivery is handled and told to Observe: the trace that the message
 	// carries on, say. It is called first. A panic is logged and has no other effect.
 	Context func(context.Context, *Message) context.Context
-	// Observe, if set, is called with every verdict. It is called once more, after Context, where a message becomes a dead
+	// Observe, if set, is called with every decision. It is called once more, after Context, where a message becomes a dead
 	// letter because the broker takes no copy of it for a retry ([ErrNoCopy]), and for the dead letters that adapters make by
 	// themselves: at NATS' delivery limit, and of SQS' messages outside their envelope. It must not block. A panic is logged
 	// and has no other effect. It is called in a goroutine of its own, so it may call [runtime.Goexit].
-	Observe func(context.Context, *Message, Verdict)
+	Observe func(context.Context, *Message, Decision)
 
 	// Policy decides about messages whose outcome is unknown. Default: the receiver's policy. Reconcile is required if
 	// the policy is [everonce.Reconcile], and an error otherwise.
@@ -79,10 +79,10 @@ type TxSpec[T, Tx any] struct {
 	// Decode reads the payload. If it fails, the message becomes a dead letter. Default: JSON, with no content encoding
 	// (or identity, or utf-8). The body null is an error unless T can be nil, like a pointer.
 	Decode func(*Message) (T, error)
-	// MaxBody limits the body, in bytes. Default 16 MiB, 1 MiB if Fingerprint compares JSON.
+	// MaxBody limits the body, in bytes. Default 16 MiB, 1 MiB if Compare compares JSON.
 	MaxBody int
-	// Fingerprint selects what is compared when a key is used again. Default: the body, byte for byte.
-	Fingerprint Fingerprint
+	// Compare selects what is compared when a key is used again. Default: the body, byte for byte.
+	Compare Compare
 	// Lifetime is how long a handled message is remembered. Default [everonce.ForQueue].
 	Lifetime everonce.Lifetime
 	// Window is the longest time after which the broker may deliver a message again, including its time as a dead letter.
@@ -96,7 +96,7 @@ type TxSpec[T, Tx any] struct {
 	// carries on, say. It is called first. A panic is logged and has no other effect.
 	Context func(context.Context, *Message) context.Context
 	// Observe, if set, is called as that of [Spec] is.
-	Observe func(context.Context, *Message, Verdict)
+	Observe func(context.Context, *Message, Decision)
 }
 
 // common is what all specs say.
@@ -105,13 +105,13 @@ type common[T any] struct {
 	Key          Key
 	Decode       func(*Message) (T, error)
 	MaxBody      int
-	Fingerprint  Fingerprint
+	Compare      Compare
 	Lifetime     everonce.Lifetime
 	Window       time.Duration
 	Retry        Backoff
 	DropRejected bool
 	Context      func(context.Context, *Message) context.Context
-	Observe      func(context.Context, *Message, Verdict)
+	Observe      func(context.Context, *Message, Decision)
 }
 
 const (
@@ -121,11 +121,11 @@ const (
 )
 
 func (s *Spec[T]) common() common[T] {
-	return common[T]{s.Consumer, s.Key, s.Decode, s.MaxBody, s.Fingerprint, s.Lifetime, s.Window, s.Retry, s.DropRejected, s.Context, s.Observe}
+	return common[T]{s.Consumer, s.Key, s.Decode, s.MaxBody, s.Compare, s.Lifetime, s.Window, s.Retry, s.DropRejected, s.Context, s.Observe}
 }
 
 func (s *TxSpec[T, Tx]) common() common[T] {
-	return common[T]{s.Consumer, s.Key, s.Decode, s.MaxBody, s.Fingerprint, s.Lifetime, s.Window, s.Retry, s.DropRejected, s.Context, s.Observe}
+	return common[T]{s.Consumer, s.Key, s.Decode, s.MaxBody, s.Compare, s.Lifetime, s.Window, s.Retry, s.DropRejected, s.Context, s.Observe}
 }
 
 func (c common[T]) checked() (common[T], error) {
@@ -142,7 +142,7 @@ func (c common[T]) checked() (common[T], error) {
 	}
 	switch {
 	case c.MaxBody != 0:
-	case c.Fingerprint.comparesJSON():
+	case c.Compare.comparesJSON():
 		c.MaxBody = defaultMaxJSON
 	default:
 		c.MaxBody = defaultMaxBody

@@ -84,7 +84,7 @@ func TestRefusedSpecs(t *testing.T) {
 	}
 	c := serving(t, memstore.New(nil), done)
 	for _, w := range []consume.Workers{
-		{Concurrency: -1}, {PauseMin: -1}, {PauseMax: -1}, {HandleWithin: -1}, {DrainWithin: -1}, {SettleWithin: -1},
+		{Concurrency: -1}, {PauseMin: -1}, {PauseMax: -1}, {HandleTimeout: -1}, {DrainTimeout: -1}, {SettleTimeout: -1},
 	} {
 		if err := c.CheckWorkers(&w); !errors.Is(err, everonce.ErrInvalidArgument) {
 			t.Errorf("%+v: %v", w, err)
@@ -117,7 +117,7 @@ func TestAHandlerIsBounded(t *testing.T) {
 		d := message("m-1")
 		in <- d
 		close(in)
-		if err := c.Serve(t.Context(), in, &consume.Workers{HandleWithin: time.Minute, Log: quiet}); err != nil {
+		if err := c.Serve(t.Context(), in, &consume.Workers{HandleTimeout: time.Minute, Log: quiet}); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(d.ended, []string{"retry true"}) {
@@ -132,29 +132,29 @@ func TestTheEndOfAHandlersTimeIsTold(t *testing.T) {
 		err  func(ctx context.Context) error
 		want string
 	}{
-		"its context's error": {func(ctx context.Context) error { return everonce.NotDone(fmt.Errorf("the bank: %w", ctx.Err())) }, "the bank: context deadline exceeded: consume: the handler ran longer than HandleWithin"},
-		"its context's cause": {func(ctx context.Context) error { return everonce.NotDone(context.Cause(ctx)) }, "consume: the handler ran longer than HandleWithin"},
+		"its context's error": {func(ctx context.Context) error { return everonce.NotDone(fmt.Errorf("the bank: %w", ctx.Err())) }, "the bank: context deadline exceeded: consume: the handler ran longer than HandleTimeout"},
+		"its context's cause": {func(ctx context.Context) error { return everonce.NotDone(context.Cause(ctx)) }, "consume: the handler ran longer than HandleTimeout"},
 		"another error":       {func(context.Context) error { return everonce.NotDone(errDead) }, errDead.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var verdicts []consume.Verdict
+				var decisions []consume.Decision
 				r := rigged(t, func(ctx context.Context, _ *consume.Message, _ order) error {
 					<-ctx.Done()
 					return c.err(ctx)
 				}, func(s *consume.Spec[order]) {
-					s.Observe = func(_ context.Context, _ *consume.Message, v consume.Verdict) { verdicts = append(verdicts, v) }
+					s.Observe = func(_ context.Context, _ *consume.Message, v consume.Decision) { decisions = append(decisions, v) }
 				})
 				in := make(chan consume.Delivery, 1)
 				d := message("m-1")
 				d.m.Retries = 10
 				in <- d
 				close(in)
-				if err := r.c.Serve(t.Context(), in, &consume.Workers{HandleWithin: time.Minute, Log: quiet}); err != nil {
+				if err := r.c.Serve(t.Context(), in, &consume.Workers{HandleTimeout: time.Minute, Log: quiet}); err != nil {
 					t.Fatal(err)
 				}
-				if len(verdicts) != 1 || verdicts[0].Letter.Reason != consume.Exhausted || verdicts[0].Letter.Detail != c.want {
-					t.Errorf("%+v", verdicts)
+				if len(decisions) != 1 || decisions[0].Death.Reason != consume.Exhausted || decisions[0].Death.Detail != c.want {
+					t.Errorf("%+v", decisions)
 				}
 			})
 		})
@@ -178,7 +178,7 @@ func TestAHandlerThatExits(t *testing.T) {
 		if err := c.Serve(t.Context(), in, &consume.Workers{Concurrency: 1, Log: quiet}); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(first.ended, []string{"bury unknown"}) || !slices.Equal(second.ended, []string{"ack"}) {
+		if !slices.Equal(first.ended, []string{"set_aside unknown"}) || !slices.Equal(second.ended, []string{"ack"}) {
 			t.Errorf("ended as %v and %v", first.ended, second.ended)
 		}
 	})
@@ -197,12 +197,12 @@ func TestWhatIsGivenUpIsRetriedUpToTheLimit(t *testing.T) {
 			c, err := consume.New(recv, consume.Spec[order]{
 				Consumer: "billing", Key: consume.ProducerID(), Retry: consume.Backoff{Limit: 2, Min: time.Hour, Max: time.Hour},
 				Handle:  func(context.Context, *consume.Message, order) error { givesUp(); return nil },
-				Observe: func(context.Context, *consume.Message, consume.Verdict) { told++ },
+				Observe: func(context.Context, *consume.Message, consume.Decision) { told++ },
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			for retries, want := range []string{"retry true", "retry true", "bury exhausted"} {
+			for retries, want := range []string{"retry true", "retry true", "set_aside exhausted"} {
 				d := &bound{delivery: message("m-1"), tries: 1}
 				d.m.Retries = retries
 				in := make(chan consume.Delivery, 1)

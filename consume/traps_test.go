@@ -198,8 +198,8 @@ func TestTrapAPoisonedBatchIsNotPoisonForItsNeighbours(t *testing.T) {
 			}
 		}
 		for _, d := range told.Dead {
-			if d.Message.ID != "poison" || d.Letter.Reason != consume.Exhausted {
-				t.Errorf("%s is a dead letter: %s", d.Message.ID, d.Letter.Reason)
+			if d.Message.ID != "poison" || d.Death.Reason != consume.Exhausted {
+				t.Errorf("%s is a dead letter: %s", d.Message.ID, d.Death.Reason)
 			}
 		}
 		if l.row("poison") != 0 || len(told.Dead) == 0 {

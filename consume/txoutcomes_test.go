@@ -16,8 +16,8 @@ import (
 // both handles two messages in a batch and one by itself, and compares what becomes of them.
 func both(t *testing.T, c *consume.Consumer, want consume.Disposition, o everonce.Outcome) {
 	t.Helper()
-	verdicts := append(c.HandleBatch(t.Context(), messages("a", "b")), c.Handle(t.Context(), message("c").m))
-	for i, v := range verdicts {
+	decisions := append(c.HandleBatch(t.Context(), messages("a", "b")), c.Handle(t.Context(), message("c").m))
+	for i, v := range decisions {
 		if v.Disposition != want || v.Outcome != o || v.Err == nil && want != consume.Ack {
 			t.Errorf("message %d: %v after %v, %v; want %v after %v", i, v.Disposition, v.Outcome, v.Err, want, o)
 		}
@@ -38,7 +38,7 @@ func TestWhatIsAbandonedIsADeadLetterInATransactionToo(t *testing.T) {
 		}
 		l.records[key.RecordID()] = *rec
 	}
-	both(t, booking(t, l, nil), consume.Bury, everonce.Unknown)
+	both(t, booking(t, l, nil), consume.SetAside, everonce.Unknown)
 	if l.commits != 0 {
 		t.Errorf("%d commits", l.commits)
 	}
@@ -62,12 +62,12 @@ func TestALostCommitIsKeptInHandUntilItIsKnown(t *testing.T) {
 			return nil
 		}
 		c := booking(t, l, nil)
-		if v := c.Handle(t.Context(), message("a").m); v.Disposition != consume.Keep || v.Outcome != everonce.Unknown {
+		if v := c.Handle(t.Context(), message("a").m); v.Disposition != consume.Hold || v.Outcome != everonce.Unknown {
 			t.Errorf("%v after %v, %v", v.Disposition, v.Outcome, v.Err)
 		}
 		away = false
 		for _, v := range c.HandleBatch(t.Context(), messages("b", "c")) {
-			if v.Disposition != consume.Keep || v.Outcome != everonce.Unknown {
+			if v.Disposition != consume.Hold || v.Outcome != everonce.Unknown {
 				t.Errorf("%v after %v, %v", v.Disposition, v.Outcome, v.Err)
 			}
 		}
@@ -93,7 +93,7 @@ func TestABusyDatabaseDoesNotCount(t *testing.T) {
 			return nil
 		}
 		c := booking(t, l, func(s *txSpec) { s.Retry.Limit = -1 })
-		both(t, c, consume.Keep, everonce.Failed)
+		both(t, c, consume.Hold, everonce.Failed)
 		l.fails = nil
 		both(t, c, consume.Ack, everonce.Executed)
 	})
@@ -139,7 +139,7 @@ func testTooLong(t *testing.T, together bool) {
 	}
 	close(in)
 	began := time.Now()
-	if err := c.Serve(t.Context(), in, &consume.Workers{Batch: 5, HandleWithin: time.Second, Log: quiet}); err != nil {
+	if err := c.Serve(t.Context(), in, &consume.Workers{Batch: 5, HandleTimeout: time.Second, Log: quiet}); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(began); took > 2*time.Second {
@@ -178,8 +178,8 @@ func TestACallFromWithinATransactionIsKept(t *testing.T) {
 	}
 	c := booking(t, l, nil)
 	if err := recv.InTx(t.Context(), func(ctx context.Context, _ *ledgerTx) error {
-		for _, v := range []consume.Verdict{c.Handle(ctx, message("a").m), c.HandleBatch(ctx, messages("a"))[0]} {
-			if v.Disposition != consume.Keep || v.Outcome != everonce.Invalid {
+		for _, v := range []consume.Decision{c.Handle(ctx, message("a").m), c.HandleBatch(ctx, messages("a"))[0]} {
+			if v.Disposition != consume.Hold || v.Outcome != everonce.Invalid {
 				t.Errorf("%v after %v, %v", v.Disposition, v.Outcome, v.Err)
 			}
 		}

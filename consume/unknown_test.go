@@ -84,9 +84,9 @@ func TestAHandlerThatDoesNotReturnIsWhatItsPolicySays(t *testing.T) {
 	}
 	for name, handle := range map[string]func(context.Context, *consume.Message, order) error{"panics": panics, "panics late": late, "exits": exits} {
 		for policy, want := range map[everonce.Policy][2]string{ // at first, and at the last retry
-			everonce.Refuse:    {"bury unknown", "bury unknown"},
-			everonce.Reexecute: {"retry true", "bury exhausted"},
-			everonce.Reconcile: {"retry true", "bury unknown"},
+			everonce.Refuse:    {"set_aside unknown", "set_aside unknown"},
+			everonce.Reexecute: {"retry true", "set_aside exhausted"},
+			everonce.Reconcile: {"retry true", "set_aside unknown"},
 		} {
 			t.Run(name+"/"+policy.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestAHandlerThatDoesNotReturnIsWhatItsPolicySays(t *testing.T) {
 					in <- fresh
 					in <- last
 					close(in)
-					if err := c.Serve(t.Context(), in, &consume.Workers{Concurrency: 1, HandleWithin: time.Minute, Log: quiet}); err != nil {
+					if err := c.Serve(t.Context(), in, &consume.Workers{Concurrency: 1, HandleTimeout: time.Minute, Log: quiet}); err != nil {
 						t.Fatal(err)
 					}
 					if !slices.Equal(fresh.ended, []string{want[0]}) || !slices.Equal(last.ended, []string{want[1]}) {
@@ -124,8 +124,8 @@ func TestAHandlerThatDoesNotReturnIsWhatItsPolicySays(t *testing.T) {
 func TestAGuardedHandlerThatPanicsInABatch(t *testing.T) {
 	r := rigged(t, func(context.Context, *consume.Message, order) error { panic("no") }, nil)
 	v := r.c.HandleBatch(t.Context(), []*consume.Message{first()})[0]
-	if v.Outcome != everonce.Unknown || v.Disposition != consume.Bury || v.Letter.Reason != consume.Unknown ||
-		v.Letter.Detail != "everonce: outcome unknown (key "+v.KeyHash+"): consume: the handler panicked" || v.KeyHash == "" {
+	if v.Outcome != everonce.Unknown || v.Disposition != consume.SetAside || v.Death.Reason != consume.Unknown ||
+		v.Death.Detail != "everonce: outcome unknown (key "+v.KeyHash+"): consume: the handler panicked" || v.KeyHash == "" {
 		t.Errorf("%+v", v)
 	}
 }
@@ -141,9 +141,9 @@ func TestAStepThatIsUnknownComesAgainWhereThatHelps(t *testing.T) {
 		"asked about, under Refuse":    {refuse, reconcile, []string{"unknown, retry", "unknown, retry", "executed, ack"}},
 		"asked about, under Reexecute": {reexecute, reconcile, []string{"failed, retry", "unknown, retry", "executed, ack"}},
 		"asked about, under Reconcile": {reconcile, reconcile, []string{"unknown, retry", "unknown, retry", "executed, ack"}},
-		"refused, under Refuse":        {refuse, refuse, []string{"unknown, bury", "unknown, bury"}},
-		"refused, under Reexecute":     {reexecute, refuse, []string{"failed, retry", "unknown, bury", "unknown, bury"}},
-		"refused, under Reconcile":     {reconcile, refuse, []string{"unknown, bury", "unknown, bury"}},
+		"refused, under Refuse":        {refuse, refuse, []string{"unknown, set_aside", "unknown, set_aside"}},
+		"refused, under Reexecute":     {reexecute, refuse, []string{"failed, retry", "unknown, set_aside", "unknown, set_aside"}},
+		"refused, under Reconcile":     {reconcile, refuse, []string{"unknown, set_aside", "unknown, set_aside"}},
 		"run again, under Refuse":      {refuse, reexecute, []string{"failed, retry", "executed, ack"}},
 	} {
 		for ending, fail := range map[string]func() error{"fails": func() error { return errDead }, "panics": func() error { panic(errDead) }} {
@@ -180,8 +180,8 @@ func TestAStepThatIsUnknownComesAgainWhereThatHelps(t *testing.T) {
 					if got := v.Outcome.String() + ", " + v.Disposition.String(); got != want {
 						t.Errorf("delivery %d: %s (%v), want %s", n, got, v.Err, want)
 					}
-					if v.Disposition == consume.Bury && v.Letter.Reason != consume.Unknown {
-						t.Errorf("delivery %d: a dead letter, because %s", n, v.Letter.Reason)
+					if v.Disposition == consume.SetAside && v.Death.Reason != consume.Unknown {
+						t.Errorf("delivery %d: a dead letter, because %s", n, v.Death.Reason)
 					}
 				}
 			})

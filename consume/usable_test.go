@@ -75,7 +75,7 @@ func TestADatabaseThatNoWaitingMendsIsTold(t *testing.T) {
 	if err := c.Serve(t.Context(), in, &consume.Workers{Log: quiet}); !errors.Is(err, everonce.ErrSchema) {
 		t.Errorf("it ended with %v", err)
 	}
-	both(t, c, consume.Keep, everonce.StoreFailed) // who calls it without Serve acknowledges nothing either
+	both(t, c, consume.Hold, everonce.StoreFailed) // who calls it without Serve acknowledges nothing either
 }
 
 // A store that is away at the start is waited for.

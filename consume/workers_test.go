@@ -26,10 +26,10 @@ func TestConcurrency(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var now atomic.Int64
-				goOn := make(chan struct{})
+				skipFailed := make(chan struct{})
 				consumer := serving(t, memstore.New(nil), func(context.Context, *consume.Message, order) error {
 					now.Add(1)
-					<-goOn
+					<-skipFailed
 					return nil
 				})
 				in := make(chan consume.Delivery, 100)
@@ -44,7 +44,7 @@ func TestConcurrency(t *testing.T) {
 				if n := now.Load(); n != c.want {
 					t.Errorf("%d at a time, want %d", n, c.want)
 				}
-				close(goOn)
+				close(skipFailed)
 				if err := <-served; err != nil {
 					t.Fatal(err)
 				}
@@ -82,7 +82,7 @@ func TestDelaysByDefault(t *testing.T) {
 	}
 	m := first()
 	m.Retries = 10
-	r.wants(m, everonce.Failed, consume.Bury)
+	r.wants(m, everonce.Failed, consume.SetAside)
 }
 
 // A delay is at most the longest one, after any number of retries.
@@ -164,10 +164,10 @@ func TestALongLeastPause(t *testing.T) {
 // What ends well in a pause does not end the pause: it was begun before it.
 func TestAPauseIsNotCutShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, begun, goOn := &downStore{Store: memstore.New(nil)}, new(atomic.Int64), make(chan struct{})
+		store, begun, skipFailed := &downStore{Store: memstore.New(nil)}, new(atomic.Int64), make(chan struct{})
 		c := serving(t, store, func(context.Context, *consume.Message, order) error {
 			if begun.Add(1) == 1 {
-				<-goOn
+				<-skipFailed
 			}
 			return nil
 		})
@@ -182,7 +182,7 @@ func TestAPauseIsNotCutShort(t *testing.T) {
 		in <- message("m-2")
 		time.Sleep(time.Second)
 		store.down.Store(false)
-		close(goOn)
+		close(skipFailed)
 		synctest.Wait()
 		go func() { in <- message("m-3"); close(in) }()
 		time.Sleep(58 * time.Second)
@@ -198,9 +198,9 @@ func TestAPauseIsNotCutShort(t *testing.T) {
 // Each lane has a batch in hand beside the one that is handled, where that is more than sixteen messages.
 func TestALaneHasRoomForABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		goOn := make(chan struct{})
+		skipFailed := make(chan struct{})
 		c := booking(t, newLedger(), func(s *txSpec) {
-			s.Handle = func(context.Context, *ledgerTx, *consume.Message, order) error { <-goOn; return nil }
+			s.Handle = func(context.Context, *ledgerTx, *consume.Message, order) error { <-skipFailed; return nil }
 		})
 		in := make(chan consume.Delivery, 200)
 		for i := range cap(in) {
@@ -216,7 +216,7 @@ func TestALaneHasRoomForABatch(t *testing.T) {
 		if got := cap(in) - len(in); got < 80 {
 			t.Errorf("%d messages are in hand, want 80", got)
 		}
-		close(goOn)
+		close(skipFailed)
 		if err := <-served; err != nil {
 			t.Fatal(err)
 		}

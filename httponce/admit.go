@@ -215,7 +215,7 @@ func (s *settings) unprotected(w http.ResponseWriter, r *http.Request) (x *excha
 
 // readBody reads the body; it refuses the request, and returns false, where that fails.
 func (x *exchange) readBody() bool {
-	err := x.body.readBody(x.w, x.r, x.route.MaxBody, x.route.BodyWithin)
+	err := x.body.readBody(x.w, x.r, x.route.MaxBody, x.route.BodyTimeout)
 	if err == nil {
 		return true
 	}

@@ -36,7 +36,7 @@ func (b *body) readBody(w http.ResponseWriter, r *http.Request, limit int64, wit
 		}
 		return err
 	case server != nil:
-		return b.fillWithin(r, limit, until)
+		return b.fillTimeout(r, limit, until)
 	}
 	return b.fill(r.Body, r.ContentLength, limit, until) // no connection: a test, or a body that is there already
 }
@@ -68,9 +68,9 @@ func deadlines(w http.ResponseWriter) readDeadliner {
 	}
 }
 
-// fillWithin reads where the connection is out of reach, behind a ResponseWriter that hides it. A read that comes too late
+// fillTimeout reads where the connection is out of reach, behind a ResponseWriter that hides it. A read that comes too late
 // goes on in its goroutine until the server ends it, which it does as soon as the handler has returned.
-func (b *body) fillWithin(r *http.Request, limit int64, until time.Time) error {
+func (b *body) fillTimeout(r *http.Request, limit int64, until time.Time) error {
 	read := &lateRead{body: body{memory: b.memory, files: b.files}, done: make(chan struct{})}
 	go read.fill(r.Body, r.ContentLength, limit, until)
 	timer := time.NewTimer(time.Until(until))

@@ -58,7 +58,7 @@ func TestABodyThatTheDiskLosesIsAnError(t *testing.T) {
 	if _, err := b.bytes(); !errors.As(err, &ours) {
 		t.Errorf("its bytes: %v", err)
 	}
-	form, err := Fingerprint{JSON: true}.checked("Idempotency-Key")
+	form, err := Compare{JSON: true}.checked("Idempotency-Key")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func TestWhatADeploymentChanges(t *testing.T) {
 		"the principal":         {func(s *settings) { s.principal = as("customer-7") }, 201, 201, not},
 		"the key's header":      {func(s *settings) { s.opts.KeyHeader = "X-Key" }, 201, 201, not},
 		"the same, required":    {func(s *settings) { s.opts.KeyHeader, s.opts.Route.Required = "X-Key", true }, 201, 400, not},
-		"the fingerprint":       {func(s *settings) { s.opts.Route.Fingerprint.IgnoreHost = true }, 201, 201, replayed},
+		"the fingerprint":       {func(s *settings) { s.opts.Route.Compare.IgnoreHost = true }, 201, 201, replayed},
 		"the lifetime":          {func(s *settings) { s.opts.Route.Lifetime = everonce.Lifetime{Retention: 1, Remember: 1} }, 201, 201, replayed},
 		"what is saved":         {func(s *settings) { s.opts.Route.Save = httponce.Save{"422": httponce.Released} }, 422, 422, replayed},
 		"the lease":             {func(s *settings) { s.opts.Route.Lease = time.Hour }, 201, 201, replayed},

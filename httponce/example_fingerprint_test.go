@@ -19,7 +19,7 @@ func ExampleFingerprint() {
 		panic(err)
 	}
 	protect, err := httponce.Middleware(recv, httponce.Unscoped(), &httponce.Options{
-		Route: httponce.Route{Fingerprint: httponce.Fingerprint{
+		Route: httponce.Route{Compare: httponce.Compare{
 			JSONExcept: []string{"/sentAt"},
 			Headers:    []string{"X-Currency"},
 		}},

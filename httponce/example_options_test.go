@@ -23,7 +23,7 @@ func ExampleOptions() {
 		Routes: map[string]httponce.Route{
 			"POST /payments":              payments,
 			"POST /payments/{id}/refunds": payments,
-			"POST /uploads":               {MaxBody: 1 << 30, BodyWithin: 10 * time.Minute},
+			"POST /uploads":               {MaxBody: 1 << 30, BodyTimeout: 10 * time.Minute},
 			"POST /search":                {Methods: []string{}}, // changes nothing: exempt
 		},
 	})

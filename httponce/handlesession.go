@@ -79,7 +79,7 @@ func (o *Options) checkSession() error {
 func (rt *route) checkSession() error {
 	for _, name := range rt.sum.headers {
 		if slices.Contains(wire.SessionHeaders, name) {
-			return fmt.Errorf("%w: Fingerprint.Headers: %s is the session's", everonce.ErrInvalidArgument, name)
+			return fmt.Errorf("%w: Compare.Headers: %s is the session's", everonce.ErrInvalidArgument, name)
 		}
 	}
 	return meaningless("HandleSession", []meaning{

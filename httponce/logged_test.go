@@ -63,7 +63,7 @@ func (a *attempts) Start(ctx context.Context, _ everonce.Op) context.Context {
 	return ctx
 }
 
-func (a *attempts) End(context.Context, everonce.Event) { a.Done() }
+func (a *attempts) End(context.Context, everonce.Observation) { a.Done() }
 
 // That a key stays taken is told to an operator whether or not the client is still there: a client that has gone, or that was
 // answered before its handler was done, is the last one who would see it.

@@ -81,7 +81,7 @@ type Route struct {
 	// KeyJSON is where clients put the key in a JSON body: a JSON pointer (RFC 6901), for example "/idempotency_key". The
 	// key is the string there, of printable ASCII; nothing and null are no key. It is looked for in bodies of the media
 	// types application/json and …+json, whatever their parameters, and of any other whose Content-Type mentions JSON, but
-	// for sequences such as application/x-ndjson. They are read for it even if they have none, so MaxBody and BodyWithin
+	// for sequences such as application/x-ndjson. They are read for it even if they have none, so MaxBody and BodyTimeout
 	// hold for them. The header may have the key instead, or the same key too; another one is answered 400, with the problem
 	// invalid-key, and so is such a body that is not JSON, has a name twice in one object, or is compressed without a key in
 	// the header; with one, a compressed body is not searched. [Options.EchoKey] repeats only
@@ -105,9 +105,9 @@ type Route struct {
 	// another of them is refused, because its fingerprint differs.
 	Name func(*http.Request) string
 
-	// Fingerprint selects the parts of a request that must be equal when its key is used again. Default: method, host,
+	// Compare selects the parts of a request that must be equal when its key is used again. Default: method, host,
 	// path, query and body.
-	Fingerprint Fingerprint
+	Compare Compare
 	// Save says, by status, what an answer means for the key. What it leaves out is as Options.Profile says. Default
 	// [DefaultSave].
 	Save Save
@@ -149,16 +149,16 @@ type Route struct {
 	FailOpen bool
 
 	// MaxBody is the largest request body, in bytes; a larger one is answered 413. Default 8 MiB; 1 MiB where
-	// Fingerprint compares JSON, and with KeyJSON or KeyFrom, because that is done in memory. A body above 1 MiB is kept in a temporary file
+	// Compare compares JSON, and with KeyJSON or KeyFrom, because that is done in memory. A body above 1 MiB is kept in a temporary file
 	// ([os.TempDir]) until the handler has returned, and so is one above 64 KiB while Options.MaxBodyMemory is reached;
 	// Options.MaxSpool bounds these files together.
 	MaxBody int64
-	// BodyWithin is how long a client may take to send its body; a slower one is answered 408. Default 30 s; negative
+	// BodyTimeout is how long a client may take to send its body; a slower one is answered 408. Default 30 s; negative
 	// leaves it to the server. It sets the connection's read deadline ([http.ResponseController]), and then restores
 	// that of [http.Server].ReadTimeout; if that is shorter, nothing is changed. Behind a ResponseWriter that hides
 	// its connection (no method Unwrap) the client is answered in time too, and ReadTimeout decides how long the
 	// server then waits for the rest.
-	BodyWithin time.Duration
+	BodyTimeout time.Duration
 	// MaxAnswer is the largest answer whose body is kept, in bytes, and how much of one is held in memory. An answer
 	// that is too large for a single value of the store is kept in pieces, in records of their own. One larger than
 	// MaxAnswer becomes a stream: see [Middleware]. That of a [HandleTx] is held in memory until the commit, and its
@@ -167,17 +167,17 @@ type Route struct {
 }
 
 const (
-	defaultWait       = 5 * time.Second
-	defaultMaxWaiting = 256
-	defaultMaxMemory  = 64 << 20
-	defaultMaxSpool   = 1 << 30
-	defaultMaxRunning = 1024
-	defaultRetryAfter = 5 * time.Second
-	defaultDeadline   = 5 * time.Minute
-	defaultMaxBody    = 8 << 20
-	defaultMaxParsed  = 1 << 20
-	defaultBodyWithin = 30 * time.Second
-	defaultMaxAnswer  = 1 << 20
+	defaultWait        = 5 * time.Second
+	defaultMaxWaiting  = 256
+	defaultMaxMemory   = 64 << 20
+	defaultMaxSpool    = 1 << 30
+	defaultMaxRunning  = 1024
+	defaultRetryAfter  = 5 * time.Second
+	defaultDeadline    = 5 * time.Minute
+	defaultMaxBody     = 8 << 20
+	defaultMaxParsed   = 1 << 20
+	defaultBodyTimeout = 30 * time.Second
+	defaultMaxAnswer   = 1 << 20
 )
 
 // settings are checked Options.
@@ -300,7 +300,7 @@ func (r Route) checked(pattern string, s *settings) (*route, error) {
 	if rt.save, err = r.Save.checked(s.profile); err != nil {
 		return nil, err
 	}
-	if rt.sum, err = r.Fingerprint.checked(s.header); err != nil {
+	if rt.sum, err = r.Compare.checked(s.header); err != nil {
 		return nil, err
 	}
 	if rt.headers, err = r.Header.checked(); err != nil {
@@ -311,7 +311,7 @@ func (r Route) checked(pattern string, s *settings) (*route, error) {
 		rt.wait = min(rt.wait, r.AnswerWithin)
 	}
 	rt.Deadline = cmp.Or(r.Deadline, defaultDeadline)
-	rt.BodyWithin = cmp.Or(r.BodyWithin, defaultBodyWithin)
+	rt.BodyTimeout = cmp.Or(r.BodyTimeout, defaultBodyTimeout)
 	rt.MaxAnswer = cmp.Or(r.MaxAnswer, defaultMaxAnswer)
 	rt.MaxBody = cmp.Or(r.MaxBody, defaultMaxBody)
 	if r.MaxBody == 0 && (rt.sum.json != nil || !rt.bodyKey.none()) {

@@ -27,8 +27,8 @@ func TestBadOptions(t *testing.T) {
 		`Save["201"] is not an Ending`:      {Save: Save{"201": 0}},
 		`Save["4xx"] is not an Ending`:      {Save: Save{"4xx": 4}},
 		`Save has "6xx"`:                    {Save: Save{"6xx": Saved}},
-		`Fingerprint.Headers`:               {Fingerprint: Fingerprint{Headers: []string{"a b"}}},
-		`Fingerprint.JSONOnly`:              {Fingerprint: Fingerprint{JSONOnly: []string{"a"}}},
+		`Compare.Headers`:                   {Compare: Compare{Headers: []string{"a b"}}},
+		`Compare.JSONOnly`:                  {Compare: Compare{JSONOnly: []string{"a"}}},
 		`"a b"`:                             {Header: HeaderPolicy{Allow: []string{"a b"}}},
 		`"c d"`:                             {Header: HeaderPolicy{Deny: []string{"c d"}}},
 		`Remember (-1ns, 0s)`:               {Lifetime: everonce.Lifetime{Retention: -1}},
@@ -169,7 +169,7 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		for _, rt := range s.routes {
-			if rt.Deadline != 5*time.Minute || rt.BodyWithin != 30*time.Second || rt.MaxBody != 8<<20 || rt.MaxAnswer != 1<<20 ||
+			if rt.Deadline != 5*time.Minute || rt.BodyTimeout != 30*time.Second || rt.MaxBody != 8<<20 || rt.MaxAnswer != 1<<20 ||
 				len(rt.methods) != 2 || !rt.methods[http.MethodPost] || !rt.methods[http.MethodPatch] || rt.sum.alg != "http/2" || rt.wait != 5*time.Second || rt.Required {
 				t.Errorf("%+v", rt)
 			}
@@ -179,9 +179,9 @@ func TestDefaults(t *testing.T) {
 		route Route
 		want  int64
 	}{
-		{Route{Fingerprint: Fingerprint{JSON: true}}, 1 << 20},
+		{Route{Compare: Compare{JSON: true}}, 1 << 20},
 		{Route{KeyJSON: "/key"}, 1 << 20},
-		{Route{Fingerprint: Fingerprint{JSONOnly: []string{"/a"}}, MaxBody: 5 << 20}, 5 << 20},
+		{Route{Compare: Compare{JSONOnly: []string{"/a"}}, MaxBody: 5 << 20}, 5 << 20},
 	} {
 		if rt, err := c.route.checked("", &settings{header: "Idempotency-Key"}); err != nil || rt.MaxBody != c.want {
 			t.Errorf("%+v: %v, %v", c.route, rt.MaxBody, err)
@@ -193,7 +193,7 @@ func TestDefaults(t *testing.T) {
 func TestOptionsAreCopied(t *testing.T) {
 	methods, headers, fields := []string{"PUT"}, []string{"A", "B"}, []string{"/a"}
 	save := DefaultSave()
-	opts := &Options{Route: Route{Methods: methods, Save: save, Fingerprint: Fingerprint{Headers: headers, JSONOnly: fields}}, Routes: map[string]Route{"/a": {}}}
+	opts := &Options{Route: Route{Methods: methods, Save: save, Compare: Compare{Headers: headers, JSONOnly: fields}}, Routes: map[string]Route{"/a": {}}}
 	s, err := opts.settings()
 	if err != nil {
 		t.Fatal(err)

@@ -80,7 +80,7 @@ func pieceOptions(k everonce.AnyReceiver, of everonce.Lifetime) []everonce.CallO
 		of = o.Lifetime
 	}
 	const longest = 100 * 365 * 24 * time.Hour
-	kept := everonce.Lifetime{Retention: min(of.Retention+o.CompletionLimit+time.Minute, longest)}
+	kept := everonce.Lifetime{Retention: min(of.Retention+o.CompletionTimeout+time.Minute, longest)}
 	return []everonce.CallOption{everonce.WithCodec(everonce.Raw()), everonce.WithLifetime(kept), everonce.Unobserved()}
 }
 

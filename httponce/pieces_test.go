@@ -23,7 +23,7 @@ import (
 type endsCounted struct{ ends int }
 
 func (*endsCounted) Start(ctx context.Context, _ everonce.Op) context.Context { return ctx }
-func (c *endsCounted) End(context.Context, everonce.Event)                    { c.ends++ }
+func (c *endsCounted) End(context.Context, everonce.Observation)              { c.ends++ }
 
 // noise is text that shows when a part of it is lost, repeated, or out of order.
 func noise(n int) string {
@@ -185,7 +185,7 @@ func TestPiecesAreKeptLongerThanTheAnswer(t *testing.T) {
 		if answer.IsZero() || len(pieces) < 9 {
 			t.Fatalf("%s: the answer until %v, %d pieces", name, answer, len(pieces))
 		}
-		const limit = 75 * time.Second // 30 s of them are Options.CompletionLimit
+		const limit = 75 * time.Second // 30 s of them are Options.CompletionTimeout
 		for _, until := range pieces {
 			if until.Before(answer.Add(limit)) {
 				t.Errorf("%s: a piece is kept for %v longer than its answer, want %v at least", name, until.Sub(answer), limit)

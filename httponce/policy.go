@@ -166,7 +166,7 @@ func (rt *route) published(profile Profile, receivers everonce.Lifetime, guarded
 		p.Fingerprint.Parts = append(p.Fingerprint.Parts, "host")
 	}
 	p.Fingerprint.Parts = append(p.Fingerprint.Parts, "path", "query", "body")
-	if f := rt.Route.Fingerprint; rt.sum.json != nil {
+	if f := rt.Route.Compare; rt.sum.json != nil {
 		p.Fingerprint.JSON = &publishedJSON{f.JSONOnly, f.JSONExcept}
 	}
 	save := profile.save()

@@ -55,8 +55,8 @@ func TestPolicyIsAsDocumented(t *testing.T) {
 	h := policyOf(t, everonce.ForWeb(), &httponce.Options{Routes: map[string]httponce.Route{
 		"POST /payments": {
 			Required: true, CheckKey: func(string) error { return nil }, KeyRule: "a UUID in lower case", KeyJSON: "/idempotency_key", Lifetime: everonce.ForFinance(), Wait: 2500 * time.Millisecond,
-			Fingerprint: httponce.Fingerprint{IgnoreHost: true, Headers: []string{"content-type"}, JSONExcept: []string{"/sentAt"}},
-			Save:        httponce.Save{"409": httponce.Released},
+			Compare: httponce.Compare{IgnoreHost: true, Headers: []string{"content-type"}, JSONExcept: []string{"/sentAt"}},
+			Save:    httponce.Save{"409": httponce.Released},
 		},
 	}})
 	res := send(h, http.MethodGet, "/idempotency", "")

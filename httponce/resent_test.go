@@ -19,15 +19,16 @@ import (
 // slowPayments is a service on a real connection that pays when it is let go. It tells of each operation that the core begins.
 type slowPayments struct {
 	*httptest.Server
-	ops    opsBegun
-	letGo  func()
-	served chan httponce.Served
+	ops     opsBegun
+	entered chan struct{} // a value for each request that is handled
+	letGo   func()
+	served  chan httponce.Served
 }
 
 func newSlowPayments(t *testing.T, route httponce.Route) *slowPayments {
 	t.Helper()
 	free := make(chan struct{})
-	p := &slowPayments{ops: make(opsBegun, 9), letGo: sync.OnceFunc(func() { close(free) }), served: make(chan httponce.Served, 9)}
+	p := &slowPayments{ops: make(opsBegun, 9), entered: make(chan struct{}, 9), letGo: sync.OnceFunc(func() { close(free) }), served: make(chan httponce.Served, 9)}
 	recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, &everonce.Options{Observer: p.ops})
 	if err != nil {
 		t.Fatal(err)
@@ -39,6 +40,7 @@ func newSlowPayments(t *testing.T, route httponce.Route) *slowPayments {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(http.ResponseWriter, *http.Request) {})
 	mux.Handle("/payments", protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		p.entered <- struct{}{}
 		<-free
 		w.WriteHeader(http.StatusCreated)
 		io.WriteString(w, "paid")
@@ -56,9 +58,9 @@ func (p *slowPayments) begun(n int) {
 	}
 }
 
-// relay passes connections on to a server. The first one it breaks off toward its client as soon as a second request has gone to the
-// server, as a server or a load balancer does that closes a kept connection just when it is used again.
-func relay(t *testing.T, to net.Addr) (addr string) {
+// relay passes connections on to a server. It breaks off the first one toward its client once a POST has gone to the server and begun
+// has returned, as a server or a load balancer does that closes a kept connection just when it is used again.
+func relay(t *testing.T, to net.Addr, begun func()) (addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -78,14 +80,19 @@ func relay(t *testing.T, to net.Addr) (addr string) {
 			}
 			t.Cleanup(func() { _ = client.Close(); _ = server.Close() })
 			go func() { _, _ = io.Copy(client, server) }()
-			go pass(client, server, first)
+			breaks := begun
+			if !first {
+				breaks = nil
+			}
+			go pass(client, server, breaks)
 		}
 	}()
 	return ln.Addr().String()
 }
 
-// pass copies what a client sends; with breaks it closes the client's side behind its POST, and leaves the server's open.
-func pass(client, server net.Conn, breaks bool) {
+// pass copies what a client sends. With breaks it closes the client's side behind its POST, once breaks has returned, and leaves the
+// server's open.
+func pass(client, server net.Conn, breaks func()) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := client.Read(buf)
@@ -95,7 +102,8 @@ func pass(client, server net.Conn, breaks bool) {
 		if _, err := server.Write(buf[:n]); err != nil {
 			return
 		}
-		if breaks && strings.HasPrefix(string(buf[:n]), http.MethodPost) {
+		if breaks != nil && strings.HasPrefix(string(buf[:n]), http.MethodPost) {
+			breaks()
 			_ = client.Close()
 			return
 		}
@@ -106,7 +114,7 @@ func pass(client, server net.Conn, breaks bool) {
 // copies arrive, and the client knows of one. It gets the answer to the first, which a 409 would have hidden from it.
 func TestGoSendsAgainByItself(t *testing.T) {
 	p := newSlowPayments(t, httponce.Route{})
-	url := "http://" + relay(t, p.Listener.Addr())
+	url := "http://" + relay(t, p.Listener.Addr(), func() { <-p.entered })
 	client := &http.Client{Transport: &http.Transport{}}
 	t.Cleanup(client.CloseIdleConnections)
 	warm, err := client.Get(url)

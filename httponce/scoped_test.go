@@ -281,7 +281,7 @@ func TestHosts(t *testing.T) {
 		{true, "example.com", "example.org", 201},
 	} {
 		books := &ledger{}
-		opts := &httponce.Options{Route: httponce.Route{Fingerprint: httponce.Fingerprint{IgnoreHost: c.ignore}}}
+		opts := &httponce.Options{Route: httponce.Route{Compare: httponce.Compare{IgnoreHost: c.ignore}}}
 		protect, err := httponce.Middleware(newReceiver(t, everonce.Refuse), byHeader, opts)
 		if err != nil {
 			t.Fatal(err)

@@ -91,8 +91,8 @@ func TestSessionPanicOverHTTP(t *testing.T) {
 func TestSessionInProgressOverHTTP(t *testing.T) {
 	s := newSessions(t, session.Config{}, httponce.Options{})
 	mine := s.register(secretA)
-	running, goOn := make(chan struct{}), make(chan struct{})
-	s.during = func(string) { close(running); <-goOn }
+	running, skipFailed := make(chan struct{}), make(chan struct{})
+	s.during = func(string) { close(running); <-skipFailed }
 	ctx, leave := context.WithCancel(t.Context())
 	var first sync.WaitGroup
 	first.Go(func() {
@@ -116,7 +116,7 @@ func TestSessionInProgressOverHTTP(t *testing.T) {
 	}
 	leave()
 	first.Wait()
-	close(goOn)
+	close(skipFailed)
 	for end := time.Now().Add(10 * time.Second); ; {
 		g := s.send(http.MethodPost, s.url, "201 pay", number(mine, 1, 0)...)
 		if g.status == 409 && time.Now().Before(end) {

@@ -422,7 +422,7 @@ func TestHandleSessionRefusesWhatHasNoMeaning(t *testing.T) {
 		"AnswerWithin": {Route: httponce.Route{AnswerWithin: time.Second}},
 		"FailOpen":     {Route: httponce.Route{FailOpen: true}},
 		"Save of 2xx":  {Route: httponce.Route{Save: httponce.Save{"303": httponce.Released}}},
-		"the session's": {Route: httponce.Route{Fingerprint: httponce.Fingerprint{Headers: []string{
+		"the session's": {Route: httponce.Route{Compare: httponce.Compare{Headers: []string{
 			"idempotency-session-secret",
 		}}}},
 		`"POST /transfers"`: {Routes: map[string]httponce.Route{"POST /transfers": {FailOpen: true}}},

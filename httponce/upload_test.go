@@ -126,7 +126,7 @@ type hiding struct{ http.ResponseWriter }
 // A sender that takes too long is answered 408, over every connection, and nothing has been claimed: the same key is
 // free.
 func TestSlowSender(t *testing.T) {
-	within := httponce.Options{Route: httponce.Route{BodyWithin: 20 * time.Millisecond}}
+	within := httponce.Options{Route: httponce.Route{BodyTimeout: 20 * time.Millisecond}}
 	for name, c := range map[string]struct {
 		opts   httponce.Options
 		serve  func(*httptest.Server)
@@ -168,7 +168,7 @@ func TestSlowSender(t *testing.T) {
 					t.Errorf("told was %q", p)
 				}
 				u.notHandled()
-				if c.opts.BodyWithin > 0 {
+				if c.opts.BodyTimeout > 0 {
 					if res := u.post("k1", "0123456789"); res.StatusCode != http.StatusOK || res.Header.Get("Idempotent-Replayed") != "" {
 						t.Errorf("the same key: %d %v", res.StatusCode, res.Header)
 					}
@@ -181,7 +181,7 @@ func TestSlowSender(t *testing.T) {
 // A deadline is that of the body, and not of the handler: one that works for longer keeps its context.
 func TestHandlerOutlivesTheDeadlineOfTheBody(t *testing.T) {
 	started, timeout := make(chan struct{}), make(chan struct{})
-	opts := httponce.Options{Route: httponce.Route{BodyWithin: 20 * time.Millisecond, EndWithClient: true}}
+	opts := httponce.Options{Route: httponce.Route{BodyTimeout: 20 * time.Millisecond, EndWithClient: true}}
 	u := newUpload(t, opts, nil)
 	protect, err := httponce.Middleware(newReceiver(t, everonce.Refuse), httponce.Unscoped(), &opts)
 	if err != nil {
@@ -279,7 +279,7 @@ func TestCutOffBody(t *testing.T) {
 
 // Over HTTP/2 a slow sender ends its stream and no other: the connection goes on.
 func TestSlowSenderOverHTTP2(t *testing.T) {
-	u := newUpload(t, httponce.Options{Route: httponce.Route{BodyWithin: 20 * time.Millisecond}}, func(s *httptest.Server) {
+	u := newUpload(t, httponce.Options{Route: httponce.Route{BodyTimeout: 20 * time.Millisecond}}, func(s *httptest.Server) {
 		s.EnableHTTP2 = true
 		s.StartTLS()
 	})

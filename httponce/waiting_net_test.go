@@ -23,7 +23,7 @@ func (b opsBegun) Start(ctx context.Context, _ everonce.Op) context.Context {
 	return ctx
 }
 
-func (opsBegun) End(context.Context, everonce.Event) {}
+func (opsBegun) End(context.Context, everonce.Observation) {}
 
 // A client that leaves its connection, or its stream, stops waiting at once, however it goes: with a wait of an hour a place that it kept
 // would never be told of here. Over HTTP/1.1 net/http reads no further than one byte beyond a request. Who has sent that byte is not

@@ -37,7 +37,7 @@ func newWire(t testing.TB, http2 bool, route httponce.Route) *wire {
 	t.Helper()
 	w := &wire{}
 	route.Methods = []string{"POST", "HEAD", "GET"}
-	route.Fingerprint.IgnoreHost = true // a test may name any
+	route.Compare.IgnoreHost = true // a test may name any
 	protect, err := httponce.Middleware(newReceiver(t, everonce.Refuse), httponce.Unscoped(), &httponce.Options{Route: route})
 	if err != nil {
 		t.Fatal(err)

@@ -14,8 +14,8 @@ import (
 	"github.com/everonce/everonce/internal/sqlqueue"
 )
 
-// Verdict is what became of a message in the hands of a worker.
-type Verdict struct {
+// Report is what became of a message in the hands of a worker.
+type Report struct {
 	// How is what became of it.
 	How Disposition
 	// Lag is how long after it was taken in.
@@ -99,7 +99,7 @@ func (w *Worker[Tx]) work(ctx context.Context, token int64, rows []row) {
 		ctx = cmp.Or(w.set.Context(ctx, m), ctx)
 	}
 	if r.expiresAt != 0 && r.common.Now >= r.expiresAt {
-		w.finish(ctx, token, r, sqlqueue.End{Seq: r.common.Seq, How: sqlqueue.GiveUp, Error: "expired"}, Verdict{How: Expired})
+		w.finish(ctx, token, r, sqlqueue.End{Seq: r.common.Seq, How: sqlqueue.GiveUp, Error: "expired"}, Report{How: Expired})
 		return
 	}
 	if limit := w.set.Retry.Limit; limit >= 0 && int(r.common.Attempts) > limit+1 {
@@ -107,7 +107,7 @@ func (w *Worker[Tx]) work(ctx context.Context, token int64, rows []row) {
 		return
 	}
 	var try handled
-	var verdict Verdict
+	var report Report
 	err = w.in.receiver.InTx(ctx, func(ctx context.Context, tx Tx) error {
 		try = w.handle(ctx, tx, r, m)
 		if errors.Is(try.err, everonce.ErrTxDoomed) || errors.Is(try.err, everonce.ErrStore) {
@@ -118,7 +118,7 @@ func (w *Worker[Tx]) work(ctx context.Context, token int64, rows []row) {
 			return err
 		}
 		var end sqlqueue.End
-		end, verdict = w.verdict(r, try)
+		end, report = w.report(r, try)
 		calls := w.in.table.Queue.Ends(token, end)
 		if err := conn.Send(ctx, calls...); err != nil {
 			return err
@@ -130,9 +130,9 @@ func (w *Worker[Tx]) work(ctx context.Context, token int64, rows []row) {
 	})
 	switch {
 	case err == nil:
-		w.tell(ctx, r, verdict)
+		w.tell(ctx, r, report)
 	case errors.Is(err, errTaken), errors.Is(context.Cause(ctx), everonce.ErrLeaseLost):
-		w.tell(ctx, r, Verdict{How: Lost, Err: everonce.ErrLeaseLost})
+		w.tell(ctx, r, Report{How: Lost, Err: everonce.ErrLeaseLost})
 	default: // all was rolled back, or its commit was lost, and then this does nothing
 		w.end(ctx, token, r, handled{ran: try.ran, permanent: try.permanent, err: err})
 	}
@@ -188,10 +188,10 @@ type refused struct{ err error }
 
 func (r refused) Error() string { return r.err.Error() }
 
-// verdict says how a message ends.
-func (w *Worker[Tx]) verdict(r *row, try handled) (sqlqueue.End, Verdict) {
+// report says how a message ends.
+func (w *Worker[Tx]) report(r *row, try handled) (sqlqueue.End, Report) {
 	c := &r.common
-	v := Verdict{Err: try.err}
+	v := Report{Err: try.err}
 	end := sqlqueue.End{Seq: c.Seq, Error: sqlqueue.ErrorText(try.err)}
 	switch {
 	case try.err == nil:
@@ -205,8 +205,8 @@ func (w *Worker[Tx]) verdict(r *row, try handled) (sqlqueue.End, Verdict) {
 		v.How, v.After, end.How = Retried, retry.Within(w.set.Retry.Min, w.set.Retry.Max, 1), sqlqueue.Later
 	case try.permanent, w.set.Retry.Limit >= 0 && int(c.Attempts) > w.set.Retry.Limit:
 		v.How, end.How = SetAside, sqlqueue.Block
-		if w.set.GoOn {
-			end.How = sqlqueue.Bury
+		if w.set.SkipFailed {
+			end.How = sqlqueue.SetAside
 		}
 	default:
 		v.How, v.After, end.How = Retried, retry.Within(w.set.Retry.Min, w.set.Retry.Max, int(c.Attempts)), sqlqueue.Again
@@ -217,22 +217,22 @@ func (w *Worker[Tx]) verdict(r *row, try handled) (sqlqueue.End, Verdict) {
 
 // end ends a message outside of the handlers' transaction, which was rolled back.
 func (w *Worker[Tx]) end(ctx context.Context, token int64, r *row, try handled) {
-	end, v := w.verdict(r, try)
+	end, v := w.report(r, try)
 	w.finish(ctx, token, r, end, v)
 }
 
-func (w *Worker[Tx]) finish(ctx context.Context, token int64, r *row, end sqlqueue.End, v Verdict) {
+func (w *Worker[Tx]) finish(ctx context.Context, token int64, r *row, end sqlqueue.End, v Report) {
 	switch lost, err := w.in.table.Queue.EndSurely(ctx, w.set.Lease, token, end); {
 	case err != nil: // it comes again after the lease
-		v = Verdict{How: Lost, Err: err}
+		v = Report{How: Lost, Err: err}
 	case lost > 0:
-		v = Verdict{How: Lost, Err: everonce.ErrLeaseLost}
+		v = Report{How: Lost, Err: everonce.ErrLeaseLost}
 	}
 	w.tell(ctx, r, v)
 }
 
 // tell logs what needs attention, and tells the observer.
-func (w *Worker[Tx]) tell(ctx context.Context, r *row, v Verdict) {
+func (w *Worker[Tx]) tell(ctx context.Context, r *row, v Report) {
 	c := &r.common
 	v.Lag = time.Duration(c.Now-c.CreatedAt) * time.Microsecond
 	switch v.How {

@@ -57,28 +57,28 @@ type WorkerOptions struct {
 	NoListen bool
 	// Retry says when a message that failed is tried again, and after how many retries it is set aside: by default 3.
 	Retry consume.Backoff
-	// GoOn has messages with the order key of one that was set aside go on. By default they wait until somebody retries or
+	// SkipFailed has messages with the order key of one that was set aside go on. By default they wait until somebody retries or
 	// discards it.
-	GoOn bool
+	SkipFailed bool
 	// Retention is how long the row of a handled message is kept. Default 24 h; negative removes it when it is handled.
 	Retention time.Duration
-	// Grace is how long Run lets handlers end after its context has ended. Default 15 s. What does not heed its
+	// DrainTimeout is how long Run lets handlers end after its context has ended. Default 15 s. What does not heed its
 	// context, and a database that does not answer, may hold Run for longer.
-	Grace time.Duration
+	DrainTimeout time.Duration
 	// Log gets what needs attention. Default [slog.Default].
 	Log *slog.Logger
 	// Context, if set, returns the context in which a message is handled and told to Observe: the trace that it carries on,
 	// say.
 	Context func(ctx context.Context, m *consume.Message) context.Context
 	// Observe, if set, is called with what became of each message. It must not block.
-	Observe func(ctx context.Context, m *consume.Message, v Verdict)
+	Observe func(ctx context.Context, m *consume.Message, v Report)
 }
 
 func (o *WorkerOptions) complete(oneWriter bool) (set WorkerOptions, err error) {
 	if o != nil {
 		set = *o
 	}
-	if set.Concurrency < 0 || set.Lease < 0 || set.Poll < 0 || set.Retry.Min < 0 || set.Retry.Max < 0 || set.Grace < 0 {
+	if set.Concurrency < 0 || set.Lease < 0 || set.Poll < 0 || set.Retry.Min < 0 || set.Retry.Max < 0 || set.DrainTimeout < 0 {
 		return set, fmt.Errorf("inbox: %w: an option of the worker is negative", everonce.ErrInvalidArgument)
 	}
 	if set.Concurrency == 0 {
@@ -90,7 +90,7 @@ func (o *WorkerOptions) complete(oneWriter bool) (set WorkerOptions, err error) 
 	set.Poll = cmp.Or(set.Poll, time.Second)
 	set.Retry = set.Retry.WithDefaults(3)
 	set.Retention = cmp.Or(set.Retention, 24*time.Hour)
-	set.Grace = cmp.Or(set.Grace, 15*time.Second)
+	set.DrainTimeout = cmp.Or(set.DrainTimeout, 15*time.Second)
 	if set.Log == nil {
 		set.Log = slog.Default()
 	}
@@ -149,7 +149,7 @@ func (in *Inbox[Tx]) Workers(handlers []Handler[Tx], opts *WorkerOptions) (*Work
 	w.pool = sqlqueue.Pool[row]{
 		Queue: in.table.Queue, Row: (*row).places, Size: set.Concurrency, Batch: set.Concurrency, Single: true, Lease: set.Lease, Poll: set.Poll,
 		Channel: in.table.Queue.Channel(), Slack: slack, Lanes: func() (only, except []string) { return w.types, nil }, Work: w.work,
-		Grace: set.Grace, Retention: set.Retention, Name: "inbox", Log: set.Log,
+		DrainTimeout: set.DrainTimeout, Retention: set.Retention, Name: "inbox", Log: set.Log,
 	}
 	if set.NoListen {
 		w.pool.Channel = ""
@@ -161,7 +161,7 @@ func (in *Inbox[Tx]) Workers(handlers []Handler[Tx], opts *WorkerOptions) (*Work
 // Wake has the worker look for messages at once. On a database that wakes nobody by itself, call it after [Inbox.Receive].
 func (w *Worker[Tx]) Wake() { w.pool.Wake() }
 
-// Run handles messages until ctx ends, then lets handlers end for [WorkerOptions.Grace], and returns nil. It returns an
+// Run handles messages until ctx ends, then lets handlers end for [WorkerOptions.DrainTimeout], and returns nil. It returns an
 // error at once if the table is missing, or of another version ([everonce.ErrSchema]); later failures of the database are
 // logged, and Run goes on. Call it once.
 func (w *Worker[Tx]) Run(ctx context.Context) error {

@@ -91,7 +91,7 @@ func NewCounter(opts *Options) (*Counter, error) {
 func (c *Counter) Start(ctx context.Context, _ everonce.Op) context.Context { return ctx }
 
 // End implements [everonce.Observer].
-func (c *Counter) End(_ context.Context, ev everonce.Event) {
+func (c *Counter) End(_ context.Context, ev everonce.Observation) {
 	if ev.Step != "" || ev.Attempt == 0 || ev.Outcome != everonce.Executed && ev.Outcome != everonce.Rejected {
 		return
 	}

@@ -18,11 +18,11 @@ import (
 // [everonce.Invalid] for a message that got no further than its key or payload. An acknowledgement says "done" to a
 // broker, so that of a message that was not done is [everonce.Executed] here, and a test finds that it has no effect.
 // What a duplicate must get again is what becomes of it at the broker, with the reason if that is a dead letter.
-func AnswerOfVerdict(v consume.Verdict) Answer {
+func AnswerOfVerdict(v consume.Decision) Answer {
 	a := Answer{Outcome: v.Outcome, Result: v.Disposition.String(), RetryAfter: v.After, Err: v.Err}
 	switch {
-	case v.Disposition == consume.Bury:
-		a.Result = v.Disposition.String() + ": " + string(v.Letter.Reason)
+	case v.Disposition == consume.SetAside:
+		a.Result = v.Disposition.String() + ": " + string(v.Death.Reason)
 	case v.Disposition == consume.Ack && !a.isDone():
 		a.Outcome = everonce.Executed
 	}
@@ -57,7 +57,7 @@ type Delivered struct {
 // Dead is a dead letter: a message, and what is said about it.
 type Dead struct {
 	Message *consume.Message
-	Letter  consume.DeadLetter
+	Death   consume.Death
 }
 
 // RunBroker is a fake message broker in this process: it delivers messages to a consumer until each is acknowledged
@@ -266,9 +266,9 @@ func (d *brokered) Retry(_ context.Context, after time.Duration, counts bool) er
 	return d.b.end(d.m, "retry")
 }
 
-func (d *brokered) Bury(_ context.Context, letter consume.DeadLetter) error {
+func (d *brokered) SetAside(_ context.Context, letter consume.Death) error {
 	d.b.mu.Lock()
 	defer d.b.mu.Unlock()
 	d.b.report.Dead = append(d.b.report.Dead, Dead{d.m, letter})
-	return d.b.end(d.m, "bury")
+	return d.b.end(d.m, "set_aside")
 }

@@ -191,7 +191,7 @@ func TestBrokerGivesBackAndBuries(t *testing.T) {
 		ids := map[string]bool{}
 		for _, d := range report.Dead {
 			ids[d.Message.ID] = true
-			if d.Letter.Reason != consume.Exhausted || d.Message.Retries != 10 {
+			if d.Death.Reason != consume.Exhausted || d.Message.Retries != 10 {
 				t.Errorf("%+v", d)
 			}
 		}
@@ -315,14 +315,14 @@ func TestBrokerKeepsDelaysShort(t *testing.T) {
 }
 
 // The answer of a verdict has its outcome, and what a duplicate must get again.
-func TestAnswerOfVerdict(t *testing.T) {
+func TestAnswerOfDecision(t *testing.T) {
 	why := errors.New("why")
-	for want, v := range map[Answer]consume.Verdict{
+	for want, v := range map[Answer]consume.Decision{
 		{Outcome: everonce.Executed, Result: "ack"}:                                        {Disposition: consume.Ack, Outcome: everonce.Executed},
 		{Outcome: everonce.Executed, Result: "ack", Err: why}:                              {Disposition: consume.Ack, Outcome: everonce.StoreFailed, Err: why}, // of a wrong consumer
-		{Outcome: everonce.Rejected, Result: "bury: rejected", Err: why}:                   {Disposition: consume.Bury, Outcome: everonce.Rejected, Letter: consume.DeadLetter{Reason: consume.Rejected}, Err: why},
-		{Outcome: everonce.Invalid, Result: "bury: no_key", Err: why}:                      {Disposition: consume.Bury, Letter: consume.DeadLetter{Reason: consume.NoKey}, Err: why},
-		{Outcome: everonce.InProgress, Result: "later", RetryAfter: time.Minute, Err: why}: {Disposition: consume.Later, Outcome: everonce.InProgress, After: time.Minute, Err: why},
+		{Outcome: everonce.Rejected, Result: "set_aside: rejected", Err: why}:              {Disposition: consume.SetAside, Outcome: everonce.Rejected, Death: consume.Death{Reason: consume.Rejected}, Err: why},
+		{Outcome: everonce.Invalid, Result: "set_aside: no_key", Err: why}:                 {Disposition: consume.SetAside, Death: consume.Death{Reason: consume.NoKey}, Err: why},
+		{Outcome: everonce.InProgress, Result: "defer", RetryAfter: time.Minute, Err: why}: {Disposition: consume.Defer, Outcome: everonce.InProgress, After: time.Minute, Err: why},
 	} {
 		if got := AnswerOfVerdict(v); got != want {
 			t.Errorf("%+v, want %+v", got, want)

@@ -69,5 +69,5 @@ func ExampleAnswerOfVerdict() {
 	// Output:
 	// executed ack
 	// replayed ack
-	// invalid bury: no_key
+	// invalid set_aside: no_key
 }

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// askWithin bounds a question to a table.
-	askWithin = 5 * time.Second
+	// askTimeout bounds a question to a table.
+	askTimeout = 5 * time.Second
 	// waitForCount is how long those who read the figures wait for one. Ten tables of a database that does not answer hold
 	// up a scrape by less than the ten seconds that Prometheus gives it.
 	waitForCount = 500 * time.Millisecond
@@ -97,7 +97,7 @@ func (t *tableCount) get() (s backlog.Stats, known bool) {
 }
 
 func (t *tableCount) count() {
-	ctx, cancel := context.WithTimeout(t.ctx, askWithin)
+	ctx, cancel := context.WithTimeout(t.ctx, askTimeout)
 	defer cancel()
 	switch s, err := t.stats(ctx); {
 	case err == nil:

@@ -143,7 +143,7 @@ func (f *figures) fromZero() {
 }
 
 // operation counts a call.
-func (f *figures) operation(ctx context.Context, ev *everonce.Event) {
+func (f *figures) operation(ctx context.Context, ev *everonce.Observation) {
 	with := f.kinds.get(kindAnd{ev.Kind, ev.Outcome})
 	f.operations.Add(ctx, 1, with.add...)
 	f.duration.Record(ctx, ev.Duration.Seconds(), with.record...)

@@ -50,7 +50,7 @@ func (o *Observer) Consumer(system, name string) *Consumer {
 	} {
 		o.deadLetters.Add(context.Background(), 0, c.byReason.get(r).add...)
 	}
-	o.messages.Add(context.Background(), 0, c.byVerdict.get(decided{consume.Keep.String(), everonce.StoreFailed}).add...)
+	o.messages.Add(context.Background(), 0, c.byVerdict.get(decided{consume.Hold.String(), everonce.StoreFailed}).add...)
 	return c
 }
 
@@ -81,11 +81,11 @@ func (c *Consumer) Context(ctx context.Context, m *consume.Message) context.Cont
 }
 
 // Observe is for Observe beside it.
-func (c *Consumer) Observe(ctx context.Context, _ *consume.Message, v consume.Verdict) {
+func (c *Consumer) Observe(ctx context.Context, _ *consume.Message, v consume.Decision) {
 	with := c.byVerdict.get(decided{v.Disposition.String(), v.Outcome})
 	c.o.messages.Add(ctx, 1, with.add...)
-	if v.Disposition == consume.Bury {
-		c.o.deadLetters.Add(ctx, 1, c.byReason.get(v.Letter.Reason).add...)
+	if v.Disposition == consume.SetAside {
+		c.o.deadLetters.Add(ctx, 1, c.byReason.get(v.Death.Reason).add...)
 	}
 	if h, ok := ctx.Value(handlingKey{}).(*handling); ok {
 		c.o.processing.Record(ctx, time.Since(h.began).Seconds(), with.record...)
@@ -130,7 +130,7 @@ func (in *Inbox) Context(ctx context.Context, m *consume.Message) context.Contex
 }
 
 // Observe is for [inbox.WorkerOptions].Observe.
-func (in *Inbox) Observe(ctx context.Context, _ *consume.Message, v inbox.Verdict) {
+func (in *Inbox) Observe(ctx context.Context, _ *consume.Message, v inbox.Report) {
 	o, with := in.consumer.o, in.byHow.get(v.How)
 	o.inboxed.Add(ctx, 1, with.add...)
 	if v.How == inbox.Handled {

@@ -79,7 +79,7 @@ func (o *Observer) Start(ctx context.Context, op everonce.Op) context.Context {
 }
 
 // End implements [everonce.Observer].
-func (o *Observer) End(ctx context.Context, ev everonce.Event) {
+func (o *Observer) End(ctx context.Context, ev everonce.Observation) {
 	o.running.Add(-1)
 	o.figures.operation(ctx, &ev)
 	if o.tracer != nil {
@@ -88,7 +88,7 @@ func (o *Observer) End(ctx context.Context, ev everonce.Event) {
 }
 
 // absorbed reports whether a call found the operation done, so that it did not take effect again.
-func absorbed(ev *everonce.Event) bool {
+func absorbed(ev *everonce.Observation) bool {
 	switch ev.Outcome {
 	case everonce.Replayed, everonce.Expired, everonce.Elided:
 		return true

@@ -13,7 +13,7 @@ import (
 )
 
 // Relayed is for [outbox.RelayOptions].Observe.
-func (o *Observer) Relayed(ctx context.Context, e *outbox.Event, v outbox.Verdict) {
+func (o *Observer) Relayed(ctx context.Context, e *outbox.Event, v outbox.Report) {
 	with := metric.WithAttributeSet(attribute.NewSet(keyDestination.String(o.topics.label(e.Topic)), keyOutcome.String(v.How.String())))
 	o.events.Add(ctx, 1, with)
 	if v.How == outbox.Published {
@@ -58,7 +58,7 @@ func (o *Observer) Publisher(system string, next outbox.Publisher) outbox.Publis
 }
 
 // Saga is for [saga.RunnerOptions].Observe. Where a saga was set aside for an operator, its state is "set_aside".
-func (o *Observer) Saga(ctx context.Context, v saga.Verdict) {
+func (o *Observer) Saga(ctx context.Context, v saga.Report) {
 	state := string(v.Status)
 	if v.Waits {
 		state = "set_aside"

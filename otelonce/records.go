@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// countWithin bounds one count.
-	countWithin = 5 * time.Minute
+	// countTimeout bounds one count.
+	countTimeout = 5 * time.Minute
 	// shownFor is how long a count is shown that no other follows: an old figure would keep an alert quiet.
 	shownFor = time.Hour
 )
@@ -72,14 +72,14 @@ func (o *Observer) CountRecords(ctx context.Context, store driver.HealthChecker,
 	defer o.counted.Store(nil)
 	for {
 		began := time.Now()
-		one, cancel := context.WithTimeout(ctx, countWithin)
+		one, cancel := context.WithTimeout(ctx, countTimeout)
 		h, err := store.Health(one, everonce.HealthRequest{})
 		cancel()
 		if ctx.Err() != nil {
 			return
 		}
 		rest := max(pause, 10*time.Since(began))
-		o.show(h, err, rest+countWithin)
+		o.show(h, err, rest+countTimeout)
 		if retry.Pause(ctx, rest) != nil {
 			return
 		}

@@ -25,7 +25,7 @@ func (o *Observer) startOperation(ctx context.Context, op *everonce.Op) context.
 }
 
 // endOperation ends it. An error's text may have what is the application's own, so it is not told.
-func endOperation(ctx context.Context, ev *everonce.Event) {
+func endOperation(ctx context.Context, ev *everonce.Observation) {
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {
 		return

@@ -158,7 +158,7 @@ func TestMessageIDsInSpans(t *testing.T) {
 		}
 		mail := o.Consumer("rabbitmq", "mail")
 		m := &consume.Message{ID: "iban-DE02", Source: "orders"}
-		mail.Observe(mail.Context(t.Context(), m), m, consume.Verdict{Disposition: consume.Ack, KeyHash: "c0ffee"})
+		mail.Observe(mail.Context(t.Context(), m), m, consume.Decision{Disposition: consume.Ack, KeyHash: "c0ffee"})
 		told := fmt.Sprint(spans.Ended()[0].Attributes())
 		if strings.Contains(told, m.ID) != asked || !strings.Contains(told, "c0ffee") {
 			t.Errorf("MessageIDs %v: the span tells %s", asked, told)
@@ -201,5 +201,5 @@ func TestATraceGoesThroughAnOutbox(t *testing.T) {
 	if process.Parent().SpanID() != span.SpanContext().SpanID() || spans("everonce.do")[0].Parent().SpanID() != process.SpanContext().SpanID() {
 		t.Errorf("the consumer's span is behind %v, the operation's behind %v", process.Parent().SpanID(), spans("everonce.do")[0].Parent().SpanID())
 	}
-	want(t, process, attribute.String("messaging.operation.type", "process"), attribute.String("everonce.disposition", "bury"), attribute.String("messaging.consumer.group.name", "mail"))
+	want(t, process, attribute.String("messaging.operation.type", "process"), attribute.String("everonce.disposition", "set_aside"), attribute.String("messaging.consumer.group.name", "mail"))
 }

@@ -124,8 +124,8 @@ func TestAnOutageCostsAnOldEventLittle(t *testing.T) {
 					err = r.judged(rows[0].lane, rows, []error{err})[0]
 					r.ended(rows[0].lane, rows)
 				}
-				var v Verdict
-				r.verdict(&rows[0], err, &v)
+				var v Report
+				r.report(&rows[0], err, &v)
 				return held, v.After
 			}
 			for {

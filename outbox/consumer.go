@@ -17,9 +17,9 @@ func ToConsumer(c *consume.Consumer, parallel int) Publisher {
 		switch v.Disposition {
 		case consume.Ack:
 			return nil
-		case consume.Bury:
-			return everonce.Permanent(string(v.Letter.Reason), fmt.Errorf("outbox: the consumer refused the event (%s): %w", v.Letter.Reason, v.Err), nil)
-		case consume.Keep:
+		case consume.SetAside:
+			return everonce.Permanent(string(v.Death.Reason), fmt.Errorf("outbox: the consumer refused the event (%s): %w", v.Death.Reason, v.Err), nil)
+		case consume.Hold:
 			return fmt.Errorf("%w: %w", ErrUnavailable, v.Err)
 		}
 		return v.Err

@@ -64,7 +64,7 @@ func (o *Outbox[Tx]) Relay(publisher Publisher, opts *RelayOptions) (*Relay, err
 	r.ready = func(ctx context.Context) error { return o.table.Check(ctx, "relay") }
 	r.pool = sqlqueue.Pool[row]{
 		Queue: o.table.Queue, Row: (*row).places, Size: set.InFlight, Batch: set.Batch, Lease: set.Lease, Poll: set.Poll,
-		Channel: o.table.Queue.Channel(), Lanes: r.lanes, Taken: r.taken, Work: r.work, Grace: set.Grace, Retention: set.Retention, Name: "outbox", Log: set.Log,
+		Channel: o.table.Queue.Channel(), Lanes: r.lanes, Taken: r.taken, Work: r.work, DrainTimeout: set.DrainTimeout, Retention: set.Retention, Name: "outbox", Log: set.Log,
 	}
 	if set.NoListen {
 		r.pool.Channel = ""
@@ -77,7 +77,7 @@ func (o *Outbox[Tx]) Relay(publisher Publisher, opts *RelayOptions) (*Relay, err
 // published.
 func (r *Relay) Wake() { r.pool.Wake() }
 
-// Run publishes until ctx ends, then lets publishers end for [RelayOptions.Grace], and returns nil. It returns an error at
+// Run publishes until ctx ends, then lets publishers end for [RelayOptions.DrainTimeout], and returns nil. It returns an error at
 // once if the table is missing, or of another version ([everonce.ErrSchema]); later failures of the database are logged,
 // and Run goes on. Call it once.
 func (r *Relay) Run(ctx context.Context) error {
@@ -146,16 +146,16 @@ func (r *Relay) judged(l lane, rows []row, errs []error) []error {
 
 // end writes what became of events, by the errors of their publication.
 func (r *Relay) end(ctx context.Context, token int64, rows []row, errs []error) {
-	ends, verdicts := make([]sqlqueue.End, len(rows)), make([]Verdict, len(rows))
+	ends, reports := make([]sqlqueue.End, len(rows)), make([]Report, len(rows))
 	for i := range rows {
-		ends[i] = r.verdict(&rows[i], errs[i], &verdicts[i])
+		ends[i] = r.report(&rows[i], errs[i], &reports[i])
 	}
 	lost, err := r.queue.EndSurely(ctx, r.set.Lease, token, ends...)
 	switch {
 	case err != nil: // they come again after the lease
 		r.set.Log.Warn("outbox: events could not be marked; they are published again, with the same IDs", "events", len(rows), "error", err)
-		for i := range verdicts {
-			verdicts[i] = Verdict{How: Lost, Lag: verdicts[i].Lag, Err: err}
+		for i := range reports {
+			reports[i] = Report{How: Lost, Lag: reports[i].Lag, Err: err}
 		}
 	case lost > 0:
 		r.set.Log.Warn("outbox: events are no longer in hand: their lease was lost, and another relay publishes them again, with the same IDs, or a mark whose answer was lost has ended them", "events", lost)
@@ -164,12 +164,12 @@ func (r *Relay) end(ctx context.Context, token int64, rows []row, errs []error) 
 		return
 	}
 	for i := range rows {
-		r.set.Observe(ctx, &rows[i].event, verdicts[i])
+		r.set.Observe(ctx, &rows[i].event, reports[i])
 	}
 }
 
-// verdict says how an event ends.
-func (r *Relay) verdict(row *row, err error, v *Verdict) sqlqueue.End {
+// report says how an event ends.
+func (r *Relay) report(row *row, err error, v *Report) sqlqueue.End {
 	c := &row.common
 	v.Lag, v.Err = time.Duration(c.Now-c.CreatedAt)*time.Microsecond, err
 	end := sqlqueue.End{Seq: c.Seq, Error: sqlqueue.ErrorText(err)}
@@ -186,8 +186,8 @@ func (r *Relay) verdict(row *row, err error, v *Verdict) sqlqueue.End {
 		v.How, v.After, end.How = Retried, max(r.backoff(1), askedFor(err)), sqlqueue.Later
 	case errors.As(err, &permanent), r.set.Retry.Limit >= 0 && int(c.Attempts) > r.set.Retry.Limit:
 		v.How, end.How = SetAside, sqlqueue.Block
-		if r.set.GoOn(c.Group) {
-			end.How = sqlqueue.Bury
+		if r.set.SkipFailed(c.Group) {
+			end.How = sqlqueue.SetAside
 		}
 		r.set.Log.Error("outbox: an event was set aside (everonce outbox list, retry, discard)", "event", c.ID, "seq", c.Seq, "topic", c.Group, "attempts", c.Attempts, "error", err)
 	default:

@@ -36,23 +36,23 @@ type RelayOptions struct {
 	// Retry says when an event that failed is tried again, and after how many retries it is set aside. An unavailable
 	// destination does not count.
 	Retry consume.Backoff
-	// GoOn says of which topics events with the key of one that was set aside go on. By default they wait until somebody
+	// SkipFailed says of which topics events with the key of one that was set aside go on. By default they wait until somebody
 	// retries or discards it.
-	GoOn func(topic string) bool
+	SkipFailed func(topic string) bool
 	// Retention is how long a published event is kept. Default 24 h; negative removes it when it is published. See
 	// [Outbox.Archive].
 	Retention time.Duration
-	// Grace is how long Run lets publishers end after its context has ended. Default 15 s. What does not heed its
+	// DrainTimeout is how long Run lets publishers end after its context has ended. Default 15 s. What does not heed its
 	// context, and a database that does not answer, may hold Run for longer.
-	Grace time.Duration
+	DrainTimeout time.Duration
 	// Log gets what needs attention. Default [slog.Default].
 	Log *slog.Logger
 	// Observe, if set, is called with what became of each event. It must not block.
-	Observe func(ctx context.Context, e *Event, v Verdict)
+	Observe func(ctx context.Context, e *Event, v Report)
 }
 
-// Verdict is what became of an event in the hands of a relay.
-type Verdict struct {
+// Report is what became of an event in the hands of a relay.
+type Report struct {
 	// How is what became of it.
 	How Disposition
 	// Lag is how long after its insertion.
@@ -97,7 +97,7 @@ func (o *RelayOptions) complete() (set RelayOptions, err error) {
 	if o != nil {
 		set = *o
 	}
-	if set.Batch < 0 || set.InFlight < 0 || set.Lease < 0 || set.Poll < 0 || set.PublishTimeout < 0 || set.Retry.Min < 0 || set.Retry.Max < 0 || set.Grace < 0 {
+	if set.Batch < 0 || set.InFlight < 0 || set.Lease < 0 || set.Poll < 0 || set.PublishTimeout < 0 || set.Retry.Min < 0 || set.Retry.Max < 0 || set.DrainTimeout < 0 {
 		return set, fmt.Errorf("outbox: %w: an option of the relay is negative", everonce.ErrInvalidArgument)
 	}
 	set.Batch = min(cmp.Or(set.Batch, 100), 5000)
@@ -108,9 +108,9 @@ func (o *RelayOptions) complete() (set RelayOptions, err error) {
 	set.PublishTimeout = cmp.Or(set.PublishTimeout, 10*time.Second)
 	set.Retry = set.Retry.WithDefaults(10)
 	set.Retention = cmp.Or(set.Retention, 24*time.Hour)
-	set.Grace = cmp.Or(set.Grace, 15*time.Second)
-	if set.GoOn == nil {
-		set.GoOn = func(string) bool { return false }
+	set.DrainTimeout = cmp.Or(set.DrainTimeout, 15*time.Second)
+	if set.SkipFailed == nil {
+		set.SkipFailed = func(string) bool { return false }
 	}
 	if set.Log == nil {
 		set.Log = slog.Default()

@@ -73,10 +73,10 @@ func (r *Runner[Tx]) work(ctx context.Context, token int64, rows []row) {
 		err = w.execute(ctx, d)
 	}
 	if errors.Is(err, everonce.ErrLeaseLost) && w.waits == nil { // another runner has it
-		r.tell(ctx, w, Verdict{Err: err})
+		r.tell(ctx, w, Report{Err: err})
 		return
 	}
-	v := Verdict{Status: w.status, Err: w.cause}
+	v := Report{Status: w.status, Err: w.cause}
 	switch {
 	case w.waits != nil:
 		v.Waits, v.Err, end.How, end.Error = true, w.waits, sqlqueue.Block, sqlqueue.ErrorText(w.waits)
@@ -181,7 +181,7 @@ func (w *run[Tx]) end(ctx context.Context, token int64, end sqlqueue.End) error 
 }
 
 // tell logs what needs attention, and tells the observer.
-func (r *Runner[Tx]) tell(ctx context.Context, w *run[Tx], v Verdict) {
+func (r *Runner[Tx]) tell(ctx context.Context, w *run[Tx], v Report) {
 	v.ID, v.Definition = w.id, w.row.common.Group
 	v.Version = versionOf(w.row.common.Lane)
 	if v.Waits {

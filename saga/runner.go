@@ -27,17 +27,17 @@ type RunnerOptions struct {
 	Lifetime everonce.Lifetime
 	// Retention is how long the row of a saga that has ended is kept. Default 90 days; negative removes it at the end.
 	Retention time.Duration
-	// Grace is how long Run lets steps end after its context has ended. Default 15 s. What does not heed its
+	// DrainTimeout is how long Run lets steps end after its context has ended. Default 15 s. What does not heed its
 	// context, and a database that does not answer, may hold Run for longer.
-	Grace time.Duration
+	DrainTimeout time.Duration
 	// Log gets what needs attention. Default [slog.Default].
 	Log *slog.Logger
 	// Observe, if set, is called each time a runner lets go of a saga. It must not block.
-	Observe func(ctx context.Context, v Verdict)
+	Observe func(ctx context.Context, v Report)
 }
 
-// Verdict is how far a saga came in the hands of a runner.
-type Verdict struct {
+// Report is how far a saga came in the hands of a runner.
+type Report struct {
 	// ID and Definition are the saga's; Version is its definition's.
 	ID, Definition string
 	Version        int
@@ -55,14 +55,14 @@ func (o *RunnerOptions) complete() (set RunnerOptions, err error) {
 	if o != nil {
 		set = *o
 	}
-	if set.Concurrency < 0 || set.Lease < 0 || set.Poll < 0 || set.Grace < 0 {
+	if set.Concurrency < 0 || set.Lease < 0 || set.Poll < 0 || set.DrainTimeout < 0 {
 		return set, fmt.Errorf("saga: %w: an option of the runner is negative", everonce.ErrInvalidArgument)
 	}
 	set.Concurrency = cmp.Or(set.Concurrency, 16)
 	set.Lease = cmp.Or(set.Lease, 30*time.Second)
 	set.Poll = cmp.Or(set.Poll, time.Second)
 	set.Retention = cmp.Or(set.Retention, 90*24*time.Hour)
-	set.Grace = cmp.Or(set.Grace, 15*time.Second)
+	set.DrainTimeout = cmp.Or(set.DrainTimeout, 15*time.Second)
 	if set.Lifetime == (everonce.Lifetime{}) {
 		set.Lifetime = everonce.ForFinance()
 	}
@@ -130,7 +130,7 @@ func (s *Sagas[Tx]) Runner(opts *RunnerOptions, definitions ...Definitions[Tx]) 
 	r.pool = sqlqueue.Pool[row]{
 		Queue: s.table.Queue, Row: (*row).places, Size: set.Concurrency, Batch: set.Concurrency, Single: true, Lease: set.Lease, Poll: set.Poll,
 		Channel: s.table.Queue.Channel(), Lanes: func() (only, except []string) { return lanes, nil }, Work: r.work,
-		Grace: set.Grace, Retention: set.Retention, Name: "saga", Log: set.Log,
+		DrainTimeout: set.DrainTimeout, Retention: set.Retention, Name: "saga", Log: set.Log,
 	}
 	if set.NoListen {
 		r.pool.Channel = ""
@@ -143,7 +143,7 @@ func (s *Sagas[Tx]) Runner(opts *RunnerOptions, definitions ...Definitions[Tx]) 
 // started one.
 func (r *Runner[Tx]) Wake() { r.pool.Wake() }
 
-// Run works on sagas until ctx ends, then lets steps end for [RunnerOptions.Grace], and returns nil. It returns an error at
+// Run works on sagas until ctx ends, then lets steps end for [RunnerOptions.DrainTimeout], and returns nil. It returns an error at
 // once if the tables are missing, or of another version ([everonce.ErrSchema]); later failures of the database are logged,
 // and Run goes on. Call it once.
 func (r *Runner[Tx]) Run(ctx context.Context) error {

@@ -92,11 +92,11 @@ func (b *brokerFlags) open(cmd *cobra.Command) (consume.DeadLetters, error) {
 	case isSQS(url):
 		return openSQS(cmd.Context(), url, b)
 	case isKafka(url):
-		return kafkaonce.OpenDeadLetters(cmd.Context(), url, kafkaonce.Topic{Name: b.queue, DeadLetters: b.letters}, nil)
+		return kafkaonce.DialDeadLetters(cmd.Context(), url, kafkaonce.Topic{Name: b.queue, DeadLetters: b.letters}, nil)
 	case isNATS(url):
-		return natsonce.OpenDeadLetters(cmd.Context(), url, natsonce.Queue{Stream: b.queue, DeadLetters: b.letters}, &natsonce.Options{Name: name})
+		return natsonce.DialDeadLetters(cmd.Context(), url, natsonce.Queue{Stream: b.queue, DeadLetters: b.letters}, &natsonce.Options{Name: name})
 	}
-	return rabbitonce.OpenDeadLetters(cmd.Context(), url, rabbitonce.Queue{Name: b.queue, DeadLetters: b.letters}, &rabbitonce.Options{Name: name})
+	return rabbitonce.DialDeadLetters(cmd.Context(), url, rabbitonce.Queue{Name: b.queue, DeadLetters: b.letters}, &rabbitonce.Options{Name: name})
 }
 
 // isNATS reports whether a URL is one of NATS.

@@ -6,13 +6,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/everonce/everonce/cmd/everonce/internal/letters"
+	"github.com/everonce/everonce/cmd/everonce/internal/deadletters"
 	"github.com/everonce/everonce/consume"
 )
 
 // letterList is what a listing writes as JSON.
 type letterList struct {
-	Letters []letters.Letter `json:"letters"`
+	Letters []deadletters.DeadLetter `json:"letters"`
 	// Consumers is how many others may have further letters in hand.
 	Consumers int `json:"consumers,omitempty"`
 }
@@ -54,7 +54,7 @@ stay where they are.`,
 			if fails(unreadable) {
 				return unreadable
 			}
-			return errors.Join(a.write(b.json, l, func() error { return letters.WriteList(a.out, l.Letters) }), unreadable)
+			return errors.Join(a.write(b.json, l, func() error { return deadletters.WriteList(a.out, l.Letters) }), unreadable)
 		}),
 	}
 	w.flags(cmd)
@@ -73,8 +73,8 @@ func (w *which) page(b *brokerFlags, limit int) (consume.Filter, error) {
 
 // page returns the letters that are meant, and says where there may be more of them.
 func (a *app) page(cmd *cobra.Command, b *brokerFlags, f consume.Filter, data bool) (l letterList, err error) {
-	l.Letters = []letters.Letter{}
-	l.Consumers, err = a.each(cmd, b, f, func(letter *consume.Letter) { l.Letters = append(l.Letters, letters.Of(letter, data)) })
+	l.Letters = []deadletters.DeadLetter{}
+	l.Consumers, err = a.each(cmd, b, f, func(letter *consume.DeadLetter) { l.Letters = append(l.Letters, deadletters.Of(letter, data)) })
 	if !fails(err) && !b.json && len(l.Letters) == f.Limit {
 		fmt.Fprintln(a.err, "There may be more (use --limit, or list --count)")
 	}
@@ -84,13 +84,13 @@ func (a *app) page(cmd *cobra.Command, b *brokerFlags, f consume.Filter, data bo
 func (a *app) count(cmd *cobra.Command, b *brokerFlags, f consume.Filter) (err error) {
 	c := letterCount{Reasons: map[string]int{}}
 	var unreadable error
-	if c.Consumers, unreadable = a.each(cmd, b, f, func(letter *consume.Letter) {
+	if c.Consumers, unreadable = a.each(cmd, b, f, func(letter *consume.DeadLetter) {
 		c.Letters++
 		c.Reasons[string(letter.Reason)]++
 	}); fails(unreadable) {
 		return unreadable
 	}
-	return errors.Join(a.write(b.json, c, func() error { return letters.WriteCount(a.out, c.Letters, c.Reasons) }), unreadable)
+	return errors.Join(a.write(b.json, c, func() error { return deadletters.WriteCount(a.out, c.Letters, c.Reasons) }), unreadable)
 }
 
 func (a *app) dlqShow(b *brokerFlags) *cobra.Command {
@@ -121,7 +121,7 @@ they are written only with --data.`,
 			if len(l.Letters) == 0 {
 				return errors.Join(errNoLetter, unreadable)
 			}
-			return errors.Join(a.write(b.json, l, func() error { return letters.Write(a.out, l.Letters) }), unreadable)
+			return errors.Join(a.write(b.json, l, func() error { return deadletters.Write(a.out, l.Letters) }), unreadable)
 		}),
 	}
 	w.flags(cmd)
@@ -134,7 +134,7 @@ they are written only with --data.`,
 func fails(err error) bool { return err != nil && !errors.Is(err, consume.ErrUnreadable) }
 
 // each looks at the letters that are meant, one after the other, and leaves. Its error may be that one of them cannot be read.
-func (a *app) each(cmd *cobra.Command, b *brokerFlags, f consume.Filter, fn func(*consume.Letter)) (others int, err error) {
+func (a *app) each(cmd *cobra.Command, b *brokerFlags, f consume.Filter, fn func(*consume.DeadLetter)) (others int, err error) {
 	l, others, err := a.look(cmd, b)
 	if err != nil {
 		return 0, err

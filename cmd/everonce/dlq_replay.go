@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/everonce/everonce/cmd/everonce/internal/letters"
+	"github.com/everonce/everonce/cmd/everonce/internal/deadletters"
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
 	"github.com/everonce/everonce/consume"
 )
@@ -74,8 +74,8 @@ type moved struct {
 	// Missed is how many others were asked about, and were not seen again: they are gone, or in other hands.
 	Missed int `json:"missed,omitempty"`
 	// Letters are those that a dry run found.
-	Letters []letters.Letter `json:"letters,omitempty"`
-	DryRun  bool             `json:"dry_run,omitempty"`
+	Letters []deadletters.DeadLetter `json:"letters,omitempty"`
+	DryRun  bool                     `json:"dry_run,omitempty"`
 	// Consumers is how many others may have further letters in hand.
 	Consumers int `json:"consumers,omitempty"`
 }
@@ -103,7 +103,7 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 			return usagef("which letters? Give --letter, --key, --reason, --older-than, --newer-than or --limit, or --all")
 		}
 		if maxReplays > 0 {
-			f.Only = func(letter *consume.Letter) bool { return letter.Replays < maxReplays }
+			f.Only = func(letter *consume.DeadLetter) bool { return letter.Replays < maxReplays }
 		}
 		l, others, err := a.look(cmd, b)
 		if err != nil {
@@ -121,11 +121,11 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 			}
 			seen[letter.ID]++
 			if found++; dryRun {
-				list.Letters = append(list.Letters, letters.Of(&letter, false))
+				list.Letters = append(list.Letters, deadletters.Of(&letter, false))
 			}
 		}
 		if dryRun || found == 0 {
-			return errors.Join(a.write(b.json, list, func() error { return letters.WriteList(a.out, list.Letters) }), unreadable)
+			return errors.Join(a.write(b.json, list, func() error { return deadletters.WriteList(a.out, list.Letters) }), unreadable)
 		}
 		if err := a.confirmed(yes, confirmation{
 			question: fmt.Sprintf(m.ask, many(found, "dead letter")),
@@ -135,16 +135,16 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 			return err
 		}
 		f.Limit = found
-		var last *consume.Letter // that was taken, after those before it were removed
+		var last *consume.DeadLetter // that was taken, after those before it were removed
 		taken := 0
-		f.Only = func(letter *consume.Letter) bool { // what was asked about, and nothing that came since in place of one that is gone
+		f.Only = func(letter *consume.DeadLetter) bool { // what was asked about, and nothing that came since in place of one that is gone
 			seen[letter.ID]--
 			if seen[letter.ID] < 0 {
 				return false
 			}
 			if m.choose {
 				a.auditGone(cmd.Context(), b, last)
-				last = &consume.Letter{ID: letter.ID, DeadLetter: letter.DeadLetter}
+				last = &consume.DeadLetter{ID: letter.ID, Death: letter.Death}
 			}
 			taken++
 			return true
@@ -195,7 +195,7 @@ func (a *app) auditMove(ctx context.Context, b *brokerFlags, m *move, n, found i
 }
 
 // auditGone writes which letter is no more, as nothing else will tell, and at once: whoever ends this program cannot take that back.
-func (a *app) auditGone(ctx context.Context, b *brokerFlags, gone *consume.Letter) {
+func (a *app) auditGone(ctx context.Context, b *brokerFlags, gone *consume.DeadLetter) {
 	if gone == nil {
 		return
 	}

@@ -57,7 +57,7 @@ type letter struct {
 }
 
 // run handles messages until enough says so.
-func (q *letterQueue) run(handle func(context.Context, *consume.Message, letter) error, begun func() error, enough func(consume.Verdict) bool) error {
+func (q *letterQueue) run(handle func(context.Context, *consume.Message, letter) error, begun func() error, enough func(consume.Decision) bool) error {
 	recv, err := everonce.NewReceiver(q.store, everonce.Refuse, nil)
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (q *letterQueue) run(handle func(context.Context, *consume.Message, letter)
 	defer end()
 	h, err := consume.New(recv, consume.Spec[letter]{
 		Consumer: "billing", Key: consume.ProducerID(), Handle: handle, Retry: consume.Backoff{Limit: -1},
-		Observe: func(_ context.Context, _ *consume.Message, v consume.Verdict) {
+		Observe: func(_ context.Context, _ *consume.Message, v consume.Decision) {
 			if enough(v) {
 				end() // and the drain gives the broker its answers
 			}
@@ -94,8 +94,8 @@ func (q *letterQueue) fill() (key string, err error) {
 			return everonce.NotDone(errors.New("the bank is closed"))
 		}
 		return everonce.Permanent("no_such_account", errors.New("there is no such account"), nil)
-	}, q.publish, func(v consume.Verdict) bool {
-		if v.Letter.Reason == consume.Exhausted {
+	}, q.publish, func(v consume.Decision) bool {
+		if v.Death.Reason == consume.Exhausted {
 			key = v.KeyHash
 		}
 		buried++
@@ -136,7 +136,7 @@ func (q *letterQueue) consumed(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Check(q.run(func(_ context.Context, m *consume.Message, v letter) error {
 		seen = fmt.Sprintf("%s %s %d", v.ID, m.Headers["tenant"], m.Retries)
 		return nil
-	}, func() error { return nil }, func(v consume.Verdict) bool { outcome = v.Outcome; return true }))
+	}, func() error { return nil }, func(v consume.Decision) bool { outcome = v.Outcome; return true }))
 	_, err := fmt.Fprintf(ts.Stdout(), "%v %s\n", outcome, seen)
 	ts.Check(err)
 }

@@ -67,8 +67,8 @@ func fillOutbox[Tx any](ctx context.Context, r *everonce.TxReceiver[Tx]) error {
 		}
 		return errRefused
 	}), &outbox.RelayOptions{
-		Log: slog.New(slog.DiscardHandler), NoListen: true, GoOn: func(topic string) bool { return topic == "mails" },
-		Observe: func(_ context.Context, _ *outbox.Event, v outbox.Verdict) {
+		Log: slog.New(slog.DiscardHandler), NoListen: true, SkipFailed: func(topic string) bool { return topic == "mails" },
+		Observe: func(_ context.Context, _ *outbox.Event, v outbox.Report) {
 			if v.How == outbox.Published || v.How == outbox.SetAside {
 				ended <- struct{}{}
 			}
@@ -103,8 +103,8 @@ func fillInbox[Tx any](ctx context.Context, r *everonce.TxReceiver[Tx]) error {
 			return errRefused
 		},
 	}, &inbox.WorkerOptions{
-		Log: slog.New(slog.DiscardHandler), NoListen: true, GoOn: true,
-		Observe: func(context.Context, *consume.Message, inbox.Verdict) { ended <- struct{}{} },
+		Log: slog.New(slog.DiscardHandler), NoListen: true, SkipFailed: true,
+		Observe: func(context.Context, *consume.Message, inbox.Report) { ended <- struct{}{} },
 	})
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func fillSagas[Tx any](ctx context.Context, r *everonce.TxReceiver[Tx]) error {
 		return err
 	}
 	ended := make(chan struct{}, 100)
-	runner, err := sagas.Runner(&saga.RunnerOptions{Log: slog.New(slog.DiscardHandler), NoListen: true, Observe: func(_ context.Context, v saga.Verdict) {
+	runner, err := sagas.Runner(&saga.RunnerOptions{Log: slog.New(slog.DiscardHandler), NoListen: true, Observe: func(_ context.Context, v saga.Report) {
 		if v.Waits || v.Status == saga.Completed {
 			ended <- struct{}{}
 		}

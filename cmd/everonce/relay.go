@@ -50,7 +50,7 @@ for Prometheus. The log is on standard error.`
 type relayFlags struct {
 	to, secretFile, exchange, health string
 	allowPrivate                     bool
-	goOn                             []string
+	skipFailed                       []string
 	retention                        time.Duration
 	opts                             outbox.RelayOptions
 }
@@ -92,7 +92,7 @@ func (a *app) relay(b *backlogFlags) *cobra.Command {
 	f.Var((*duration.Value)(&r.opts.Poll), "poll", "the longest pause between two looks into the table")
 	f.BoolVar(&r.opts.NoListen, "no-listen", false, "only poll: where LISTEN cannot work, as through PgBouncer in transaction mode")
 	f.Var((*duration.Value)(&r.retention), "retention", "how long published events are kept; 0 removes them at once")
-	f.StringSliceVar(&r.goOn, "go-on", nil, "topics in which events behind one that was set aside go on, with the same order key")
+	f.StringSliceVar(&r.skipFailed, "skip-failed", nil, "topics in which events behind one that was set aside go on, with the same order key")
 	f.StringVar(&r.health, "health", "", "address for health and metrics, like 127.0.0.1:9090 (default: none)")
 	return cmd
 }
@@ -170,7 +170,7 @@ func (r *relayFlags) run(ctx context.Context, log *slog.Logger, table *beside, t
 		opts.Retention = -1
 	}
 	opts.Log, opts.Observe = log, figures.Relayed
-	opts.GoOn = func(topic string) bool { return slices.Contains(r.goOn, topic) }
+	opts.SkipFailed = func(topic string) bool { return slices.Contains(r.skipFailed, topic) }
 	relay, err := table.relay(to, &opts)
 	if err != nil {
 		return err

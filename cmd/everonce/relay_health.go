@@ -11,8 +11,8 @@ import (
 	"github.com/everonce/everonce/otelonce/scrape"
 )
 
-// askWithin bounds a question to the table.
-const askWithin = 5 * time.Second
+// askTimeout bounds a question to the table.
+const askTimeout = 5 * time.Second
 
 // relayFigures are what a relay shows of itself and of its table.
 type relayFigures struct {
@@ -38,7 +38,7 @@ func (f *relayFigures) server() *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), askWithin)
+		ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
 		defer cancel()
 		if _, err := f.table.List(ctx, backlog.Filter{Limit: 1}); err != nil {
 			http.Error(w, "the table cannot be reached", http.StatusServiceUnavailable)
@@ -47,5 +47,5 @@ func (f *relayFigures) server() *http.Server {
 		fmt.Fprintln(w, "ok")
 	})
 	mux.Handle("GET /metrics", f.page)
-	return &http.Server{Handler: mux, ReadHeaderTimeout: askWithin, WriteTimeout: 2 * askWithin}
+	return &http.Server{Handler: mux, ReadHeaderTimeout: askTimeout, WriteTimeout: 2 * askTimeout}
 }

@@ -24,7 +24,7 @@ func request(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	recv, err := everonce.NewReceiver(store, everonce.Refuse, nil)
 	ts.Check(err)
-	protect, err := httponce.Middleware(recv, httponce.Unscoped(), &httponce.Options{Route: httponce.Route{Fingerprint: httponce.Fingerprint{JSON: args[1] == "json"}}})
+	protect, err := httponce.Middleware(recv, httponce.Unscoped(), &httponce.Options{Route: httponce.Route{Compare: httponce.Compare{JSON: args[1] == "json"}}})
 	ts.Check(err)
 	r := httptest.NewRequest(http.MethodPost, "/payments", strings.NewReader("{}"))
 	r.Header.Set("Idempotency-Key", args[1])

@@ -44,7 +44,7 @@ func openSQS(ctx context.Context, url string, b *brokerFlags) (consume.DeadLette
 	if err != nil {
 		return nil, err
 	}
-	return sqsonce.OpenDeadLetters(ctx, client, sqsonce.Queue{Name: b.queue, DeadLetters: b.letters})
+	return sqsonce.DialDeadLetters(ctx, client, sqsonce.Queue{Name: b.queue, DeadLetters: b.letters})
 }
 
 // publisherSQS publishes to SQS.

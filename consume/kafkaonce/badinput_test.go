@@ -42,10 +42,10 @@ func TestDrainLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
 	const messages = 20
-	store, begun, goOn := memstore.New(nil), make(chan struct{}, messages), make(chan struct{})
+	store, begun, skipFailed := memstore.New(nil), make(chan struct{}, messages), make(chan struct{})
 	first := b.runOn(store, specOf(func(ctx context.Context, _ *consume.Message, _ order) error {
 		begun <- struct{}{}
-		<-goOn
+		<-skipFailed
 		return ctx.Err() // which does not end with the consumer
 	}), nil)
 	for i := range messages {
@@ -53,15 +53,15 @@ func TestDrainLosesNothing(t *testing.T) {
 	}
 	await(t, begun, "the first")
 	first.end()
-	close(goOn)
+	close(skipFailed)
 	first.stop()
-	done := len(first.verdicts)
+	done := len(first.decisions)
 	for range done {
 		first.wants(everonce.Executed)
 	}
 	second := b.runOn(store, specOf(nothing), nil)
 	for done < messages {
-		if v := await(t, second.verdicts, "a verdict"); v.Outcome == everonce.Executed {
+		if v := await(t, second.decisions, "a decision"); v.Outcome == everonce.Executed {
 			done++
 		} else if v.Outcome != everonce.Replayed { // it was done, behind one that was not
 			t.Fatalf("%v: %v", v.Outcome, v.Err)
@@ -125,7 +125,7 @@ func TestRefusedDeadLettersBlockNobody(t *testing.T) {
 	b.send(record("", "a"), record("m-1", "a"))
 	for !strings.Contains(await(t, log, "a complaint"), "the dead-letter queue refuses a message") {
 	}
-	for await(t, r.verdicts, "a verdict").Outcome != everonce.Executed { // m-1
+	for await(t, r.decisions, "a decision").Outcome != everonce.Executed { // m-1
 	}
 	ended()
 	l := b.open()

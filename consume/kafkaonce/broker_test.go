@@ -123,11 +123,11 @@ func (b *bench) committed(partition int32) int64 {
 
 // running is a consumer that runs.
 type running struct {
-	t        testing.TB
-	verdicts chan consume.Verdict
-	events   chan kafkaonce.Event
-	end      context.CancelFunc
-	done     chan struct{}
+	t         testing.TB
+	decisions chan consume.Decision
+	events    chan kafkaonce.Event
+	end       context.CancelFunc
+	done      chan struct{}
 }
 
 type order struct {
@@ -155,8 +155,8 @@ func (b *bench) runOn(store everonce.Store, spec consume.Spec[order], opts *kafk
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	r := &running{t: b.t, verdicts: make(chan consume.Verdict, 10_000)}
-	spec.Observe = func(_ context.Context, _ *consume.Message, v consume.Verdict) { r.verdicts <- v }
+	r := &running{t: b.t, decisions: make(chan consume.Decision, 10_000)}
+	spec.Observe = func(_ context.Context, _ *consume.Message, v consume.Decision) { r.decisions <- v }
 	h, err := consume.New(recv, spec)
 	if err != nil {
 		b.t.Fatal(err)
@@ -224,7 +224,7 @@ func (r *running) event(b *bench, kind kafkaonce.EventKind) kafkaonce.Event {
 func (r *running) wants(outcomes ...everonce.Outcome) {
 	r.t.Helper()
 	for i, want := range outcomes {
-		if v := await(r.t, r.verdicts, "a verdict"); v.Outcome != want {
+		if v := await(r.t, r.decisions, "a decision"); v.Outcome != want {
 			r.t.Fatalf("outcome %d is %v (%v, %v), want %v", i+1, v.Outcome, v.Disposition, v.Err, want)
 		}
 	}

@@ -32,7 +32,7 @@ func (c *Consumer) commitAtIntervals(ctx context.Context) {
 // commit commits what is finished in partitions. Who calls it holds committing, and so does who takes a partition away: an offset that is on
 // its way would else be committed by a generation in which the partition is another's.
 func (c *Consumer) commit(ctx context.Context, ps []*partition) {
-	ctx, cancel := context.WithTimeout(ctx, c.opts.Workers.SettleWithin)
+	ctx, cancel := context.WithTimeout(ctx, c.opts.Workers.SettleTimeout)
 	defer cancel()
 	moved := map[*partition]kgo.EpochOffset{}
 	for _, p := range ps {

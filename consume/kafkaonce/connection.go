@@ -21,8 +21,8 @@ var ErrUnreachable = errors.New("kafkaonce: the broker cannot be reached")
 
 var errURL = fmt.Errorf("%w: kafkaonce: the URL is not kafka://[user:password@]host:port[,host:port…], or kafkas://… for TLS, with ?mechanism=plain, scram-sha-256 or scram-sha-512", everonce.ErrInvalidArgument)
 
-// connectWithin bounds the questions that are asked before anything is consumed.
-const connectWithin = 15 * time.Second
+// connectTimeout bounds the questions that are asked before anything is consumed.
+const connectTimeout = 15 * time.Second
 
 // brokers returns the client's options for a URL. It quotes nothing of it: it may hold a password.
 func brokers(address string) ([]kgo.Opt, error) {
@@ -65,7 +65,7 @@ func newClient(address string, theirs, ours []kgo.Opt) (*kgo.Client, error) {
 
 // reach asks the broker for a sign of life.
 func reach(ctx context.Context, client *kgo.Client) error {
-	ctx, cancel := context.WithTimeout(ctx, connectWithin)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	if err := client.Ping(ctx); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)

@@ -95,7 +95,7 @@ func Dial(ctx context.Context, url string, topic Topic, handler *consume.Consume
 var errRan = fmt.Errorf("%w: kafkaonce: the consumer already ran or was closed (make a new one with Dial)", everonce.ErrInvalidArgument)
 
 // Run joins the group and handles messages until ctx ends. Then it drains: it takes no more messages, lets handlers finish
-// within [consume.Workers.DrainWithin], commits, and leaves the group. Run waits for brokers that cannot be reached, and
+// within [consume.Workers.DrainTimeout], commits, and leaves the group. Run waits for brokers that cannot be reached, and
 // for topics that are away. It may be called once. The error is that of [consume.Consumer.Serve], or wraps [ErrTopology] if
 // a topic was deleted and created anew meanwhile, or [ErrFenced] if the table of [Offsets] has lost something.
 func (c *Consumer) Run(ctx context.Context) error {

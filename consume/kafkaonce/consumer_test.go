@@ -36,7 +36,7 @@ func TestHandlesEachMessageOnceInTheOrderOfItsKey(t *testing.T) {
 		}
 	}
 	for range 160 {
-		await(t, r.verdicts, "a verdict")
+		await(t, r.decisions, "a decision")
 	}
 	r.stop()
 	for key := range 4 {
@@ -96,15 +96,15 @@ func TestAFullPartitionIsPaused(t *testing.T) {
 		b.send(record(fmt.Sprint(i), fmt.Sprint(i)))
 	}
 	r.event(b, kafkaonce.Paused)
-	if n := len(r.verdicts); n >= 20 {
+	if n := len(r.decisions); n >= 20 {
 		t.Errorf("%d were handled meanwhile", n)
 	}
 	close(finish)
 	r.event(b, kafkaonce.Resumed)
 	for range 41 {
-		await(t, r.verdicts, "a verdict")
+		await(t, r.decisions, "a decision")
 	}
-	if n := len(r.verdicts); n != 0 {
+	if n := len(r.decisions); n != 0 {
 		t.Errorf("%d more", n)
 	}
 }
@@ -155,7 +155,7 @@ func TestAPartitionThatMovesGivesUpWhatHangs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 2)
 	opts := short()
-	opts.Workers.DrainWithin, opts.Workers.SettleWithin = 100*time.Millisecond, 100*time.Millisecond
+	opts.Workers.DrainTimeout, opts.Workers.SettleTimeout = 100*time.Millisecond, 100*time.Millisecond
 	begun, finish := make(chan struct{}, 10), make(chan struct{})
 	first := b.run(specOf(func(ctx context.Context, _ *consume.Message, _ order) error {
 		begun <- struct{}{}

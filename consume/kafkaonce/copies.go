@@ -57,11 +57,11 @@ func another(r *kgo.Record, group string) bool {
 }
 
 // deadLetter is the copy among the dead letters.
-func deadLetter(r *kgo.Record, m *consume.Message, topic, queue string, l *consume.DeadLetter) *kgo.Record {
+func deadLetter(r *kgo.Record, m *consume.Message, topic, queue string, l *consume.Death) *kgo.Record {
 	text, _ := texts(r)
-	note := copies.Note{Replays: copies.Read(text).Replays, First: m.First, Queue: queue, Letter: *l}
+	note := copies.Note{Replays: copies.Read(text).Replays, First: m.First, Queue: queue, Death: *l}
 	c := copyOf(r, topic, &note, m.BrokerID)
-	letter := consume.Letter{DeadLetter: *l, Queue: queue}
+	letter := consume.DeadLetter{Death: *l, Queue: queue}
 	c.Headers = append(c.Headers, kgo.RecordHeader{Key: headerKey, Value: r.Key})
 	if r.Value == nil {
 		c.Value = []byte{}
@@ -85,14 +85,14 @@ func withoutHeaders(letter *kgo.Record) {
 }
 
 // letterOf reads a dead letter. It returns false if the record is not one.
-func letterOf(r *kgo.Record) (l consume.Letter, ok bool) {
+func letterOf(r *kgo.Record) (l consume.DeadLetter, ok bool) {
 	text, _ := texts(r)
 	note := copies.Read(text)
-	if note.Letter.Reason == "" {
+	if note.Death.Reason == "" {
 		return l, false
 	}
 	sent := original(r)
-	l = consume.Letter{DeadLetter: note.Letter, Message: messageOf(sent, note.Queue), Queue: note.Queue, Replays: note.Replays, ID: string(r.Key)}
+	l = consume.DeadLetter{Death: note.Death, Message: messageOf(sent, note.Queue), Queue: note.Queue, Replays: note.Replays, ID: string(r.Key)}
 	if has(r, headerOmitted) {
 		l.Detail += fmt.Sprintf(" (the message was too large for a dead letter, which has no body, and may have no headers: it is at %s, topic:partition:offset)", text[headerOrigin])
 	}

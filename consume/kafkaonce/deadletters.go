@@ -30,10 +30,10 @@ type DeadLetters struct {
 
 var _ consume.DeadLetters = (*DeadLetters)(nil)
 
-// OpenDeadLetters connects to a broker and checks that the dead-letter topic exists; it creates nothing. It uses
+// DialDeadLetters connects to a broker and checks that the dead-letter topic exists; it creates nothing. It uses
 // topic.Name, topic.DeadLetters and opts.Client. url is as for [Dial], and opts may be nil. The error wraps
 // [everonce.ErrInvalidArgument], [ErrUnreachable] or [ErrTopology].
-func OpenDeadLetters(ctx context.Context, url string, topic Topic, opts *Options) (*DeadLetters, error) {
+func DialDeadLetters(ctx context.Context, url string, topic Topic, opts *Options) (*DeadLetters, error) {
 	t, err := topic.checked()
 	if err != nil {
 		return nil, err
@@ -81,16 +81,16 @@ func (l *DeadLetters) Close() error {
 func (l *DeadLetters) Consumers(context.Context) (int, error) { return 0, nil }
 
 // All returns an iterator over the selected letters, which stay in the topic. It ends with the first error.
-func (l *DeadLetters) All(ctx context.Context, filter consume.Filter) iter.Seq2[consume.Letter, error] {
-	return func(yield func(consume.Letter, error) bool) {
-		err := l.each(ctx, filter, func(letter *consume.Letter, _ *kgo.Record) error {
+func (l *DeadLetters) All(ctx context.Context, filter consume.Filter) iter.Seq2[consume.DeadLetter, error] {
+	return func(yield func(consume.DeadLetter, error) bool) {
+		err := l.each(ctx, filter, func(letter *consume.DeadLetter, _ *kgo.Record) error {
 			if !yield(*letter, nil) {
 				return errEnough
 			}
 			return nil
 		})
 		if err != nil && !errors.Is(err, errEnough) {
-			yield(consume.Letter{}, err)
+			yield(consume.DeadLetter{}, err)
 		}
 	}
 }
@@ -98,13 +98,13 @@ func (l *DeadLetters) All(ctx context.Context, filter consume.Filter) iter.Seq2[
 var errEnough = errors.New("kafkaonce: enough")
 
 // Replay produces copies of the selected letters to their topics, with the original record key and headers, zero retries,
-// and the number of replays ([consume.Letter.Replays]). It removes each letter once its copy is in the topic. If the message
+// and the number of replays ([consume.DeadLetter.Replays]). It removes each letter once its copy is in the topic. If the message
 // was already handled, the copy is a duplicate. Replay returns the number of replayed letters. The error also names letters
 // that stay because their topic does not exist, or refuses them, or because they have no body. An interrupted replay may
 // leave a letter beside its copy.
 func (l *DeadLetters) Replay(ctx context.Context, filter consume.Filter) (replayed int, err error) {
 	var stayed error
-	err = l.each(ctx, filter, func(letter *consume.Letter, r *kgo.Record) error {
+	err = l.each(ctx, filter, func(letter *consume.DeadLetter, r *kgo.Record) error {
 		err := errOmitted
 		if !has(r, headerOmitted) {
 			err = l.forgotten.produce(l.client, l.alone, replayCopy(r)).wait(ctx)
@@ -128,7 +128,7 @@ var errOmitted = errors.New("kafkaonce: the letter has no body, which was too la
 
 // Discard deletes the selected letters, and returns their number.
 func (l *DeadLetters) Discard(ctx context.Context, filter consume.Filter) (discarded int, err error) {
-	err = l.each(ctx, filter, func(_ *consume.Letter, r *kgo.Record) error {
+	err = l.each(ctx, filter, func(_ *consume.DeadLetter, r *kgo.Record) error {
 		err := l.remove(ctx, r)
 		if err == nil {
 			discarded++
@@ -144,7 +144,7 @@ func (l *DeadLetters) remove(ctx context.Context, r *kgo.Record) error {
 
 // each calls fn for the letters that are meant. Which are there, a first reading of the topic tells; the second has one of them in memory
 // at a time.
-func (l *DeadLetters) each(ctx context.Context, filter consume.Filter, fn func(*consume.Letter, *kgo.Record) error) error {
+func (l *DeadLetters) each(ctx context.Context, filter consume.Filter, fn func(*consume.DeadLetter, *kgo.Record) error) error {
 	if err := filter.Validate(); err != nil {
 		return err
 	}
@@ -215,7 +215,7 @@ func (l *DeadLetters) scan(ctx context.Context, first, end kadm.ListedOffsets, f
 	}
 	defer client.CloseAllowingRebalance()
 	for len(left) > 0 {
-		polling, cancel := context.WithTimeout(ctx, connectWithin)
+		polling, cancel := context.WithTimeout(ctx, connectTimeout)
 		fetches := client.PollRecords(polling, 100)
 		cancel()
 		if err := fetches.Err(); err != nil {

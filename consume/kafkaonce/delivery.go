@@ -54,8 +54,8 @@ func (d *delivery) Retry(ctx context.Context, after time.Duration, counts bool) 
 	return err
 }
 
-// Bury implements [consume.Delivery]. What is too large for a dead letter leaves one without a body, and then without headers.
-func (d *delivery) Bury(ctx context.Context, letter consume.DeadLetter) error {
+// SetAside implements [consume.Delivery]. What is too large for a dead letter leaves one without a body, and then without headers.
+func (d *delivery) SetAside(ctx context.Context, letter consume.Death) error {
 	topic := &d.p.c.topic
 	r := deadLetter(d.r, d.m, topic.DeadLetters, topic.Name, &letter)
 	err := d.move(ctx, r)

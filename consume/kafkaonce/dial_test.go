@@ -50,14 +50,14 @@ func TestDialRefuses(t *testing.T) {
 		"no name":           {b.url, kafkaonce.Topic{}, nil, everonce.ErrInvalidArgument},
 		"its own letters":   {b.url, kafkaonce.Topic{Name: "a", DeadLetters: "a"}, nil, everonce.ErrInvalidArgument},
 		"negative":          {b.url, b.topic, &kafkaonce.Options{Buffer: -1}, everonce.ErrInvalidArgument},
-		"a long drain":      {b.url, b.topic, &kafkaonce.Options{Workers: consume.Workers{DrainWithin: time.Minute}}, everonce.ErrInvalidArgument},
+		"a long drain":      {b.url, b.topic, &kafkaonce.Options{Workers: consume.Workers{DrainTimeout: time.Minute}}, everonce.ErrInvalidArgument},
 	} {
 		_, err := kafkaonce.Dial(b.ctx, c.url, c.topic, h, c.opts)
 		if !errors.Is(err, c.want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
-	if _, err := kafkaonce.OpenDeadLetters(b.ctx, b.url, none, nil); !errors.Is(err, kafkaonce.ErrTopology) {
+	if _, err := kafkaonce.DialDeadLetters(b.ctx, b.url, none, nil); !errors.Is(err, kafkaonce.ErrTopology) {
 		t.Errorf("dead letters that do not exist: %v", err)
 	}
 }

@@ -13,7 +13,7 @@
 // its first message that is not finished, whatever is finished behind it. An offset is committed at intervals, when a
 // partition is revoked, and at the end; what was finished since then is delivered again after a crash, and replayed.
 //
-// When a partition is revoked, its handlers may finish within [consume.Workers.DrainWithin]; then it commits, and lets
+// When a partition is revoked, its handlers may finish within [consume.Workers.DrainTimeout]; then it commits, and lets
 // go. When a partition is lost, the contexts of its handlers end at once with a cause that wraps [consume.ErrGone], and
 // nothing is committed. No offset is committed for a partition that this consumer does not have.
 //

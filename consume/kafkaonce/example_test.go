@@ -70,7 +70,7 @@ func Example() {
 			fmt.Println("charged", o.ID)
 			return nil
 		},
-		Observe: func(_ context.Context, _ *consume.Message, v consume.Verdict) {
+		Observe: func(_ context.Context, _ *consume.Message, v consume.Decision) {
 			fmt.Println(v.Outcome)
 			if seen++; seen == 3 {
 				stop()
@@ -102,7 +102,7 @@ func Example() {
 		fmt.Println(err)
 	}
 
-	letters, err := kafkaonce.OpenDeadLetters(context.Background(), url, topic, nil)
+	letters, err := kafkaonce.DialDeadLetters(context.Background(), url, topic, nil)
 	if err != nil {
 		fmt.Println(err)
 		return

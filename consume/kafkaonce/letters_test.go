@@ -21,7 +21,7 @@ import (
 // open opens the dead letters.
 func (b *bench) open() *kafkaonce.DeadLetters {
 	b.t.Helper()
-	l, err := kafkaonce.OpenDeadLetters(b.ctx, b.url, b.topic, nil)
+	l, err := kafkaonce.DialDeadLetters(b.ctx, b.url, b.topic, nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func (b *bench) open() *kafkaonce.DeadLetters {
 	return l
 }
 
-func (b *bench) all(l *kafkaonce.DeadLetters, filter consume.Filter) (all []consume.Letter) {
+func (b *bench) all(l *kafkaonce.DeadLetters, filter consume.Filter) (all []consume.DeadLetter) {
 	b.t.Helper()
 	for letter, err := range l.All(b.ctx, filter) {
 		if err != nil {
@@ -85,15 +85,15 @@ func TestConsumersOfOneTopicRetryTheirOwn(t *testing.T) {
 	b.send(record("m-1", "a"))
 	for _, r := range runs {
 		for try := range 4 {
-			if v := await(t, r.verdicts, "a verdict"); (v.Disposition == consume.Bury) != (try == 3) {
+			if v := await(t, r.decisions, "a decision"); (v.Disposition == consume.SetAside) != (try == 3) {
 				t.Errorf("try %d: %v", try, v.Disposition)
 			}
 		}
 	}
 	for _, r := range runs {
 		r.stop()
-		if n := len(r.verdicts); n != 0 {
-			t.Errorf("%d more verdicts", n)
+		if n := len(r.decisions); n != 0 {
+			t.Errorf("%d more decisions", n)
 		}
 	}
 	if all := b.all(b.open(), consume.Filter{}); len(all) != 2 || all[0].Consumer == all[1].Consumer {
@@ -116,9 +116,9 @@ func TestADeadLetterRunsWhenItIsReplayed(t *testing.T) {
 	r := b.run(spec, nil)
 	b.send(record("m-1", "a"))
 	r.wants(everonce.Failed)
-	exhausted := await(t, r.verdicts, "a verdict")
+	exhausted := await(t, r.decisions, "a decision")
 	l := b.open()
-	var all []consume.Letter
+	var all []consume.DeadLetter
 	for len(all) == 0 {
 		all = b.all(l, consume.Filter{})
 	}
@@ -184,7 +184,7 @@ func TestBadInputIsADeadLetter(t *testing.T) {
 	other.Value = []byte(`{"id":"another"}`)
 	b.send(noID, empty, null, text, large, long, record("good", "g"), blank, odd, twice, other)
 	for range 11 {
-		await(t, r.verdicts, "a verdict")
+		await(t, r.decisions, "a decision")
 	}
 	r.stop()
 	found := map[string]consume.Reason{}
@@ -235,9 +235,9 @@ func TestAMessageThatIsTooLargeForACopy(t *testing.T) {
 	headers := record("headers", "a")
 	headers.Headers = append(headers.Headers, kgo.RecordHeader{Key: "large", Value: []byte(random(20_000))})
 	b.send(large, headers, record("good", "a"))
-	seen := map[consume.Disposition]int{} // first a verdict to retry, and then, of the same message, one to bury
-	for seen[consume.Bury] < 2 || seen[consume.Ack] < 1 {
-		seen[await(t, r.verdicts, "a verdict").Disposition]++
+	seen := map[consume.Disposition]int{} // first a decision to retry, and then, of the same message, one to set it aside
+	for seen[consume.SetAside] < 2 || seen[consume.Ack] < 1 {
+		seen[await(t, r.decisions, "a decision").Disposition]++
 	}
 	r.stop()
 	l := b.open()
@@ -281,7 +281,7 @@ func TestAMessageThatIsLargeBeforeItIsCompressed(t *testing.T) {
 	}
 	r.wants(everonce.Failed, everonce.Failed)
 	l := b.open()
-	var all []consume.Letter
+	var all []consume.DeadLetter
 	for len(all) == 0 {
 		all = b.all(l, consume.Filter{})
 	}

@@ -41,8 +41,8 @@ type Offsets[Tx any] struct {
 // the transaction wrote is undone.
 var ErrFenced = fmt.Errorf("%w: kafkaonce: another member of the group has taken the partition in the table of offsets, or its row was removed or set back", consume.ErrGone)
 
-// takeWithin bounds the wait for a row, so that who waits says so.
-const takeWithin = 5 * time.Second
+// takeTimeout bounds the wait for a row, so that who waits says so.
+const takeTimeout = 5 * time.Second
 
 // columns are the key of a row. A topic that is created anew has another ID, and its offsets begin anew.
 const columns = "consumer_group, topic, topic_id, part"
@@ -164,7 +164,7 @@ func (o *Offsets[Tx]) ownerOf(ctx context.Context, m *mark) (by owner, err error
 // takeOver makes the mark's owner that of the partition, unless another took it from from meanwhile, and reads the offset. It waits for a
 // transaction that has written the row, but not for long: that of a host that has died stays open until the server hears of it.
 func (o *Offsets[Tx]) takeOver(ctx context.Context, m *mark, from owner) (taken bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, takeWithin)
+	ctx, cancel := context.WithTimeout(ctx, takeTimeout)
 	defer cancel()
 	err = o.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
 		var epoch int64

@@ -15,8 +15,8 @@ import (
 type Options struct {
 	// Workers configure the handling of the messages of one partition: with 6 partitions, 6 × Concurrency handlers run.
 	// Default: as for [consume.Workers], with three exceptions. Order is the record key; a message without one has no
-	// order. DrainWithin, which bounds how long a rebalance waits for handlers, is at most half of RebalanceTimeout, and
-	// SettleWithin a quarter; more than all of it together is an error.
+	// order. DrainTimeout, which bounds how long a rebalance waits for handlers, is at most half of RebalanceTimeout, and
+	// SettleTimeout a quarter; more than all of it together is an error.
 	Workers consume.Workers
 	// Group is the name of the consumer group. Default: the consumer's name.
 	Group string
@@ -60,13 +60,13 @@ func (o *Options) checked(consumer string) (Options, error) {
 	c.CommitEvery = cmp.Or(c.CommitEvery, time.Second)
 	c.SessionTimeout = cmp.Or(c.SessionTimeout, 45*time.Second)
 	c.RebalanceTimeout = cmp.Or(c.RebalanceTimeout, time.Minute)
-	w.DrainWithin = cmp.Or(w.DrainWithin, min(30*time.Second, c.RebalanceTimeout/2))
-	w.SettleWithin = cmp.Or(w.SettleWithin, min(10*time.Second, c.RebalanceTimeout/4))
+	w.DrainTimeout = cmp.Or(w.DrainTimeout, min(30*time.Second, c.RebalanceTimeout/2))
+	w.SettleTimeout = cmp.Or(w.SettleTimeout, min(10*time.Second, c.RebalanceTimeout/4))
 	*w = w.WithDefaults()
 	c.Buffer = cmp.Or(c.Buffer, max(500, 4*w.Concurrency*w.Batch))
-	if w.DrainWithin+w.SettleWithin > c.RebalanceTimeout {
-		return c, fmt.Errorf("%w: kafkaonce: Workers.DrainWithin, %v, and Workers.SettleWithin, %v, are more than RebalanceTimeout, %v: the group would not wait for the handlers of a partition that moves",
-			everonce.ErrInvalidArgument, w.DrainWithin, w.SettleWithin, c.RebalanceTimeout)
+	if w.DrainTimeout+w.SettleTimeout > c.RebalanceTimeout {
+		return c, fmt.Errorf("%w: kafkaonce: Workers.DrainTimeout, %v, and Workers.SettleTimeout, %v, are more than RebalanceTimeout, %v: the group would not wait for the handlers of a partition that moves",
+			everonce.ErrInvalidArgument, w.DrainTimeout, w.SettleTimeout, c.RebalanceTimeout)
 	}
 	if w.Order == nil {
 		w.Order = byRecordKey

@@ -75,14 +75,14 @@ func (p *Publisher) send(ctx context.Context, events []outbox.Event) []error {
 	errs, sent := make([]error, len(events)), make([]*produced, len(events))
 	for i := range events {
 		if r, err := p.record(&events[i]); err != nil {
-			errs[i] = verdict(err)
+			errs[i] = relayError(err)
 		} else {
 			sent[i] = p.forgotten.produce(p.client, p.alone, r)
 		}
 	}
 	for i, s := range sent {
 		if s != nil {
-			errs[i] = verdict(s.wait(ctx))
+			errs[i] = relayError(s.wait(ctx))
 		}
 	}
 	return errs
@@ -131,8 +131,8 @@ func (p *Publisher) record(e *outbox.Event) (*kgo.Record, error) {
 
 var errRefused = errors.New("kafkaonce: the event cannot be a message")
 
-// verdict says what the broker's answer means to a relay.
-func verdict(err error) error {
+// relayError returns the error that tells a relay what the broker answered.
+func relayError(err error) error {
 	switch {
 	case err == nil:
 		return nil

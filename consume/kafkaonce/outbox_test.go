@@ -92,7 +92,7 @@ func TestEachEventHasItsAnswer(t *testing.T) {
 		return ""
 	}}})
 	for range 100 {
-		await(t, r.verdicts, "a verdict")
+		await(t, r.decisions, "a decision")
 	}
 	r.stop()
 

@@ -16,14 +16,14 @@ type produced struct {
 	err  error // once done is closed
 }
 
-// deliverWithin is how long a record waits for a broker: what waited for longer would come beside the copies that were made since.
-const deliverWithin = 10 * time.Second
+// deliverTimeout is how long a record waits for a broker: what waited for longer would come beside the copies that were made since.
+const deliverTimeout = 10 * time.Second
 
 // produce sends a record, and once more by the client alone, which may be nil, if it is refused in a batch: each record of a batch is
 // refused for one of them. What was sent cannot be called back: its fate is that of the client, not of the caller's context.
 func (f *forgotten) produce(client, alone *kgo.Client, r *kgo.Record) *produced {
 	p := &produced{done: make(chan struct{})}
-	ctx, cancel := context.WithTimeout(context.Background(), deliverWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), deliverTimeout)
 	r.Context = ctx // that of an earlier try has ended
 	end := func(by *kgo.Client) func(*kgo.Record, error) {
 		times := f.times(idOf{by, r.Topic})

@@ -54,9 +54,9 @@ func (c *Consumer) revoked(ctx context.Context, _ *kgo.Client, named map[string]
 // release lets handlers finish, commits, and lets go of partitions. What still runs when the time is up can finish nothing.
 func (c *Consumer) release(ctx context.Context, ps []*partition) {
 	w := &c.opts.Workers
-	ctx, cancel := context.WithTimeout(ctx, w.DrainWithin+w.SettleWithin)
+	ctx, cancel := context.WithTimeout(ctx, w.DrainTimeout+w.SettleTimeout)
 	defer cancel()
-	drained, cancel := context.WithTimeout(ctx, w.DrainWithin+w.SettleWithin/2) // which leaves time to commit
+	drained, cancel := context.WithTimeout(ctx, w.DrainTimeout+w.SettleTimeout/2) // which leaves time to commit
 	defer cancel()
 	for _, p := range ps {
 		p.end(nil)

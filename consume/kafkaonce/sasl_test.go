@@ -100,7 +100,7 @@ func TestCredentialsThatEnd(t *testing.T) {
 	}
 	b.send(record("m-2", "a"))
 	b.password("right")
-	for await(t, r.verdicts, "a verdict").Outcome != everonce.Executed { // m-1 may come again before m-2: its offset was not committed
+	for await(t, r.decisions, "a decision").Outcome != everonce.Executed { // m-1 may come again before m-2: its offset was not committed
 	}
 }
 

@@ -43,7 +43,7 @@ func (t *Topic) needs(delays map[string]time.Duration) need {
 // establish creates the topics, or checks that they are there and lose nothing. It returns the delays of the retry topics, and the size
 // of the largest batch that each topic takes.
 func (t *Topic) establish(ctx context.Context, client *kgo.Client, log *slog.Logger) (delays map[string]time.Duration, largest limits, err error) {
-	ctx, cancel := context.WithTimeout(ctx, connectWithin)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	admin := kadm.NewClient(client)
 	created := false
@@ -214,7 +214,7 @@ func (k known) error(name string) error {
 
 // mayJoin asks for the offsets of a group, which its members may. Run waits for a group that cannot be asked now.
 func mayJoin(ctx context.Context, client *kgo.Client, group string) error {
-	ctx, cancel := context.WithTimeout(ctx, connectWithin)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	if _, err := kadm.NewClient(client).FetchOffsets(ctx, group); errors.Is(err, kerr.GroupAuthorizationFailed) {
 		return fmt.Errorf("%w: the user may not read with the group %q: %w", ErrTopology, group, err)

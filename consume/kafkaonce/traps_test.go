@@ -49,10 +49,10 @@ func TestTrapARebalanceRunsAgainWhatWasInHand(t *testing.T) {
 				if guarded {
 					return b.runOn(store, specOf(work), opts)
 				}
-				r := &running{t: t, verdicts: make(chan consume.Verdict, 100)}
+				r := &running{t: t, decisions: make(chan consume.Decision, 100)}
 				h, err := consume.NewNatural(consume.NaturalSpec[order]{Consumer: "naive", Key: consume.ProducerID(), Handle: func(ctx context.Context, m *consume.Message, o order) (bool, error) {
 					return true, work(ctx, m, o)
-				}, Observe: func(_ context.Context, _ *consume.Message, v consume.Verdict) { r.verdicts <- v }})
+				}, Observe: func(_ context.Context, _ *consume.Message, v consume.Decision) { r.decisions <- v }})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -71,7 +71,7 @@ func TestTrapARebalanceRunsAgainWhatWasInHand(t *testing.T) {
 			second := run(-1, &lines{})
 			first.stop()
 			for all := 0; all < messages; {
-				await(t, second.verdicts, "a verdict")
+				await(t, second.decisions, "a decision")
 				mu.Lock()
 				all = len(done)
 				mu.Unlock()
@@ -155,13 +155,13 @@ func TestWhileTheStoreIsDown(t *testing.T) {
 	r := b.runOn(store, specOf(nothing), opts)
 	b.send(record("m-1", "a"), record("m-2", "b"))
 	for since := time.Now(); time.Since(since) < 3*opts.SessionTimeout; {
-		if v := await(t, r.verdicts, "a verdict"); v.Disposition != consume.Keep {
+		if v := await(t, r.decisions, "a decision"); v.Disposition != consume.Hold {
 			t.Fatalf("%v, %v", v.Outcome, v.Disposition)
 		}
 	}
 	close(store.mended)
 	for handled := 0; handled < 2; {
-		if v := await(t, r.verdicts, "a verdict"); v.Outcome == everonce.Executed {
+		if v := await(t, r.decisions, "a decision"); v.Outcome == everonce.Executed {
 			handled++
 		}
 	}
@@ -200,7 +200,7 @@ func TestABrokerThatIsKilled(t *testing.T) {
 	server.Restart()
 	b.send(record("m-2", "a"))
 	for executed := 0; executed < 1; {
-		if v := await(t, r.verdicts, "a verdict"); v.Outcome == everonce.Executed {
+		if v := await(t, r.decisions, "a decision"); v.Outcome == everonce.Executed {
 			executed++
 		}
 	}

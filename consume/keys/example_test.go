@@ -40,7 +40,7 @@ func Example() {
 func billing(receiver *everonce.Receiver, charge func(context.Context, *consume.Message, json.RawMessage) error) (*consume.Consumer, error) {
 	strategy := keys.Celery()
 	consumer, err := consume.New(receiver, consume.Spec[json.RawMessage]{
-		Consumer: "billing", Key: strategy.Key, Fingerprint: strategy.Fingerprint,
+		Consumer: "billing", Key: strategy.Key, Compare: strategy.Compare,
 		Handle: charge,
 	})
 	return consumer, err

@@ -2,7 +2,7 @@
 //
 //	strategy := keys.Celery()
 //	consumer, err := consume.New(receiver, consume.Spec[Task]{
-//		Consumer: "billing", Key: strategy.Key, Fingerprint: strategy.Fingerprint,
+//		Consumer: "billing", Key: strategy.Key, Compare: strategy.Compare,
 //		…
 //	})
 //
@@ -25,8 +25,8 @@ import (
 type Strategy struct {
 	// Key is the same whenever the framework publishes the operation again.
 	Key consume.Key
-	// Fingerprint leaves out what the framework changes when it does.
-	Fingerprint consume.Fingerprint
+	// Compare leaves out what the framework changes when it does.
+	Compare consume.Compare
 }
 
 // Celery is for tasks of Celery 5.7 with the JSON serializer and message protocol 2: the headers id and task. Task.retry keeps
@@ -39,8 +39,8 @@ func Celery() Strategy {
 // options and queue_name. Send the same Message again, not actor.send, which makes a new message_id.
 func Dramatiq() Strategy {
 	return Strategy{
-		Key:         consume.Composite("dramatiq", consume.JSONPointer("/message_id")),
-		Fingerprint: consume.Fingerprint{JSONOnly: []string{"/actor_name", "/args", "/kwargs"}},
+		Key:     consume.Composite("dramatiq", consume.JSONPointer("/message_id")),
+		Compare: consume.Compare{JSONOnly: []string{"/actor_name", "/args", "/kwargs"}},
 	}
 }
 
@@ -48,8 +48,8 @@ func Dramatiq() Strategy {
 // changes the labels. The AMQP message-id is new at each publish. Give a task that you send again the task ID that it had.
 func Taskiq() Strategy {
 	return Strategy{
-		Key:         consume.Composite("taskiq", consume.Header("task_id")),
-		Fingerprint: consume.Fingerprint{JSONOnly: []string{"/task_name", "/args", "/kwargs"}},
+		Key:     consume.Composite("taskiq", consume.Header("task_id")),
+		Compare: consume.Compare{JSONOnly: []string{"/task_name", "/args", "/kwargs"}},
 	}
 }
 
@@ -81,8 +81,8 @@ func NestJS(pointer string) Strategy {
 		return Strategy{}
 	}
 	return Strategy{
-		Key:         consume.Composite("nestjs", pattern, consume.JSONPointer("/data"+pointer)),
-		Fingerprint: consume.Fingerprint{JSONOnly: []string{"/pattern", "/data"}},
+		Key:     consume.Composite("nestjs", pattern, consume.JSONPointer("/data"+pointer)),
+		Compare: consume.Compare{JSONOnly: []string{"/pattern", "/data"}},
 	}
 }
 
@@ -111,8 +111,8 @@ func CloudEvents() Strategy { return Strategy{Key: consume.CloudEvent()} }
 // its error queue keep. The envelope's headers, sentTime and host may change.
 func MassTransit() Strategy {
 	return Strategy{
-		Key:         consume.Composite("masstransit", consume.JSONPointer("/messageId")),
-		Fingerprint: consume.Fingerprint{JSONOnly: []string{"/messageType", "/message"}},
+		Key:     consume.Composite("masstransit", consume.JSONPointer("/messageId")),
+		Compare: consume.Compare{JSONOnly: []string{"/messageType", "/message"}},
 	}
 }
 

@@ -76,7 +76,7 @@ func consumerOf(t *testing.T, strategy keys.Strategy) *consume.Consumer {
 		t.Fatal(err)
 	}
 	consumer, err := consume.New(recv, consume.Spec[json.RawMessage]{
-		Consumer: "recorded", Key: strategy.Key, Fingerprint: strategy.Fingerprint,
+		Consumer: "recorded", Key: strategy.Key, Compare: strategy.Compare,
 		Handle: func(context.Context, *consume.Message, json.RawMessage) error { return nil },
 	})
 	if err != nil {

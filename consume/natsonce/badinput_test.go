@@ -38,8 +38,8 @@ func TestBadInput(t *testing.T) {
 		{"what looks like a word of the server", nats.Header{"Status": {"100"}, "Description": {"Idle Heartbeat"}, "Order-Id": {"5"}}, body, ""},
 	} {
 		b.publish(&nats.Msg{Subject: b.queue.Stream + ".placed", Header: c.header, Data: c.body})
-		if v := r.verdict(); v.Letter.Reason != c.reason || c.reason == "" && v.Outcome != everonce.Executed {
-			t.Errorf("%s: %v, %v, %v", c.name, v.Letter.Reason, v.Outcome, v.Err)
+		if v := r.decision(); v.Death.Reason != c.reason || c.reason == "" && v.Outcome != everonce.Executed {
+			t.Errorf("%s: %v, %v, %v", c.name, v.Death.Reason, v.Outcome, v.Err)
 		}
 	}
 	b.settled()

@@ -19,10 +19,10 @@ import (
 // ErrUnreachable says that no connection could be made, or that JetStream does not answer by it.
 var ErrUnreachable = errors.New("natsonce: the server cannot be reached")
 
-// connectWithin bounds the making of a connection to one server; askWithin an answer of JetStream, where the context does not.
+// connectTimeout bounds the making of a connection to one server; askTimeout an answer of JetStream, where the context does not.
 const (
-	connectWithin = 5 * time.Second
-	askWithin     = 10 * time.Second
+	connectTimeout = 5 * time.Second
+	askTimeout     = 10 * time.Second
 	// pingEvery is how often the server is asked whether it is there. A connection without an answer to two is made again: nats.go's
 	// own two minutes would leave a half-open one for six.
 	pingEvery = 20 * time.Second
@@ -54,7 +54,7 @@ func connect(ctx context.Context, servers, name string, log *slog.Logger, more .
 		return nil, err
 	}
 	options := append([]nats.Option{
-		nats.Name(name), nats.Timeout(connectWithin), nats.PingInterval(pingEvery), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), nats.ReconnectBufSize(-1),
+		nats.Name(name), nats.Timeout(connectTimeout), nats.PingInterval(pingEvery), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), nats.ReconnectBufSize(-1),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
 				log.Warn("natsonce: connection lost", "connection", name, "error", err)
@@ -79,7 +79,7 @@ func connect(ctx context.Context, servers, name string, log *slog.Logger, more .
 		if m.err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrUnreachable, m.err)
 		}
-		js, err := jetstream.New(m.conn, jetstream.WithDefaultTimeout(askWithin))
+		js, err := jetstream.New(m.conn, jetstream.WithDefaultTimeout(askTimeout))
 		return &connection{m.conn, js}, err
 	case <-ctx.Done():
 		go func() {

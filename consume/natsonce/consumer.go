@@ -85,7 +85,7 @@ func (c *Consumer) establish(ctx context.Context, last *established) (*establish
 
 var errRan = fmt.Errorf("%w: natsonce: the consumer already ran or was closed (make a new one with Dial)", everonce.ErrInvalidArgument)
 
-// Run handles messages until ctx ends. Then it drains: it lets handlers finish within [consume.Workers.DrainWithin],
+// Run handles messages until ctx ends. Then it drains: it lets handlers finish within [consume.Workers.DrainTimeout],
 // gives the messages back that were not answered, and closes the connection. Run reconnects after the loss of the
 // connection, for as long as it takes. It may be called once. The error is that of [consume.Consumer.Serve], or of
 // closing the connection; it wraps [ErrUnreachable] if the client library gave the connection up, as an option in
@@ -139,8 +139,8 @@ func (c *Consumer) Close() error {
 func (c *Consumer) fetched() int { return c.opts.Workers.Concurrency * c.opts.Workers.Batch }
 
 const (
-	// fetchWithin is how long the server waits for messages. It says that it is there meanwhile.
-	fetchWithin = 20 * time.Second
+	// fetchTimeout is how long the server waits for messages. It says that it is there meanwhile.
+	fetchTimeout = 20 * time.Second
 	// lastWithin is how long a request goes on at the end: what is on its way comes in hand, and is given back. Otherwise it would wait for AckWait.
 	lastWithin = 200 * time.Millisecond
 	// lookEvery is how often the server is asked how far its consumer has come.
@@ -204,7 +204,7 @@ func (c *Consumer) fetch(ctx context.Context, in chan<- consume.Delivery) error 
 	changed := c.conn.StatusChanged(nats.CONNECTED, nats.CLOSED) // from here on: what came before would end a request that is good
 	defer c.conn.RemoveStatusListener(changed)
 	from := c.from
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), atMost(fetchWithin, from.config.MaxRequestExpires))
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), atMost(fetchTimeout, from.config.MaxRequestExpires))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(lastWithin, cancel) })
 	defer stop()
@@ -281,11 +281,11 @@ func (c *Consumer) toHandle(ctx context.Context, d *delivery) bool {
 
 // buryUnanswered makes a dead letter of a message that nobody lived to answer.
 func (d *delivery) buryUnanswered(ctx context.Context) error {
-	letter := consume.DeadLetter{
+	letter := consume.Death{
 		Reason: "broker_delivery_limit", Detail: fmt.Sprintf("%d deliveries ended without an answer", d.c.queue.DeliveryLimit),
 		Consumer: d.c.handler.Name(), Source: d.m.Source, Attempts: d.m.Retries + 1, First: d.m.First, Last: time.Now(),
 	}
-	if err := d.Bury(ctx, letter); err != nil {
+	if err := d.SetAside(ctx, letter); err != nil {
 		d.c.hand.leave(d)
 		return errors.Join(err, d.msg.NakWithDelay(d.c.opts.PauseMax))
 	}

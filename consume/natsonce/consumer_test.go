@@ -71,7 +71,7 @@ func TestExhaustedBecomesADeadLetter(t *testing.T) {
 	}), nil)
 	b.send("m-1")
 	r.wants(everonce.Failed, everonce.Failed, everonce.Failed)
-	v := r.verdict()
+	v := r.decision()
 	l := b.letter()
 	for name, want := range map[string]string{
 		"x-everonce-reason": "exhausted", "x-everonce-attempts": "4", "x-everonce-queue": b.queue.Stream, "x-everonce-consumer": "billing",
@@ -122,10 +122,10 @@ func TestPoisonBlocksNobody(t *testing.T) {
 func TestWaitingForAnotherIsNoRetry(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	store, begun, goOn := memstore.New(nil), make(chan struct{}), make(chan struct{})
+	store, begun, skipFailed := memstore.New(nil), make(chan struct{}), make(chan struct{})
 	other, err := consume.New(newReceiver(t, store), specOf(func(context.Context, *consume.Message, order) error {
 		close(begun)
-		<-goOn
+		<-skipFailed
 		return everonce.NotDone(errors.New("it failed after all"))
 	}))
 	if err != nil {
@@ -145,9 +145,9 @@ func TestWaitingForAnotherIsNoRetry(t *testing.T) {
 	}), one)
 	b.send("m-1")
 	r.wants(everonce.InProgress, everonce.InProgress)
-	close(goOn)
+	close(skipFailed)
 	elsewhere.Wait()
-	for v := r.verdict(); v.Outcome != everonce.Executed; v = r.verdict() {
+	for v := r.decision(); v.Outcome != everonce.Executed; v = r.decision() {
 	}
 	b.settled()
 	if retries != 1 || deliveries < 4 {
@@ -159,20 +159,20 @@ func TestWaitingForAnotherIsNoRetry(t *testing.T) {
 func TestDrainLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	store, begun, goOn := memstore.New(nil), make(chan struct{}, 1), make(chan struct{})
+	store, begun, skipFailed := memstore.New(nil), make(chan struct{}, 1), make(chan struct{})
 	first := b.runOn(store, specOf(func(context.Context, *consume.Message, order) error {
 		begun <- struct{}{}
-		<-goOn
+		<-skipFailed
 		return nil
 	}), one)
 	b.send("m-1", "m-2", "m-3", "m-4")
 	wait(t, "the first", begun)
 	b.eventually("others were fetched", func() bool { return b.consumer().NumAckPending > 1 })
 	first.end()
-	close(goOn)
+	close(skipFailed)
 	first.stop()
-	if v := first.verdict(); v.Outcome != everonce.Executed || len(first.verdicts) > 0 {
-		t.Errorf("%v, and %d more", v.Outcome, len(first.verdicts))
+	if v := first.decision(); v.Outcome != everonce.Executed || len(first.decisions) > 0 {
+		t.Errorf("%v, and %d more", v.Outcome, len(first.decisions))
 	}
 	began := time.Now()
 	second := b.runOn(store, specOf(nothing), nil)
@@ -210,7 +210,7 @@ func TestServerIsKilledAndComesBack(t *testing.T) {
 		_, err := b.js.PublishMsg(context.Background(), b.message("m-2"))
 		return err == nil
 	})
-	for v := r.verdict(); ; v = r.verdict() { // the first may come again: its acknowledgement was not synced
+	for v := r.decision(); ; v = r.decision() { // the first may come again: its acknowledgement was not synced
 		if v.Outcome == everonce.Executed {
 			break
 		}

@@ -67,17 +67,17 @@ func copyOf(h nats.Header, body []byte, note *copies.Note, subject string, large
 var oneLine = strings.NewReplacer("\r", " ", "\n", " ")
 
 // deadLetter is the copy among the dead letters.
-func deadLetter(d *delivery, l *consume.DeadLetter, largest int64) *nats.Msg {
+func deadLetter(d *delivery, l *consume.Death, largest int64) *nats.Msg {
 	h := d.msg.Headers()
 	note := copies.Read(texts(h, copies.Ours))
-	note.Retries, note.First, note.Queue, note.Letter = 0, d.m.First, d.at.Stream, *l
+	note.Retries, note.First, note.Queue, note.Death = 0, d.m.First, d.at.Stream, *l
 	return copyOf(h, d.m.Body, &note, d.m.Subject, largest)
 }
 
 // replayCopy is the message as it was sent.
 func replayCopy(raw *jetstream.RawStreamMsg, largest int64) *nats.Msg {
 	note := copies.Read(texts(raw.Header, copies.Ours))
-	note.Letter, note.Queue = consume.DeadLetter{}, ""
+	note.Death, note.Queue = consume.Death{}, ""
 	note.Replays = min(note.Replays, math.MaxInt32-1) + 1
 	msg := copyOf(raw.Header, raw.Data, &note, "", largest)
 	msg.Subject = raw.Header.Get(headerSubject)

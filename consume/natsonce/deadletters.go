@@ -28,10 +28,10 @@ type DeadLetters struct {
 
 var _ consume.DeadLetters = (*DeadLetters)(nil)
 
-// OpenDeadLetters connects to a server and checks that the stream of dead letters exists; it declares nothing. It uses
+// DialDeadLetters connects to a server and checks that the stream of dead letters exists; it declares nothing. It uses
 // queue.Stream and queue.DeadLetters. servers is as for [Dial], and opts may be nil. The error wraps
 // [everonce.ErrInvalidArgument], [ErrUnreachable] or [ErrTopology].
-func OpenDeadLetters(ctx context.Context, servers string, queue Queue, opts *Options) (*DeadLetters, error) {
+func DialDeadLetters(ctx context.Context, servers string, queue Queue, opts *Options) (*DeadLetters, error) {
 	q, err := queue.checked("dead-letters")
 	if err != nil {
 		return nil, err
@@ -59,14 +59,14 @@ func (l *DeadLetters) Close() error { return l.conn.hangUp() }
 func (l *DeadLetters) Consumers(context.Context) (int, error) { return 0, nil }
 
 // All returns an iterator over the selected letters, which stay in the stream. It ends with the first error.
-func (l *DeadLetters) All(ctx context.Context, filter consume.Filter) iter.Seq2[consume.Letter, error] {
-	return func(yield func(consume.Letter, error) bool) {
+func (l *DeadLetters) All(ctx context.Context, filter consume.Filter) iter.Seq2[consume.DeadLetter, error] {
+	return func(yield func(consume.DeadLetter, error) bool) {
 		for found, err := range l.each(ctx, filter) {
 			if err != nil {
-				yield(consume.Letter{}, err)
+				yield(consume.DeadLetter{}, err)
 				return
 			}
-			if !yield(found.Letter, nil) {
+			if !yield(found.DeadLetter, nil) {
 				return
 			}
 		}
@@ -74,7 +74,7 @@ func (l *DeadLetters) All(ctx context.Context, filter consume.Filter) iter.Seq2[
 }
 
 // Replay publishes copies of the selected letters to their subjects, with the original headers, and the number of
-// replays ([consume.Letter.Replays]). A copy has an ID of its own in [jetstream.MsgIDHeader], because the stream would drop
+// replays ([consume.DeadLetter.Replays]). A copy has an ID of its own in [jetstream.MsgIDHeader], because the stream would drop
 // one that it knows; a handler sees the original one. Replay removes each letter once its copy is stored. A replay that
 // is interrupted in between, and repeated within the stream's duplicate window, stores no second copy. Replay returns
 // the number of replayed letters. The error also names letters that stay because no stream takes them.
@@ -168,7 +168,7 @@ func (l *DeadLetters) remove(ctx context.Context, found *letter) error {
 
 // letter is a letter, and how it is stored.
 type letter struct {
-	consume.Letter
+	consume.DeadLetter
 	raw *jetstream.RawStreamMsg
 }
 
@@ -196,7 +196,7 @@ func (l *DeadLetters) each(ctx context.Context, filter consume.Filter) iter.Seq2
 			}
 			seq = raw.Sequence
 			found := letterOf(raw)
-			if !filter.Matches(&found.Letter) {
+			if !filter.Matches(&found.DeadLetter) {
 				continue
 			}
 			if !yield(found, nil) {
@@ -214,7 +214,7 @@ func letterOf(raw *jetstream.RawStreamMsg) *letter {
 	m := readMessage(raw.Header, raw.Data)
 	note := copies.Read(texts(raw.Header, copies.Ours))
 	m.Source, m.Subject = note.Queue, raw.Header.Get(headerSubject)
-	l := consume.Letter{DeadLetter: note.Letter, Message: m, Queue: note.Queue, Replays: note.Replays}
+	l := consume.DeadLetter{Death: note.Death, Message: m, Queue: note.Queue, Replays: note.Replays}
 	if l.Last.IsZero() {
 		l.Last = copies.Writable(raw.Time)
 	}

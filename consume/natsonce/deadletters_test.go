@@ -20,7 +20,7 @@ import (
 // open opens the dead letters of the bench's stream.
 func (b *bench) open() *natsonce.DeadLetters {
 	b.t.Helper()
-	l, err := natsonce.OpenDeadLetters(context.Background(), b.url, b.queue, quick(nil))
+	l, err := natsonce.DialDeadLetters(context.Background(), b.url, b.queue, quick(nil))
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -28,9 +28,9 @@ func (b *bench) open() *natsonce.DeadLetters {
 	return l
 }
 
-func list(t testing.TB, l *natsonce.DeadLetters, filter consume.Filter) []consume.Letter {
+func list(t testing.TB, l *natsonce.DeadLetters, filter consume.Filter) []consume.DeadLetter {
 	t.Helper()
-	var all []consume.Letter
+	var all []consume.DeadLetter
 	for letter, err := range l.All(context.Background(), filter) {
 		if err != nil {
 			t.Fatal(err)
@@ -91,7 +91,7 @@ func TestReplays(t *testing.T) {
 	r.wants(everonce.Executed)
 	b.settled()
 	l := b.open()
-	if n, err := l.Replay(context.Background(), consume.Filter{Only: func(l *consume.Letter) bool { return l.Message.Headers["Order-Id"] == "m-1" }}); n != 1 || err != nil {
+	if n, err := l.Replay(context.Background(), consume.Filter{Only: func(l *consume.DeadLetter) bool { return l.Message.Headers["Order-Id"] == "m-1" }}); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
 	r.wants(everonce.Replayed)
@@ -263,11 +263,11 @@ func TestAMessageWithoutRoomForALetter(t *testing.T) {
 	r := b.run(spec, one)
 	msg := &nats.Msg{Subject: b.queue.Stream + ".placed", Data: make([]byte, b.conn.MaxPayload())}
 	b.publish(msg)
-	if v := r.verdict(); v.Letter.Reason != consume.NoKey {
+	if v := r.decision(); v.Death.Reason != consume.NoKey {
 		t.Fatal(v)
 	}
 	b.send("m-1")
-	for v := r.verdict(); v.Outcome != everonce.Executed; v = r.verdict() {
+	for v := r.decision(); v.Outcome != everonce.Executed; v = r.decision() {
 	}
 	if n := len(b.letters()); n != 0 {
 		t.Errorf("%d letters", n)

@@ -46,8 +46,8 @@ func (d *delivery) Retry(ctx context.Context, after time.Duration, counts bool) 
 	return d.answer(ctx, fmt.Sprintf(`-NAK {"delay": %d}`, max(after, time.Millisecond)))
 }
 
-// Bury implements [consume.Delivery]. A copy that is stored again, after a crash in between, is the same letter.
-func (d *delivery) Bury(ctx context.Context, letter consume.DeadLetter) error {
+// SetAside implements [consume.Delivery]. A copy that is stored again, after a crash in between, is the same letter.
+func (d *delivery) SetAside(ctx context.Context, letter consume.Death) error {
 	q := &d.c.queue
 	err := d.mended(ctx, func() error {
 		msg := deadLetter(d, &letter, d.c.conn.MaxPayload())

@@ -65,7 +65,7 @@ func Example() {
 			}
 			return nil
 		},
-		Observe: func(context.Context, *consume.Message, consume.Verdict) {
+		Observe: func(context.Context, *consume.Message, consume.Decision) {
 			if seen++; seen == 3 {
 				stop() // it drains: what was decided is done
 			}
@@ -85,7 +85,7 @@ func Example() {
 		return
 	}
 
-	letters, err := natsonce.OpenDeadLetters(context.Background(), url, queue, nil)
+	letters, err := natsonce.DialDeadLetters(context.Background(), url, queue, nil)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -81,13 +81,13 @@ func TestTrapTheDurableConsumerIsDeleted(t *testing.T) {
 	first.wants(everonce.Executed, everonce.Executed)
 	b.settled()
 	first.stop()
-	begun, goOn := make(chan string, 10), make(chan struct{})
+	begun, skipFailed := make(chan string, 10), make(chan struct{})
 	log := logging{lines: make(chan string, 1000)}
 	r := b.run(specOf(func(_ context.Context, _ *consume.Message, o order) error {
 		begun <- o.ID
-		<-goOn
+		<-skipFailed
 		return nil
-	}), &natsonce.Options{Workers: consume.Workers{Concurrency: 1, SettleWithin: time.Second, Log: log.logger()}})
+	}), &natsonce.Options{Workers: consume.Workers{Concurrency: 1, SettleTimeout: time.Second, Log: log.logger()}})
 	b.send("m-3")
 	if id := <-begun; id != "m-3" {
 		t.Error(id)
@@ -95,7 +95,7 @@ func TestTrapTheDurableConsumerIsDeleted(t *testing.T) {
 	if err := b.js.DeleteConsumer(context.Background(), b.queue.Stream, "billing"); err != nil {
 		t.Fatal(err)
 	}
-	close(goOn)
+	close(skipFailed)
 	log.wants(t, "does not confirm")
 	r.wants(everonce.Executed, everonce.Replayed)
 	b.send("m-4")
@@ -155,7 +155,7 @@ func TestTrapTheStreamLosesItsTail(t *testing.T) {
 	if ack := publish("m-3"); ack.Sequence != lost.Sequence {
 		t.Fatalf("blind: %d follows %d", ack.Sequence, lost.Sequence)
 	}
-	for v := r.verdict(); v.Outcome != everonce.Executed; v = r.verdict() { // m-1 may come again
+	for v := r.decision(); v.Outcome != everonce.Executed; v = r.decision() { // m-1 may come again
 	}
 	b.settled()
 }

@@ -97,7 +97,7 @@ func (p *Publisher) Publish(ctx context.Context, events []outbox.Event) []error 
 			return everonce.Permanent("refused", err, nil)
 		}
 		_, err = conn.js.PublishMsg(ctx, msg, append(p.opts.Expect(e), jetstream.WithMsgID(e.ID))...)
-		return verdict(ctx, conn, msg.Subject, e.ID, err)
+		return relayError(ctx, conn, msg.Subject, e.ID, err)
 	}).Publish(ctx, events)
 }
 
@@ -169,8 +169,8 @@ const (
 	codeStorage, codeResources, codeMemory, codeFull, codeStream = 10047, 10023, 10028, 10077, 10060
 )
 
-// verdict says what the server's answer means to a relay.
-func verdict(ctx context.Context, conn *connection, subject, id string, err error) error {
+// relayError returns the error that tells a relay what the server answered.
+func relayError(ctx context.Context, conn *connection, subject, id string, err error) error {
 	refusal, _ := errors.AsType[*jetstream.APIError](err)
 	switch {
 	case err == nil:

@@ -47,7 +47,7 @@ func TestAnEventIsPublishedOnce(t *testing.T) {
 	r.wants(everonce.Executed)
 	b.settled()
 	r.stop()
-	if len(r.verdicts) > 0 {
+	if len(r.decisions) > 0 {
 		t.Error("it was stored twice")
 	}
 	if seen.Headers[jetstream.MsgIDHeader] != "e-1" || seen.Type != "order.placed" || seen.ContentType != "application/json" || seen.Headers["traceparent"] != "00-1" {

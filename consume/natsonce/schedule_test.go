@@ -142,7 +142,7 @@ func TestTrapTheTicksOfAScheduleHaveOneID(t *testing.T) {
 	b.publish(b.schedule("timers.each", "@every 1s"))
 	r.wants(everonce.Rejected, everonce.Executed, everonce.Executed)
 	b.letter()
-	letters, err := natsonce.OpenDeadLetters(context.Background(), b.url, b.queue, quick(nil))
+	letters, err := natsonce.DialDeadLetters(context.Background(), b.url, b.queue, quick(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestTrapTheTicksOfAScheduleHaveOneID(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	for range 10 { // the ticks go on meanwhile
-		if r.verdict().Outcome == everonce.Rejected {
+		if r.decision().Outcome == everonce.Rejected {
 			return
 		}
 	}

@@ -221,10 +221,10 @@ func newReceiver(t testing.TB, store everonce.Store) *everonce.Receiver {
 
 // running is a consumer that runs.
 type running struct {
-	t        testing.TB
-	verdicts chan consume.Verdict
-	end      context.CancelFunc
-	done     chan struct{}
+	t         testing.TB
+	decisions chan consume.Decision
+	end       context.CancelFunc
+	done      chan struct{}
 }
 
 // run runs a consumer on the bench's stream until the test ends, or until stop is called.
@@ -240,8 +240,8 @@ func (b *bench) runOn(store everonce.Store, spec consume.Spec[order], opts *nats
 
 func (b *bench) runUntil(ctx context.Context, store everonce.Store, spec consume.Spec[order], opts *natsonce.Options) *running {
 	b.t.Helper()
-	r := &running{t: b.t, verdicts: make(chan consume.Verdict, 10_000), done: make(chan struct{})}
-	spec.Observe = func(_ context.Context, _ *consume.Message, v consume.Verdict) { r.verdicts <- v }
+	r := &running{t: b.t, decisions: make(chan consume.Decision, 10_000), done: make(chan struct{})}
+	spec.Observe = func(_ context.Context, _ *consume.Message, v consume.Decision) { r.decisions <- v }
 	h, err := consume.New(newReceiver(b.t, store), spec)
 	if err != nil {
 		b.t.Fatal(err)
@@ -290,15 +290,15 @@ func (r *running) stop() {
 	}
 }
 
-// verdict waits for the next verdict.
-func (r *running) verdict() consume.Verdict {
+// decision waits for the next decision.
+func (r *running) decision() consume.Decision {
 	r.t.Helper()
 	select {
-	case v := <-r.verdicts:
+	case v := <-r.decisions:
 		return v
 	case <-time.After(soon):
 		r.t.Fatal("nothing was handled")
-		return consume.Verdict{}
+		return consume.Decision{}
 	}
 }
 
@@ -306,7 +306,7 @@ func (r *running) verdict() consume.Verdict {
 func (r *running) wants(outcomes ...everonce.Outcome) {
 	r.t.Helper()
 	for i, want := range outcomes {
-		if v := r.verdict(); v.Outcome != want {
+		if v := r.decision(); v.Outcome != want {
 			r.t.Fatalf("outcome %d is %v (%v, %v), want %v", i+1, v.Outcome, v.Disposition, v.Err, want)
 		}
 	}

@@ -28,7 +28,7 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 		}
 	}
 	wants(stream + "-dead")
-	if _, err := natsonce.OpenDeadLetters(context.Background(), b.url, b.queue, quick(nil)); !errors.Is(err, natsonce.ErrTopology) {
+	if _, err := natsonce.DialDeadLetters(context.Background(), b.url, b.queue, quick(nil)); !errors.Is(err, natsonce.ErrTopology) {
 		t.Error(err)
 	}
 	b.stream(jetstream.StreamConfig{Name: b.dead(), Subjects: []string{b.dead() + ".other"}})

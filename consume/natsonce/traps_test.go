@@ -75,10 +75,10 @@ func TestTrapLongerThanAckWait(t *testing.T) {
 	b := newBench(t)
 	b.queue.AckWait = time.Second
 	const all = 6 // in hand with two workers
-	store, begun, goOn := memstore.New(nil), make(chan struct{}, all), make(chan struct{})
+	store, begun, skipFailed := memstore.New(nil), make(chan struct{}, all), make(chan struct{})
 	first := b.runOn(store, specOf(func(context.Context, *consume.Message, order) error {
 		begun <- struct{}{}
-		<-goOn
+		<-skipFailed
 		return nil
 	}), &natsonce.Options{Workers: consume.Workers{Concurrency: 2}})
 	for i := range all {
@@ -93,7 +93,7 @@ func TestTrapLongerThanAckWait(t *testing.T) {
 	if msg, err := other.Next(jetstream.FetchMaxWait(3 * b.queue.AckWait)); err == nil {
 		t.Errorf("another process has %s", msg.Data())
 	}
-	close(goOn)
+	close(skipFailed)
 	for range all {
 		first.wants(everonce.Executed)
 	}
@@ -109,10 +109,10 @@ func TestTrapALateAckOfAnothersRedelivery(t *testing.T) {
 	b.declare()
 	b.send("m-1")
 	late := b.fetch() // and no word of it for longer than AckWait, like a process that is paused
-	begun, goOn := make(chan struct{}), make(chan struct{})
+	begun, skipFailed := make(chan struct{}), make(chan struct{})
 	r := b.run(specOf(func(context.Context, *consume.Message, order) error {
 		close(begun)
-		<-goOn
+		<-skipFailed
 		return nil
 	}), one)
 	wait(t, "the redelivery", begun)
@@ -122,7 +122,7 @@ func TestTrapALateAckOfAnothersRedelivery(t *testing.T) {
 	if n := b.consumer().NumAckPending; n != 0 {
 		t.Fatalf("%d are pending: a late acknowledgement is one of its own delivery only", n)
 	}
-	close(goOn)
+	close(skipFailed)
 	r.wants(everonce.Executed)
 	r.stop() // its acknowledgement is confirmed: otherwise this would take a minute
 	b.settled()
@@ -169,10 +169,10 @@ func TestTrapAMessageThatKillsItsProcess(t *testing.T) {
 	b.declare()
 	b.send("killer")
 	killer := b.fetch()
-	begun, goOn := make(chan struct{}), make(chan struct{})
+	begun, skipFailed := make(chan struct{}), make(chan struct{})
 	first := b.run(specOf(func(context.Context, *consume.Message, order) error {
 		close(begun)
-		<-goOn
+		<-skipFailed
 		return nil
 	}), one)
 	b.send("slow")
@@ -182,7 +182,7 @@ func TestTrapAMessageThatKillsItsProcess(t *testing.T) {
 	}
 	b.eventually("it waits behind the slow one", func() bool { return b.counted() == 1 })
 	first.end() // which gives it back
-	close(goOn)
+	close(skipFailed)
 	first.stop()
 	r := b.run(specOf(nothing), one)
 	l := b.letter()
@@ -190,8 +190,8 @@ func TestTrapAMessageThatKillsItsProcess(t *testing.T) {
 		t.Errorf("%+v", l)
 	}
 	b.settled()
-	if v := r.verdict(); v.Disposition != consume.Bury || v.Letter.Reason != "broker_delivery_limit" || len(r.verdicts) > 0 {
-		t.Errorf("Observe was told of %+v, and of %d more", v, len(r.verdicts))
+	if v := r.decision(); v.Disposition != consume.SetAside || v.Death.Reason != "broker_delivery_limit" || len(r.decisions) > 0 {
+		t.Errorf("Observe was told of %+v, and of %d more", v, len(r.decisions))
 	}
 }
 
@@ -228,7 +228,7 @@ func TestTrapRetriesAreCountedOverRestarts(t *testing.T) {
 	b.send("m-1")
 	for i := range 3 {
 		r := b.runOn(store, spec, one)
-		if v := r.verdict(); (v.Disposition == consume.Bury) != (i == 2) {
+		if v := r.decision(); (v.Disposition == consume.SetAside) != (i == 2) {
 			t.Fatalf("delivery %d: %v", i+1, v.Disposition)
 		}
 		r.stop()
@@ -288,7 +288,7 @@ func TestTrapWaitingRetriesDoNotBlockTheStream(t *testing.T) {
 	}
 	b.send("good")
 	for range more {
-		if v := r.verdict(); v.Outcome == everonce.Executed {
+		if v := r.decision(); v.Outcome == everonce.Executed {
 			return // others may be behind it
 		}
 	}

@@ -37,8 +37,8 @@ func TestBadInput(t *testing.T) {
 		{"the same ID with another body", amqp.Publishing{Headers: amqp.Table{"order-id": "7"}, Body: []byte(`{"id":"2"}`)}, consume.Mismatch},
 	} {
 		b.send(c.msg)
-		if v := r.verdict(); v.Letter.Reason != c.reason || c.reason == "" && v.Outcome != everonce.Executed {
-			t.Errorf("%s: %v, %v, %v", c.name, v.Letter.Reason, v.Outcome, v.Err)
+		if v := r.decision(); v.Death.Reason != c.reason || c.reason == "" && v.Outcome != everonce.Executed {
+			t.Errorf("%s: %v, %v, %v", c.name, v.Death.Reason, v.Outcome, v.Err)
 		}
 		if c.reason != "" {
 			if got := b.letter().Headers["x-everonce-reason"]; got != string(c.reason) {

@@ -150,7 +150,7 @@ func TestWhileTheStoreIsDown(t *testing.T) {
 	r := b.runOn(brokenStore{store}, b.url, specOf(nothing), nil)
 	b.send(message("m-1"), message("m-2"), message("m-3"))
 	for range 20 {
-		if v := r.verdict(); v.Disposition != consume.Keep {
+		if v := r.decision(); v.Disposition != consume.Hold {
 			t.Fatalf("%v, %v", v.Outcome, v.Disposition)
 		}
 	}
@@ -285,13 +285,13 @@ func TestCancelledWithMessagesInHand(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	opts, again := connections(nil)
-	begun, goOn := make(chan struct{}, 2), make(chan struct{})
+	begun, skipFailed := make(chan struct{}, 2), make(chan struct{})
 	ran := map[string]*atomic.Int64{"done": {}, "fails": {}}
 	r := b.run(specOf(func(_ context.Context, m *consume.Message, _ order) error {
 		n := ran[m.ID].Add(1)
 		if n == 1 {
 			begun <- struct{}{}
-			<-goOn
+			<-skipFailed
 		}
 		if m.ID == "fails" && n == 1 {
 			return everonce.NotDone(errClosed)
@@ -303,9 +303,9 @@ func TestCancelledWithMessagesInHand(t *testing.T) {
 	wait(t, "the second", begun)
 	b.deleteQueue(b.queue.Name)
 	wait(t, "the next connection", again)
-	close(goOn)
+	close(skipFailed)
 	for executed := 0; executed < 2; {
-		if r.verdict().Outcome == everonce.Executed {
+		if r.decision().Outcome == everonce.Executed {
 			executed++
 		}
 	}

@@ -188,10 +188,10 @@ func (b *bench) wantLength(queue string, want int) {
 
 // running is a consumer that runs.
 type running struct {
-	t        testing.TB
-	verdicts chan consume.Verdict
-	end      context.CancelFunc
-	done     chan struct{}
+	t         testing.TB
+	decisions chan consume.Decision
+	end       context.CancelFunc
+	done      chan struct{}
 }
 
 type order struct {
@@ -230,12 +230,12 @@ func (b *bench) runOn(store everonce.Store, url string, spec consume.Spec[order]
 	})
 }
 
-type observer = func(context.Context, *consume.Message, consume.Verdict)
+type observer = func(context.Context, *consume.Message, consume.Decision)
 
 func (b *bench) runWith(url string, opts *rabbitonce.Options, handler func(observer) (*consume.Consumer, error)) *running {
 	b.t.Helper()
-	r := &running{t: b.t, verdicts: make(chan consume.Verdict, 10_000), done: make(chan struct{})}
-	h, err := handler(func(_ context.Context, _ *consume.Message, v consume.Verdict) { r.verdicts <- v })
+	r := &running{t: b.t, decisions: make(chan consume.Decision, 10_000), done: make(chan struct{})}
+	h, err := handler(func(_ context.Context, _ *consume.Message, v consume.Decision) { r.decisions <- v })
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -281,15 +281,15 @@ func (r *running) stop() {
 	}
 }
 
-// verdict waits for the next verdict.
-func (r *running) verdict() consume.Verdict {
+// decision waits for the next decision.
+func (r *running) decision() consume.Decision {
 	r.t.Helper()
 	select {
-	case v := <-r.verdicts:
+	case v := <-r.decisions:
 		return v
 	case <-time.After(soon):
 		r.t.Fatal("nothing was handled")
-		return consume.Verdict{}
+		return consume.Decision{}
 	}
 }
 
@@ -297,7 +297,7 @@ func (r *running) verdict() consume.Verdict {
 func (r *running) wants(outcomes ...everonce.Outcome) {
 	r.t.Helper()
 	for i, want := range outcomes {
-		if v := r.verdict(); v.Outcome != want {
+		if v := r.decision(); v.Outcome != want {
 			r.t.Fatalf("outcome %d is %v (%v, %v), want %v", i+1, v.Outcome, v.Disposition, v.Err, want)
 		}
 	}

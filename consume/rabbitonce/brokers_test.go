@@ -26,7 +26,7 @@ func fixed(urls ...string) func(context.Context) ([]string, error) {
 // executes waits until a message takes effect. One before it may come again: its acknowledgement was lost with a connection.
 func (r *running) executes() {
 	r.t.Helper()
-	for r.verdict().Outcome != everonce.Executed {
+	for r.decision().Outcome != everonce.Executed {
 	}
 }
 
@@ -111,7 +111,7 @@ func TestASilentBrokerLeavesTimeForTheNext(t *testing.T) {
 	defer silent.Close()                                            //nolint:errcheck // of the test
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // less than the 15 s that one connection may take
 	defer cancel()
-	l, err := rabbitonce.OpenDeadLetters(ctx, "", b.queue, &rabbitonce.Options{URLs: fixed("amqp://"+silent.Addr().String(), b.url)})
+	l, err := rabbitonce.DialDeadLetters(ctx, "", b.queue, &rabbitonce.Options{URLs: fixed("amqp://"+silent.Addr().String(), b.url)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestBrokersThatCannotBeReached(t *testing.T) {
 		"it fails":        {"", func(context.Context) ([]string, error) { return nil, errVault }, errVault, []string{"Options.URLs"}},
 		"a URL, and more": {"amqp://u:s3cret@127.0.0.1:1", fixed("amqp://127.0.0.1:1"), everonce.ErrInvalidArgument, []string{"leave one of them out"}},
 	} {
-		_, err := rabbitonce.OpenDeadLetters(t.Context(), test.url, rabbitonce.Queue{Name: "any"}, &rabbitonce.Options{URLs: test.urls})
+		_, err := rabbitonce.DialDeadLetters(t.Context(), test.url, rabbitonce.Queue{Name: "any"}, &rabbitonce.Options{URLs: test.urls})
 		if !errors.Is(err, test.want) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -190,13 +190,13 @@ func (n *node) renewedRights(t *testing.T) {
 	b.declare()
 	url := atomic.Pointer[string]{}
 	now := func(u string) { url.Store(&u) }
-	complained, goOn := make(chan string, 10_000), make(chan struct{})
+	complained, skipFailed := make(chan string, 10_000), make(chan struct{})
 	ran := 0
 	now(n.user(t, "token1", "", `^amq\.default$`, `^test\.\w+$`))
 	b.queue.Topology = rabbitonce.Check
 	r := b.runOn(memstore.New(nil), "", specOf(func(context.Context, *consume.Message, order) error {
 		if ran++; ran == 2 {
-			<-goOn
+			<-skipFailed
 		}
 		return everonce.NotDone(errClosed)
 	}),
@@ -205,7 +205,7 @@ func (n *node) renewedRights(t *testing.T) {
 	r.wants(everonce.Failed) // and a copy was published
 	n.ctl("set_permissions", "token1", "", "", `^test\.\w+$`)
 	b.deleteQueue(b.queue.Name + ".retry.100ms") // by which the next copy goes by another channel: the broker remembers of one what it was allowed
-	close(goOn)
+	close(skipFailed)
 	for !strings.Contains(wait(t, "a complaint", complained), "ACCESS_REFUSED") {
 	}
 	b.queue.Topology = rabbitonce.Declare

@@ -16,11 +16,11 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// connectWithin bounds the making of a connection, handshakes included.
-const connectWithin = 15 * time.Second
+// connectTimeout bounds the making of a connection, handshakes included.
+const connectTimeout = 15 * time.Second
 
-// askWithin bounds the questions that are asked on it then. Tests are less patient.
-var askWithin = 15 * time.Second
+// askTimeout bounds the questions that are asked on it then. Tests are less patient.
+var askTimeout = 15 * time.Second
 
 // dialing says how connections are made.
 type dialing struct {
@@ -58,7 +58,7 @@ type broker struct{ host, url string }
 
 // brokers asks for the URLs, and refuses those that are none without quoting them: they may hold a password.
 func (d *dialing) brokers(ctx context.Context) ([]broker, error) {
-	ctx, cancel := context.WithTimeout(ctx, connectWithin)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	urls, err := d.urls(ctx)
 	switch {
@@ -91,12 +91,12 @@ func (d *dialing) dial(ctx context.Context, purpose string) (*link, error) {
 	}
 	first := d.skip % len(brokers)
 	brokers = slices.Concat(brokers[first:], brokers[:first])
-	ctx, cancel := context.WithTimeout(ctx, connectWithin*time.Duration(len(brokers)))
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout*time.Duration(len(brokers)))
 	defer cancel()
 	var failed []error
 	for i, b := range brokers {
 		deadline, _ := ctx.Deadline()
-		share, cancel := context.WithTimeout(ctx, min(connectWithin, time.Until(deadline)/time.Duration(len(brokers)-i))) // one that is silent leaves time for the others
+		share, cancel := context.WithTimeout(ctx, min(connectTimeout, time.Until(deadline)/time.Duration(len(brokers)-i))) // one that is silent leaves time for the others
 		l, err := d.connect(share, b.url, purpose)
 		cancel()
 		if err == nil {
@@ -152,13 +152,13 @@ type link struct {
 	host string // the broker's
 }
 
-// closeWithin bounds the closing of a connection whose broker may not answer.
-const closeWithin = 3 * time.Second
+// closeTimeout bounds the closing of a connection whose broker may not answer.
+const closeTimeout = 3 * time.Second
 
 // hangUp closes the connection. One that is closed already, or that another call is closing, is no error. The library's own deadline
 // does not bound that: what the broker sends meanwhile, a heartbeat, moves it.
 func (l *link) hangUp() error {
-	t := time.AfterFunc(closeWithin, l.cut)
+	t := time.AfterFunc(closeTimeout, l.cut)
 	defer t.Stop()
 	if err := l.Close(); err != nil && !errors.Is(err, amqp.ErrClosed) && !l.IsClosed() {
 		return fmt.Errorf("rabbitonce: closing: %w", err)

@@ -53,9 +53,9 @@ func Dial(ctx context.Context, url string, queue Queue, handler *consume.Consume
 	if err != nil {
 		return nil, err
 	}
-	if opts != nil && opts.Workers.HandleWithin == 0 && o.Workers.HandleWithin < defaultHandleWithin {
-		o.Workers.Log.Info("rabbitonce: HandleWithin is shorter than its default, to keep messages within AckTimeout", "consumer", handler.Name(), "queue", q.Name,
-			"handle_within", o.Workers.HandleWithin, "prefetch", o.Prefetch, "ack_timeout", o.AckTimeout)
+	if opts != nil && opts.Workers.HandleTimeout == 0 && o.Workers.HandleTimeout < defaultHandleTimeout {
+		o.Workers.Log.Info("rabbitonce: HandleTimeout is shorter than its default, to keep messages within AckTimeout", "consumer", handler.Name(), "queue", q.Name,
+			"handle_within", o.Workers.HandleTimeout, "prefetch", o.Prefetch, "ack_timeout", o.AckTimeout)
 	}
 	d, err := o.dialing(url)
 	if err != nil {
@@ -71,7 +71,7 @@ func Dial(ctx context.Context, url string, queue Queue, handler *consume.Consume
 var errRan = fmt.Errorf("%w: rabbitonce: the consumer already ran or was closed (make a new one with Dial)", everonce.ErrInvalidArgument)
 
 // Run handles messages until ctx ends. Then it drains: it cancels the subscription, returns prefetched messages to the
-// queue, lets handlers finish within [consume.Workers.DrainWithin], and closes the connections, which returns unanswered
+// queue, lets handlers finish within [consume.Workers.DrainTimeout], and closes the connections, which returns unanswered
 // messages to the queue. Run reconnects after the loss of a connection, for as long as it takes. It may be called once.
 // The error is that of [consume.Consumer.Serve], or of closing the connections.
 func (c *Consumer) Run(ctx context.Context) error {

@@ -68,7 +68,7 @@ func TestExhaustedBecomesADeadLetter(t *testing.T) {
 	}), nil)
 	b.send(message("m-1"))
 	r.wants(everonce.Failed, everonce.Failed, everonce.Failed)
-	v := r.verdict()
+	v := r.decision()
 	d := b.letter()
 	if d.MessageId != v.KeyHash || d.Headers["x-everonce-message-id"] != "m-1" || d.Headers["x-everonce-reason"] != "exhausted" ||
 		d.Headers["x-everonce-attempts"] != int64(4) || d.Headers["x-everonce-queue"] != b.queue.Name || d.Headers["x-everonce-consumer"] != "billing" ||
@@ -86,14 +86,14 @@ func TestTwoProcessesConsumeOneQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.queue.Topology = rabbitonce.DeclareOwn
-	store, begun, goOn := memstore.New(nil), make(chan struct{}, 2), make(chan struct{})
+	store, begun, skipFailed := memstore.New(nil), make(chan struct{}, 2), make(chan struct{})
 	opts := &rabbitonce.Options{Prefetch: 1, Workers: consume.Workers{Concurrency: 1}}
-	spec := specOf(func(context.Context, *consume.Message, order) error { begun <- struct{}{}; <-goOn; return nil })
+	spec := specOf(func(context.Context, *consume.Message, order) error { begun <- struct{}{}; <-skipFailed; return nil })
 	one, other := b.runOn(store, b.url, spec, opts), b.runOn(store, b.url, spec, opts)
 	b.send(message("m-1"), message("m-2"))
 	wait(t, "one of them", begun)
 	wait(t, "the other one", begun)
-	close(goOn)
+	close(skipFailed)
 	one.wants(everonce.Executed)
 	other.wants(everonce.Executed)
 }
@@ -143,8 +143,8 @@ func TestOrderOfASingleActiveConsumer(t *testing.T) {
 func TestPrefetch(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	goOn := make(chan struct{})
-	r := b.run(specOf(func(context.Context, *consume.Message, order) error { <-goOn; return nil }), &rabbitonce.Options{Workers: consume.Workers{Concurrency: 1}, Prefetch: 3})
+	skipFailed := make(chan struct{})
+	r := b.run(specOf(func(context.Context, *consume.Message, order) error { <-skipFailed; return nil }), &rabbitonce.Options{Workers: consume.Workers{Concurrency: 1}, Prefetch: 3})
 	for i := range 3 {
 		b.send(message(fmt.Sprint("ahead-", i)))
 	}
@@ -155,7 +155,7 @@ func TestPrefetch(t *testing.T) {
 	for range 50 {
 		b.wantLength(b.queue.Name, 4)
 	}
-	close(goOn)
+	close(skipFailed)
 	for range 7 {
 		r.wants(everonce.Executed)
 	}

@@ -70,7 +70,7 @@ func retryCopy(d *amqp.Delivery, m *consume.Message, queue string, retries int, 
 }
 
 // deadLetter is the copy among the dead letters.
-func deadLetter(d *amqp.Delivery, m *consume.Message, queue string, l *consume.DeadLetter) amqp.Publishing {
+func deadLetter(d *amqp.Delivery, m *consume.Message, queue string, l *consume.Death) amqp.Publishing {
 	msg := copyOf(d, m, queue, l.Last)
 	for _, name := range []string{copies.Retries, copies.MessageID, copies.KeyHash} { // a producer's, where they are not set here
 		delete(msg.Headers, name)

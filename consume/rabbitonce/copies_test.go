@@ -168,7 +168,7 @@ func TestAHeaderThatHadNoRoomIsMissed(t *testing.T) {
 			s.Key = consume.FirstOf(consume.Header("order-id"), consume.ProducerID())
 		}, consume.NoKey},
 		"a part of the key":       {func(s *consume.Spec[order]) { s.Key = consume.Composite("order", consume.Header("order-id")) }, consume.NoKey},
-		"of the fingerprint":      {func(s *consume.Spec[order]) { s.Fingerprint.Headers = []string{"order-id"} }, consume.Undecodable},
+		"of the fingerprint":      {func(s *consume.Spec[order]) { s.Compare.Headers = []string{"order-id"} }, consume.Undecodable},
 		"nothing of what matters": {func(*consume.Spec[order]) {}, consume.Exhausted},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 // AMQP cannot show a message without delivering it: each method receives letters, a few at a time, and returns those that
 // stay to the queue when it is done. Meanwhile other consumers do not see them; afterwards they are flagged as
 // redelivered, and may be in another order. A call does not see letters that arrive after its start. A call whose context
-// ends closes the connection, which returns the letters to the queue. Call [OpenDeadLetters] again then, and after a call
+// ends closes the connection, which returns the letters to the queue. Call [DialDeadLetters] again then, and after a call
 // that the broker did not answer within 15 s (it may have just started, or the queue has no leader).
 //
 // A letter whose delivery ends the connection cannot be read: the broker cannot write it for AMQP 0.9.1, or the client
@@ -36,7 +36,7 @@ type DeadLetters struct {
 	holding []*link // other connections that have some of them
 	out     *publisher
 
-	alone     int                // letters that are taken one by one: see goOn
+	alone     int                // letters that are taken one by one: see skipFailed
 	largest   int                // body of the letters that were taken last
 	consumers int                // that there were on ch
 	closed    <-chan *amqp.Error // why the connection has ended
@@ -46,10 +46,10 @@ type DeadLetters struct {
 
 var _ consume.DeadLetters = (*DeadLetters)(nil)
 
-// OpenDeadLetters connects to a broker and checks that the dead-letter queue exists; it declares nothing. It uses
+// DialDeadLetters connects to a broker and checks that the dead-letter queue exists; it declares nothing. It uses
 // queue.Name and queue.DeadLetters. url is as for [Dial], and opts may be nil. The error wraps [everonce.ErrInvalidArgument],
 // [ErrUnreachable] or [ErrTopology].
-func OpenDeadLetters(ctx context.Context, url string, queue Queue, opts *Options) (*DeadLetters, error) {
+func DialDeadLetters(ctx context.Context, url string, queue Queue, opts *Options) (*DeadLetters, error) {
 	q, err := queue.checked()
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func OpenDeadLetters(ctx context.Context, url string, queue Queue, opts *Options
 		return nil, err
 	}
 	l := &DeadLetters{queue: q, dialing: d, conn: conn, out: newPublisher(d), closed: conn.NotifyClose(make(chan *amqp.Error, 1))}
-	if err := conn.within(askWithin, func() error {
+	if err := conn.within(askTimeout, func() error {
 		return withChannel(conn, func(ch *amqp.Channel) error { return exists(ch, q.DeadLetters) })
 	}); err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -86,7 +86,7 @@ func (l *DeadLetters) Close() error {
 func (l *DeadLetters) Consumers(ctx context.Context) (n int, err error) {
 	stop := context.AfterFunc(ctx, l.conn.cut)
 	defer stop()
-	err = l.conn.within(askWithin, func() error {
+	err = l.conn.within(askTimeout, func() error {
 		return withChannel(l.conn, func(ch *amqp.Channel) error {
 			q, err := l.count(ch)
 			n = q.Consumers
@@ -100,16 +100,16 @@ func (l *DeadLetters) Consumers(ctx context.Context) (n int, err error) {
 }
 
 // All returns an iterator over the selected letters, which stay in the queue. It ends with the first error.
-func (l *DeadLetters) All(ctx context.Context, filter consume.Filter) iter.Seq2[consume.Letter, error] {
-	return func(yield func(consume.Letter, error) bool) {
-		err := l.each(ctx, filter, func(letter *consume.Letter, _ *amqp.Delivery) error {
+func (l *DeadLetters) All(ctx context.Context, filter consume.Filter) iter.Seq2[consume.DeadLetter, error] {
+	return func(yield func(consume.DeadLetter, error) bool) {
+		err := l.each(ctx, filter, func(letter *consume.DeadLetter, _ *amqp.Delivery) error {
 			if !yield(*letter, nil) {
 				return errEnough
 			}
 			return nil
 		})
 		if err != nil && !errors.Is(err, errEnough) {
-			yield(consume.Letter{}, err)
+			yield(consume.DeadLetter{}, err)
 		}
 	}
 }
@@ -117,8 +117,8 @@ func (l *DeadLetters) All(ctx context.Context, filter consume.Filter) iter.Seq2[
 var errEnough = errors.New("rabbitonce: enough")
 
 // List returns the selected letters, which stay in the queue.
-func (l *DeadLetters) List(ctx context.Context, filter consume.Filter) ([]consume.Letter, error) {
-	var found []consume.Letter
+func (l *DeadLetters) List(ctx context.Context, filter consume.Filter) ([]consume.DeadLetter, error) {
+	var found []consume.DeadLetter
 	for letter, err := range l.All(ctx, filter) {
 		if err != nil {
 			return found, err
@@ -129,12 +129,12 @@ func (l *DeadLetters) List(ctx context.Context, filter consume.Filter) ([]consum
 }
 
 // Replay publishes copies of the selected letters to their queues, with the original key and headers, zero retries, and
-// the number of replays ([consume.Letter.Replays]). It removes each letter once the broker has confirmed its copy. If the message
+// the number of replays ([consume.DeadLetter.Replays]). It removes each letter once the broker has confirmed its copy. If the message
 // was already handled, the copy is a duplicate. Replay returns the number of replayed letters. The error also names
 // letters that stay because their queue does not exist. An interrupted replay may leave a letter beside its copy.
 func (l *DeadLetters) Replay(ctx context.Context, filter consume.Filter) (replayed int, err error) {
 	var gone error
-	err = l.each(ctx, filter, func(letter *consume.Letter, d *amqp.Delivery) error {
+	err = l.each(ctx, filter, func(letter *consume.DeadLetter, d *amqp.Delivery) error {
 		err := l.publish(ctx, letter.Queue, replayCopy(d))
 		if errors.Is(err, errUnroutable) || errors.Is(err, errTooLarge) {
 			gone = errors.Join(gone, fmt.Errorf("rabbitonce: letter %s was not replayed: %w", letter.ID, err))
@@ -156,14 +156,14 @@ const slowLine = 128 << 10
 
 // publish waits for the broker's word no longer than for any other answer, once the letter is there.
 func (l *DeadLetters) publish(ctx context.Context, queue string, msg amqp.Publishing) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, askWithin+time.Duration(len(msg.Body)/slowLine)*time.Second, errUnanswered)
+	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout+time.Duration(len(msg.Body)/slowLine)*time.Second, errUnanswered)
 	defer cancel()
 	return l.out.publish(ctx, queue, msg)
 }
 
 // Discard deletes the selected letters, and returns their number.
 func (l *DeadLetters) Discard(ctx context.Context, filter consume.Filter) (discarded int, err error) {
-	err = l.each(ctx, filter, func(_ *consume.Letter, d *amqp.Delivery) error {
+	err = l.each(ctx, filter, func(_ *consume.DeadLetter, d *amqp.Delivery) error {
 		if err := l.remove(d); err != nil {
 			return err
 		}
@@ -182,7 +182,7 @@ func (l *DeadLetters) remove(d *amqp.Delivery) error {
 }
 
 // each takes letters in hand, calls fn for those that are meant, and gives back what was not acknowledged.
-func (l *DeadLetters) each(ctx context.Context, filter consume.Filter, fn func(*consume.Letter, *amqp.Delivery) error) error {
+func (l *DeadLetters) each(ctx context.Context, filter consume.Filter, fn func(*consume.DeadLetter, *amqp.Delivery) error) error {
 	if err := filter.Validate(); err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func (l *DeadLetters) each(ctx context.Context, filter consume.Filter, fn func(*
 }
 
 // scan looks at the letters that are there when it begins.
-func (l *DeadLetters) scan(ctx context.Context, filter consume.Filter, fn func(*consume.Letter, *amqp.Delivery) error) (err error) {
+func (l *DeadLetters) scan(ctx context.Context, filter consume.Filter, fn func(*consume.DeadLetter, *amqp.Delivery) error) (err error) {
 	if l.ch == nil || l.ch.IsClosed() {
 		if l.ch, err = l.conn.Channel(); err != nil {
 			return fmt.Errorf("rabbitonce: opening a channel: %w", err)
@@ -256,7 +256,7 @@ func (l *DeadLetters) scan(ctx context.Context, filter consume.Filter, fn func(*
 }
 
 func (l *DeadLetters) takeInTime(most int) (ds []amqp.Delivery, left int, err error) {
-	err = l.conn.within(askWithin, func() (err error) { ds, left, err = l.take(most); return err })
+	err = l.conn.within(askTimeout, func() (err error) { ds, left, err = l.take(most); return err })
 	return ds, left, err
 }
 
@@ -386,9 +386,9 @@ func (l *DeadLetters) count(ch *amqp.Channel) (amqp.Queue, error) {
 }
 
 // letterOf reads a dead letter: one of ours, or one that the broker made.
-func letterOf(d *amqp.Delivery, queue string) consume.Letter {
+func letterOf(d *amqp.Delivery, queue string) consume.DeadLetter {
 	m := messageOf(d, queue)
-	l := consume.Letter{Message: m, Queue: queue, Replays: countOf(d.Headers, copies.Replays), DeadLetter: consume.DeadLetter{
+	l := consume.DeadLetter{Message: m, Queue: queue, Replays: countOf(d.Headers, copies.Replays), Death: consume.Death{
 		Reason: consume.Reason(stringOf(d.Headers, copies.Reason)), Detail: stringOf(d.Headers, copies.Detail),
 		Consumer: stringOf(d.Headers, copies.Consumer), Source: m.Source, KeyHash: stringOf(d.Headers, copies.KeyHash),
 		Attempts: countOf(d.Headers, copies.Attempts), First: m.First, Last: timeOf(d.Headers, copies.Last),

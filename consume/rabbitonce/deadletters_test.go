@@ -18,7 +18,7 @@ import (
 // letters opens the bench's dead letters.
 func (b *bench) letters() *rabbitonce.DeadLetters {
 	b.t.Helper()
-	l, err := rabbitonce.OpenDeadLetters(b.t.Context(), b.url, b.queue, nil)
+	l, err := rabbitonce.DialDeadLetters(b.t.Context(), b.url, b.queue, nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func (b *bench) letters() *rabbitonce.DeadLetters {
 func (b *bench) whenBuried(r *running, n int) {
 	b.t.Helper()
 	for buried := 0; buried < n; {
-		if r.verdict().Disposition == consume.Bury {
+		if r.decision().Disposition == consume.SetAside {
 			buried++
 		}
 	}
@@ -115,10 +115,10 @@ func TestADeadLetterThatIsMovedByHandIsTheSameOperation(t *testing.T) {
 	store := memstore.New(nil)
 	r := b.runOn(store, b.url, specOf(func(context.Context, *consume.Message, order) error { return errors.New("the line went dead") }), nil)
 	b.send(message("m-1"))
-	v := r.verdict()
+	v := r.decision()
 	d := b.letter()
 	b.send(amqp.Publishing{Headers: d.Headers, MessageId: d.MessageId, ContentType: d.ContentType, Body: d.Body})
-	again := r.verdict()
+	again := r.decision()
 	if again.Outcome != everonce.Unknown || again.KeyHash != v.KeyHash {
 		t.Errorf("%v for %s, want unknown for %s", again.Outcome, again.KeyHash, v.KeyHash)
 	}

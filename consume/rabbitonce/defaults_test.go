@@ -14,12 +14,12 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, got := range map[string][2]time.Duration{
-		"HandleWithin": {o.Workers.HandleWithin, 10 * time.Minute},
-		"SettleWithin": {o.Workers.SettleWithin, 10 * time.Second},
-		"AckTimeout":   {o.AckTimeout, 30 * time.Minute},
-		"Heartbeat":    {o.Heartbeat, 10 * time.Second},
-		"ReconnectMin": {o.ReconnectMin, 500 * time.Millisecond},
-		"ReconnectMax": {o.ReconnectMax, 30 * time.Second},
+		"HandleTimeout": {o.Workers.HandleTimeout, 10 * time.Minute},
+		"SettleTimeout": {o.Workers.SettleTimeout, 10 * time.Second},
+		"AckTimeout":    {o.AckTimeout, 30 * time.Minute},
+		"Heartbeat":     {o.Heartbeat, 10 * time.Second},
+		"ReconnectMin":  {o.ReconnectMin, 500 * time.Millisecond},
+		"ReconnectMax":  {o.ReconnectMax, 30 * time.Second},
 	} {
 		if got[0] != got[1] {
 			t.Errorf("%s is %v, want %v", name, got[0], got[1])

@@ -53,8 +53,8 @@ func (d *delivery) Retry(ctx context.Context, after time.Duration, counts bool) 
 	return err
 }
 
-// Bury implements [consume.Delivery].
-func (d *delivery) Bury(ctx context.Context, letter consume.DeadLetter) error {
+// SetAside implements [consume.Delivery].
+func (d *delivery) SetAside(ctx context.Context, letter consume.Death) error {
 	err := d.move(ctx, d.queue.DeadLetters, func() amqp.Publishing { return deadLetter(&d.d, d.m, d.queue.Name, &letter) })
 	if d.rejects(err) {
 		err = answered(d.d.Reject(false))

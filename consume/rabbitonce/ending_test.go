@@ -18,12 +18,12 @@ func TestTheEndIsNotWaitedForInAQuestion(t *testing.T) { //nolint:paralleltest /
 	b := newBench(t)
 	l := newLine(t, b.url, func() bool { return true })
 	var silent atomic.Bool
-	asked, goOn := make(chan struct{}, 100), make(chan struct{})
-	defer close(goOn)
+	asked, skipFailed := make(chan struct{}, 100), make(chan struct{})
+	defer close(skipFailed)
 	l.declaring = func([]byte) bool {
 		if silent.Load() {
 			asked <- struct{}{}
-			<-goOn
+			<-skipFailed
 		}
 		return true
 	}
@@ -42,15 +42,15 @@ func TestTheEndWithoutTheBrokersWord(t *testing.T) {
 	b := newBench(t)
 	l := newLine(t, b.url, func() bool { return true })
 	l.deaf = true
-	begun, goOn := make(chan struct{}), make(chan struct{})
-	r := b.runOn(memstore.New(nil), l.url, specOf(func(context.Context, *consume.Message, order) error { close(begun); <-goOn; return nil }),
+	begun, skipFailed := make(chan struct{}), make(chan struct{})
+	r := b.runOn(memstore.New(nil), l.url, specOf(func(context.Context, *consume.Message, order) error { close(begun); <-skipFailed; return nil }),
 		&rabbitonce.Options{Prefetch: 2, Workers: consume.Workers{Concurrency: 1}})
 	b.send(message("m-1"), message("m-2"))
 	wait(t, "the first message", begun)
 	b.wantLength(b.queue.Name, 0)
 	r.end()
 	b.wantLength(b.queue.Name, 2) // by the end of the connection, while the first is handled
-	close(goOn)
+	close(skipFailed)
 	r.stop()
 	l.leaves(t, 0)
 }

@@ -29,7 +29,7 @@ func buryExample(ids ...string) {
 		Handle: func(context.Context, *consume.Message, order) error {
 			return everonce.Permanent("no_such_account", errors.New("there is no such account"), nil)
 		},
-		Observe: func(context.Context, *consume.Message, consume.Verdict) {
+		Observe: func(context.Context, *consume.Message, consume.Decision) {
 			if refused++; refused == len(ids) {
 				stop()
 			}
@@ -51,12 +51,12 @@ func buryExample(ids ...string) {
 }
 
 // What is among the dead letters, and why. To look at them changes nothing.
-func ExampleOpenDeadLetters() {
+func ExampleDialDeadLetters() {
 	defer removeExample()
 	buryExample("o-1", "o-2")
 
 	ctx := context.Background()
-	letters, err := rabbitonce.OpenDeadLetters(ctx, os.Getenv("EVERONCE_TEST_RABBITMQ_URL"), exampleQueue, nil)
+	letters, err := rabbitonce.DialDeadLetters(ctx, os.Getenv("EVERONCE_TEST_RABBITMQ_URL"), exampleQueue, nil)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -80,7 +80,7 @@ func ExampleDeadLetters_Replay() {
 	buryExample("o-1", "o-2")
 
 	ctx := context.Background()
-	letters, err := rabbitonce.OpenDeadLetters(ctx, os.Getenv("EVERONCE_TEST_RABBITMQ_URL"), exampleQueue, nil)
+	letters, err := rabbitonce.DialDeadLetters(ctx, os.Getenv("EVERONCE_TEST_RABBITMQ_URL"), exampleQueue, nil)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -112,7 +112,7 @@ func ExampleDeadLetters_Discard() {
 	buryExample("o-1")
 
 	ctx := context.Background()
-	letters, err := rabbitonce.OpenDeadLetters(ctx, os.Getenv("EVERONCE_TEST_RABBITMQ_URL"), exampleQueue, nil)
+	letters, err := rabbitonce.DialDeadLetters(ctx, os.Getenv("EVERONCE_TEST_RABBITMQ_URL"), exampleQueue, nil)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -129,7 +129,7 @@ func ExampleDeadLetters_Discard() {
 
 // A filter can be asked about a letter without a broker.
 func ExampleFilter_Matches() {
-	letter := consume.Letter{Queue: "orders", DeadLetter: consume.DeadLetter{Reason: consume.Unknown}}
+	letter := consume.DeadLetter{Queue: "orders", Death: consume.Death{Reason: consume.Unknown}}
 	unsettled := consume.Filter{Queue: "orders", Reasons: []consume.Reason{consume.Unknown}}
 	exhausted := consume.Filter{Queue: "orders", Reasons: []consume.Reason{consume.Exhausted}}
 	fmt.Println(unsettled.Matches(&letter), exhausted.Matches(&letter))

@@ -33,7 +33,7 @@ func ExampleNewPublisher() {
 			fmt.Println("charged", o.ID)
 			return nil
 		},
-		Observe: func(_ context.Context, _ *consume.Message, v consume.Verdict) {
+		Observe: func(_ context.Context, _ *consume.Message, v consume.Decision) {
 			fmt.Println(v.Outcome)
 			if seen++; seen == 2 {
 				stop()

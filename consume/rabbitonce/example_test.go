@@ -84,7 +84,7 @@ func Example() {
 			fmt.Println("charged", o.ID)
 			return nil
 		},
-		Observe: func(_ context.Context, _ *consume.Message, v consume.Verdict) {
+		Observe: func(_ context.Context, _ *consume.Message, v consume.Decision) {
 			fmt.Println(v.Outcome)
 			if seen++; seen == 3 {
 				stop()
@@ -106,7 +106,7 @@ func Example() {
 		fmt.Println(err)
 	}
 
-	letters, err := rabbitonce.OpenDeadLetters(context.Background(), url, exampleQueue, nil)
+	letters, err := rabbitonce.DialDeadLetters(context.Background(), url, exampleQueue, nil)
 	if err != nil {
 		fmt.Println(err)
 		return

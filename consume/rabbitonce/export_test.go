@@ -11,13 +11,13 @@ import (
 	"github.com/everonce/everonce/consume/internal/copies"
 )
 
-func init() { askWithin = 3 * time.Second }
+func init() { askTimeout = 3 * time.Second }
 
 // AskWithin lets questions to the broker take so long, until restore is called. It is of the process.
 func AskWithin(d time.Duration) (restore func()) {
-	before := askWithin
-	askWithin = d
-	return func() { askWithin = before }
+	before := askTimeout
+	askTimeout = d
+	return func() { askTimeout = before }
 }
 
 func publisherTo(url string) *publisher {
@@ -56,7 +56,7 @@ func LetterID(d *amqp.Delivery) string {
 }
 
 // Copies returns the copies that are made of a delivery: one that comes again, and a dead letter.
-func Copies(d *amqp.Delivery, queue string, retries int, l *consume.DeadLetter) (again, dead amqp.Publishing) {
+func Copies(d *amqp.Delivery, queue string, retries int, l *consume.Death) (again, dead amqp.Publishing) {
 	m := messageOf(d, queue)
 	return retryCopy(d, m, queue, retries, l.Last), deadLetter(d, m, queue, l)
 }
@@ -65,4 +65,4 @@ func Copies(d *amqp.Delivery, queue string, retries int, l *consume.DeadLetter) 
 func MessageOf(d *amqp.Delivery, queue string) *consume.Message { return messageOf(d, queue) }
 
 // LetterOf is explained above.
-func LetterOf(d *amqp.Delivery, queue string) consume.Letter { return letterOf(d, queue) }
+func LetterOf(d *amqp.Delivery, queue string) consume.DeadLetter { return letterOf(d, queue) }

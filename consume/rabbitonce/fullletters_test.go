@@ -49,7 +49,7 @@ func (b *bench) poisoned(spoil func(), why string) (poison int) {
 		b.send(amqp.Publishing{MessageId: fmt.Sprint("poison-", i), Body: []byte("no json")})
 	}
 	b.send(message("good"))
-	for r.verdict().Outcome != everonce.Executed {
+	for r.decision().Outcome != everonce.Executed {
 	}
 	text := log.String()
 	for _, want := range []string{"level=WARN", "the dead-letter queue refuses a message", "reason=undecodable", b.queue.DeadLetters, why} {
@@ -117,7 +117,7 @@ func TestAFullDelayHoldsUpItsWorker(t *testing.T) {
 		}
 	}
 	r.wants(everonce.Failed, everonce.Failed)
-	if n := len(r.verdicts); n != 0 {
+	if n := len(r.decisions); n != 0 {
 		t.Errorf("%d more were handled meanwhile", n)
 	}
 	b.take(delay)

@@ -20,7 +20,7 @@ func TestFormatOfCopies(t *testing.T) {
 		MessageId: "m-1", ContentType: "application/json", Exchange: "shop", RoutingKey: "order.paid", UserId: "shop", Timestamp: first,
 		Headers: amqp.Table{"tenant": "acme", "CC": []any{"audit"}, "x-delivery-count": int64(2)}, Body: []byte("{}"),
 	}
-	letter := &consume.DeadLetter{
+	letter := &consume.Death{
 		Reason: consume.Exhausted, Detail: "no funds", Consumer: "billing", Source: "orders", KeyHash: "hash", Attempts: 4,
 		First: first, Last: first.Add(90*time.Second + 714*time.Microsecond),
 	}
@@ -74,7 +74,7 @@ func TestFormatOfCopies(t *testing.T) {
 		t.Errorf("what comes again is read as\n%+v\nwant\n%+v", got, message(3))
 	}
 	got := rabbitonce.LetterOf(came(wantDead, amqp.Table{"x-everonce-replays": int64(2)}), "dead")
-	want := consume.Letter{ID: "b6611d421351265b", DeadLetter: *letter, Message: message(0), Queue: "orders", Replays: 2}
+	want := consume.DeadLetter{ID: "b6611d421351265b", Death: *letter, Message: message(0), Queue: "orders", Replays: 2}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("a dead letter is read as\n%+v %+v\nwant\n%+v %+v", got, got.Message, want, want.Message)
 	}

@@ -77,12 +77,12 @@ func FuzzHeaders(f *testing.F) {
 			t.Errorf("first sent at %v, on the copy %v", want, retried.First)
 		}
 
-		letter := deadLetter(d, m, queue, &consume.DeadLetter{Reason: consume.Exhausted, Detail: text1, Last: now, Attempts: 4})
+		letter := deadLetter(d, m, queue, &consume.Death{Reason: consume.Exhausted, Detail: text1, Last: now, Attempts: 4})
 		buried := delivered(&letter)
 		l := letterOf(buried, queue)
 		same("the dead letter", l.Message)
 		if l.KeyHash != "" || l.Reason != consume.Exhausted || l.Attempts != 4 || !l.Last.Equal(now) || l.Queue != queue {
-			t.Errorf("the letter is %+v", l.DeadLetter)
+			t.Errorf("the letter is %+v", l.Death)
 		}
 		if other := letterOf(buried, queue); other.ID != l.ID {
 			t.Errorf("a letter has the IDs %s and %s", l.ID, other.ID)

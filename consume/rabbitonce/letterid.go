@@ -19,7 +19,7 @@ import (
 // letterID hashes what a look at the letter does not change, wherever that is: the count of its deliveries is left out, and times
 // are in UTC. What is hashed is written down here, and nowhere else: an ID that somebody has noted names its letter under another
 // version of the client library, and of Go, too.
-func letterID(l *consume.Letter, d *amqp.Delivery) string {
+func letterID(l *consume.DeadLetter, d *amqp.Delivery) string {
 	sent := original(d)
 	h := sha256.New()
 	spell(h, []any{

@@ -24,7 +24,7 @@ func TestALetterHasAnID(t *testing.T) {
 	const n = 6
 	b.wantLength(b.queue.DeadLetters, n)
 
-	ids := map[string]consume.Letter{}
+	ids := map[string]consume.DeadLetter{}
 	for range 3 { // over and over, and each time by a connection of its own
 		all, err := b.letters().List(t.Context(), consume.Filter{})
 		if err != nil || len(all) != n {

@@ -46,7 +46,7 @@ func TestManyLettersAreAskedForTogether(t *testing.T) {
 	const n = 300
 	b.sendLetters(n)
 	url, said := counted(t, b.url)
-	l, err := rabbitonce.OpenDeadLetters(t.Context(), url, b.queue, nil)
+	l, err := rabbitonce.DialDeadLetters(t.Context(), url, b.queue, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,7 +67,7 @@ func (n *node) acknowledgementTimeout(t *testing.T) {
 	r.wants(everonce.InProgress)
 	close(end)
 	for executed, replayed := false, false; !executed || !replayed; {
-		o := r.verdict().Outcome
+		o := r.decision().Outcome
 		executed, replayed = executed || o == everonce.Executed, replayed || o == everonce.Replayed
 	}
 	b.wantLength(b.queue.Name, 0)
@@ -125,7 +125,7 @@ func (n *node) blocked(t *testing.T) {
 	close(good)
 	r.wants(everonce.Executed)
 	n.ctl("set_vm_memory_high_watermark", "absolute", "512MB")
-	for r.verdict().Outcome != everonce.Executed { // of a copy that was on its way before, nobody knew that it had arrived: there may be two
+	for r.decision().Outcome != everonce.Executed { // of a copy that was on its way before, nobody knew that it had arrived: there may be two
 	}
 	b.send(message("")) // and copies are taken again, not only those that were on their way
 	b.letter()
@@ -274,7 +274,7 @@ func (n *node) lettersWithoutLeader(t *testing.T) {
 			return err
 		},
 	} {
-		l, err := rabbitonce.OpenDeadLetters(t.Context(), n.URL, b.queue, nil)
+		l, err := rabbitonce.DialDeadLetters(t.Context(), n.URL, b.queue, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -390,7 +390,7 @@ func (n *node) restart(t *testing.T, b *bench) {
 	wait(t, "half of them", halfway)
 	n.Restart()
 	for done := map[string]bool{}; len(done) < messages; {
-		if v := r.verdict(); v.Outcome == everonce.Executed {
+		if v := r.decision(); v.Outcome == everonce.Executed {
 			if done[v.KeyHash] {
 				t.Errorf("%s was executed twice", v.KeyHash)
 			}

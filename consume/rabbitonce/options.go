@@ -14,8 +14,8 @@ import (
 
 // Options configure a consumer. The zero value of each field is its default; negative values are errors.
 type Options struct {
-	// Workers configure the handling of messages. Default: as for [consume.Workers], with 10 minutes of HandleWithin. If
-	// AckTimeout is too short for that, as with a large Prefetch or with Workers.Order, HandleWithin is shorter, and
+	// Workers configure the handling of messages. Default: as for [consume.Workers], with 10 minutes of HandleTimeout. If
+	// AckTimeout is too short for that, as with a large Prefetch or with Workers.Order, HandleTimeout is shorter, and
 	// [Dial] logs it.
 	Workers consume.Workers
 	// Prefetch is how many unacknowledged messages the broker delivers. Default 2 × Workers.Concurrency ×
@@ -36,7 +36,7 @@ type Options struct {
 	// the URL, or the URL's parameters cacertfile, certfile, keyfile and server_name_indication.
 	TLS *tls.Config
 	// Heartbeat is the interval of heartbeats, in whole seconds. A connection is closed if the broker sends or reads
-	// nothing for three intervals, or does not read a copy within Workers.SettleWithin. At least 1 s. Default 10 s.
+	// nothing for three intervals, or does not read a copy within Workers.SettleTimeout. At least 1 s. Default 10 s.
 	Heartbeat time.Duration
 	// Name is the name of the connections, which operators see. Default: the names of the consumer and the queue.
 	Name string
@@ -46,8 +46,8 @@ type Options struct {
 }
 
 const (
-	defaultHandleWithin = 10 * time.Minute
-	defaultAckTimeout   = 30 * time.Minute
+	defaultHandleTimeout = 10 * time.Minute
+	defaultAckTimeout    = 30 * time.Minute
 )
 
 // checked returns o with its defaults.
@@ -82,7 +82,7 @@ func (o *Options) checked(consumer, queue string) (Options, error) {
 	c.ReconnectMin = cmp.Or(c.ReconnectMin, 500*time.Millisecond)
 	c.ReconnectMax = max(cmp.Or(c.ReconnectMax, 30*time.Second), c.ReconnectMin)
 	most := c.longest()
-	w.HandleWithin = cmp.Or(w.HandleWithin, min(defaultHandleWithin, most))
+	w.HandleTimeout = cmp.Or(w.HandleTimeout, min(defaultHandleTimeout, most))
 	return c, c.checkTimes(most)
 }
 
@@ -95,22 +95,22 @@ func (o *Options) longest() time.Duration {
 	}
 	batches := (o.Prefetch + o.Workers.Batch - 1) / o.Workers.Batch
 	turns := (batches-1)/workers + 1
-	return (o.AckTimeout - o.Workers.SettleWithin) / time.Duration(turns)
+	return (o.AckTimeout - o.Workers.SettleTimeout) / time.Duration(turns)
 }
 
 // checkTimes refuses what the broker would end.
 func (o *Options) checkTimes(most time.Duration) error {
 	if most <= 0 {
-		return fmt.Errorf("%w: rabbitonce: Workers.SettleWithin, %v, leaves no time to handle a message within AckTimeout, %v",
-			everonce.ErrInvalidArgument, o.Workers.SettleWithin, o.AckTimeout)
+		return fmt.Errorf("%w: rabbitonce: Workers.SettleTimeout, %v, leaves no time to handle a message within AckTimeout, %v",
+			everonce.ErrInvalidArgument, o.Workers.SettleTimeout, o.AckTimeout)
 	}
-	if o.Workers.HandleWithin > most {
+	if o.Workers.HandleTimeout > most {
 		how := fmt.Sprintf("share %d workers", o.Workers.Concurrency)
 		if o.Workers.Order != nil {
 			how = "may be handled one after the other (Workers.Order)"
 		}
-		return fmt.Errorf("%w: rabbitonce: Workers.HandleWithin, %v, is too long: %d prefetched messages %s, and the broker closes the channel if one is not acknowledged within %v (AckTimeout)",
-			everonce.ErrInvalidArgument, o.Workers.HandleWithin, o.Prefetch, how, o.AckTimeout)
+		return fmt.Errorf("%w: rabbitonce: Workers.HandleTimeout, %v, is too long: %d prefetched messages %s, and the broker closes the channel if one is not acknowledged within %v (AckTimeout)",
+			everonce.ErrInvalidArgument, o.Workers.HandleTimeout, o.Prefetch, how, o.AckTimeout)
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ func (p *Publisher) Publish(ctx context.Context, events []outbox.Event) []error 
 			parcels, at = append(parcels, to), append(at, i)
 		}
 		for n, err := range p.out.publishAll(ctx, parcels) {
-			errs[at[n]] = verdict(err)
+			errs[at[n]] = relayError(err)
 		}
 		return errs
 	})
@@ -136,8 +136,8 @@ func (p *Publisher) parcel(e *outbox.Event) (parcel, error) {
 	return parcel{to, msg}, nil
 }
 
-// verdict says what the broker's answer means to a relay.
-func verdict(err error) error {
+// relayError returns the error that tells a relay what the broker answered.
+func relayError(err error) error {
 	e, _ := errors.AsType[*amqp.Error](err)
 	switch {
 	case err == nil, errors.Is(err, ErrUnroutable):

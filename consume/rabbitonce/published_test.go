@@ -182,7 +182,7 @@ func TestACopyWithoutAnAnswerIsAFailure(t *testing.T) {
 			return everonce.NotDone(errClosed)
 		}
 		return nil
-	}), &rabbitonce.Options{Heartbeat: time.Minute, Workers: consume.Workers{SettleWithin: 500 * time.Millisecond, Log: complaintsTo(complaints)}})
+	}), &rabbitonce.Options{Heartbeat: time.Minute, Workers: consume.Workers{SettleTimeout: 500 * time.Millisecond, Log: complaintsTo(complaints)}})
 	b.send(message("m-1"))
 	r.wants(everonce.Failed, everonce.Executed)
 	if c := <-complaints; !strings.Contains(c, "did not confirm a message") {
@@ -246,7 +246,7 @@ func TestACopyThatIsNotReadIsWaitedForAsLongAsAnAnswer(t *testing.T) {
 	l.unread.Store(1)
 	ran := 0
 	complaints := make(chan string, 1000)
-	opts := &rabbitonce.Options{Heartbeat: time.Minute, Workers: consume.Workers{SettleWithin: 8 * time.Second, Log: complaintsTo(complaints)}}
+	opts := &rabbitonce.Options{Heartbeat: time.Minute, Workers: consume.Workers{SettleTimeout: 8 * time.Second, Log: complaintsTo(complaints)}}
 	r := b.runOn(memstore.New(nil), l.url, specOf(func(context.Context, *consume.Message, order) error {
 		if ran++; ran == 1 {
 			return everonce.NotDone(errClosed)
@@ -273,7 +273,7 @@ func TestTheEndIsNotWaitedForInACopyThatIsNotRead(t *testing.T) {
 	b := newBench(t)
 	l := newLine(t, b.url, func() bool { return true })
 	l.unread.Store(1000)
-	opts := &rabbitonce.Options{Heartbeat: time.Minute, Workers: consume.Workers{SettleWithin: 2 * time.Second}}
+	opts := &rabbitonce.Options{Heartbeat: time.Minute, Workers: consume.Workers{SettleTimeout: 2 * time.Second}}
 	r := b.runOn(memstore.New(nil), l.url, specOf(func(context.Context, *consume.Message, order) error { return everonce.NotDone(errClosed) }), opts)
 	b.send(hugeMessage("m-1"))
 	r.wants(everonce.Failed)
@@ -304,8 +304,8 @@ func TestADeadLetterIsPublishedAgain(t *testing.T) {
 		t.Errorf("the letter: %v", d.Headers)
 	}
 	r.stop()
-	if n, verdicts := published.Load(), len(r.verdicts); n != 2 || verdicts != 1 {
-		t.Errorf("%d copies were published, and it was handled %d times", n, verdicts)
+	if n, decisions := published.Load(), len(r.decisions); n != 2 || decisions != 1 {
+		t.Errorf("%d copies were published, and it was handled %d times", n, decisions)
 	}
 }
 
@@ -336,15 +336,15 @@ func TestADeadLetterIsPublishedAgainAfterALostDeclaration(t *testing.T) {
 			r := b.runOn(memstore.New(nil), l.url, specOf(nothing), nil)
 			b.send(message(""))
 			wait(t, "the third copy", third)
-			if verdicts := len(r.verdicts); verdicts != 1 {
-				t.Fatalf("it was handled %d times", verdicts)
+			if decisions := len(r.decisions); decisions != 1 {
+				t.Fatalf("it was handled %d times", decisions)
 			}
 			if d := b.letter(); d.Headers["x-everonce-reason"] != string(consume.NoKey) {
 				t.Errorf("the letter: %v", d.Headers)
 			}
 			r.stop()
-			if n, verdicts := published.Load(), len(r.verdicts); n != 3 || verdicts != 1 {
-				t.Errorf("%d copies were published, and it was handled %d times", n, verdicts)
+			if n, decisions := published.Load(), len(r.decisions); n != 3 || decisions != 1 {
+				t.Errorf("%d copies were published, and it was handled %d times", n, decisions)
 			}
 		})
 	}
@@ -368,7 +368,7 @@ func TestNothingIsLeftOpen(t *testing.T) {
 		t.Errorf("%d channels were opened for %d copies", opened, n)
 	}
 	l.leaves(t, 0)
-	letters, err := rabbitonce.OpenDeadLetters(t.Context(), l.url, b.queue, nil)
+	letters, err := rabbitonce.DialDeadLetters(t.Context(), l.url, b.queue, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -384,7 +384,7 @@ func TestNothingIsLeftOpen(t *testing.T) {
 	if err := b.dial(nil); !errors.Is(err, rabbitonce.ErrTopology) {
 		t.Errorf("without its dead letters: %v", err)
 	}
-	if _, err := rabbitonce.OpenDeadLetters(t.Context(), l.url, b.queue, nil); !errors.Is(err, rabbitonce.ErrTopology) {
+	if _, err := rabbitonce.DialDeadLetters(t.Context(), l.url, b.queue, nil); !errors.Is(err, rabbitonce.ErrTopology) {
 		t.Errorf("no dead letters: %v", err)
 	}
 	l.leaves(t, 0)
@@ -457,11 +457,11 @@ func TestAReplayThatIsClosedOpensNothing(t *testing.T) {
 	b.sendLetters(2)
 	var published atomic.Int64
 	l := newLine(t, b.url, func() bool { published.Add(1); return true })
-	letters, err := rabbitonce.OpenDeadLetters(t.Context(), l.url, b.queue, nil)
+	letters, err := rabbitonce.DialDeadLetters(t.Context(), l.url, b.queue, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	replayed, err := letters.Replay(t.Context(), consume.Filter{Only: func(*consume.Letter) bool {
+	replayed, err := letters.Replay(t.Context(), consume.Filter{Only: func(*consume.DeadLetter) bool {
 		if published.Load() == 1 { // the second letter is to be replayed
 			if err := letters.Close(); err != nil {
 				t.Error(err)

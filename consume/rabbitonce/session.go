@@ -39,7 +39,7 @@ func (c *Consumer) connect(ctx context.Context) (*session, error) {
 	}
 	stop := context.AfterFunc(ctx, conn.cut)
 	var s *session
-	err = conn.within(askWithin, func() (err error) { s, err = c.begin(conn); return err })
+	err = conn.within(askTimeout, func() (err error) { s, err = c.begin(conn); return err })
 	if !stop() { // what else has failed, failed by it
 		err = context.Cause(ctx)
 	}
@@ -101,7 +101,7 @@ func (s *session) feed(ctx context.Context, c *Consumer, out chan<- consume.Deli
 		ahead = 1
 	}
 	s.since = time.Now()
-	if err := s.conn.within(askWithin, func() error {
+	if err := s.conn.within(askTimeout, func() error {
 		if err := s.look(c.queue.Name); err != nil {
 			return err
 		}
@@ -120,7 +120,7 @@ func (s *session) feed(ctx context.Context, c *Consumer, out chan<- consume.Deli
 			s.delivered = time.Now()
 			if s.alone > 0 {
 				if s.alone--; s.alone == 0 {
-					if err := s.conn.within(askWithin, func() error { return s.widen(c) }); err != nil {
+					if err := s.conn.within(askTimeout, func() error { return s.widen(c) }); err != nil {
 						return true, err
 					}
 				}
@@ -176,7 +176,7 @@ func gone(err *amqp.Error) error {
 
 // leave stops the messages, and gives those back that were sent ahead: they need not wait for what is still being handled.
 func (s *session) leave() {
-	if err := s.conn.within(askWithin, func() error { return s.ch.Cancel(s.tag, false) }); err != nil {
+	if err := s.conn.within(askTimeout, func() error { return s.ch.Cancel(s.tag, false) }); err != nil {
 		return // the broker gives them to others by itself
 	}
 	for d := range s.deliveries {

@@ -52,7 +52,7 @@ func (b *bench) buryInBoth(other *bench) {
 	for i, queue := range []*bench{b, other} {
 		r := queue.run(specOf(nothing), nil)
 		queue.send(message(""))
-		r.verdict()
+		r.decision()
 		r.stop()
 		b.wantLength(b.queue.DeadLetters, i+1)
 	}

@@ -163,7 +163,7 @@ func (n *node) tls(t *testing.T) {
 			"ForeignClient":         {known, &tls.Config{RootCAs: a.pool, MaxVersion: tls.VersionTLS12, Certificates: []tls.Certificate{foreign(t)}}, "remote error: tls: "},
 			"ConfigurationNotUsed!": {n.URL, &tls.Config{RootCAs: a.pool}, "amqps://"},
 		} {
-			_, err := rabbitonce.OpenDeadLetters(t.Context(), tc.url, rabbitonce.Queue{Name: "any"}, &rabbitonce.Options{TLS: tc.tls})
+			_, err := rabbitonce.DialDeadLetters(t.Context(), tc.url, rabbitonce.Queue{Name: "any"}, &rabbitonce.Options{TLS: tc.tls})
 			wrong := rabbitonce.ErrUnreachable
 			if name == "ConfigurationNotUsed!" {
 				wrong = everonce.ErrInvalidArgument
@@ -229,7 +229,7 @@ func (n *node) encrypted(t *testing.T, address string, a *authority) {
 	wait(t, "the connection to be made again", again)
 	b.send(message("bad"))
 	r.wants(everonce.Rejected)
-	letters, err := rabbitonce.OpenDeadLetters(t.Context(), address, b.queue, &rabbitonce.Options{TLS: &tls.Config{RootCAs: a.pool}})
+	letters, err := rabbitonce.DialDeadLetters(t.Context(), address, b.queue, &rabbitonce.Options{TLS: &tls.Config{RootCAs: a.pool}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +263,7 @@ func TestAHandshakeThatHangs(t *testing.T) {
 			}
 			<-given // and not before: it hangs
 		}()
-		_, err := rabbitonce.OpenDeadLetters(ctx, scheme+"://user:secret@"+l.Addr().String(), rabbitonce.Queue{Name: "any"}, nil)
+		_, err := rabbitonce.DialDeadLetters(ctx, scheme+"://user:secret@"+l.Addr().String(), rabbitonce.Queue{Name: "any"}, nil)
 		if !errors.Is(err, rabbitonce.ErrUnreachable) || !errors.Is(err, impatient) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", scheme, err)
 		}

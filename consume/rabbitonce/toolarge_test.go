@@ -47,7 +47,7 @@ func (n *node) tooLarge(t *testing.T) {
 		return nil
 	}), &rabbitonce.Options{Workers: consume.Workers{Concurrency: 1, Log: textTo(log)}})
 	b.send(message(""), message("m-2"))
-	for r.verdict().Outcome != everonce.Executed {
+	for r.decision().Outcome != everonce.Executed {
 	}
 	b.wantLength(b.queue.Name, 0)
 	b.wantLength(b.queue.DeadLetters, 3)
@@ -70,7 +70,7 @@ func (n *node) tooLarge(t *testing.T) {
 	if n, err := l.Replay(t.Context(), consume.Filter{Reasons: []consume.Reason{"broker_rejected"}}); n != 2 || err != nil {
 		t.Errorf("replayed %d, %v", n, err)
 	}
-	for r.verdict().Outcome != everonce.Executed {
+	for r.decision().Outcome != everonce.Executed {
 	}
 	b.wantLength(b.queue.DeadLetters, 2)
 }

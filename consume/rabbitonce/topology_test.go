@@ -186,12 +186,12 @@ func TestRefusedArguments(t *testing.T) {
 		"more than AMQP can say":        {url, queue, h, rabbitonce.Options{Prefetch: 1 << 16}}, // it would be 0: without a bound
 		"negative concurrency":          {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Concurrency: -1}}},
 		"batches of a guarded consumer": {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Batch: 2}}},
-		"longer than the broker waits":  {url, queue, h, rabbitonce.Options{Workers: consume.Workers{HandleWithin: 31 * time.Minute}}},
+		"longer than the broker waits":  {url, queue, h, rabbitonce.Options{Workers: consume.Workers{HandleTimeout: 31 * time.Minute}}},
 		"a heartbeat AMQP cannot say":   {url, queue, h, rabbitonce.Options{Heartbeat: 999 * time.Millisecond}}, // it would be the broker's
-		"no time for the answer":        {url, queue, h, rabbitonce.Options{Workers: consume.Workers{HandleWithin: 30 * time.Minute}, Prefetch: 8}},
-		"longer behind one other":       {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Concurrency: 2, HandleWithin: 20 * time.Minute}, Prefetch: 3}},
-		"longer behind others":          {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Concurrency: 2, HandleWithin: 10 * time.Minute}, Prefetch: 100}},
-		"longer behind its like":        {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Order: func(m *consume.Message) string { return m.Subject }, HandleWithin: 10 * time.Minute}}},
+		"no time for the answer":        {url, queue, h, rabbitonce.Options{Workers: consume.Workers{HandleTimeout: 30 * time.Minute}, Prefetch: 8}},
+		"longer behind one other":       {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Concurrency: 2, HandleTimeout: 20 * time.Minute}, Prefetch: 3}},
+		"longer behind others":          {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Concurrency: 2, HandleTimeout: 10 * time.Minute}, Prefetch: 100}},
+		"longer behind its like":        {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Order: func(m *consume.Message) string { return m.Subject }, HandleTimeout: 10 * time.Minute}}},
 	} {
 		_, err := rabbitonce.Dial(t.Context(), c.url, c.queue, c.h, &c.opts)
 		if !errors.Is(err, everonce.ErrInvalidArgument) || strings.Contains(err.Error(), "s3cret") {
@@ -199,7 +199,7 @@ func TestRefusedArguments(t *testing.T) {
 		}
 	}
 	_, err = rabbitonce.Dial(t.Context(), url, queue, h, &rabbitonce.Options{AckTimeout: 10 * time.Second}) // as long as an answer may take
-	if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), "Workers.SettleWithin, 10s") || strings.Contains(err.Error(), "HandleWithin") {
+	if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), "Workers.SettleTimeout, 10s") || strings.Contains(err.Error(), "HandleTimeout") {
 		t.Errorf("no time for a handler, whose time nobody has set: %v", err)
 	}
 	recv, err := everonce.NewTxReceiver[*mapdb.Tx](mapdb.New(), nil)
@@ -237,7 +237,7 @@ func TestAShortTimeForHandlersIsTold(t *testing.T) {
 	}{
 		"default":                {rabbitonce.Options{}, ""},
 		"much is sent ahead":     {rabbitonce.Options{Prefetch: 1000}, "handle_within=14.32s"},
-		"so it is set":           {rabbitonce.Options{Prefetch: 1000, Workers: consume.Workers{HandleWithin: 14 * time.Second}}, ""},
+		"so it is set":           {rabbitonce.Options{Prefetch: 1000, Workers: consume.Workers{HandleTimeout: 14 * time.Second}}, ""},
 		"in order":               {rabbitonce.Options{Workers: inOrder}, "handle_within=1m51.875s"},
 		"any number of workers":  {rabbitonce.Options{Prefetch: 100, Workers: consume.Workers{Concurrency: math.MaxInt}}, ""},
 		"and what is sent ahead": {rabbitonce.Options{Workers: consume.Workers{Concurrency: math.MaxInt}}, ""},

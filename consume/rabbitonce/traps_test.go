@@ -88,7 +88,7 @@ func TestTrapWhatIsKeptInHandIsNoDelivery(t *testing.T) {
 	r := b.runOn(brokenStore{memstore.New(nil)}, b.url, spec, nil)
 	b.send(message("m-1"))
 	for range 10 {
-		if v := r.verdict(); v.Disposition != consume.Keep {
+		if v := r.decision(); v.Disposition != consume.Hold {
 			t.Fatalf("%v, %v", v.Outcome, v.Disposition)
 		}
 	}
@@ -276,7 +276,7 @@ func TestTrapTheConnectionIsCutWhileMessagesAreGivenBack(t *testing.T) {
 		b.send(message(fmt.Sprint("m-", i)))
 	}
 	for done := map[string]bool{}; len(done) < n; {
-		if v := r.verdict(); v.Outcome == everonce.Executed {
+		if v := r.decision(); v.Outcome == everonce.Executed {
 			done[v.KeyHash] = true
 		}
 	}

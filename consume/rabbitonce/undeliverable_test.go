@@ -95,7 +95,7 @@ func TestAMessageThatTheBrokerCannotDeliver(t *testing.T) {
 			r := b.runOn(store, url, specOf(func(context.Context, *consume.Message, order) error { return nil }),
 				&rabbitonce.Options{Prefetch: 7, Workers: consume.Workers{Concurrency: 1, Log: textTo(log)}, ReconnectMin: 10e6})
 			for done := map[string]bool{}; len(done) < 6; {
-				v := r.verdict()
+				v := r.decision()
 				if v.Outcome != everonce.Executed && v.Outcome != everonce.Replayed {
 					t.Fatalf("%+v", v)
 				}
@@ -131,7 +131,7 @@ func TestALetterThatTheBrokerCannotDeliver(t *testing.T) {
 		b.sendTo(b.queue.DeadLetters, message(id))
 	}
 	url, _ := newMine(t, b.url, "undeliverable", true)
-	l, err := rabbitonce.OpenDeadLetters(t.Context(), url, b.queue, nil)
+	l, err := rabbitonce.DialDeadLetters(t.Context(), url, b.queue, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestALetterThatTheBrokerCannotDeliverFromALimitedQueue(t *testing.T) {
 	}
 	b.sendTo(b.queue.DeadLetters, message("undeliverable"))
 	url, ended := newMine(t, b.url, "undeliverable", true)
-	l, err := rabbitonce.OpenDeadLetters(t.Context(), url, b.queue, nil)
+	l, err := rabbitonce.DialDeadLetters(t.Context(), url, b.queue, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func (l *DeadLetters) reconnect(ctx context.Context) error {
 	if l.over.Load() {
 		return errors.Join(amqp.ErrClosed, conn.hangUp())
 	}
-	return conn.within(askWithin, func() (err error) {
+	return conn.within(askTimeout, func() (err error) {
 		if l.ch, err = conn.Channel(); err != nil {
 			return fmt.Errorf("rabbitonce: opening a channel: %w", err)
 		}
@@ -83,7 +83,7 @@ func (l *DeadLetters) reclaim(ctx context.Context, k *kept, unseen int) (fresh [
 	}
 	for rest := k.clone(); rest.n > 0; {
 		var ds []amqp.Delivery
-		if err := l.conn.within(askWithin, func() (err error) { ds, err = l.consume(min(rest.n, window)); return err }); err != nil {
+		if err := l.conn.within(askTimeout, func() (err error) { ds, err = l.consume(min(rest.n, window)); return err }); err != nil {
 			return nil, err
 		}
 		if len(ds) == 0 { // somebody else has the others
@@ -97,7 +97,7 @@ func (l *DeadLetters) reclaim(ctx context.Context, k *kept, unseen int) (fresh [
 // limited reports whether the dead-letter queue may have a delivery limit. The broker does not show it, but refuses to declare a queue anew that
 // has other arguments. A policy stays unseen.
 func (l *DeadLetters) limited() (limited bool, err error) {
-	err = l.conn.within(askWithin, func() (err error) {
+	err = l.conn.within(askTimeout, func() (err error) {
 		for _, arguments := range []amqp.Table{unlimited(l.conn), {"x-queue-type": "classic"}} {
 			if err = withChannel(l.conn, func(ch *amqp.Channel) error {
 				if err := exists(ch, l.queue.DeadLetters); err != nil { // or it would be made here
@@ -122,7 +122,7 @@ func (l *DeadLetters) awaitAll(kept, unseen int) (there int, err error) {
 	if unseen < math.MaxInt-kept {
 		want = kept + unseen
 	}
-	err = l.conn.within(askWithin, func() (err error) { there, err = l.await(want); return err })
+	err = l.conn.within(askTimeout, func() (err error) { there, err = l.await(want); return err })
 	return there, err
 }
 
@@ -170,7 +170,7 @@ func (l *DeadLetters) passBy(ctx context.Context, k *kept, unseen int) (ds []amq
 		}
 		var more []amqp.Delivery
 		if ahead {
-			err = l.conn.within(askWithin, func() (err error) { more, err = l.consume(min(there-before-1, most)); return err })
+			err = l.conn.within(askTimeout, func() (err error) { more, err = l.consume(min(there-before-1, most)); return err })
 		} else {
 			more, err = l.takeBehind(ctx, before+1, min(there-before-1, most), time.Duration(try)*500*time.Microsecond)
 		}
@@ -202,7 +202,7 @@ func (l *DeadLetters) takeBehind(ctx context.Context, first, n int, later time.D
 		return nil, err
 	}
 	defer decoy.hangUp() //nolint:errcheck // it is lost, or to be
-	err = l.conn.within(askWithin, func() error {
+	err = l.conn.within(askTimeout, func() error {
 		ch, err := decoy.Channel()
 		if err != nil {
 			return err

@@ -129,7 +129,7 @@ func TestConnectionsThatAreCut(t *testing.T) {
 		return nil
 	}), &rabbitonce.Options{Heartbeat: time.Second}) // a connection that is made while it is cut may be half open
 	for done := map[string]bool{}; len(done) < n; {
-		if v := r.verdict(); v.Outcome == everonce.Executed {
+		if v := r.decision(); v.Outcome == everonce.Executed {
 			done[v.KeyHash] = true
 		}
 	}
@@ -153,7 +153,7 @@ func TestEachLossBeginsItsPausesAnew(t *testing.T) {
 	r := b.runOn(memstore.New(nil), w.url, specOf(nothing), opts)
 	for i := range 20 {
 		b.send(message(fmt.Sprint("m-", i)))
-		for r.verdict().Outcome != everonce.Executed {
+		for r.decision().Outcome != everonce.Executed {
 		}
 		w.cut()
 		wait(t, "the next connection", again)
@@ -291,7 +291,7 @@ func TestAnAcknowledgementNeverGoesToAnotherChannel(t *testing.T) {
 	}
 	close(endOthers)
 	for exhausted := 0; exhausted < 2; {
-		if r.verdict().Letter.Reason == consume.Exhausted {
+		if r.decision().Death.Reason == consume.Exhausted {
 			exhausted++
 		}
 	}
@@ -304,12 +304,12 @@ func TestAConnectionIsMadeAgainWhileAllAreBusy(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	w := newWire(t, b.url)
-	begun, goOn := make(chan struct{}), make(chan struct{})
+	begun, skipFailed := make(chan struct{}), make(chan struct{})
 	opts, again := connections(&rabbitonce.Options{Prefetch: 2, Workers: consume.Workers{Concurrency: 1}})
 	r := b.runOn(memstore.New(nil), w.url, specOf(func(_ context.Context, m *consume.Message, _ order) error {
 		if m.ID == "m-1" {
 			close(begun)
-			<-goOn
+			<-skipFailed
 		}
 		return nil
 	}), opts)
@@ -319,9 +319,9 @@ func TestAConnectionIsMadeAgainWhileAllAreBusy(t *testing.T) {
 	b.wantLength(b.queue.Name, 0) // it waits for the worker
 	w.cut()
 	wait(t, "the next connection", again)
-	close(goOn)
+	close(skipFailed)
 	r.wants(everonce.Executed)
-	for r.verdict().Outcome != everonce.Executed {
+	for r.decision().Outcome != everonce.Executed {
 	}
 	b.wantLength(b.queue.Name, 0)
 }
@@ -331,12 +331,12 @@ func TestAnAcknowledgementIsOfOneMessage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	w := newWire(t, b.url)
-	begun, goOn := make(chan struct{}), make(chan struct{})
+	begun, skipFailed := make(chan struct{}), make(chan struct{})
 	opts := &rabbitonce.Options{Prefetch: 2, Workers: consume.Workers{Concurrency: 2}}
 	r := b.runOn(memstore.New(nil), w.url, specOf(func(_ context.Context, m *consume.Message, _ order) error {
 		if m.ID == "m-1" {
 			close(begun)
-			<-goOn
+			<-skipFailed
 		}
 		return nil
 	}), opts)
@@ -345,10 +345,10 @@ func TestAnAcknowledgementIsOfOneMessage(t *testing.T) {
 	b.send(message("m-2"), message("m-3"))
 	r.wants(everonce.Executed, everonce.Executed) // the broker has the second's acknowledgement, or it had not sent the third
 	w.cut()
-	for r.verdict().Outcome != everonce.InProgress { // or the third, once more
+	for r.decision().Outcome != everonce.InProgress { // or the third, once more
 	}
-	close(goOn)
-	for r.verdict().Outcome != everonce.Executed {
+	close(skipFailed)
+	for r.decision().Outcome != everonce.Executed {
 	}
 	b.wantLength(b.queue.Name, 0)
 }
@@ -373,7 +373,7 @@ func TestAHalfOpenConnection(t *testing.T) {
 		t.Fatal("nobody has noticed")
 	}
 	w.heal() // which ends what was poisoned
-	for v := r.verdict(); v.Outcome != everonce.Executed; v = r.verdict() {
+	for v := r.decision(); v.Outcome != everonce.Executed; v = r.decision() {
 		if v.Disposition != consume.Ack {
 			t.Errorf("%v, %v", v.Outcome, v.Err)
 		}
@@ -402,12 +402,12 @@ func TestALargeLetterOnASlowConnection(t *testing.T) {
 	letter := letterFor(b.queue.Name, "m-1")
 	letter.Body = make([]byte, 2<<20)
 	b.sendTo(b.queue.DeadLetters, letter)
-	l, err := rabbitonce.OpenDeadLetters(t.Context(), w.url, b.queue, nil)
+	l, err := rabbitonce.DialDeadLetters(t.Context(), w.url, b.queue, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()                     //nolint:errcheck // of the test
-	w.poison("bandwidth", `"rate":300`) // KB in a second: it takes twice as long as askWithin
+	w.poison("bandwidth", `"rate":300`) // KB in a second: it takes twice as long as askTimeout
 	if n, err := l.Replay(t.Context(), consume.Filter{}); n != 1 || err != nil {
 		t.Errorf("replayed %d, %v", n, err)
 	}

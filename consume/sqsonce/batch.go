@@ -12,15 +12,15 @@ import (
 // delay before. A dead letter is sent by this consumer, and does not come again. After the first message of a FIFO queue's
 // group that must come again, the rest of the group must too, and is not handled.
 //
-// If ctx has a deadline, the last tenth of the time, or twice DrainWithin if that is less, is kept: no message is begun then,
+// If ctx has a deadline, the last tenth of the time, or twice DrainTimeout if that is less, is kept: no message is begun then,
 // and handlers are ended halfway through. With an error, which is that of [consume.Consumer.Serve], all messages must come again.
 // HandleBatch may be called concurrently.
 func (c *Consumer) HandleBatch(ctx context.Context, messages []types.Message) (again []string, err error) {
 	received := time.Now()
 	workers := c.opts.Workers
 	if deadline, ok := ctx.Deadline(); ok {
-		kept := min(2*workers.DrainWithin, max(time.Until(deadline)/10, 2))
-		workers.DrainWithin = kept / 2
+		kept := min(2*workers.DrainTimeout, max(time.Until(deadline)/10, 2))
+		workers.DrainTimeout = kept / 2
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-kept))
 		defer cancel()

@@ -51,13 +51,13 @@ type bench struct {
 	queue      sqsonce.Queue
 	url, dead  string
 	fifo       bool
-	dispatched chan consume.Verdict
+	dispatched chan consume.Decision
 }
 
 // newBench makes queues, which are gone after the test. A message is a dead letter of SQS itself after maxReceives.
 func newBench(t *testing.T, fifo bool, maxReceives int) *bench {
 	t.Helper()
-	b := &bench{T: t, client: newClient(t, testserver.URL(t, "sqs")), fifo: fifo, dispatched: make(chan consume.Verdict, 10_000)}
+	b := &bench{T: t, client: newClient(t, testserver.URL(t, "sqs")), fifo: fifo, dispatched: make(chan consume.Decision, 10_000)}
 	name, end, attributes := "test-"+strings.ToLower(rand.Text()), "", map[string]string{}
 	if fifo {
 		end = ".fifo"
@@ -133,7 +133,7 @@ func (b *bench) handlerOf(recv *everonce.Receiver, handle func(context.Context, 
 	b.Helper()
 	spec := consume.Spec[order]{
 		Consumer: "billing", Key: consume.ProducerID(), Handle: handle, Retry: consume.Backoff{Min: 100 * time.Millisecond, Max: time.Second},
-		Observe: func(_ context.Context, _ *consume.Message, v consume.Verdict) { b.dispatched <- v },
+		Observe: func(_ context.Context, _ *consume.Message, v consume.Decision) { b.dispatched <- v },
 	}
 	if change != nil {
 		change(&spec)
@@ -175,23 +175,23 @@ func (b *bench) run(client sqsonce.Client, h *consume.Consumer, o *sqsonce.Optio
 	return stop
 }
 
-// verdict waits for the next.
-func (b *bench) verdict() consume.Verdict {
+// decision waits for the next.
+func (b *bench) decision() consume.Decision {
 	b.Helper()
 	select {
 	case v := <-b.dispatched:
 		return v
 	case <-time.After(soon):
-		b.Fatal("there is no verdict")
-		return consume.Verdict{}
+		b.Fatal("there is no decision")
+		return consume.Decision{}
 	}
 }
 
-// until waits for the next verdict of a kind.
-func (b *bench) until(want consume.Disposition) consume.Verdict {
+// until waits for the next decision of a kind.
+func (b *bench) until(want consume.Disposition) consume.Decision {
 	b.Helper()
 	for {
-		if v := b.verdict(); v.Disposition == want {
+		if v := b.decision(); v.Disposition == want {
 			return v
 		}
 	}
@@ -218,7 +218,7 @@ func (b *bench) eventually(what string, ok func() bool) {
 // letters opens the dead letters.
 func (b *bench) letters() *sqsonce.DeadLetters {
 	b.Helper()
-	l, err := sqsonce.OpenDeadLetters(b.Context(), b.client, b.queue)
+	l, err := sqsonce.DialDeadLetters(b.Context(), b.client, b.queue)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func (b *bench) letters() *sqsonce.DeadLetters {
 }
 
 // list waits for so many dead letters.
-func (b *bench) list(n int) (found []consume.Letter) {
+func (b *bench) list(n int) (found []consume.DeadLetter) {
 	b.Helper()
 	l := b.letters()
 	b.eventually(fmt.Sprintf("there are not %d letters", n), func() bool {

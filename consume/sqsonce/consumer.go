@@ -74,7 +74,7 @@ const fewReceives = 20
 var errRan = fmt.Errorf("%w: sqsonce: the consumer already ran (make a new one with Dial)", everonce.ErrInvalidArgument)
 
 // Run handles messages until ctx ends. Then it drains: it receives no more, gives back what no handler has begun, and lets
-// handlers finish within [consume.Workers.DrainWithin]. Messages of an answer that takes longer than a second come again
+// handlers finish within [consume.Workers.DrainTimeout]. Messages of an answer that takes longer than a second come again
 // after Visibility. Run goes on when SQS does not answer. It may be called once. The error is that of [consume.Consumer.Serve].
 func (c *Consumer) Run(ctx context.Context) error {
 	c.mu.Lock()
@@ -167,7 +167,7 @@ const lastAnswer = time.Second
 
 // ask asks for messages once. A connection may be half open: the answer is not waited for much longer than SQS waits.
 func (c *Consumer) ask(ctx context.Context, most int) (*sqs.ReceiveMessageOutput, error) {
-	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.Wait+c.opts.Workers.SettleWithin)
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.Wait+c.opts.Workers.SettleTimeout)
 	defer cancel()
 	forget := context.AfterFunc(ctx, func() { time.AfterFunc(lastAnswer, cancel) })
 	defer forget()
@@ -209,13 +209,13 @@ func (c *Consumer) delivery(raw *types.Message, asked time.Time) (*delivery, err
 
 // buryUnread makes a message a dead letter that no handler could read. Where that fails, it comes again.
 func (c *Consumer) buryUnread(ctx context.Context, d *delivery, why error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.Workers.SettleWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.Workers.SettleTimeout)
 	defer cancel()
-	letter := consume.DeadLetter{
+	letter := consume.Death{
 		Reason: consume.Undecodable, Detail: why.Error(), Consumer: c.handler.Name(), Source: c.queue.name,
 		Attempts: d.m.Deliveries, First: d.m.First, Last: time.Now(),
 	}
-	err := d.Bury(ctx, letter)
+	err := d.SetAside(ctx, letter)
 	if err == nil {
 		c.handler.Buried(ctx, d.m, letter)
 	}

@@ -54,7 +54,7 @@ func TestRetriesThenBuries(t *testing.T) {
 			return everonce.NotDone(errors.New("the bank is closed"))
 		}, func(s *consume.Spec[order]) { s.Retry.Limit = 2 }), quick())
 		b.until(consume.Ack)
-		b.until(consume.Bury)
+		b.until(consume.SetAside)
 		letter := b.list(1)[0]
 		if len(retries) != 3 || retries[2] != 2 {
 			t.Errorf("the retries were %v", retries)
@@ -81,8 +81,8 @@ func TestHeartbeatKeepsAMessageHidden(t *testing.T) {
 	h := b.handler(handle, nil)
 	b.run(b.client, h, quick())
 	b.run(b.client, h, quick())
-	if v := b.verdict(); v.Disposition != consume.Ack || v.Outcome != everonce.Executed {
-		t.Errorf("the first verdict is %v, %v", v.Disposition, v.Outcome)
+	if v := b.decision(); v.Disposition != consume.Ack || v.Outcome != everonce.Executed {
+		t.Errorf("the first decision is %v, %v", v.Disposition, v.Outcome)
 	}
 	b.empty(b.url)
 	if len(b.dispatched) > 0 || runs.Load() != 1 {

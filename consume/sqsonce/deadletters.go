@@ -27,8 +27,8 @@ type DeadLetters struct {
 
 var _ consume.DeadLetters = (*DeadLetters)(nil)
 
-// OpenDeadLetters looks up the queue and that of its dead letters. The error is as for [Dial].
-func OpenDeadLetters(ctx context.Context, client Client, queue Queue) (*DeadLetters, error) {
+// DialDeadLetters looks up the queue and that of its dead letters. The error is as for [Dial].
+func DialDeadLetters(ctx context.Context, client Client, queue Queue) (*DeadLetters, error) {
 	source, dead, err := findBoth(ctx, client, queue)
 	if err != nil {
 		return nil, err
@@ -49,8 +49,8 @@ func (l *DeadLetters) Consumers(ctx context.Context) (int, error) {
 }
 
 // All returns an iterator over the selected letters, which stay in the queue. It ends with the first error.
-func (l *DeadLetters) All(ctx context.Context, filter consume.Filter) iter.Seq2[consume.Letter, error] {
-	return func(yield func(consume.Letter, error) bool) {
+func (l *DeadLetters) All(ctx context.Context, filter consume.Filter) iter.Seq2[consume.DeadLetter, error] {
+	return func(yield func(consume.DeadLetter, error) bool) {
 		err := l.each(ctx, filter, func(f *found) (bool, error) {
 			if !yield(f.letter, nil) {
 				return false, errEnough
@@ -58,7 +58,7 @@ func (l *DeadLetters) All(ctx context.Context, filter consume.Filter) iter.Seq2[
 			return false, nil
 		})
 		if err != nil && !errors.Is(err, errEnough) {
-			yield(consume.Letter{}, err)
+			yield(consume.DeadLetter{}, err)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func (l *DeadLetters) All(ctx context.Context, filter consume.Filter) iter.Seq2[
 var errEnough = errors.New("sqsonce: enough")
 
 // Replay sends copies of the selected letters to their queues, with the original body and attributes, and the number of
-// replays ([consume.Letter].Replays). It deletes each letter once SQS has confirmed its copy. If the message was already handled,
+// replays ([consume.DeadLetter].Replays). It deletes each letter once SQS has confirmed its copy. If the message was already handled,
 // the copy is a duplicate. The error also names letters that stay because their queue does not exist, or because they are
 // too large for it. An interrupted replay may leave a letter beside its copy.
 func (l *DeadLetters) Replay(ctx context.Context, filter consume.Filter) (replayed int, err error) {
@@ -136,14 +136,14 @@ func (l *DeadLetters) remove(ctx context.Context, f *found) error {
 // found is a letter in hand.
 type found struct {
 	raw    *types.Message
-	letter consume.Letter
+	letter consume.DeadLetter
 	note   note
 }
 
 const (
 	lookVisibility = time.Minute      // of letters whose answer was lost, too
 	lookWait       = 1                // seconds: an answer at once may leave out letters that are there
-	lookWithin     = 30 * time.Second // for an answer: a connection may be half open
+	lookTimeout    = 30 * time.Second // for an answer: a connection may be half open
 	lookBarren     = 5                // answers in a row without a letter that was not seen yet
 )
 
@@ -195,7 +195,7 @@ func (l *DeadLetters) each(ctx context.Context, filter consume.Filter, fn func(*
 
 // receive takes letters in hand; none where SQS has found none.
 func (l *DeadLetters) receive(ctx context.Context) (*sqs.ReceiveMessageOutput, error) {
-	asking, cancel := context.WithTimeout(ctx, lookWithin)
+	asking, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	out, err := l.client.ReceiveMessage(asking, &sqs.ReceiveMessageInput{
 		QueueUrl: &l.dead.url, MaxNumberOfMessages: maxReceive, VisibilityTimeout: int32(lookVisibility.Seconds()), WaitTimeSeconds: lookWait,

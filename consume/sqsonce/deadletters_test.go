@@ -44,7 +44,7 @@ func TestReplay(t *testing.T) {
 			}
 			return nil
 		}, func(s *consume.Spec[order]) { s.Retry.Limit = -1 }), quick())
-		b.until(consume.Bury)
+		b.until(consume.SetAside)
 		letter := b.list(1)[0]
 		refuse.Store(false)
 		if n, err := b.letters().Replay(t.Context(), consume.Filter{ID: letter.ID, Queue: b.queue.Name}); n != 1 || err != nil {
@@ -79,7 +79,7 @@ func TestLooksAndDiscards(t *testing.T) {
 			return everonce.Permanent("refused", fmt.Errorf("order %d is refused", o.ID), nil)
 		}, nil), quick())
 		for range letters {
-			b.until(consume.Bury)
+			b.until(consume.SetAside)
 		}
 		first, second := b.list(letters), b.list(letters)
 		ids := map[string]bool{}
@@ -112,7 +112,7 @@ func TestLooksBeyondAnEmptyAnswer(t *testing.T) {
 	b := newBench(t, false, 100)
 	b.sendTo(b.dead, `{"id":1}`)
 	answers := 0
-	l, err := sqsonce.OpenDeadLetters(t.Context(), &faulty{Client: b.client, empty: func() bool { answers++; return answers <= 3 }}, b.queue)
+	l, err := sqsonce.DialDeadLetters(t.Context(), &faulty{Client: b.client, empty: func() bool { answers++; return answers <= 3 }}, b.queue)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,12 +177,12 @@ func TestEnvelopes(t *testing.T) {
 		}, func(s *consume.Spec[order]) {
 			s.Key = consume.Composite("order", consume.JSONPointer("/id"), consume.ProducerID())
 		}), quick())
-		told := map[consume.Disposition]consume.Verdict{}
+		told := map[consume.Disposition]consume.Decision{}
 		for range 2 {
-			v := b.verdict()
+			v := b.decision()
 			told[v.Disposition] = v
 		}
-		if _, handled := told[consume.Ack]; !handled || got.ID != "order-7" || got.BrokerID == "" || got.Subject == "" || told[consume.Bury].Letter.Reason != consume.Undecodable {
+		if _, handled := told[consume.Ack]; !handled || got.ID != "order-7" || got.BrokerID == "" || got.Subject == "" || told[consume.SetAside].Death.Reason != consume.Undecodable {
 			t.Errorf("Observe was told of %+v; %s", told, asJSON(t, got))
 		}
 		if l := b.list(1)[0]; l.Reason != consume.Undecodable || string(l.Message.Body) != `{"id":8}` {
@@ -200,7 +200,7 @@ func TestDialRefuses(t *testing.T) {
 	h := b.handler(func(context.Context, *consume.Message, order) error { return nil }, nil)
 	nobody := newClient(t, "http://127.0.0.1:1")
 	long := quick()
-	long.Workers.HandleWithin = 13 * 60 * 60 * 1e9
+	long.Workers.HandleTimeout = 13 * 60 * 60 * 1e9
 	for name, tc := range map[string]struct {
 		client sqsonce.Client
 		queue  sqsonce.Queue

@@ -116,8 +116,8 @@ func (d *delivery) Retry(ctx context.Context, after time.Duration, _ bool) error
 	return d.leave(ctx, after)
 }
 
-// Bury implements [consume.Delivery]. Where the deletion fails, Serve calls it again: the letter is not sent twice for that.
-func (d *delivery) Bury(ctx context.Context, letter consume.DeadLetter) error {
+// SetAside implements [consume.Delivery]. Where the deletion fails, Serve calls it again: the letter is not sent twice for that.
+func (d *delivery) SetAside(ctx context.Context, letter consume.Death) error {
 	if d.sent {
 		return d.Ack(ctx)
 	}

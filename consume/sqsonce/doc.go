@@ -19,7 +19,7 @@
 // # Retries
 //
 // SQS counts receipts, and nothing else: [consume.Message].Retries is ApproximateReceiveCount − 1. So a receipt by a process that was
-// killed counts, and so does one that came while another delivery was handled ([consume.Later]). Set a maxReceiveCount in the
+// killed counts, and so does one that came while another delivery was handled ([consume.Defer]). Set a maxReceiveCount in the
 // queue's RedrivePolicy that is well above the limit of retries, 100 say: it is the net below this package, and SQS moves a message by it
 // without a word of why (the reason is [MaxReceives]).
 //

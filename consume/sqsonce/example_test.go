@@ -78,7 +78,7 @@ func Example() {
 			fmt.Println("handled", m.ID)
 			return nil
 		},
-		Observe: func(context.Context, *consume.Message, consume.Verdict) {
+		Observe: func(context.Context, *consume.Message, consume.Decision) {
 			if seen++; seen == 3 {
 				stop() // it drains: what was decided is done
 			}
@@ -97,7 +97,7 @@ func Example() {
 		return
 	}
 
-	letters, err := sqsonce.OpenDeadLetters(context.Background(), client, queue)
+	letters, err := sqsonce.DialDeadLetters(context.Background(), client, queue)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -129,7 +129,7 @@ func (l line) giveBack() {
 	if len(l) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), l[0].c.opts.Workers.SettleWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), l[0].c.opts.Workers.SettleTimeout)
 	defer cancel()
 	var giving sync.WaitGroup
 	for _, d := range l {

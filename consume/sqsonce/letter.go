@@ -18,9 +18,9 @@ import (
 const MaxReceives consume.Reason = "broker_max_receive_count"
 
 // letterFor is the dead letter of a message: a copy of it with a note.
-func letterFor(d *delivery, letter *consume.DeadLetter) (*sqs.SendMessageInput, error) {
+func letterFor(d *delivery, letter *consume.Death) (*sqs.SendMessageInput, error) {
 	n := d.note
-	n.Retries, n.Queue, n.First, n.Letter = 0, d.c.queue.name, letter.First, *letter
+	n.Retries, n.Queue, n.First, n.Death = 0, d.c.queue.name, letter.First, *letter
 	if n.Group == "" {
 		n.Group = d.raw.Attributes["MessageGroupId"]
 	}
@@ -46,7 +46,7 @@ func copyFor(raw *types.Message, to *place, n *note, group, deduplication string
 }
 
 // letterOf reads a dead letter: one of ours, or one that SQS has moved. queue is what it came from if it does not say.
-func letterOf(raw *types.Message, queue string, envelope Envelope) (consume.Letter, note) {
+func letterOf(raw *types.Message, queue string, envelope Envelope) (consume.DeadLetter, note) {
 	m, n := messageOf(raw, queue)
 	headers := m.Headers
 	_ = envelope.unwrap(m) //nolint:errcheck // it is shown as it is
@@ -54,12 +54,12 @@ func letterOf(raw *types.Message, queue string, envelope Envelope) (consume.Lett
 		n.Group = raw.Attributes["MessageGroupId"]
 	}
 	m.Retries, m.Deliveries, m.Redelivered = 0, 0, false // those of the letter
-	l := consume.Letter{DeadLetter: n.Letter, Message: m, Queue: queue, Replays: n.Replays}
+	l := consume.DeadLetter{Death: n.Death, Message: m, Queue: queue, Replays: n.Replays}
 	if n.Queue != "" {
 		l.Queue = n.Queue
 	}
 	if arn := raw.Attributes["DeadLetterQueueSourceArn"]; arn != "" { // SQS has moved it: what a note says is older, or forged
-		l.Queue, l.DeadLetter = arn[strings.LastIndex(arn, ":")+1:], consume.DeadLetter{}
+		l.Queue, l.Death = arn[strings.LastIndex(arn, ":")+1:], consume.Death{}
 	}
 	if l.Reason == "" {
 		l.Reason, l.Last = MaxReceives, sent(raw)

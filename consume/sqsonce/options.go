@@ -11,8 +11,8 @@ import (
 
 // Options configure a consumer. The zero value of each field is its default; negative values are errors.
 type Options struct {
-	// Workers configure the handling of messages. Default: as for [consume.Workers], with 10 minutes of HandleWithin. SQS
-	// lets nobody hold a message for longer than 12 hours: a HandleWithin by which a message could wait that long, with
+	// Workers configure the handling of messages. Default: as for [consume.Workers], with 10 minutes of HandleTimeout. SQS
+	// lets nobody hold a message for longer than 12 hours: a HandleTimeout by which a message could wait that long, with
 	// those received before it, is an error.
 	Workers consume.Workers
 	// Prefetch is how many messages are in hand at most. It must be at least Workers.Batch. Default 2 × Workers.Concurrency ×
@@ -30,10 +30,10 @@ type Options struct {
 }
 
 const (
-	maxInHand           = 12 * time.Hour // of SQS: a message may be hidden for that long after it was received
-	maxReceive          = 10             // messages in an answer
-	defaultHandleWithin = 10 * time.Minute
-	margin              = time.Minute // before maxInHand, in which a message is answered
+	maxInHand            = 12 * time.Hour // of SQS: a message may be hidden for that long after it was received
+	maxReceive           = 10             // messages in an answer
+	defaultHandleTimeout = 10 * time.Minute
+	margin               = time.Minute // before maxInHand, in which a message is answered
 )
 
 // checked returns o with its defaults.
@@ -43,7 +43,7 @@ func (o *Options) checked() (Options, error) {
 		c = *o
 	}
 	w := &c.Workers
-	if w.Concurrency < 0 || w.Batch < 0 || w.HandleWithin < 0 || c.Prefetch < 0 || c.Visibility < 0 || c.Wait < 0 || c.ReconnectMax < 0 {
+	if w.Concurrency < 0 || w.Batch < 0 || w.HandleTimeout < 0 || c.Prefetch < 0 || c.Visibility < 0 || c.Wait < 0 || c.ReconnectMax < 0 {
 		return c, fmt.Errorf("%w: sqsonce: no field of Options may be negative", everonce.ErrInvalidArgument)
 	}
 	*w = w.WithDefaults()
@@ -63,11 +63,11 @@ func (o *Options) checked() (Options, error) {
 	if w.Order != nil { // all of them may be handled one after the other
 		turns = c.Prefetch
 	}
-	most := (maxInHand - margin - w.SettleWithin) / time.Duration(turns)
-	w.HandleWithin = cmp.Or(w.HandleWithin, min(defaultHandleWithin, most))
-	if w.HandleWithin > most {
-		return c, fmt.Errorf("%w: sqsonce: Workers.HandleWithin is %v, and may be at most %v: SQS takes a message back after 12h, and it may wait for %d others (lower Prefetch)",
-			everonce.ErrInvalidArgument, w.HandleWithin, most, turns-1)
+	most := (maxInHand - margin - w.SettleTimeout) / time.Duration(turns)
+	w.HandleTimeout = cmp.Or(w.HandleTimeout, min(defaultHandleTimeout, most))
+	if w.HandleTimeout > most {
+		return c, fmt.Errorf("%w: sqsonce: Workers.HandleTimeout is %v, and may be at most %v: SQS takes a message back after 12h, and it may wait for %d others (lower Prefetch)",
+			everonce.ErrInvalidArgument, w.HandleTimeout, most, turns-1)
 	}
 	return c, nil
 }

@@ -76,7 +76,7 @@ func TestTwoConsumersAfterTheVisibilityTimeout(t *testing.T) {
 			h, err := consume.NewNatural(consume.NaturalSpec[order]{
 				Consumer: "billing", Key: consume.ProducerID(),
 				Handle:  func(context.Context, *consume.Message, order) (bool, error) { effect(); return true, nil },
-				Observe: func(_ context.Context, _ *consume.Message, v consume.Verdict) { b.dispatched <- v },
+				Observe: func(_ context.Context, _ *consume.Message, v consume.Decision) { b.dispatched <- v },
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -349,7 +349,7 @@ func TestADeadLetterIsSentOnce(t *testing.T) {
 	b.run(&faulty{Client: b.client, lost: func(*sqs.DeleteMessageInput) bool { return lost.Add(1) <= 2 }}, b.handler(func(context.Context, *consume.Message, order) error {
 		return everonce.Permanent("refused", errors.New("never"), nil)
 	}, nil), quick())
-	b.until(consume.Bury)
+	b.until(consume.SetAside)
 	b.empty(b.url)
 	b.list(1)
 }
@@ -377,7 +377,7 @@ func TestRefusedDeadLettersBlockNobody(t *testing.T) {
 				}
 				return nil
 			}, nil), o)
-			b.until(consume.Bury)
+			b.until(consume.SetAside)
 			b.sendOrder(2, "")
 			b.until(consume.Ack)
 			mended.Store(true)
@@ -399,7 +399,7 @@ func TestGoesOnWhenSQSIsMended(t *testing.T) {
 		return ""
 	}}
 	o := quick()
-	o.ReconnectMax, o.Workers.SettleWithin = 100*time.Millisecond, time.Second // a request that waits is not answered when its queue goes
+	o.ReconnectMax, o.Workers.SettleTimeout = 100*time.Millisecond, time.Second // a request that waits is not answered when its queue goes
 	b.run(client, b.handler(func(context.Context, *consume.Message, order) error { return nil }, nil), o)
 	b.sendOrder(1, "")
 	b.until(consume.Ack)

@@ -138,7 +138,7 @@ func (tr *trial) fatalf(format string, args ...any) {
 func (e *env) receiver(s driver.Store, policy everonce.Policy) *everonce.Receiver {
 	e.Helper()
 	r, err := everonce.NewReceiver(s, policy, &everonce.Options{
-		Lease: long, Lifetime: forLong, Codec: everonce.Raw(), Owner: "suite", CompletionLimit: completion, StoreTimeout: patience,
+		Lease: long, Lifetime: forLong, Codec: everonce.Raw(), Owner: "suite", CompletionTimeout: completion, StoreTimeout: patience,
 	})
 	if err != nil {
 		e.Fatalf("NewReceiver: %v", err)

@@ -25,7 +25,7 @@ func txCrashChecks[Tx any]() []check {
 func (e *txEnv[Tx]) txReceiver(s driver.TxStore[Tx]) *everonce.TxReceiver[Tx] {
 	e.Helper()
 	t, err := everonce.NewTxReceiver(s, &everonce.Options{
-		Lifetime: forLong, Codec: everonce.Raw(), Owner: "suite", CompletionLimit: patience, StoreTimeout: patience,
+		Lifetime: forLong, Codec: everonce.Raw(), Owner: "suite", CompletionTimeout: patience, StoreTimeout: patience,
 	})
 	if err != nil {
 		e.Fatalf("NewTxReceiver: %v", err)

@@ -94,7 +94,7 @@ func documents(ctx context.Context, events *mongo.Collection) (map[string][]Even
 
 // deadLetters returns the IDs of the events that are dead letters, or that an inbox has set aside.
 func (r *run) deadLetters(ctx context.Context) (ids map[string]bool, err error) {
-	letters, err := rabbitonce.OpenDeadLetters(ctx, r.servers.rabbitURL, queueOf(r.fleet.orders.Queue), nil)
+	letters, err := rabbitonce.DialDeadLetters(ctx, r.servers.rabbitURL, queueOf(r.fleet.orders.Queue), nil)
 	if err != nil {
 		return nil, err
 	}

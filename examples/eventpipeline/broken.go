@@ -121,13 +121,13 @@ func (w *worker) afterTheAck(ctx context.Context, handler *consume.Consumer, ch 
 	m := &consume.Message{ID: d.MessageId, Source: w.Queue, Body: d.Body}
 	for range 3 {
 		switch v := handler.Handle(ctx, m); v.Disposition {
-		case consume.Bury:
+		case consume.SetAside:
 			//nolint:errcheck // what else could it do
 			ch.PublishWithContext(ctx, "", w.Queue+".dead", false, false, amqp.Publishing{MessageId: d.MessageId, Body: d.Body, DeliveryMode: amqp.Persistent})
 			return
 		case consume.Ack:
 			return
-		case consume.Retry, consume.Later, consume.Keep:
+		case consume.Retry, consume.Defer, consume.Hold:
 		}
 	}
 }

@@ -264,7 +264,7 @@ func (r *run) whileAway(ctx context.Context, stream []sent) error {
 
 // replay gives all dead letters another chance.
 func (r *run) replay(ctx context.Context) error {
-	letters, err := rabbitonce.OpenDeadLetters(ctx, r.servers.rabbitURL, queueOf(r.producer.queue), nil)
+	letters, err := rabbitonce.DialDeadLetters(ctx, r.servers.rabbitURL, queueOf(r.producer.queue), nil)
 	if err != nil {
 		return err
 	}

@@ -196,8 +196,8 @@ func (w *worker) dieInBetween() {
 	select {}
 }
 
-func (w *worker) observe(_ context.Context, m *consume.Message, v consume.Verdict) {
-	if v.Disposition != consume.Keep {
+func (w *worker) observe(_ context.Context, m *consume.Message, v consume.Decision) {
+	if v.Disposition != consume.Hold {
 		w.begun.Delete(m)
 	}
 	if v.Outcome == everonce.Replayed {

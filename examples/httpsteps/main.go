@@ -48,7 +48,7 @@ func newService(store *sqlitestore.Store, out outside) (*service, error) {
 	protect, err := httponce.Middleware(receiver, account, &httponce.Options{Route: httponce.Route{
 		Required: true,
 		// It is finished by a request of our own, which comes under no name of a host.
-		Fingerprint: httponce.Fingerprint{IgnoreHost: true},
+		Compare: httponce.Compare{IgnoreHost: true},
 	}})
 	if err != nil {
 		return nil, err

@@ -36,7 +36,7 @@ var messages = []consume.Message{
 }
 
 // invoices returns a worker that writes an invoice for each order. The first try of each fails.
-func invoices(in *inbox.Inbox[*sql.Tx], observe func(m *consume.Message, v inbox.Verdict)) (*inbox.Worker[*sql.Tx], error) {
+func invoices(in *inbox.Inbox[*sql.Tx], observe func(m *consume.Message, v inbox.Report)) (*inbox.Worker[*sql.Tx], error) {
 	return in.Worker(inbox.Handler[*sql.Tx]{
 		Types: []string{"order.placed"},
 		Handle: inbox.JSON(func(ctx context.Context, tx *sql.Tx, m *consume.Message, o Order) error {
@@ -50,7 +50,7 @@ func invoices(in *inbox.Inbox[*sql.Tx], observe func(m *consume.Message, v inbox
 		}),
 	}, &inbox.WorkerOptions{
 		Retry:   consume.Backoff{Limit: 3, Min: 10 * time.Millisecond},
-		Observe: func(_ context.Context, m *consume.Message, v inbox.Verdict) { observe(m, v) },
+		Observe: func(_ context.Context, m *consume.Message, v inbox.Report) { observe(m, v) },
 	})
 }
 
@@ -97,7 +97,7 @@ func run(ctx context.Context, out io.Writer, file string) (err error) {
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := 0
-	worker, err := invoices(in, func(_ *consume.Message, v inbox.Verdict) {
+	worker, err := invoices(in, func(_ *consume.Message, v inbox.Report) {
 		if v.How != inbox.Retried {
 			ended++
 		}

@@ -70,7 +70,7 @@ func Example_saga() {
 			return err
 		}
 		ctx, end := context.WithCancel(ctx)
-		runner, err := sagas.Runner(&saga.RunnerOptions{Observe: func(_ context.Context, v saga.Verdict) {
+		runner, err := sagas.Runner(&saga.RunnerOptions{Observe: func(_ context.Context, v saga.Report) {
 			fmt.Println(v.ID, v.Status, v.Err)
 			end()
 		}}, fulfil)
@@ -114,7 +114,7 @@ func Example_operator() {
 			return err
 		}
 		ctx, end := context.WithCancel(ctx)
-		runner, err := sagas.Runner(&saga.RunnerOptions{Observe: func(ctx context.Context, v saga.Verdict) {
+		runner, err := sagas.Runner(&saga.RunnerOptions{Observe: func(ctx context.Context, v saga.Report) {
 			if v.Waits {
 				if err := operate(ctx, sagas); err != nil {
 					fmt.Println(err)

@@ -85,7 +85,7 @@ func Example_setAside() {
 		aside, refusing := context.WithCancel(ctx)
 		r, err := box.Relay(outbox.One(1, func(context.Context, *outbox.Event) error {
 			return everonce.Permanent("rejected", errors.New("the receiver has no such order"), nil)
-		}), &outbox.RelayOptions{Observe: func(_ context.Context, e *outbox.Event, v outbox.Verdict) {
+		}), &outbox.RelayOptions{Observe: func(_ context.Context, e *outbox.Event, v outbox.Report) {
 			if v.How == outbox.SetAside {
 				fmt.Println(e.ID, v.How)
 				refusing()

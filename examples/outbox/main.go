@@ -146,7 +146,7 @@ func relay(ctx context.Context, box *outbox.Outbox[*sql.Tx], to outbox.Publisher
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	left := make(chan struct{}, events)
-	r, err := box.Relay(to, &outbox.RelayOptions{Observe: func(_ context.Context, _ *outbox.Event, v outbox.Verdict) {
+	r, err := box.Relay(to, &outbox.RelayOptions{Observe: func(_ context.Context, _ *outbox.Event, v outbox.Report) {
 		if v.How == outbox.Published {
 			left <- struct{}{}
 		}

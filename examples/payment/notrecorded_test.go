@@ -20,7 +20,7 @@ func TestNotRecorded(t *testing.T) {
 		}
 		return oncetest.Pass
 	})
-	receiver, err := everonce.NewReceiver(store, everonce.Refuse, &everonce.Options{CompletionLimit: time.Millisecond})
+	receiver, err := everonce.NewReceiver(store, everonce.Refuse, &everonce.Options{CompletionTimeout: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

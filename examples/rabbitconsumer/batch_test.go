@@ -51,7 +51,7 @@ func TestBatchesFillUp(t *testing.T) {
 		defer mu.Unlock()
 		sizes = append(sizes, len(ids))
 		return nil
-	}), consume.Workers{Batch: 40, BatchWithin: soon, Concurrency: 2})
+	}), consume.Workers{Batch: 40, BatchDelay: soon, Concurrency: 2})
 	r.wantsOnly(120, everonce.Executed)
 	b.sendMany(0, 120)
 	r.wantsOnly(120, everonce.Replayed)
@@ -95,7 +95,7 @@ func TestAFailingMessageOfABatchIsAlone(t *testing.T) {
 			return everonce.Permanent("no_such_account", errClosed, nil)
 		}
 		return nil
-	}), consume.Workers{Batch: 22, BatchWithin: 0, Concurrency: 1})
+	}), consume.Workers{Batch: 22, BatchDelay: 0, Concurrency: 1})
 	reasons := []any{b.letter(), b.letter()}
 	if !slices.Equal(reasons, []any{"rejected", "exhausted"}) {
 		t.Errorf("dead letters: %v", reasons)
@@ -121,7 +121,7 @@ func TestABatchWhoseConnectionIsCut(t *testing.T) {
 	r := b.run(w.url, b.spec(func(context.Context, pgx.Tx, []string) error {
 		once.Do(func() { close(begun); <-end })
 		return nil
-	}), consume.Workers{Batch: 20, BatchWithin: soon, Concurrency: 2})
+	}), consume.Workers{Batch: 20, BatchDelay: soon, Concurrency: 2})
 	wait(t, "the batch", begun)
 	w.cut()
 	r.wantsOnly(20, everonce.InProgress) // by the next connection
@@ -152,7 +152,7 @@ func TestABatchWhoseTransactionIsKilled(t *testing.T) {
 		return err
 	})
 	spec.Retry.Limit = -1 // a failure that counts would be a dead letter
-	r := b.run(b.broker, spec, consume.Workers{Batch: 20, BatchWithin: soon, Concurrency: 1})
+	r := b.run(b.broker, spec, consume.Workers{Batch: 20, BatchDelay: soon, Concurrency: 1})
 	for executed := 0; executed < 20; {
 		if r.verdict().Outcome == everonce.Executed {
 			executed++
@@ -175,7 +175,7 @@ func TestDrainInABatch(t *testing.T) {
 		close(begun)
 		<-end
 		return nil
-	}), consume.Workers{Batch: 10, BatchWithin: soon, Concurrency: 1})
+	}), consume.Workers{Batch: 10, BatchDelay: soon, Concurrency: 1})
 	wait(t, "the batch", begun)
 	b.wantLength(b.queue.Name, 5) // twenty were sent ahead
 	r.end()
@@ -192,7 +192,7 @@ func TestDrainWhileABatchIsCollected(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.sendMany(0, 3)
-	r := b.run(b.broker, b.spec(allWell), consume.Workers{Batch: 10, BatchWithin: soon, Concurrency: 1})
+	r := b.run(b.broker, b.spec(allWell), consume.Workers{Batch: 10, BatchDelay: soon, Concurrency: 1})
 	b.wantLength(b.queue.Name, 0) // they were sent
 	r.stop()
 	close(r.verdicts)

@@ -169,7 +169,7 @@ func (b *bench) wants(invoices, commits int) {
 // running is a consumer that runs.
 type running struct {
 	t        *testing.T
-	verdicts chan consume.Verdict
+	verdicts chan consume.Decision
 	end      context.CancelFunc
 	done     chan struct{}
 }
@@ -189,8 +189,8 @@ func (b *bench) dial(broker string, spec orderSpec, workers consume.Workers) (*r
 // run runs a consumer until the test ends, or until stop is called.
 func (b *bench) run(broker string, spec orderSpec, workers consume.Workers) *running {
 	b.t.Helper()
-	r := &running{t: b.t, verdicts: make(chan consume.Verdict, 10_000), done: make(chan struct{})}
-	spec.Observe = func(_ context.Context, _ *consume.Message, v consume.Verdict) { r.verdicts <- v }
+	r := &running{t: b.t, verdicts: make(chan consume.Decision, 10_000), done: make(chan struct{})}
+	spec.Observe = func(_ context.Context, _ *consume.Message, v consume.Decision) { r.verdicts <- v }
 	c, err := b.dial(broker, spec, workers)
 	if err != nil {
 		b.t.Fatal(err)
@@ -222,14 +222,14 @@ func wait(t *testing.T, what string, signal <-chan struct{}) {
 	}
 }
 
-func (r *running) verdict() consume.Verdict {
+func (r *running) verdict() consume.Decision {
 	r.t.Helper()
 	select {
 	case v := <-r.verdicts:
 		return v
 	case <-time.After(soon):
 		r.t.Fatal("nothing was handled")
-		return consume.Verdict{}
+		return consume.Decision{}
 	}
 }
 

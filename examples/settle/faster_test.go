@@ -91,4 +91,4 @@ func (o *operator) Start(ctx context.Context, op everonce.Op) context.Context {
 	return ctx
 }
 
-func (*operator) End(context.Context, everonce.Event) {}
+func (*operator) End(context.Context, everonce.Observation) {}

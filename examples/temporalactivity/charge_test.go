@@ -220,7 +220,7 @@ func TestStillRunning(t *testing.T) {
 // TestNotRecorded: the charge is made and the store is gone. Temporal takes the receipt.
 func TestNotRecorded(t *testing.T) {
 	store := failing(oncetest.OpComplete, math.MaxInt)
-	r, err := everonce.NewReceiver(store, everonce.Refuse, &everonce.Options{CompletionLimit: time.Millisecond})
+	r, err := everonce.NewReceiver(store, everonce.Refuse, &everonce.Options{CompletionTimeout: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func TestNotRecorded(t *testing.T) {
 
 // TestDeclinedAndNotRecorded: nothing was charged and the store is gone. Temporal takes no receipt.
 func TestDeclinedAndNotRecorded(t *testing.T) {
-	r, err := everonce.NewReceiver(failing(oncetest.OpComplete, math.MaxInt), everonce.Refuse, &everonce.Options{CompletionLimit: time.Millisecond})
+	r, err := everonce.NewReceiver(failing(oncetest.OpComplete, math.MaxInt), everonce.Refuse, &everonce.Options{CompletionTimeout: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,8 +72,8 @@ func TestConsumerOfAnUnrulyBroker(t *testing.T) {
 		}
 	}
 	for _, dead := range told.Dead {
-		if dead.Message.ID != "a yacht" || dead.Letter.Reason != consume.Rejected {
-			t.Errorf("%s is a dead letter: %s", dead.Message.ID, dead.Letter.Detail)
+		if dead.Message.ID != "a yacht" || dead.Death.Reason != consume.Rejected {
+			t.Errorf("%s is a dead letter: %s", dead.Message.ID, dead.Death.Detail)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func events(receiver *everonce.TxReceiver[*sql.Tx], secret []byte) (http.Handler
 	once, err := httponce.HandleTx(receiver, provider, book, &httponce.Options{Route: httponce.Route{
 		Required: true,
 		// What else is in an event may differ when it is sent again, like the time of sending.
-		Fingerprint: httponce.Fingerprint{JSON: true, JSONOnly: []string{"/id", "/type"}},
+		Compare: httponce.Compare{JSON: true, JSONOnly: []string{"/id", "/type"}},
 	}})
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ func TestProxyBeforeAServiceThatHonoursKeys(t *testing.T) {
 	var calls atomic.Int64
 	status := 500
 	recv := newReceiver(t, everonce.Refuse)
-	protect, err := httponce.Middleware(recv, httponce.Unscoped(), &httponce.Options{Route: httponce.Route{Fingerprint: httponce.Fingerprint{IgnoreHost: true}, Wait: -1}})
+	protect, err := httponce.Middleware(recv, httponce.Unscoped(), &httponce.Options{Route: httponce.Route{Compare: httponce.Compare{IgnoreHost: true}, Wait: -1}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,10 +17,10 @@ import (
 func TestProxyKeepsSoManyConnections(t *testing.T) {
 	const atATime, kept = 6, 4
 	opened, closed := make(chan struct{}, 3*atATime), make(chan struct{}, 3*atATime)
-	came, goOn := make(chan struct{}), make(chan struct{})
+	came, skipFailed := make(chan struct{}), make(chan struct{})
 	up := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		came <- struct{}{}
-		<-goOn
+		<-skipFailed
 		w.WriteHeader(http.StatusCreated)
 	}))
 	up.Config.ConnState = func(_ net.Conn, s http.ConnState) {
@@ -47,7 +47,7 @@ func TestProxyKeepsSoManyConnections(t *testing.T) {
 			<-came
 		}
 		for range atATime {
-			goOn <- struct{}{}
+			skipFailed <- struct{}{}
 		}
 		posts.Wait()
 		for range atATime - kept { // those that are too many

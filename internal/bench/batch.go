@@ -68,9 +68,9 @@ func (b *pgBench) batches() *contest {
 			if err != nil {
 				return err
 			}
-			var verdicts []consume.Verdict
+			var verdicts []consume.Decision
 			if size == 1 {
-				verdicts = []consume.Verdict{c.Handle(ctx, ms[0])}
+				verdicts = []consume.Decision{c.Handle(ctx, ms[0])}
 			} else {
 				verdicts = c.HandleBatch(ctx, ms)
 			}

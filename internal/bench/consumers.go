@@ -160,7 +160,7 @@ func (b *consumerBench) ours(ctx context.Context, way string, receiver *everonce
 			_, err := tx.Exec(ctx, b.insert, v.ID, v.Cents)
 			return err
 		},
-		Observe: func(_ context.Context, _ *consume.Message, v consume.Verdict) {
+		Observe: func(_ context.Context, _ *consume.Message, v consume.Decision) {
 			done <- expect(v.Outcome, everonce.Executed, v.Err)
 		},
 	})

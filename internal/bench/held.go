@@ -103,7 +103,7 @@ func (h *held) load(ctx context.Context, b *patternBench, s *side, d time.Durati
 	var mu sync.Mutex
 	var waiting, marked atomic.Int64
 	start := time.Now()
-	relay, err := b.box.Relay(nowhere, &outbox.RelayOptions{Batch: published, Log: silent, Observe: func(_ context.Context, _ *outbox.Event, v outbox.Verdict) {
+	relay, err := b.box.Relay(nowhere, &outbox.RelayOptions{Batch: published, Log: silent, Observe: func(_ context.Context, _ *outbox.Event, v outbox.Report) {
 		if waiting.Add(-1) == 0 && during.Err() != nil {
 			end()
 		}

@@ -97,7 +97,7 @@ func (b *patternBench) workOurs(ctx context.Context) (int64, error) {
 	worker, err := b.in.Worker(inbox.Handler[pgx.Tx]{Handle: func(ctx context.Context, tx pgx.Tx, _ *consume.Message) error {
 		_, err := b.work(ctx, tx)
 		return err
-	}}, &inbox.WorkerOptions{Concurrency: workers, Log: silent, Observe: func(_ context.Context, _ *consume.Message, v inbox.Verdict) {
+	}}, &inbox.WorkerOptions{Concurrency: workers, Log: silent, Observe: func(_ context.Context, _ *consume.Message, v inbox.Report) {
 		if v.How == inbox.Handled && done.Add(1) >= worked {
 			end()
 		}

@@ -84,7 +84,7 @@ func (b *patternBench) drain(ctx context.Context, n int64, opts outbox.RelayOpti
 	defer end()
 	var marked atomic.Int64
 	opts.Log = silent
-	opts.Observe = func(_ context.Context, _ *outbox.Event, v outbox.Verdict) {
+	opts.Observe = func(_ context.Context, _ *outbox.Event, v outbox.Report) {
 		if v.How == outbox.Published && marked.Add(1) >= n {
 			end()
 		}

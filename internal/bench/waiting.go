@@ -82,7 +82,7 @@ func (c *counter) Start(ctx context.Context, _ everonce.Op) context.Context {
 }
 
 // End does nothing.
-func (c *counter) End(context.Context, everonce.Event) {}
+func (c *counter) End(context.Context, everonce.Observation) {}
 
 // crowd sends the same request over many connections, and returns the bytes, of heap and stacks, that each
 // of them holds when all have arrived and nothing moves any more. Connections are pipes in memory, the same for all.

@@ -35,7 +35,7 @@ var lineCuts = []cut{
 }
 
 // cutOptions make a receiver give a store up soon that does not answer.
-var cutOptions = &everonce.Options{Lease: e2eLease, StoreTimeout: 500 * time.Millisecond, TxTimeout: time.Second, CompletionLimit: time.Second}
+var cutOptions = &everonce.Options{Lease: e2eLease, StoreTimeout: 500 * time.Millisecond, TxTimeout: time.Second, CompletionTimeout: time.Second}
 
 // The line to PostgreSQL is cut, slow, and half open in mid-stream: consumption pauses, without a busy loop, and goes on; each
 // message takes effect once, and none is lost.

@@ -52,9 +52,9 @@ type cutStream struct {
 	again    int // acknowledged deliveries beyond one for each sending
 	charges  map[int]map[string]int
 
-	at      int           // the message in whose handling the line is cut
-	reached chan struct{} // closed there
-	goOn    chan struct{} // closed by the test
+	at         int           // the message in whose handling the line is cut
+	reached    chan struct{} // closed there
+	skipFailed chan struct{} // closed by the test
 }
 
 func newCutStream(t *testing.T, kind, way string) *cutStream {
@@ -78,7 +78,7 @@ func (s *cutStream) notify() {
 }
 
 // observe counts the verdicts.
-func (s *cutStream) observe(_ context.Context, m *consume.Message, v consume.Verdict) {
+func (s *cutStream) observe(_ context.Context, m *consume.Message, v consume.Decision) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.handled++
@@ -143,11 +143,11 @@ func (s *cutStream) inHand(ctx context.Context, op int) error {
 		return nil
 	}
 	s.at = -1
-	reached, goOn := s.reached, s.goOn
+	reached, skipFailed := s.reached, s.skipFailed
 	s.mu.Unlock()
 	close(reached)
 	select {
-	case <-goOn:
+	case <-skipFailed:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -205,7 +205,7 @@ func (s *cutStream) run(h *consume.Consumer, proxy *toxiproxy.Proxy) {
 func (s *cutStream) start(h *consume.Consumer) (drain func()) {
 	s.t.Helper()
 	c, err := s.spec.broker().consumer(context.Background(), s.way, h, consume.Workers{
-		Concurrency: cutConcurrency, PauseMin: cutFirstPause, PauseMax: cutLongestPause, SettleWithin: time.Second,
+		Concurrency: cutConcurrency, PauseMin: cutFirstPause, PauseMax: cutLongestPause, SettleTimeout: time.Second,
 		Log: slog.New(&warned{slog.DiscardHandler, s}),
 	})
 	if err != nil {
@@ -228,8 +228,8 @@ func (s *cutStream) through(begin int, broken cut, proxy *toxiproxy.Proxy) {
 	s.t.Helper()
 	s.mu.Lock()
 	s.at = begin + 10 + s.rng.IntN(cutBlock/2)
-	s.reached, s.goOn, s.longest, s.warnings = make(chan struct{}), make(chan struct{}), 0, 0
-	reached, goOn := s.reached, s.goOn
+	s.reached, s.skipFailed, s.longest, s.warnings = make(chan struct{}), make(chan struct{}), 0, 0
+	reached, skipFailed := s.reached, s.skipFailed
 	s.mu.Unlock()
 	var ops []int
 	for op := begin; op < begin+cutBlock; op++ {
@@ -248,7 +248,7 @@ func (s *cutStream) through(begin int, broken cut, proxy *toxiproxy.Proxy) {
 	}
 	heal := broken.inflict(s.t, proxy)
 	before := s.count()
-	close(goOn)
+	close(skipFailed)
 	settled := func() {
 		s.until(broken.phase+": the end of its messages", func() bool { return len(s.settled) == begin+cutBlock })
 	}

@@ -40,11 +40,11 @@ func (k *kafka) consumer(ctx context.Context, way string, h *consume.Consumer, w
 }
 
 func (k *kafka) letters(ctx context.Context, way string) (consume.DeadLetters, error) {
-	return kafkaonce.OpenDeadLetters(ctx, k.spec.Broker, kafkaTopic(k.spec, way), nil)
+	return kafkaonce.DialDeadLetters(ctx, k.spec.Broker, kafkaTopic(k.spec, way), nil)
 }
 
 func (k *kafka) client() (*kgo.Client, error) {
-	return kgo.NewClient(kgo.SeedBrokers(strings.TrimPrefix(k.spec.Broker, "kafka://")), kgo.MetadataMinAge(100*time.Millisecond), kgo.RecordDeliveryTimeout(brokerWithin))
+	return kgo.NewClient(kgo.SeedBrokers(strings.TrimPrefix(k.spec.Broker, "kafka://")), kgo.MetadataMinAge(100*time.Millisecond), kgo.RecordDeliveryTimeout(brokerTimeout))
 }
 
 func (k *kafka) asking(ctx context.Context, ask func(context.Context, *kadm.Client) error) error {
@@ -53,7 +53,7 @@ func (k *kafka) asking(ctx context.Context, ask func(context.Context, *kadm.Clie
 		return err
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, brokerWithin)
+	ctx, cancel := context.WithTimeout(ctx, brokerTimeout)
 	defer cancel()
 	return ask(ctx, kadm.NewClient(client))
 }

@@ -37,7 +37,7 @@ func (n *natsServer) consumer(ctx context.Context, way string, h *consume.Consum
 }
 
 func (n *natsServer) letters(ctx context.Context, way string) (consume.DeadLetters, error) {
-	return natsonce.OpenDeadLetters(ctx, n.spec.Broker, natsQueue(n.spec, way), nil)
+	return natsonce.DialDeadLetters(ctx, n.spec.Broker, natsQueue(n.spec, way), nil)
 }
 
 func (n *natsServer) declare(ctx context.Context, ways []string) error {
@@ -86,7 +86,7 @@ func (n *natsServer) remove(ctx context.Context, ways []string) error {
 
 // waiting counts what is in hand too: it is not done.
 func (n *natsServer) waiting(ways []string) (counts map[string]int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), natsWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), natsTimeout)
 	defer cancel()
 	counts = map[string]int{}
 	return counts, n.asking(func(js jetstream.JetStream) error {
@@ -112,7 +112,7 @@ func (n *natsServer) waiting(ways []string) (counts map[string]int, err error) {
 	})
 }
 
-const natsWithin = 10 * time.Second
+const natsTimeout = 10 * time.Second
 
 func (n *natsServer) asking(ask func(jetstream.JetStream) error) error {
 	conn, err := nats.Connect(n.spec.Broker)
@@ -136,7 +136,7 @@ func (n *natsServer) publish(way string, ops []int) (left []int, err error) {
 			return ops, err
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), natsWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), natsTimeout)
 	defer cancel()
 	acks := make([]jetstream.PubAckFuture, len(ops))
 	for i, op := range ops {

@@ -34,7 +34,7 @@ func (r *rabbit) consumer(ctx context.Context, way string, h *consume.Consumer, 
 }
 
 func (r *rabbit) letters(ctx context.Context, way string) (consume.DeadLetters, error) {
-	return rabbitonce.OpenDeadLetters(ctx, r.spec.Broker, rabbitQueue(r.spec, way), nil)
+	return rabbitonce.DialDeadLetters(ctx, r.spec.Broker, rabbitQueue(r.spec, way), nil)
 }
 
 func (r *rabbit) declare(ctx context.Context, ways []string) error {
@@ -143,7 +143,7 @@ func confirmed(c *amqp.DeferredConfirmation) bool {
 	select {
 	case <-c.Done():
 		return c.Acked()
-	case <-time.After(2 * brokerWithin): // not known to happen: the connection is ended before
+	case <-time.After(2 * brokerTimeout): // not known to happen: the connection is ended before
 		return false
 	}
 }
@@ -179,11 +179,11 @@ type brokerConn struct {
 	raw net.Conn
 }
 
-const brokerWithin = 10 * time.Second
+const brokerTimeout = 10 * time.Second
 
 func dialBroker(broker string) (*brokerConn, error) {
 	c := &brokerConn{}
-	dial := amqp.DefaultDial(brokerWithin)
+	dial := amqp.DefaultDial(brokerTimeout)
 	var err error
 	c.Connection, err = amqp.DialConfig(broker, amqp.Config{Heartbeat: 2 * time.Second, Dial: func(network, addr string) (net.Conn, error) {
 		var err error
@@ -201,6 +201,6 @@ func (c *brokerConn) cut() { _ = c.raw.Close() } //nolint:errcheck // it may be 
 
 // bound ends it when what is asked takes too long; answered says that it did not.
 func (c *brokerConn) bound() (answered func()) {
-	t := time.AfterFunc(brokerWithin, c.cut)
+	t := time.AfterFunc(brokerTimeout, c.cut)
 	return func() { t.Stop() }
 }

@@ -20,7 +20,7 @@ func (s *stream) settleUnknown() bool {
 			s.t.Error(err)
 		}
 	}()
-	var all []consume.Letter
+	var all []consume.DeadLetter
 	for letter, err := range letters.All(s.ctx, consume.Filter{}) {
 		s.must(err, "the dead letters cannot be listed")
 		all = append(all, letter)

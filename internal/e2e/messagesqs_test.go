@@ -35,7 +35,7 @@ func sqsClient(url string) *sqs.Client {
 // sqsQueue is the name of what a way consumes.
 func sqsQueue(s *messageSpec, way string) string { return s.Queues + "-" + way }
 
-const sqsWithin = 10 * time.Second
+const sqsTimeout = 10 * time.Second
 
 func (q *sqsServer) consumer(ctx context.Context, way string, h *consume.Consumer, workers consume.Workers) (runner, error) {
 	return sqsonce.Dial(ctx, sqsClient(q.spec.byLine()), sqsonce.Queue{Name: sqsQueue(q.spec, way)}, h, &sqsonce.Options{
@@ -44,7 +44,7 @@ func (q *sqsServer) consumer(ctx context.Context, way string, h *consume.Consume
 }
 
 func (q *sqsServer) letters(ctx context.Context, way string) (consume.DeadLetters, error) {
-	return sqsonce.OpenDeadLetters(ctx, q.client, sqsonce.Queue{Name: sqsQueue(q.spec, way)})
+	return sqsonce.DialDeadLetters(ctx, q.client, sqsonce.Queue{Name: sqsQueue(q.spec, way)})
 }
 
 func (q *sqsServer) declare(ctx context.Context, ways []string) error {
@@ -91,7 +91,7 @@ func (q *sqsServer) remove(ctx context.Context, ways []string) error {
 
 // waiting counts what is in hand too: it is not done.
 func (q *sqsServer) waiting(ways []string) (counts map[string]int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), sqsWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), sqsTimeout)
 	defer cancel()
 	counts = map[string]int{}
 	return counts, q.each(ctx, ways, func(url *string, name string) error {
@@ -109,7 +109,7 @@ func (q *sqsServer) waiting(ways []string) (counts map[string]int, err error) {
 }
 
 func (q *sqsServer) publish(way string, ops []int) (left []int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), sqsWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), sqsTimeout)
 	defer cancel()
 	url, err := q.client.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: aws.String(sqsQueue(q.spec, way))})
 	for len(ops) > 0 && err == nil {

@@ -99,7 +99,7 @@ func (w *messageWorker) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	opts := &everonce.Options{Lease: e2eLease, CompletionLimit: 3 * time.Second} // less than a store is away for, at times
+	opts := &everonce.Options{Lease: e2eLease, CompletionTimeout: 3 * time.Second} // less than a store is away for, at times
 	tx, err := everonce.NewTxReceiver[pgx.Tx](store, opts)
 	if err != nil {
 		return err
@@ -211,8 +211,8 @@ func (w *messageWorker) received(way string) func(*consume.Message) (operation, 
 }
 
 // recorded tells the referee of a verdict, before the broker is told.
-func (w *messageWorker) recorded(way string) func(context.Context, *consume.Message, consume.Verdict) {
-	return func(_ context.Context, m *consume.Message, v consume.Verdict) {
+func (w *messageWorker) recorded(way string) func(context.Context, *consume.Message, consume.Decision) {
+	return func(_ context.Context, m *consume.Message, v consume.Decision) {
 		var op operation
 		if err := json.Unmarshal(m.Body, &op); err != nil {
 			return
@@ -222,7 +222,7 @@ func (w *messageWorker) recorded(way string) func(context.Context, *consume.Mess
 		if v.Disposition == consume.Ack {
 			more.Set("ack", "1")
 		}
-		if v.Disposition == consume.Bury {
+		if v.Disposition == consume.SetAside {
 			more.Set("buried", "1")
 		}
 		more.Set("outcome", v.Outcome.String())

@@ -209,7 +209,7 @@ func TestPairOutboxWebhookHandler(t *testing.T) {
 		t.Fatal(err)
 	}
 	published := make(chan struct{})
-	relay, err := box.Relay(to, &outbox.RelayOptions{Observe: func(_ context.Context, _ *outbox.Event, v outbox.Verdict) {
+	relay, err := box.Relay(to, &outbox.RelayOptions{Observe: func(_ context.Context, _ *outbox.Event, v outbox.Report) {
 		if v.How == outbox.Published {
 			close(published)
 		}

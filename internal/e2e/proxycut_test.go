@@ -59,8 +59,8 @@ type wires struct {
 
 // The proxy gives an upstream up before its client gives it up.
 const (
-	upstreamWithin = "2s"
-	clientPatience = 3 * time.Second
+	upstreamTimeout = "2s"
+	clientPatience  = 3 * time.Second
 )
 
 func newWires(t *testing.T) *wires {
@@ -82,7 +82,7 @@ func newWires(t *testing.T) *wires {
 	}))
 	t.Cleanup(upstream.Close)
 	w.behind = poisoned(t, upstream.Listener.Addr().String())
-	w.proxy = startProxy(t, "127.0.0.1:0", w.behind.Listen, w.store, "--deadline", upstreamWithin)
+	w.proxy = startProxy(t, "127.0.0.1:0", w.behind.Listen, w.store, "--deadline", upstreamTimeout)
 	w.front = poisoned(t, w.proxy.addr)
 	return w
 }

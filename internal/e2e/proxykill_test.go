@@ -64,7 +64,7 @@ func (s *sidecar) kill(t *testing.T, v victims, between func()) {
 func (s *sidecar) killedAt(t *testing.T, moment string, v victims, order string) answer {
 	t.Helper()
 	once, until := clients(t, time.Minute)
-	here, goOn, done := s.stage.hold(moment)
+	here, skipFailed, done := s.stage.hold(moment)
 	first := make(chan struct{})
 	go func() {
 		defer close(first)
@@ -72,7 +72,7 @@ func (s *sidecar) killedAt(t *testing.T, moment string, v victims, order string)
 	}()
 	<-here
 	s.kill(t, v, func() {
-		close(goOn)
+		close(skipFailed)
 		if !v.upstream {
 			<-done // it goes on without the proxy
 		}

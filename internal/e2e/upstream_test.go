@@ -111,11 +111,11 @@ func readEffects(t *testing.T, path string) map[string]int {
 
 // stage is where the service waits for the test.
 type stage struct {
-	mu   sync.Mutex
-	held string        // the moment at which the next order is held
-	here chan struct{} // closed when it has come there
-	goOn chan struct{} // closed when it may go on
-	done chan struct{} // closed when the moment "done" has come
+	mu         sync.Mutex
+	held       string        // the moment at which the next order is held
+	here       chan struct{} // closed when it has come there
+	skipFailed chan struct{} // closed when it may go on
+	done       chan struct{} // closed when the moment "done" has come
 }
 
 func (s *stage) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
@@ -127,7 +127,7 @@ func (s *stage) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 		s.done = nil
 	}
 	if s.held == moment {
-		s.held, wait = "", s.goOn
+		s.held, wait = "", s.skipFailed
 		close(s.here)
 	}
 	s.mu.Unlock()
@@ -140,9 +140,9 @@ func (s *stage) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 }
 
 // hold arms the stage for one order.
-func (s *stage) hold(moment string) (here <-chan struct{}, goOn chan<- struct{}, done <-chan struct{}) {
+func (s *stage) hold(moment string) (here <-chan struct{}, skipFailed chan<- struct{}, done <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held, s.here, s.goOn, s.done = moment, make(chan struct{}), make(chan struct{}), make(chan struct{})
-	return s.here, s.goOn, s.done
+	s.held, s.here, s.skipFailed, s.done = moment, make(chan struct{}), make(chan struct{}), make(chan struct{})
+	return s.here, s.skipFailed, s.done
 }

@@ -56,7 +56,7 @@ func TestBatchWhoseCommitDeadlocks(t *testing.T) {
 		checkEqual(b, "attempt", res[1].Attempt, 2)
 		events := rec.take(b)
 		checkEqual(b, "Retries", events[0].Retries, 1)
-		checkEqual(b, "Event.Attempt", events[1].Attempt, 2)
+		checkEqual(b, "Observation.Attempt", events[1].Attempt, 2)
 	})
 	batches(t, everonce.Options{TxRetries: -1, MaxResult: 1, Observer: rec}, func(b *batchTest) {
 		b.s.on("Commit", 1, refuse(errDeadlock))

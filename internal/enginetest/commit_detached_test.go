@@ -59,7 +59,7 @@ func TestCommitsOutliveTheirCallers(t *testing.T) {
 			s.on("Commit", 0, func(ctx context.Context, call func() error) error {
 				checkErr(t, ctx.Err(), nil)
 				if end, ok := ctx.Deadline(); !ok || time.Until(end) < 20*time.Second {
-					t.Errorf("a commit has %v, and not CompletionLimit", time.Until(end))
+					t.Errorf("a commit has %v, and not CompletionTimeout", time.Until(end))
 				}
 				return call()
 			})

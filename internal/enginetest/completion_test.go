@@ -64,7 +64,7 @@ func TestResultsThatCanNotBeKeptAreElided(t *testing.T) {
 			sum := everonce.WithSummary(func(v string) []byte { return []byte(v[:3]) })
 			res, _ := do(t, r, keyOf("x"), returns("0123456789", nil), everonce.Executed, nil, sum)
 			checkEqual(t, "the first caller's value", res.Value, "0123456789")
-			checkEqual(t, "Event.Elided", rec.only(t).Elided, c.why)
+			checkEqual(t, "Observation.Elided", rec.only(t).Elided, c.why)
 			_, err := do(t, r, keyOf("x"), never(t), everonce.Elided, everonce.ErrResultElided, sum)
 			e := asError(t, err)
 			checkEqual(t, "Summary", string(e.Summary), "012")
@@ -217,7 +217,7 @@ func TestCodecs(t *testing.T) {
 func TestNotRecordedComesWithTheValue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
-		r := newReceiver(t, s, everonce.Refuse, &everonce.Options{CompletionLimit: 10 * time.Second, StoreTimeout: time.Second, Lease: 3 * time.Second})
+		r := newReceiver(t, s, everonce.Refuse, &everonce.Options{CompletionTimeout: 10 * time.Second, StoreTimeout: time.Second, Lease: 3 * time.Second})
 		s.on("Complete", 0, refuse(errNet))
 		start := time.Now()
 		res, err := do(t, r, keyOf("x"), returns("receipt", nil), everonce.NotRecorded, everonce.ErrNotRecorded)
@@ -381,7 +381,7 @@ func TestLeaseLost(t *testing.T) {
 				between(t, s)
 				return "of the loser", ending
 			}, want, wantErr)
-			checkEqual(t, "Event.LeaseLost", rec.only(t).LeaseLost, true)
+			checkEqual(t, "Observation.LeaseLost", rec.only(t).LeaseLost, true)
 			return res, err
 		}
 		t.Run(name+"/with an answer", func(t *testing.T) {

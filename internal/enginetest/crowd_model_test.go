@@ -457,7 +457,7 @@ func runCrowd(t *testing.T, p *crowdPlan) (problems []string) {
 			store = m.word
 		}
 		for i := range m.guarded {
-			o := &everonce.Options{Lease: p.Lease, StoreTimeout: 2 * time.Second, CompletionLimit: 5 * time.Second, Optimistic: p.Optimistic}
+			o := &everonce.Options{Lease: p.Lease, StoreTimeout: 2 * time.Second, CompletionTimeout: 5 * time.Second, Optimistic: p.Optimistic}
 			m.guarded[i], m.txs[i] = newReceiver(t, store, p.Policy, o), newTxReceiver(t, store, o)
 			checkErr(t, m.guarded[i].Ready(t.Context()), nil)
 		}

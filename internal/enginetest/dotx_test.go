@@ -108,7 +108,7 @@ func TestDoTxErrorsUndoTheWorkAlone(t *testing.T) {
 			res, _ := doTx(t, x, tx, keyOf("x"), within(tx, c.end(tx)), everonce.Failed, c.is)
 			checkEqual(t, "Attempt", res.Attempt, 1)
 			checkEqual(t, "Provisional: nothing remains", res.Provisional, false)
-			checkEqual(t, "Event.Provisional", rec.only(t).Provisional, false)
+			checkEqual(t, "Observation.Provisional", rec.only(t).Provisional, false)
 			// The transaction is alive, and the key is free in it.
 			doTx(t, x, tx, keyOf("x"), within(tx, nil), everonce.Executed, nil)
 			checkErr(t, tx.Commit(), nil)
@@ -130,7 +130,7 @@ func TestDoTxRecordsPermanentFailures(t *testing.T) {
 		return fmt.Errorf("x: %w", failure)
 	}), everonce.Rejected, errAny)
 	checkEqual(t, "Provisional", res.Provisional, true)
-	checkEqual(t, "Event.Provisional", rec.only(t).Provisional, true)
+	checkEqual(t, "Observation.Provisional", rec.only(t).Provisional, true)
 	_, inside := doTx(t, x, tx, keyOf("x"), withinNever(t), everonce.Rejected, errAny)
 	checkErr(t, tx.Commit(), nil)
 	checkEqual(t, "balance", s.row("balance"), 0)

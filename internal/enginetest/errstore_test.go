@@ -12,7 +12,7 @@ import (
 
 // Every failure of a store is ErrStore, whatever the call makes of it, and also where the store does not say so.
 func TestEveryFailureOfAStoreIsErrStore(t *testing.T) {
-	short := everonce.Options{CompletionLimit: time.Second, TxRetries: 1}
+	short := everonce.Options{CompletionTimeout: time.Second, TxRetries: 1}
 	lost := func(s *mapStore) { // and nothing can be found out
 		s.on("Commit", 1, lose(errCommitLost))
 		s.on("Begin", 2, refuse(errNet))

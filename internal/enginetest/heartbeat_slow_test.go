@@ -64,7 +64,7 @@ func TestRenewalThatOutlivesItsAttempt(t *testing.T) {
 func TestRenewalIsAnsweredAfterALaterStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
-		r := newReceiver(t, s, everonce.Refuse, &everonce.Options{Lease: 3 * time.Second, CompletionLimit: time.Second})
+		r := newReceiver(t, s, everonce.Refuse, &everonce.Options{Lease: 3 * time.Second, CompletionTimeout: time.Second})
 		s.on("Renew", 0, refuse(errNet))
 		s.on("Renew", 1, func(_ context.Context, call func() error) error { // sent after 1 s
 			err := call()

@@ -28,7 +28,7 @@ func (u *unruly) Start(ctx context.Context, op everonce.Op) context.Context {
 	return inner
 }
 
-func (u *unruly) End(ctx context.Context, ev everonce.Event) {
+func (u *unruly) End(ctx context.Context, ev everonce.Observation) {
 	u.recorder.End(ctx, ev)
 	if u.end {
 		panic("no end")

@@ -11,7 +11,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Event.Retries counts what was made again: not what was made once, and not what was given up before it was made again.
+// Observation.Retries counts what was made again: not what was made once, and not what was given up before it was made again.
 func TestRetriesAreWhatWasMadeAgain(t *testing.T) {
 	for _, c := range []struct {
 		method string
@@ -29,7 +29,7 @@ func TestRetriesAreWhatWasMadeAgain(t *testing.T) {
 		t.Run(fmt.Sprint(c.method, c.nth, c.err), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, rec := newFaultStore(), &recorder{}
-				r := newReceiver(t, s, everonce.Refuse, &everonce.Options{Observer: rec, CompletionLimit: time.Second})
+				r := newReceiver(t, s, everonce.Refuse, &everonce.Options{Observer: rec, CompletionTimeout: time.Second})
 				s.on(c.method, c.nth, refuse(c.err))
 				_, _ = everonce.Do(t.Context(), r, keyOf("x"), returns("v", nil)) //nolint:errcheck // the event is looked at
 				if c.calls == 0 {

@@ -20,7 +20,7 @@ import (
 type recorder struct {
 	mu     sync.Mutex
 	ops    []everonce.Op
-	events []everonce.Event
+	events []everonce.Observation
 	strays int // ends without their start's context
 }
 
@@ -33,7 +33,7 @@ func (r *recorder) Start(ctx context.Context, op everonce.Op) context.Context {
 	return context.WithValue(ctx, spanKey{}, op)
 }
 
-func (r *recorder) End(ctx context.Context, ev everonce.Event) {
+func (r *recorder) End(ctx context.Context, ev everonce.Observation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.events = append(r.events, ev)
@@ -43,7 +43,7 @@ func (r *recorder) End(ctx context.Context, ev everonce.Event) {
 }
 
 // take returns the events since the last take.
-func (r *recorder) take(t testing.TB) []everonce.Event {
+func (r *recorder) take(t testing.TB) []everonce.Observation {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -56,7 +56,7 @@ func (r *recorder) take(t testing.TB) []everonce.Event {
 }
 
 // only returns the one event since the last take.
-func (r *recorder) only(t testing.TB) everonce.Event {
+func (r *recorder) only(t testing.TB) everonce.Observation {
 	t.Helper()
 	events := r.take(t)
 	if len(events) != 1 {
@@ -71,9 +71,9 @@ func TestObserverIsToldEachOutcome(t *testing.T) {
 		rec := &recorder{}
 		life := everonce.Lifetime{Retention: time.Hour, Remember: time.Hour}
 		r := newReceiver(t, s, everonce.Refuse, &everonce.Options{
-			Observer: rec, Lifetime: life, MaxResult: 10, CompletionLimit: time.Second, StoreTimeout: time.Second,
+			Observer: rec, Lifetime: life, MaxResult: 10, CompletionTimeout: time.Second, StoreTimeout: time.Second,
 		})
-		next := func(want everonce.Outcome, attempt int) everonce.Event {
+		next := func(want everonce.Outcome, attempt int) everonce.Observation {
 			t.Helper()
 			ev := rec.only(t)
 			checkEqual(t, "Outcome", ev.Outcome, want)
@@ -197,7 +197,7 @@ func TestObserverIsToldOfStepsAndSettlements(t *testing.T) {
 	if len(events) != 3 {
 		t.Fatalf("%d events, want 3: %+v", len(events), events)
 	}
-	for i, want := range []everonce.Event{
+	for i, want := range []everonce.Observation{
 		{Op: everonce.Op{Kind: "step", Step: "old"}, Outcome: everonce.Executed},
 		{Op: everonce.Op{Kind: "step", Step: "bad"}, Outcome: everonce.Unknown},
 		{Op: everonce.Op{Kind: "do"}, Outcome: everonce.Failed},
@@ -315,7 +315,7 @@ func TestLogObserver(t *testing.T) {
 		log := slog.New(slog.NewTextHandler(&buf, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		s := newFaultStore()
 		r := newReceiver(t, s, everonce.Refuse, &everonce.Options{
-			Observer: everonce.LogObserver(log), CompletionLimit: time.Second, StoreTimeout: time.Second, MaxResult: 10,
+			Observer: everonce.LogObserver(log), CompletionTimeout: time.Second, StoreTimeout: time.Second, MaxResult: 10,
 		})
 		const raw = "very-secret-idempotency-key"
 		key := func(suffix string) everonce.Key { return keyOf(raw + suffix) }

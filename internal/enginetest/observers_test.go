@@ -34,7 +34,7 @@ func (n *teller) Start(ctx context.Context, _ everonce.Op) context.Context {
 	return context.WithValue(ctx, nameKey{}, n.name)
 }
 
-func (n *teller) End(ctx context.Context, _ everonce.Event) { n.note(ctx, "end") }
+func (n *teller) End(ctx context.Context, _ everonce.Observation) { n.note(ctx, "end") }
 
 func TestJoinObservers(t *testing.T) {
 	work := func(list *[]string) func(context.Context, *everonce.Attempt) (string, error) {
@@ -104,9 +104,9 @@ func TestJoinObserversKeepsItsOwn(t *testing.T) {
 		t.Error("the caller's slice was changed")
 	}
 	given[1] = nil
-	joined.End(joined.Start(context.Background(), everonce.Op{}), everonce.Event{})
+	joined.End(joined.Start(context.Background(), everonce.Op{}), everonce.Observation{})
 	checkEqual(t, "told", len(list), 4)
-	joined.End(context.Background(), everonce.Event{}) // without a Start, as no receiver calls it
+	joined.End(context.Background(), everonce.Observation{}) // without a Start, as no receiver calls it
 	checkEqual(t, "told", list[4:], []string{"end b in ", "end a in "})
 }
 

@@ -33,7 +33,7 @@ func TestOptionsAreValidated(t *testing.T) {
 		{"retry-after negative", everonce.Options{RetryAfter: -1}, "Options.RetryAfter is negative"},
 		{"largest result negative", everonce.Options{MaxResult: -1}, "Options.MaxResult is negative"},
 		{"store timeout negative", everonce.Options{StoreTimeout: -1}, "Options.StoreTimeout is negative"},
-		{"completion limit negative", everonce.Options{CompletionLimit: -1}, "Options.CompletionLimit is negative"},
+		{"completion limit negative", everonce.Options{CompletionTimeout: -1}, "Options.CompletionTimeout is negative"},
 		{"transaction timeout negative", everonce.Options{TxTimeout: -1}, "Options.TxTimeout is negative"},
 		{"a lifetime without end", everonce.Options{Lifetime: everonce.Lifetime{Retention: 1 << 62, Remember: 1 << 62}}, "Lifetime"},
 		{"a lifetime too long", everonce.Options{Lifetime: everonce.Lifetime{Retention: 80000 * 24 * time.Hour}}, "at most 36500 days each (1920000h0m0s, 0s)"},
@@ -74,10 +74,10 @@ func (c *ownCodec) Unmarshal(_ []byte, _ any) error { return errWork }
 func TestTheLargestOptionsWork(t *testing.T) {
 	const endless = time.Duration(math.MaxInt64)
 	for name, o := range map[string]everonce.Options{
-		"Wait": {Wait: endless}, "RetryAfter": {RetryAfter: endless}, "StoreTimeout": {StoreTimeout: endless}, "CompletionLimit": {CompletionLimit: endless},
+		"Wait": {Wait: endless}, "RetryAfter": {RetryAfter: endless}, "StoreTimeout": {StoreTimeout: endless}, "CompletionTimeout": {CompletionTimeout: endless},
 		"TxTimeout": {TxTimeout: endless}, "MaxResult": {MaxResult: math.MaxInt}, "TxRetries": {TxRetries: math.MaxInt},
 		"all": {
-			Wait: endless, RetryAfter: endless, StoreTimeout: endless, CompletionLimit: endless, TxTimeout: endless, MaxResult: math.MaxInt, TxRetries: math.MaxInt,
+			Wait: endless, RetryAfter: endless, StoreTimeout: endless, CompletionTimeout: endless, TxTimeout: endless, MaxResult: math.MaxInt, TxRetries: math.MaxInt,
 			Lease: longest, Lifetime: everonce.Lifetime{Retention: longest, Remember: longest},
 		},
 	} {
@@ -426,7 +426,7 @@ func TestLogObserverWithoutLoggerIsTheDefault(t *testing.T) {
 	old := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&buf, nil)))
 	defer slog.SetDefault(old)
-	everonce.LogObserver(nil).End(context.Background(), everonce.Event{Outcome: everonce.NotRecorded})
+	everonce.LogObserver(nil).End(context.Background(), everonce.Observation{Outcome: everonce.NotRecorded})
 	if !strings.Contains(buf.String(), "not_recorded") {
 		t.Errorf("the default logger has %q", buf.String())
 	}

@@ -84,11 +84,11 @@ func TestReconcilerThatAnswersTooLate(t *testing.T) {
 
 // That asking settled the unknown is told where it did, and of nobody else's answer.
 func TestReconciledIsToldOfWhatAskingSettled(t *testing.T) {
-	asked := func(t *testing.T, want everonce.Outcome, sentinel error, meanwhile func(*faultStore, *everonce.Receiver)) (everonce.Result[string], everonce.Event) {
+	asked := func(t *testing.T, want everonce.Outcome, sentinel error, meanwhile func(*faultStore, *everonce.Receiver)) (everonce.Result[string], everonce.Observation) {
 		t.Helper()
 		rec := &recorder{}
 		s := newFaultStore()
-		r := newReceiver(t, s, everonce.Reconcile, &everonce.Options{Observer: rec, CompletionLimit: time.Second})
+		r := newReceiver(t, s, everonce.Reconcile, &everonce.Options{Observer: rec, CompletionTimeout: time.Second})
 		leaveUnknown(t, r, keyOf("x"))
 		ask := everonce.WithReconcile(func(context.Context, everonce.Abandoned) (verdict, error) {
 			meanwhile(s, r)
@@ -104,13 +104,13 @@ func TestReconciledIsToldOfWhatAskingSettled(t *testing.T) {
 			checkErr(t, r.Settle(context.Background(), keyOf("x"), everonce.Settlement{Verdict: everonce.SettleDone, Value: "settled", Force: true}), nil)
 		})
 		checkEqual(t, "result", res, everonce.Result[string]{Value: "settled", Outcome: everonce.Replayed})
-		checkEqual(t, "Event.Reconciled", ev.Reconciled, false)
+		checkEqual(t, "Observation.Reconciled", ev.Reconciled, false)
 	})
 	t.Run("not recorded", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			res, ev := asked(t, everonce.NotRecorded, everonce.ErrNotRecorded, func(s *faultStore, _ *everonce.Receiver) { s.on("Complete", 0, refuse(errNet)) })
 			checkEqual(t, "result", res, everonce.Result[string]{Value: "found", Outcome: everonce.NotRecorded, Attempt: 2, Reconciled: true})
-			checkEqual(t, "Event.Reconciled", ev.Reconciled, false)
+			checkEqual(t, "Observation.Reconciled", ev.Reconciled, false)
 		})
 	})
 }
@@ -119,7 +119,7 @@ func TestReconciledIsToldOfAStepThatIsRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rec := &recorder{}
 		s := newFaultStore()
-		r := newReceiver(t, s, everonce.Reexecute, &everonce.Options{Observer: rec, CompletionLimit: time.Second})
+		r := newReceiver(t, s, everonce.Reexecute, &everonce.Options{Observer: rec, CompletionTimeout: time.Second})
 		step := func(want error) {
 			t.Helper()
 			inAttempt(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) {

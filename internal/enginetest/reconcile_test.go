@@ -56,13 +56,13 @@ func TestReconcile(t *testing.T) {
 			case value:
 				res, _ := do(t, r, keyOf("x"), never(t), everonce.Executed, nil, ask)
 				checkEqual(t, "result", res, everonce.Result[string]{Value: "found", Outcome: everonce.Executed, Attempt: 2, Reconciled: true})
-				checkEqual(t, "Event.Reconciled", rec.only(t).Reconciled, true)
+				checkEqual(t, "Observation.Reconciled", rec.only(t).Reconciled, true)
 				res, _ = do(t, r, keyOf("x"), never(t), everonce.Replayed, nil, askNever(t))
 				checkEqual(t, "replay", res.Value, "found")
 			case runs:
 				res, _ := do(t, r, keyOf("x"), returns("second", nil), everonce.Executed, nil, ask)
 				checkEqual(t, "result", res, everonce.Result[string]{Value: "second", Outcome: everonce.Executed, Attempt: 2})
-				checkEqual(t, "Event.Reconciled", rec.only(t).Reconciled, false)
+				checkEqual(t, "Observation.Reconciled", rec.only(t).Reconciled, false)
 			case unknown:
 				for n := range 2 { // it stays so, and is asked again
 					res, err := do(t, r, keyOf("x"), never(t), everonce.Unknown, everonce.ErrOutcomeUnknown, ask)

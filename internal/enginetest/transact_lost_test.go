@@ -224,9 +224,9 @@ func TestTransactForgetsALostCommitThatWasNotMade(t *testing.T) {
 	}
 }
 
-// A commit whose answer does not come is given up after the CompletionLimit, and a rollback after a StoreTimeout, in every mode.
+// A commit whose answer does not come is given up after the CompletionTimeout, and a rollback after a StoreTimeout, in every mode.
 func TestACommitThatHangsIsGivenUp(t *testing.T) {
-	o := &everonce.Options{CompletionLimit: 20 * time.Second, StoreTimeout: 3 * time.Second, TxTimeout: time.Hour, TxRetries: -1}
+	o := &everonce.Options{CompletionTimeout: 20 * time.Second, StoreTimeout: 3 * time.Second, TxTimeout: time.Hour, TxRetries: -1}
 	for name, call := range map[string]func(s *mapStore, x *everonce.TxReceiver[*mapTx], err error) error{
 		"Transact": func(_ *mapStore, x *everonce.TxReceiver[*mapTx], err error) error {
 			_, err = everonce.Transact(context.Background(), x, keyOf("x"), func(context.Context, *mapTx) (int, error) { return 1, err })
@@ -252,7 +252,7 @@ func TestACommitThatHangsIsGivenUp(t *testing.T) {
 				for method, c := range map[string]struct {
 					workErr error
 					want    time.Duration
-				}{"Commit": {nil, o.CompletionLimit}, "Rollback": {errWork, o.StoreTimeout}} {
+				}{"Commit": {nil, o.CompletionTimeout}, "Rollback": {errWork, o.StoreTimeout}} {
 					s := newMapStore()
 					x := newTxReceiver(t, s, o)
 					var took time.Duration

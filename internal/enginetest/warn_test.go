@@ -23,7 +23,7 @@ func warningsOf(t *testing.T, o everonce.Options, f func(r *everonce.Receiver, s
 		if o.Log == nil {
 			o.Log = slog.New(slog.NewTextHandler(&buf, nil))
 		}
-		o.CompletionLimit, o.StoreTimeout = time.Second, time.Second
+		o.CompletionTimeout, o.StoreTimeout = time.Second, time.Second
 		s := newFaultStore()
 		f(newReceiver(t, s, everonce.Refuse, &o), s)
 		lines = strings.FieldsFunc(buf.String(), func(c rune) bool { return c == '\n' })

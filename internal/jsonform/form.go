@@ -15,10 +15,10 @@ type Form struct {
 }
 
 // New returns a form of which only these fields count, or all but those; without any, all of a text counts. They are JSON pointers
-// (RFC 6901). An error wraps [everonce.ErrInvalidArgument] and speaks of Fingerprint.JSONOnly and Fingerprint.JSONExcept.
+// (RFC 6901). An error wraps [everonce.ErrInvalidArgument] and speaks of Compare.JSONOnly and Compare.JSONExcept.
 func New(only, except []string) (*Form, error) {
 	if len(only) > 0 && len(except) > 0 {
-		return nil, fmt.Errorf("%w: Fingerprint: JSONOnly and JSONExcept exclude each other", everonce.ErrInvalidArgument)
+		return nil, fmt.Errorf("%w: Compare: JSONOnly and JSONExcept exclude each other", everonce.ErrInvalidArgument)
 	}
 	var f Form
 	var err error

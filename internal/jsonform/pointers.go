@@ -34,14 +34,14 @@ func parsePointers(field string, list []string) (pointers, error) {
 	slices.Sort(p.list)
 	p.list = slices.Compact(p.list)
 	if len(p.list) > maxPointers {
-		return p, fmt.Errorf("%w: Fingerprint.%s has %d pointers, the limit is %d", everonce.ErrInvalidArgument, field, len(p.list), maxPointers)
+		return p, fmt.Errorf("%w: Compare.%s has %d pointers, the limit is %d", everonce.ErrInvalidArgument, field, len(p.list), maxPointers)
 	}
 	if list != nil && len(list) == 0 {
-		return p, fmt.Errorf("%w: Fingerprint.%s is empty and not nil: it names no field", everonce.ErrInvalidArgument, field)
+		return p, fmt.Errorf("%w: Compare.%s is empty and not nil: it names no field", everonce.ErrInvalidArgument, field)
 	}
 	for i, text := range p.list {
 		if text == "" || !jsontext.Pointer(text).IsValid() {
-			return p, fmt.Errorf("%w: Fingerprint.%s: %q is no JSON pointer to a field (RFC 6901), like \"/order/id\"", everonce.ErrInvalidArgument, field, text)
+			return p, fmt.Errorf("%w: Compare.%s: %q is no JSON pointer to a field (RFC 6901), like \"/order/id\"", everonce.ErrInvalidArgument, field, text)
 		}
 		at := &p.root
 		for token := range jsontext.Pointer(text).Tokens() {

@@ -43,13 +43,13 @@ const (
 	quietTables    = "everonce_backlog_entries{state=\"blocked\",table=\"outbox\"} 0\neveronce_backlog_lag_seconds{table=\"outbox\"} 299\n"
 )
 
-func (s *shop) end(ev everonce.Event) {
+func (s *shop) end(ev everonce.Observation) {
 	ev.Kind = "do"
 	s.End(s.Start(s.t.Context(), ev.Op), ev)
 }
 
 func (s *shop) decide(d consume.Disposition, o everonce.Outcome, why consume.Reason) {
-	s.mail.Observe(s.t.Context(), &consume.Message{}, consume.Verdict{Disposition: d, Outcome: o, Letter: consume.DeadLetter{Reason: why}})
+	s.mail.Observe(s.t.Context(), &consume.Message{}, consume.Decision{Disposition: d, Outcome: o, Death: consume.Death{Reason: why}})
 }
 
 // scrape returns what Prometheus gets.
@@ -67,15 +67,15 @@ func (s *shop) scrape() string {
 
 // calm is what no alert is about. It happens each minute, and what must not go on, once.
 func (s *shop) calm(minute int) {
-	s.end(everonce.Event{Outcome: everonce.Executed})
-	s.end(everonce.Event{Outcome: everonce.Replayed, Since: 11 * time.Hour})
-	s.end(everonce.Event{Outcome: everonce.Mismatch})
-	s.end(everonce.Event{Outcome: everonce.InProgress})
+	s.end(everonce.Observation{Outcome: everonce.Executed})
+	s.end(everonce.Observation{Outcome: everonce.Replayed, Since: 11 * time.Hour})
+	s.end(everonce.Observation{Outcome: everonce.Mismatch})
+	s.end(everonce.Observation{Outcome: everonce.InProgress})
 	s.decide(consume.Ack, everonce.Executed, "")
 	s.decide(consume.Retry, everonce.Failed, "")
 	if minute == 0 {
-		s.end(everonce.Event{Outcome: everonce.StoreFailed, RenewFailures: 2})
-		s.decide(consume.Keep, everonce.StoreFailed, "")
+		s.end(everonce.Observation{Outcome: everonce.StoreFailed, RenewFailures: 2})
+		s.decide(consume.Hold, everonce.StoreFailed, "")
 	}
 }
 
@@ -84,17 +84,17 @@ var happens = map[string]func(s *shop, minute int){
 	"EveronceUnknown":     func(s *shop, _ int) { s.health.Abandoned = 1 },
 	"EveronceUnreadable":  func(s *shop, _ int) { s.health.Unreadable = 1 },
 	"EveronceUncounted":   once(func(s *shop) { s.Counted(driver.HealthResult{}, everonce.ErrStore) }),
-	"EveronceNotRecorded": once(func(s *shop) { s.end(everonce.Event{Outcome: everonce.NotRecorded}) }),
+	"EveronceNotRecorded": once(func(s *shop) { s.end(everonce.Observation{Outcome: everonce.NotRecorded}) }),
 	"EveronceUnprotected": once(func(s *shop) {
 		s.HTTP("POST /charges")(s.t.Context(), httponce.Served{Route: "/charges", FailedOpen: true})
 	}),
-	"EveronceStoreFails":      func(s *shop, _ int) { s.end(everonce.Event{Outcome: everonce.StoreFailed}) },
-	"EveronceLeasesLost":      once(func(s *shop) { s.end(everonce.Event{Outcome: everonce.Replayed, LeaseLost: true}) }),
-	"EveronceRenewalsLate":    once(func(s *shop) { s.end(everonce.Event{Outcome: everonce.Executed, RenewFailures: 4}) }),
-	"EveronceRepetitionsLate": once(func(s *shop) { s.end(everonce.Event{Outcome: everonce.Replayed, Since: 13 * time.Hour}) }),
+	"EveronceStoreFails":      func(s *shop, _ int) { s.end(everonce.Observation{Outcome: everonce.StoreFailed}) },
+	"EveronceLeasesLost":      once(func(s *shop) { s.end(everonce.Observation{Outcome: everonce.Replayed, LeaseLost: true}) }),
+	"EveronceRenewalsLate":    once(func(s *shop) { s.end(everonce.Observation{Outcome: everonce.Executed, RenewFailures: 4}) }),
+	"EveronceRepetitionsLate": once(func(s *shop) { s.end(everonce.Observation{Outcome: everonce.Replayed, Since: 13 * time.Hour}) }),
 	"EveronceJanitorFails":    once(func(s *shop) { s.Purged(janitor.Result{}, errors.New("no")) }),
-	"EveronceDeadLetters":     once(func(s *shop) { s.decide(consume.Bury, everonce.Rejected, consume.Rejected) }),
-	"EveronceConsumerWaits":   func(s *shop, _ int) { s.decide(consume.Keep, everonce.StoreFailed, "") },
+	"EveronceDeadLetters":     once(func(s *shop) { s.decide(consume.SetAside, everonce.Rejected, consume.Rejected) }),
+	"EveronceConsumerWaits":   func(s *shop, _ int) { s.decide(consume.Hold, everonce.StoreFailed, "") },
 	"EveronceSetAside":        func(s *shop, _ int) { s.tables = strings.Replace(quietTables, "} 0", "} 1", 1) },
 	"EveronceLag":             func(s *shop, _ int) { s.tables = strings.Replace(quietTables, "299", "301", 1) },
 	"EveronceDown":            func(s *shop, _ int) { s.page = nil },

@@ -102,7 +102,7 @@ func service(t *testing.T) string {
 
 	until(ctx, t, func(ctx context.Context, done func()) error {
 		relay, err := box.Relay(outbox.One(1, func(context.Context, *outbox.Event) error { return nil }), &outbox.RelayOptions{
-			Observe: func(ctx context.Context, e *outbox.Event, v outbox.Verdict) { o.Relayed(ctx, e, v); done() },
+			Observe: func(ctx context.Context, e *outbox.Event, v outbox.Report) { o.Relayed(ctx, e, v); done() },
 		})
 		return errors.Join(err, relay.Run(ctx))
 	})
@@ -110,13 +110,13 @@ func service(t *testing.T) string {
 		billing := o.Inbox("billing")
 		worker, err := in.Worker(inbox.Handler[*sql.Tx]{Handle: func(context.Context, *sql.Tx, *consume.Message) error { return nil }}, &inbox.WorkerOptions{
 			Context: billing.Context,
-			Observe: func(ctx context.Context, m *consume.Message, v inbox.Verdict) { billing.Observe(ctx, m, v); done() },
+			Observe: func(ctx context.Context, m *consume.Message, v inbox.Report) { billing.Observe(ctx, m, v); done() },
 		})
 		return errors.Join(err, worker.Run(ctx))
 	})
 	until(ctx, t, func(ctx context.Context, done func()) error {
 		runner, err := sagas.Runner(&saga.RunnerOptions{
-			Observe: func(ctx context.Context, v saga.Verdict) { o.Saga(ctx, v); done() },
+			Observe: func(ctx context.Context, v saga.Report) { o.Saga(ctx, v); done() },
 		}, fulfil)
 		return errors.Join(err, runner.Run(ctx))
 	})

@@ -39,24 +39,24 @@ func TestARelayIsCutOff(t *testing.T) {
 				near.publish(t, box, line("orders", fmt.Sprint("k", k), each)...)
 			}
 
-			published, goOn, told := make(chan []outbox.Event, 1), make(chan struct{}), make(chan outbox.Verdict, 10*batch)
+			published, skipFailed, told := make(chan []outbox.Event, 1), make(chan struct{}), make(chan outbox.Report, 10*batch)
 			stops := outbox.PublisherFunc(func(ctx context.Context, events []outbox.Event) []error {
 				errs := to.publisher().Publish(ctx, events)
 				select {
-				case <-goOn:
+				case <-skipFailed:
 				default:
 					published <- events
-					<-goOn
+					<-skipFailed
 				}
 				return errs
 			})
 			relaying(t, newOutbox(t, pgxHandle(t, far, schema)), stops, &outbox.RelayOptions{
 				Batch: batch, InFlight: 2 * batch, Lease: 500 * time.Millisecond, Poll: 20 * time.Millisecond,
-				Observe: func(_ context.Context, _ *outbox.Event, v outbox.Verdict) { told <- v },
+				Observe: func(_ context.Context, _ *outbox.Event, v outbox.Report) { told <- v },
 			})
 			inHand := <-published
 			mend := cutOff(t, wire, cut.way)
-			close(goOn)
+			close(skipFailed)
 			stop := relaying(t, box, to.publisher(), nil)
 			for range inHand {
 				if v := <-told; v.How != outbox.Lost {

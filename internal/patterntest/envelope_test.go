@@ -201,7 +201,7 @@ func publishIn(t *testing.T, h *handle[*sql.Tx], box *outbox.Outbox[*sql.Tx], e 
 // relayTo runs a relay until the test ends.
 func relayTo(t *testing.T, box *outbox.Outbox[*sql.Tx], to outbox.Publisher) {
 	t.Helper()
-	r, err := box.Relay(to, &outbox.RelayOptions{Observe: func(_ context.Context, e *outbox.Event, v outbox.Verdict) {
+	r, err := box.Relay(to, &outbox.RelayOptions{Observe: func(_ context.Context, e *outbox.Event, v outbox.Report) {
 		if v.Err != nil {
 			t.Errorf("%s: %v", e.ID, v.Err)
 		}
@@ -233,7 +233,7 @@ func byRabbitMQ(t *testing.T, c *consume.Consumer, _ *inbox.Inbox[*sql.Tx]) way 
 		t.Fatal(err)
 	}
 	return way{name, p, cloudeventsonce.BinaryAMQP, r.Run, func(ctx context.Context) (consume.DeadLetters, error) {
-		return rabbitonce.OpenDeadLetters(ctx, url, queue, nil)
+		return rabbitonce.DialDeadLetters(ctx, url, queue, nil)
 	}}
 }
 
@@ -250,7 +250,7 @@ func byKafka(t *testing.T, c *consume.Consumer, _ *inbox.Inbox[*sql.Tx]) way {
 		t.Fatal(err)
 	}
 	return way{l.topic.Name, p, cloudeventsonce.BinaryKafka, r.Run, func(ctx context.Context) (consume.DeadLetters, error) {
-		return kafkaonce.OpenDeadLetters(ctx, url, l.topic, nil)
+		return kafkaonce.DialDeadLetters(ctx, url, l.topic, nil)
 	}}
 }
 
@@ -284,7 +284,7 @@ func byNATS(t *testing.T, c *consume.Consumer, _ *inbox.Inbox[*sql.Tx]) way {
 		t.Fatal(err)
 	}
 	return way{name, p, cloudeventsonce.BinaryHTTP, r.Run, func(ctx context.Context) (consume.DeadLetters, error) {
-		return natsonce.OpenDeadLetters(ctx, url, queue, nil)
+		return natsonce.DialDeadLetters(ctx, url, queue, nil)
 	}}
 }
 
@@ -322,7 +322,7 @@ func bySQS(t *testing.T, c *consume.Consumer, _ *inbox.Inbox[*sql.Tx]) way {
 		t.Fatal(err)
 	}
 	return way{name, p, cloudeventsonce.Structured, r.Run, func(ctx context.Context) (consume.DeadLetters, error) {
-		return sqsonce.OpenDeadLetters(ctx, client, queue)
+		return sqsonce.DialDeadLetters(ctx, client, queue)
 	}}
 }
 

@@ -49,7 +49,7 @@ type verdicts struct {
 	ch  chan struct{}
 }
 
-func (v *verdicts) observe(_ context.Context, m *consume.Message, how inbox.Verdict) {
+func (v *verdicts) observe(_ context.Context, m *consume.Message, how inbox.Report) {
 	v.mu.Lock()
 	v.all = append(v.all, m.ID+" "+how.How.String())
 	if how.Err != nil {
@@ -123,7 +123,7 @@ func testInboxHandlesOnce[Tx any](t *testing.T, h *handle[Tx]) {
 	if _, err := in.Receive(t.Context(), &consume.Message{ID: "m-1", Body: []byte("other")}); !errors.Is(err, everonce.ErrMismatch) {
 		t.Errorf("another body under the same ID: %v", err)
 	}
-	if v := consumer.Handle(t.Context(), &consume.Message{Body: []byte("{}")}); v.Disposition != consume.Bury {
+	if v := consumer.Handle(t.Context(), &consume.Message{Body: []byte("{}")}); v.Disposition != consume.SetAside {
 		t.Errorf("a message without an ID: %v", v.Disposition)
 	}
 	type order struct{ ID int }

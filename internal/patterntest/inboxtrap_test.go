@@ -217,12 +217,12 @@ func testTrapAPausedWorker[Tx any](t *testing.T, h *handle[Tx]) {
 	}})
 	in := newInbox(t, paused, nil)
 	receive(t, in, message("1"))
-	stopped, goOn := make(chan struct{}), make(chan struct{})
+	stopped, skipFailed := make(chan struct{}), make(chan struct{})
 	told, _ := working(t, in, &inbox.WorkerOptions{Lease: 200 * time.Millisecond, NoListen: true}, inbox.Handler[Tx]{
 		Handle: func(_ context.Context, tx Tx, m *consume.Message) error {
 			taken.Store(true)
 			close(stopped)
-			<-goOn
+			<-skipFailed
 			return h.exec(context.WithoutCancel(t.Context()), tx, "INSERT INTO effects (name) VALUES ($1)", "paused")
 		},
 	})
@@ -231,7 +231,7 @@ func testTrapAPausedWorker[Tx any](t *testing.T, h *handle[Tx]) {
 		return h.exec(ctx, tx, "INSERT INTO effects (name) VALUES ($1)", fmt.Sprint("attempt ", m.Deliveries))
 	}})
 	other.await(t, 1) // it has taken the message, and waits for the transaction that is open
-	close(goOn)
+	close(skipFailed)
 	if got := told.await(t, 1); got[0] != "1 lost" {
 		t.Error(got, told.why)
 	}

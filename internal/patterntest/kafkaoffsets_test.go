@@ -87,7 +87,7 @@ func TestKafkaOffsetFencesAZombie(t *testing.T) {
 	l.send(0, "m-1")
 	var line network
 	begun, resume := make(chan struct{}, 1), make(chan struct{})
-	goOn := sync.OnceFunc(func() { close(resume) })
+	skipFailed := sync.OnceFunc(func() { close(resume) })
 	opts := never
 	opts.Client = []kgo.Opt{kgo.Dialer(line.dial)}
 	var held atomic.Bool
@@ -101,14 +101,14 @@ func TestKafkaOffsetFencesAZombie(t *testing.T) {
 		}}
 	}
 	zombie := l.join(insert("zombie"), opts)
-	t.Cleanup(goOn)
+	t.Cleanup(skipFailed)
 	heard(t, begun)
 	line.held.Lock()
 	restore := sync.OnceFunc(line.held.Unlock)
 	t.Cleanup(restore)
 	second := l.join(insert("second"), never)
 	second.wants("m-1 in_progress fenced=false")
-	goOn()
+	skipFailed()
 	zombie.wants("m-1 failed fenced=true")
 	restore()
 	zombie.event(kafkaonce.Lost)
@@ -136,7 +136,7 @@ func TestKafkaOffsetsInARebalance(t *testing.T) {
 	}
 	begun := make(chan struct{}, 100)
 	moved := make(chan struct{})
-	opts := kafkaonce.Options{Workers: consume.Workers{Concurrency: 1, Batch: 8, DrainWithin: 200 * time.Millisecond}}
+	opts := kafkaonce.Options{Workers: consume.Workers{Concurrency: 1, Batch: 8, DrainTimeout: 200 * time.Millisecond}}
 	insert := func(wait bool) consume.TxSpec[struct{}, pgx.Tx] {
 		return consume.TxSpec[struct{}, pgx.Tx]{HandleAll: func(ctx context.Context, tx pgx.Tx, batch []consume.Received[struct{}]) error {
 			for _, r := range batch {

@@ -239,10 +239,10 @@ func TestOutboxRetryAfter(t *testing.T) {
 			return outbox.RetryAfter(err, time.Millisecond)
 		}
 	}
-	verdicts := make(chan outbox.Verdict, 3)
+	verdicts := make(chan outbox.Report, 3)
 	var mu sync.Mutex
 	after := map[string]time.Duration{}
-	stop := relaying(t, box, to.publisher(), &outbox.RelayOptions{Retry: consume.Backoff{Min: time.Minute}, Observe: func(_ context.Context, e *outbox.Event, v outbox.Verdict) {
+	stop := relaying(t, box, to.publisher(), &outbox.RelayOptions{Retry: consume.Backoff{Min: time.Minute}, Observe: func(_ context.Context, e *outbox.Event, v outbox.Report) {
 		mu.Lock()
 		after[e.ID] = v.After
 		mu.Unlock()

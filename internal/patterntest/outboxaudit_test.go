@@ -272,10 +272,10 @@ func auditPausedRelay[Tx any](ctx context.Context, t *testing.T, h *handle[Tx], 
 	h.publish(t, box, line("orders", "a", 5)...)
 
 	// hands is a publisher that stops with its events until it is let go on.
-	hands := func(stopped chan<- []outbox.Event, goOn <-chan struct{}) outbox.Publisher {
+	hands := func(stopped chan<- []outbox.Event, skipFailed <-chan struct{}) outbox.Publisher {
 		return outbox.PublisherFunc(func(ctx context.Context, events []outbox.Event) []error {
 			stopped <- events
-			<-goOn
+			<-skipFailed
 			return to.publisher().Publish(ctx, events)
 		})
 	}
@@ -284,9 +284,9 @@ func auditPausedRelay[Tx any](ctx context.Context, t *testing.T, h *handle[Tx], 
 	var once sync.Once
 	free := func() { once.Do(func() { close(goOnB) }) }
 	defer free()
-	told := make(chan outbox.Verdict, 100)
+	told := make(chan outbox.Report, 100)
 	boxA := newOutbox(t, first)
-	stopA := relaying(t, boxA, hands(stoppedA, goOnA), &outbox.RelayOptions{Lease: lease, Batch: 3, NoListen: true, Observe: func(_ context.Context, _ *outbox.Event, v outbox.Verdict) { told <- v }})
+	stopA := relaying(t, boxA, hands(stoppedA, goOnA), &outbox.RelayOptions{Lease: lease, Batch: 3, NoListen: true, Observe: func(_ context.Context, _ *outbox.Event, v outbox.Report) { told <- v }})
 	inHand := <-stoppedA
 	h.must(t, "UPDATE everonce_outbox SET due_at = 0 WHERE token <> 0") // its lease has ended, and it does not know
 	relaying(t, box, hands(stoppedB, goOnB), &outbox.RelayOptions{NoListen: true})

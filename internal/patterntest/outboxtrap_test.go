@@ -44,10 +44,10 @@ func TestTrapASlowTopicLeavesOthersFlowing(t *testing.T) {
 		fast = append(fast, outbox.Event{ID: fmt.Sprint("fast ", i), Topic: "fast"})
 	}
 	h.publish(t, box, append(slow, fast...)...)
-	goOn := make(chan struct{})
-	defer close(goOn)
+	skipFailed := make(chan struct{})
+	defer close(skipFailed)
 	relaying(t, box, outbox.Route(map[string]outbox.Publisher{
-		"slow": outbox.PublisherFunc(func(context.Context, []outbox.Event) []error { <-goOn; return nil }),
+		"slow": outbox.PublisherFunc(func(context.Context, []outbox.Event) []error { <-skipFailed; return nil }),
 		"":     to.publisher(),
 	}), &outbox.RelayOptions{Batch: 8, InFlight: 8, PublishTimeout: time.Minute})
 	must(t, to.await(ctx, len(fast)))
@@ -134,7 +134,7 @@ func testTrapPoisonedEvent[Tx any](t *testing.T, h *handle[Tx]) {
 		return nil
 	}
 	h.publish(t, box, append(append(line("blocks", "poisoned", 3), line("goes-on", "poisoned", 3)...), line("blocks", "other", 3)...)...)
-	relaying(t, box, to.publisher(), &outbox.RelayOptions{GoOn: func(topic string) bool { return topic == "goes-on" }})
+	relaying(t, box, to.publisher(), &outbox.RelayOptions{SkipFailed: func(topic string) bool { return topic == "goes-on" }})
 	must(t, to.await(ctx, 1+2+3))
 	b := box.Backlog()
 	must(t, within(ctx, "two set aside", func() (bool, error) { s, err := b.Stats(ctx); return s.Blocked == 1 && s.Dead == 1, err }))

@@ -58,11 +58,11 @@ func refusing(context.Context, *saga.Call[sagaOrder]) (any, error) {
 	return nil, everonce.Permanent("no", errors.New("refused"), nil)
 }
 
-func isOf(id string, holds func(saga.Verdict) bool) func(saga.Verdict) bool {
-	return func(v saga.Verdict) bool { return v.ID == id && holds(v) }
+func isOf(id string, holds func(saga.Report) bool) func(saga.Report) bool {
+	return func(v saga.Report) bool { return v.ID == id && holds(v) }
 }
 
-func waits(v saga.Verdict) bool { return v.Waits }
+func waits(v saga.Report) bool { return v.Waits }
 
 func TestSagaConcurrent(t *testing.T) {
 	onAll(t, testSagaConcurrent[pgx.Tx], testSagaConcurrent[*sql.Tx])
@@ -204,11 +204,11 @@ func TestSagaOrderedMeanwhile(t *testing.T) {
 // An order that comes while a runner has the saga in hand is heeded when it lets go of it, however long it would wait then.
 func testSagaOrderedMeanwhile[Tx any](t *testing.T, h *handle[Tx]) {
 	w := &world{}
-	inHand, goOn := make(chan struct{}), make(chan struct{})
+	inHand, skipFailed := make(chan struct{}), make(chan struct{})
 	blocked := func(try int) error {
 		if try == 1 {
 			inHand <- struct{}{}
-			<-goOn
+			<-skipFailed
 		}
 		return errors.New("no answer")
 	}
@@ -230,12 +230,12 @@ func testSagaOrderedMeanwhile[Tx any](t *testing.T, h *handle[Tx]) {
 	if err := sagas.Abort(t.Context(), "1"); err != nil {
 		t.Fatal(err)
 	}
-	goOn <- struct{}{}
+	skipFailed <- struct{}{}
 	<-inHand // in the compensation
 	if err := sagas.Skip(t.Context(), "1", "b"); err != nil {
 		t.Fatal(err)
 	}
-	goOn <- struct{}{}
+	skipFailed <- struct{}{}
 	if v := await(ended); v.Status != saga.Compensated || w.history() != "a undo-a" {
 		t.Errorf("%s after %q (%v)", v.Status, w.history(), v.Err)
 	}
@@ -274,7 +274,7 @@ func testSagaGrace[Tx any](t *testing.T, h *handle[Tx]) {
 	sagas := newSagas(t, h)
 	startSaga(t, h, sagas, d, "1", sagaOrder{})
 	for _, phase = range []string{"action", "action", "action", "compensation"} {
-		runner, err := sagas.Runner(&saga.RunnerOptions{Grace: time.Millisecond}, d)
+		runner, err := sagas.Runner(&saga.RunnerOptions{DrainTimeout: time.Millisecond}, d)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -328,7 +328,7 @@ func testSagaThatKillsItsRunners[Tx any](t *testing.T, h *handle[Tx]) {
 	if _, err := sagas.Backlog().Retry(t.Context(), backlog.Filter{ID: "1"}); err != nil {
 		t.Fatal(err)
 	}
-	if v := await(func(v saga.Verdict) bool { return ended(v) || waits(v) }); v.Status != saga.Completed || w.history() != "a" {
+	if v := await(func(v saga.Report) bool { return ended(v) || waits(v) }); v.Status != saga.Completed || w.history() != "a" {
 		t.Errorf("%+v after %q", v, w.history())
 	}
 }

@@ -152,10 +152,10 @@ func TestSagaRunnerProcess(t *testing.T) {
 // runKilled runs sagas until it is killed, and starts new ones as long as there are few.
 func runKilled[Tx any](t *testing.T, h *handle[Tx], p *points) {
 	sagas, d := killedSagas(t, h, p)
-	verdicts := make(chan saga.Verdict, 1000)
+	verdicts := make(chan saga.Report, 1000)
 	runner, err := sagas.Runner(&saga.RunnerOptions{
 		Concurrency: 4, Lease: p.Lease, Poll: 10 * time.Millisecond,
-		Observe: func(_ context.Context, v saga.Verdict) { p.reach("between"); verdicts <- v },
+		Observe: func(_ context.Context, v saga.Report) { p.reach("between"); verdicts <- v },
 	}, d)
 	if err != nil {
 		t.Fatal(err)
@@ -274,7 +274,7 @@ func testSagaKills[Tx any](t *testing.T, h *handle[Tx], spec runnerSpec) {
 		if n == 0 {
 			break
 		}
-		if v := await(func(v saga.Verdict) bool { return ended(v) || waits(v) }); waits(v) { // so many of its runners were killed
+		if v := await(func(v saga.Report) bool { return ended(v) || waits(v) }); waits(v) { // so many of its runners were killed
 			if _, err := sagas.Backlog().Retry(t.Context(), backlog.Filter{ID: v.ID}); err != nil {
 				t.Fatal(err)
 			}

@@ -94,10 +94,10 @@ func orderSteps[Tx any](h *handle[Tx], w *world) []saga.Step[sagaOrder, Tx] {
 }
 
 // ran runs sagas, and returns a function that waits for the verdict of which the condition holds.
-func ran[Tx any](t testing.TB, sagas *saga.Sagas[Tx], definitions ...saga.Definitions[Tx]) (await func(holds func(saga.Verdict) bool) saga.Verdict) {
+func ran[Tx any](t testing.TB, sagas *saga.Sagas[Tx], definitions ...saga.Definitions[Tx]) (await func(holds func(saga.Report) bool) saga.Report) {
 	t.Helper()
-	verdicts := make(chan saga.Verdict, 1000)
-	runner, err := sagas.Runner(&saga.RunnerOptions{Observe: func(_ context.Context, v saga.Verdict) { verdicts <- v }}, definitions...)
+	verdicts := make(chan saga.Report, 1000)
+	runner, err := sagas.Runner(&saga.RunnerOptions{Observe: func(_ context.Context, v saga.Report) { verdicts <- v }}, definitions...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func ran[Tx any](t testing.TB, sagas *saga.Sagas[Tx], definitions ...saga.Defini
 			t.Error(err)
 		}
 	})
-	return func(holds func(saga.Verdict) bool) saga.Verdict {
+	return func(holds func(saga.Report) bool) saga.Report {
 		t.Helper()
 		for {
 			select {
@@ -125,7 +125,7 @@ func ran[Tx any](t testing.TB, sagas *saga.Sagas[Tx], definitions ...saga.Defini
 	}
 }
 
-func ended(v saga.Verdict) bool {
+func ended(v saga.Report) bool {
 	return v.Status == saga.Completed || v.Status == saga.Compensated
 }
 
@@ -209,7 +209,7 @@ func testSagaOperator[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 	h.inTx(t, func(ctx context.Context, tx Tx) error { return d.Start(ctx, sagas, tx, "a", sagaOrder{"book"}) })
 	await := ran(t, sagas, d)
-	if v := await(func(v saga.Verdict) bool { return v.Waits }); v.Status != saga.Compensating || v.Err == nil {
+	if v := await(func(v saga.Report) bool { return v.Waits }); v.Status != saga.Compensating || v.Err == nil {
 		t.Fatalf("%+v", v)
 	}
 	if err := sagas.Skip(t.Context(), "a", "charge"); err != nil {
@@ -241,11 +241,11 @@ func testSagaOperator[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 	h.inTx(t, func(ctx context.Context, tx Tx) error { return stuck.Start(ctx, sagas, tx, "b", sagaOrder{"book"}) })
 	awaitStuck := ran(t, sagas, changed, stuck)
-	awaitStuck(func(v saga.Verdict) bool { return v.ID == "b" && v.After > 0 })
+	awaitStuck(func(v saga.Report) bool { return v.ID == "b" && v.After > 0 })
 	if err := sagas.Abort(t.Context(), "b"); err != nil {
 		t.Fatal(err)
 	}
-	if v := awaitStuck(func(v saga.Verdict) bool { return v.ID == "b" && ended(v) }); v.Status != saga.Compensated {
+	if v := awaitStuck(func(v saga.Report) bool { return v.ID == "b" && ended(v) }); v.Status != saga.Compensated {
 		t.Errorf("%+v", v)
 	}
 }

@@ -29,8 +29,8 @@ const (
 	GiveUp
 	// Block sets it aside, and what has the same order key waits for it.
 	Block
-	// Bury sets it aside, and what has the same order key goes on.
-	Bury
+	// SetAside sets it aside, and what has the same order key goes on.
+	SetAside
 )
 
 // End is how a row ends.
@@ -38,7 +38,7 @@ type End struct {
 	Seq   int64
 	How   How
 	After time.Duration // of Again and Later
-	Error string        // of Again, Later, GiveUp, Block and Bury
+	Error string        // of Again, Later, GiveUp, Block and SetAside
 }
 
 // maxError bounds the text of an error, in bytes.
@@ -96,8 +96,8 @@ func (q *Queue) Ends(token int64, ends ...End) []*sqldb.Call {
 				token, seq, end.After.Microseconds(), end.Error))
 		case GiveUp:
 			calls = append(calls, q.call("give_up", "UPDATE {t} AS q SET state = 5, done_at = {now}, token = 0, error = {3t}"+q.inHand(), token, seq, end.Error))
-		case Block, Bury:
-			state := map[How]State{Block: Blocked, Bury: Dead}[end.How]
+		case Block, SetAside:
+			state := map[How]State{Block: Blocked, SetAside: Dead}[end.How]
 			calls = append(calls, q.call("set_aside", "UPDATE {t} AS q SET state = {3i}, token = 0, error = {4t}"+q.inHand(),
 				token, seq, int64(state), end.Error))
 		}

@@ -41,9 +41,9 @@ type Pool[T any] struct {
 	// Taken, if set, is told of claimed rows before Lanes is asked again.
 	Taken func(rows []T)
 	// Work works on rows of one claim, and ends them. Its context ends with the lease: [driver.ErrLeaseLost]. It does not
-	// end with Run's, but after Grace.
-	Work  func(ctx context.Context, token int64, rows []T)
-	Grace time.Duration
+	// end with Run's, but after DrainTimeout.
+	Work         func(ctx context.Context, token int64, rows []T)
+	DrainTimeout time.Duration
 	// Retention is how long done rows are kept; they are removed from time to time, unless it is negative.
 	Retention time.Duration
 	// Name and Log are for what is logged: "outbox".
@@ -89,7 +89,7 @@ func (p *Pool[T]) Start() {
 func (p *Pool[T]) Run(ctx context.Context) {
 	hard, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	release := context.AfterFunc(ctx, func() { time.AfterFunc(p.Grace, end) })
+	release := context.AfterFunc(ctx, func() { time.AfterFunc(p.DrainTimeout, end) })
 	defer release()
 	var working sync.WaitGroup
 	defer working.Wait()

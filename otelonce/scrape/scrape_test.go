@@ -113,7 +113,7 @@ func TestOperations(t *testing.T) {
 // What is rare is counted too, and each once.
 func TestWhatIsRare(t *testing.T) {
 	o, page := observed(t)
-	for _, ev := range []everonce.Event{
+	for _, ev := range []everonce.Observation{
 		{Outcome: everonce.StoreFailed},
 		{Outcome: everonce.NotRecorded, LeaseLost: true, RenewFailures: 2, Retries: 3},
 	} {

@@ -47,7 +47,7 @@ func TestARecordThatWasMadeAnewIsNotWrittenOver(t *testing.T) {
 			_, err = s.Renew(t.Context(), driver.RenewRequest{ID: req.ID, Token: res.Record.Token, Nonce: anew.Nonce, Lease: time.Hour, Lifetime: req.Lifetime})
 			noErr(t, err)
 		})
-	}}).Database(dbName), &mongostore.Options{Collection: name, NoCreate: true})
+	}}).Database(dbName), &mongostore.Options{Collection: name, NoMigrate: true})
 	noErr(t, err)
 	res, err = late.Claim(t.Context(), claim())
 	if err != nil || res.Decision != driver.DecideInProgress || res.Record.Nonce != anew.Nonce {
@@ -84,7 +84,7 @@ func TestARecordThatComesBeforeTheInsertIsNotClaimedTwice(t *testing.T) {
 				noErr(t, err)
 			})
 		}
-	}}).Database(dbName), &mongostore.Options{Collection: name, NoCreate: true})
+	}}).Database(dbName), &mongostore.Options{Collection: name, NoMigrate: true})
 	noErr(t, err)
 	res, err := late.Claim(t.Context(), claim())
 	if err != nil || res.Decision != driver.DecideInProgress || res.Record.Nonce != anew.Nonce {
@@ -114,7 +114,7 @@ func TestARecordThatChangesEachTime(t *testing.T) {
 			_, err := db.Collection(name).UpdateByID(t.Context(), bson.Binary{Data: req.ID[:]}, bson.D{{Key: "$inc", Value: bson.D{{Key: "rev", Value: 1}}}})
 			noErr(t, err)
 		}
-	}}).Database(dbName), &mongostore.Options{Collection: name, NoCreate: true})
+	}}).Database(dbName), &mongostore.Options{Collection: name, NoMigrate: true})
 	noErr(t, err)
 	if _, err := busy.Claim(t.Context(), claim()); err == nil || writes < driver.MaxSteps/2 || writes > 2*driver.MaxSteps {
 		t.Errorf("%v after %d writes, want a failure after some", err, writes)

@@ -49,7 +49,7 @@ func TestWhicheverCommandFailsTheCallFails(t *testing.T) {
 	name := newCollection(t)
 	sound, err := mongostore.New(t.Context(), database(t), &mongostore.Options{Collection: name})
 	noErr(t, err)
-	s, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: name, NoCreate: true})
+	s, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: name, NoMigrate: true})
 	noErr(t, err)
 	noErr(t, errOf(sound.KeepIdentity(t.Context(), driver.KeepIdentityRequest{Check: [32]byte{1}})))
 	for what, c := range map[string]struct {
@@ -206,7 +206,7 @@ func TestAContextThatEndsBetweenTwoTriesIsAnError(t *testing.T) {
 				cancel()
 			}
 		},
-	}).Database(dbName), &mongostore.Options{Collection: name, NoCreate: true})
+	}).Database(dbName), &mongostore.Options{Collection: name, NoMigrate: true})
 	noErr(t, err)
 	res, err := sound.Claim(t.Context(), driver.ClaimRequest{ID: id, Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()})
 	noErr(t, err)

@@ -38,7 +38,7 @@ func TestAnIdentityThatIsJustBeingBoundIsWaitedFor(t *testing.T) {
 				noErr(t, err)
 			}
 			bind(nil) // there, and not to be read
-			s, err := mongostore.New(t.Context(), client.Database(dbName), &mongostore.Options{Collection: name, NoCreate: true})
+			s, err := mongostore.New(t.Context(), client.Database(dbName), &mongostore.Options{Collection: name, NoMigrate: true})
 			noErr(t, err)
 			keeping.Store(true)
 			kept := make(chan error, 1)
@@ -89,7 +89,7 @@ func TestAnIdentityThatNobodyTellsIsNotBound(t *testing.T) {
 			cancel()
 		}
 	}})
-	s, err := mongostore.New(ctx, client.Database(dbName), &mongostore.Options{Collection: name, NoCreate: true})
+	s, err := mongostore.New(ctx, client.Database(dbName), &mongostore.Options{Collection: name, NoMigrate: true})
 	noErr(t, err)
 	keeping.Store(true)
 	if _, err := s.KeepIdentity(ctx, driver.KeepIdentityRequest{Check: [32]byte{1}}); !errors.Is(err, context.Canceled) {

@@ -12,8 +12,8 @@ type Options struct {
 	// Collection holds the records. Its name has at most 64 of a-z, A-Z, 0-9, _ and -. Two stores with the same
 	// collection share their records. Default "everonce".
 	Collection string
-	// NoCreate keeps the constructor from creating anything: it returns [driver.ErrSchema] if there is no store yet.
-	NoCreate bool
+	// NoMigrate keeps the constructor from creating anything: it returns [driver.ErrSchema] if there is no store yet.
+	NoMigrate bool
 }
 
 const (

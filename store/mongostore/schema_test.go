@@ -17,10 +17,10 @@ import (
 func TestNew(t *testing.T) {
 	t.Parallel()
 	db, name := database(t), newCollection(t)
-	if _, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: name, NoCreate: true}); !errors.Is(err, driver.ErrSchema) {
-		t.Errorf("NoCreate without a store: %v, want ErrSchema", err)
+	if _, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: name, NoMigrate: true}); !errors.Is(err, driver.ErrSchema) {
+		t.Errorf("NoMigrate without a store: %v, want ErrSchema", err)
 	}
-	for _, opts := range []*mongostore.Options{{Collection: name}, {Collection: name}, {Collection: name, NoCreate: true}} {
+	for _, opts := range []*mongostore.Options{{Collection: name}, {Collection: name}, {Collection: name, NoMigrate: true}} {
 		_, err := mongostore.New(t.Context(), db, opts)
 		noErr(t, err)
 	}

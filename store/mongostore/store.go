@@ -46,10 +46,10 @@ const MaxResult = 15 << 20
 const layout = 1
 
 // New returns a store in a database. The caller keeps the client and disconnects it. New creates the collection and
-// its indexes if they do not exist, unless [Options].NoCreate is set. Whatever the client's settings are, the store
+// its indexes if they do not exist, unless [Options].NoMigrate is set. Whatever the client's settings are, the store
 // writes with the write concern "majority", journaled, and reads with the read concern "majority" from the primary.
 //
-// Errors: [driver.ErrInvalidArgument]; [driver.ErrSchema] if there is no store and NoCreate is set, or if the store
+// Errors: [driver.ErrInvalidArgument]; [driver.ErrSchema] if there is no store and NoMigrate is set, or if the store
 // is of another version; and those of a server that cannot be reached.
 func New(ctx context.Context, db *mongo.Database, opts *Options) (*Store, error) {
 	set, err := opts.settings()
@@ -61,7 +61,7 @@ func New(ctx context.Context, db *mongo.Database, opts *Options) (*Store, error)
 	}
 	ctx = alone(ctx)
 	s := &Store{coll: durable(db.Collection(set.Collection))}
-	if !set.NoCreate {
+	if !set.NoMigrate {
 		if err := s.create(ctx); err != nil {
 			return nil, failed(ctx, "create", err)
 		}

@@ -178,7 +178,7 @@ func TestWhatComesBetweenReadingAndWritingIsAConflict(t *testing.T) {
 			if e.CommandName == command {
 				once.Do(func() { _, err := s.Claim(ctx, first); noErr(t, err) })
 			}
-		}}).Database(dbName), &mongostore.Options{Collection: name, NoCreate: true})
+		}}).Database(dbName), &mongostore.Options{Collection: name, NoMigrate: true})
 		noErr(t, err)
 		second := claim(command)
 		done := completed(driver.ClaimResult{Record: driver.Record{ID: second.ID, Nonce: second.Nonce}})
@@ -215,7 +215,7 @@ func TestWhatATransactionWritesIsNotWrittenOver(t *testing.T) {
 				noErr(t, mongostore.Last(ctx, mongostore.BareHandle(s), driver.CommitRequest{SaveStep: &charge}))
 			})
 		}
-	}}).Database(dbName), &mongostore.Options{Collection: name, NoCreate: true})
+	}}).Database(dbName), &mongostore.Options{Collection: name, NoMigrate: true})
 	noErr(t, err)
 	_, err = late.SaveStep(ctx, step("mail"))
 	noErr(t, err)

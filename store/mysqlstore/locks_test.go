@@ -115,7 +115,7 @@ func testAPurgeLocksWhatItRemovesOnly(t *testing.T, on server) {
 		t.Fatalf("the purge ended before its commit: %v", err)
 	}
 	b.othersRun()
-	close(held.goOn)
+	close(held.skipFailed)
 	noErr(t, <-purged)
 }
 
@@ -126,7 +126,7 @@ func TestACommitEndsWithItsContext(t *testing.T) { onEach(t, testACommitEndsWith
 func testACommitEndsWithItsContext(t *testing.T, on server) {
 	b := newBank(t, on, nil)
 	store, held := b.heldAtCommit()
-	defer close(held.goOn)
+	defer close(held.skipFailed)
 	_, err := everonce.Transact(t.Context(), b.tr, order("7"), func(context.Context, *sql.Tx) (int, error) { return 7, nil }, everonce.WithLifetime(everonce.Lifetime{Retention: 1000}))
 	noErr(t, err)
 	for what, write := range map[string]func(context.Context) error{
@@ -159,13 +159,13 @@ func testACommitEndsWithItsContext(t *testing.T, on server) {
 // heldAtCommit is a connection on which the first COMMIT waits.
 type heldAtCommit struct {
 	net.Conn
-	committing, goOn chan struct{}
+	committing, skipFailed chan struct{}
 }
 
 // heldAtCommit returns a store on the bank's database whose connections are so.
 func (b *bank) heldAtCommit() (*mysqlstore.Store, *heldAtCommit) {
 	b.t.Helper()
-	held := heldAtCommit{committing: make(chan struct{}), goOn: make(chan struct{})}
+	held := heldAtCommit{committing: make(chan struct{}), skipFailed: make(chan struct{})}
 	store, err := mysqlstore.New(b.on.open(b.t, func(c *mysql.Config) {
 		c.DBName = b.name
 		c.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -187,8 +187,8 @@ func (c *heldAtCommit) Write(p []byte) (int, error) {
 	if len(p) > 5 && string(p[5:]) == "COMMIT" {
 		select {
 		case c.committing <- struct{}{}:
-			<-c.goOn
-		case <-c.goOn:
+			<-c.skipFailed
+		case <-c.skipFailed:
 		}
 	}
 	return c.Conn.Write(p)

@@ -35,7 +35,7 @@ func TestACommitThatWaitsForAStandby(t *testing.T) {
 		noErr(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'").Scan(&n))
 		return n
 	}
-	for what, transact := range map[string]transactWithin{"pgx": viaPgx, "sql": viaSQL} {
+	for what, transact := range map[string]transactTimeout{"pgx": viaPgx, "sql": viaSQL} {
 		for _, want := range []everonce.Outcome{everonce.Executed, everonce.Replayed} {
 			if res, err := transact(t, what+" impatient", 100*time.Millisecond); err != nil || res.Outcome != want {
 				t.Errorf("%s: what the primary has: %v, %v, want %v", what, res.Outcome, err, want)
@@ -47,7 +47,7 @@ func TestACommitThatWaitsForAStandby(t *testing.T) {
 	}
 
 	var patient sync.WaitGroup
-	for what, transact := range map[string]transactWithin{"pgx": viaPgx, "sql": viaSQL} {
+	for what, transact := range map[string]transactTimeout{"pgx": viaPgx, "sql": viaSQL} {
 		patient.Go(func() {
 			if res, err := transact(t, what+" patient", time.Hour); err != nil || res.Outcome != everonce.Executed {
 				t.Errorf("%s: once the standby has it: %v, %v", what, res.Outcome, err)
@@ -59,7 +59,7 @@ func TestACommitThatWaitsForAStandby(t *testing.T) {
 			t.Fatal("a commit does not wait for the standby")
 		}
 	}
-	for what, transact := range map[string]transactWithin{"pgx": viaPgx, "sql": viaSQL} {
+	for what, transact := range map[string]transactTimeout{"pgx": viaPgx, "sql": viaSQL} {
 		if res, err := transact(t, what+" patient", time.Hour); !errors.Is(err, everonce.ErrInProgress) {
 			t.Errorf("%s: a duplicate meanwhile: %v, %v", what, res.Outcome, err)
 		}
@@ -70,13 +70,13 @@ func TestACommitThatWaitsForAStandby(t *testing.T) {
 	patient.Wait()
 }
 
-// transactWithin is one operation whose commit may take so long.
-type transactWithin func(t *testing.T, id string, limit time.Duration) (everonce.Result[string], error)
+// transactTimeout is one operation whose commit may take so long.
+type transactTimeout func(t *testing.T, id string, limit time.Duration) (everonce.Result[string], error)
 
-func commitThatWaits[Tx any](store driver.TxStore[Tx]) transactWithin {
+func commitThatWaits[Tx any](store driver.TxStore[Tx]) transactTimeout {
 	return func(t *testing.T, id string, limit time.Duration) (everonce.Result[string], error) {
 		t.Helper()
-		r, err := everonce.NewTxReceiver(store, &everonce.Options{CompletionLimit: limit})
+		r, err := everonce.NewTxReceiver(store, &everonce.Options{CompletionTimeout: limit})
 		noErr(t, err)
 		return everonce.Transact(t.Context(), r, everonce.Key{Scope: "standby", ID: id}, commits[Tx])
 	}

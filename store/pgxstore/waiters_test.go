@@ -22,7 +22,7 @@ func (b opsBegun) Start(ctx context.Context, _ everonce.Op) context.Context {
 	return ctx
 }
 
-func (opsBegun) End(context.Context, everonce.Event) {}
+func (opsBegun) End(context.Context, everonce.Observation) {}
 
 // Requests that wait hold no connection of the pool: with two of them, of which the first request has one, any number may wait while other
 // keys are worked on (rule 15).

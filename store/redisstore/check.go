@@ -118,7 +118,7 @@ func (f *facts) risks() (r Risk) {
 		r |= RiskNoLog
 	}
 	if f.policy == "" || f.log == "" {
-		r |= RiskUntold
+		r |= RiskUnknown
 	}
 	return r
 }
@@ -154,7 +154,7 @@ func (s *Store) judge(f *facts) error {
 	if refused&RiskNoLog != 0 {
 		why = append(why, "it has no append-only file, so a restart loses records: set appendonly yes")
 	}
-	if refused&RiskUntold != 0 {
+	if refused&RiskUnknown != 0 {
 		why = append(why, "neither CONFIG nor INFO reports whether it evicts and has an append-only file: look it up")
 	}
 	return fmt.Errorf("%w: node %s: %s; or accept it by Options.Accept: %v", ErrRisk, f.addr, strings.Join(why, "; "), refused)

@@ -31,7 +31,7 @@ func TestServersThatForgetAreRefused(t *testing.T) {
 			if !errors.Is(err, redisstore.ErrRisk) || !strings.Contains(err.Error(), c.advice) || !strings.Contains(err.Error(), c.risk.String()) {
 				t.Fatalf("New: %v, want ErrRisk that says %q and %q", err, c.advice, c.risk)
 			}
-			if _, err := redisstore.New(t.Context(), client, &redisstore.Options{Accept: redisstore.RiskUntold}); !errors.Is(err, redisstore.ErrRisk) {
+			if _, err := redisstore.New(t.Context(), client, &redisstore.Options{Accept: redisstore.RiskUnknown}); !errors.Is(err, redisstore.ErrRisk) {
 				t.Errorf("New that accepts another risk: %v", err)
 			}
 			store, err := redisstore.New(t.Context(), client, &redisstore.Options{Accept: c.risk})
@@ -85,17 +85,17 @@ func TestServersThatDoNotTell(t *testing.T) {
 	s, err := as("hosted", nil)
 	noErr(t, err)
 	notes(t, s, "does not report when it syncs")
-	if _, err := as("silent", nil); !errors.Is(err, redisstore.ErrRisk) || !strings.Contains(err.Error(), "RiskUntold") {
+	if _, err := as("silent", nil); !errors.Is(err, redisstore.ErrRisk) || !strings.Contains(err.Error(), "RiskUnknown") {
 		t.Errorf("New with a server that tells nothing: %v", err)
 	}
-	s, err = as("silent", &redisstore.Options{Accept: redisstore.RiskUntold})
+	s, err = as("silent", &redisstore.Options{Accept: redisstore.RiskUnknown})
 	noErr(t, err)
 	notes(t, s, "does not report whether it removes records")
 	rec := claimed(t, s, testKey)
 	_, err = s.Complete(t.Context(), completionOf(&rec, "v"))
 	noErr(t, err)
 	command(t, admin, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-	if _, err := as("hosted", &redisstore.Options{Accept: redisstore.RiskUntold}); !errors.Is(err, redisstore.ErrRisk) {
+	if _, err := as("hosted", &redisstore.Options{Accept: redisstore.RiskUnknown}); !errors.Is(err, redisstore.ErrRisk) {
 		t.Errorf("New with a server that tells by INFO that it evicts: %v", err)
 	}
 }
@@ -138,7 +138,7 @@ func TestOptionsThatCanNotBe(t *testing.T) {
 func TestRisksHaveNames(t *testing.T) {
 	t.Parallel()
 	for r, want := range map[redisstore.Risk]string{
-		0: "none", redisstore.RiskEviction: "RiskEviction", redisstore.RiskNoLog | redisstore.RiskUntold: "RiskNoLog | RiskUntold",
+		0: "none", redisstore.RiskEviction: "RiskEviction", redisstore.RiskNoLog | redisstore.RiskUnknown: "RiskNoLog | RiskUnknown",
 	} {
 		if got := r.String(); got != want {
 			t.Errorf("%d is called %q, want %q", r, got, want)

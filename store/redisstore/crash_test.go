@@ -27,7 +27,7 @@ func TestKilledServerKeepsWhatItAcknowledged(t *testing.T) {
 	p := startServer(t)
 	store := newStore(t, p.client(t), &redisstore.Options{})
 	r, err := everonce.NewReceiver(store, everonce.Refuse, &everonce.Options{
-		Codec: everonce.Raw(), StoreTimeout: 2 * time.Second, CompletionLimit: time.Minute, Lease: time.Hour,
+		Codec: everonce.Raw(), StoreTimeout: 2 * time.Second, CompletionTimeout: time.Minute, Lease: time.Hour,
 	})
 	noErr(t, err)
 	noErr(t, r.Ready(t.Context()))

@@ -46,14 +46,14 @@ const (
 	RiskEviction Risk = 1 << iota
 	// RiskNoLog: without an append-only file a restart restores the latest snapshot, or nothing.
 	RiskNoLog
-	// RiskUntold: the server does not report its settings, because it refuses CONFIG and INFO, as some hosts do. If
+	// RiskUnknown: the server does not report its settings, because it refuses CONFIG and INFO, as some hosts do. If
 	// you accept this risk, you know the settings from elsewhere.
-	RiskUntold
+	RiskUnknown
 
 	riskEnd
 )
 
-var riskNames = map[Risk]string{RiskEviction: "RiskEviction", RiskNoLog: "RiskNoLog", RiskUntold: "RiskUntold"}
+var riskNames = map[Risk]string{RiskEviction: "RiskEviction", RiskNoLog: "RiskNoLog", RiskUnknown: "RiskUnknown"}
 
 // String returns the names of the risks.
 func (r Risk) String() string {

@@ -146,7 +146,7 @@ func command(t testing.TB, client rueidis.Client, words ...string) rueidis.Redis
 	return res
 }
 
-// pause makes the server hang, and goOn ends that.
+// pause makes the server hang, and skipFailed ends that.
 func (p *process) pause() error { return p.cmd.Process.Signal(syscall.SIGSTOP) }
 
-func (p *process) goOn() error { return p.cmd.Process.Signal(syscall.SIGCONT) }
+func (p *process) skipFailed() error { return p.cmd.Process.Signal(syscall.SIGCONT) }

@@ -80,7 +80,7 @@ func TestWritesWaitForReplicas(t *testing.T) {
 			t.Errorf("a %s that no replica has: %v", what, err)
 		}
 	}
-	noErr(t, replica.goOn())
+	noErr(t, replica.skipFailed())
 	_, err := s.Complete(ctx, completionOf(&rec, "v"))
 	noErr(t, err)
 	if got := state(&rec); got != driver.StateCompleted {
@@ -118,7 +118,7 @@ func TestReplaysWaitForReplicas(t *testing.T) {
 			}
 		}
 	}
-	noErr(t, replica.goOn())
+	noErr(t, replica.skipFailed())
 	patient := newStore(t, master.client(t), &redisstore.Options{Replicas: 1, WaitTimeout: time.Minute})
 	got, err := patient.Get(t.Context(), driver.GetRequest{ID: rec.ID, Brief: true})
 	if err != nil || string(got.Record.Result.Data) != "v" {
@@ -202,7 +202,7 @@ func TestTheIdentityWaitsForReplicas(t *testing.T) {
 			t.Errorf("%s: an identity that no replica has: %v", call, err)
 		}
 	}
-	noErr(t, replica.goOn())
+	noErr(t, replica.skipFailed())
 	patient := newStore(t, master.client(t), &redisstore.Options{Replicas: 1, WaitTimeout: time.Minute})
 	noErr(t, errOf(patient.KeepIdentity(t.Context(), driver.KeepIdentityRequest{Check: [32]byte{1}})))
 	if _, err := patient.KeepIdentity(t.Context(), driver.KeepIdentityRequest{Check: [32]byte{2}}); !errors.Is(err, driver.ErrIdentity) {

@@ -76,7 +76,7 @@ func testAFullDisk(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	ctx := context.Background()
-	r, err := everonce.NewReceiver(s, everonce.Refuse, &everonce.Options{CompletionLimit: 100 * time.Millisecond})
+	r, err := everonce.NewReceiver(s, everonce.Refuse, &everonce.Options{CompletionTimeout: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

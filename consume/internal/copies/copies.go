@@ -43,15 +43,15 @@ type Note struct {
 	First            time.Time
 	Queue            string
 	Dropped          []string
-	// Letter says why the copy is a dead letter. Without a reason, the copy is not a dead letter.
-	Letter consume.DeadLetter
+	// Death says why the copy is a dead letter. Without a reason, the copy is not a dead letter.
+	Death consume.Death
 }
 
 // Read reads the headers of a copy. What cannot be read counts as missing.
 func Read(headers map[string]string) Note {
 	n := Note{
 		Retries: count(headers[Retries]), Replays: count(headers[Replays]), First: ParseTime(headers[First]), Queue: headers[Queue],
-		Letter: consume.DeadLetter{
+		Death: consume.Death{
 			Reason: consume.Reason(headers[Reason]), Detail: headers[Detail], Consumer: headers[Consumer], Source: headers[Queue],
 			KeyHash: headers[KeyHash], Attempts: count(headers[Attempts]), First: ParseTime(headers[First]), Last: ParseTime(headers[Last]),
 		},
@@ -82,7 +82,7 @@ func (n *Note) Write(headers map[string]string) {
 		names, _ := json.Marshal(n.Dropped) //nolint:errcheck,errchkjson // texts
 		put(Dropped, string(names))
 	}
-	if l := &n.Letter; l.Reason != "" {
+	if l := &n.Death; l.Reason != "" {
 		put(Reason, string(l.Reason))
 		put(Detail, Cut(l.Detail, MaxDetail))
 		put(Attempts, countText(l.Attempts))

@@ -15,7 +15,7 @@ func TestANoteIsReadAsItWasWritten(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	want := copies.Note{
 		Retries: 3, Replays: 2, First: at, Queue: "orders", Dropped: []string{"a, b", "c"},
-		Letter: consume.DeadLetter{
+		Death: consume.Death{
 			Reason: consume.Exhausted, Detail: "no", Consumer: "billing", Source: "orders", KeyHash: "aa", Attempts: 4, First: at, Last: at.Add(time.Hour),
 		},
 	}

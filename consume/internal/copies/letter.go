@@ -12,9 +12,9 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// LetterID returns [consume.Letter.ID] of a letter whose headers are text. What is hashed is written down here, and nowhere else: a look
+// LetterID returns [consume.DeadLetter.ID] of a letter whose headers are text. What is hashed is written down here, and nowhere else: a look
 // at the letter does not change it.
-func LetterID(l *consume.Letter, headers map[string]string, key, body []byte) string {
+func LetterID(l *consume.DeadLetter, headers map[string]string, key, body []byte) string {
 	h := sha256.New()
 	for _, text := range []string{
 		string(l.Reason), l.Detail, l.Consumer, l.Source, l.KeyHash, strconv.Itoa(l.Attempts), timeText(l.First), timeText(l.Last), l.Queue, string(key), string(body),

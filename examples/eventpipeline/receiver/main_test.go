@@ -96,7 +96,7 @@ func TestRun(t *testing.T) {
 	if want := []Event{{ID: "e-1", Cents: 100}, {ID: "e-2", Cents: 90, Corrects: "e-1"}}; !slices.Equal(found, want) {
 		t.Errorf("%+v", found)
 	}
-	letters, err := rabbitonce.OpenDeadLetters(t.Context(), broker, rabbitonce.Queue{Name: name}, nil)
+	letters, err := rabbitonce.DialDeadLetters(t.Context(), broker, rabbitonce.Queue{Name: name}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

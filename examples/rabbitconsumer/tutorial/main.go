@@ -80,7 +80,7 @@ func work(ctx context.Context, store *sqlitestore.Store) error {
 		Key:      consume.ProducerID(),
 		Handle:   book,
 		Retry:    consume.Backoff{Limit: 2},
-		Observe: func(_ context.Context, m *consume.Message, v consume.Verdict) {
+		Observe: func(_ context.Context, m *consume.Message, v consume.Decision) {
 			log.Println(m.ID, v.Outcome, v.Disposition)
 		},
 	})

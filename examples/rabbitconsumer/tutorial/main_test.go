@@ -176,7 +176,7 @@ func TestFirstMessages(t *testing.T) {
 
 	// A dead letter, and its replay.
 	r.says("publish", "order-3", "bob")
-	w.says("order-3 failed retry", "order-3 failed retry", "order-3 failed bury")
+	w.says("order-3 failed retry", "order-3 failed retry", "order-3 failed set_aside")
 	deadline := time.Now().Add(time.Minute)
 	for !strings.Contains(r.dlq("list"), "exhausted") {
 		if time.Now().After(deadline) {

@@ -65,7 +65,7 @@ func TestPracticeRedisStatesProcessingAndCompleted(t *testing.T) {
 	m := message("shop-1", "order-7", 1)
 	key, err := c.KeyOf(m)
 	noErr(t, err)
-	verdicts := make(chan consume.Verdict)
+	verdicts := make(chan consume.Decision)
 	for _, attempt := range []struct {
 		err  error
 		want consume.Disposition
@@ -76,7 +76,7 @@ func TestPracticeRedisStatesProcessingAndCompleted(t *testing.T) {
 	} {
 		go func() { verdicts <- c.Handle(context.WithoutCancel(t.Context()), m) }()
 		<-begun
-		if v := other.Handle(t.Context(), m); v.Disposition != consume.Later || v.Outcome != everonce.InProgress {
+		if v := other.Handle(t.Context(), m); v.Disposition != consume.Defer || v.Outcome != everonce.InProgress {
 			t.Errorf("while it was processed elsewhere: %v, %v", v.Outcome, v.Disposition)
 		}
 		if s := state(key); s != driver.StateClaimed {

@@ -158,7 +158,7 @@ func (b build) broker(t *testing.T, w consume.Workers, storeFailing, effectFaili
 		t.Logf("round %d: %d deliveries, %d sent again, %d answers lost, %d dead letters", round, told.Deliveries, told.Copies, told.Lost, len(told.Dead))
 		var unknown []*consume.Message
 		for _, d := range told.Dead {
-			if d.Letter.Reason == consume.Unknown { // under Reconcile: replayed, it is asked about
+			if d.Death.Reason == consume.Unknown { // under Reconcile: replayed, it is asked about
 				again := *d.Message
 				again.Retries = 0
 				unknown = append(unknown, &again)
@@ -180,8 +180,8 @@ func (b build) broker(t *testing.T, w consume.Workers, storeFailing, effectFaili
 		}
 	}
 	for _, d := range dead {
-		if d.Message.ID != refusedID || d.Letter.Reason != consume.Rejected {
-			t.Errorf("%s is a dead letter: %s (%s)", d.Message.ID, d.Letter.Reason, d.Letter.Detail)
+		if d.Message.ID != refusedID || d.Death.Reason != consume.Rejected {
+			t.Errorf("%s is a dead letter: %s (%s)", d.Message.ID, d.Death.Reason, d.Death.Detail)
 		}
 	}
 	if len(dead) == 0 {

@@ -96,7 +96,7 @@ func TestKeysAreNeverByChance(t *testing.T) {
 			t.Fatal(newErr)
 		}
 		v := c.Handle(context.Background(), &m)
-		if err != nil && (ran || v.Disposition != consume.Bury || v.Letter.Reason != consume.NoKey || v.KeyHash != "") {
+		if err != nil && (ran || v.Disposition != consume.SetAside || v.Death.Reason != consume.NoKey || v.KeyHash != "") {
 			t.Fatalf("there is no key (%v), and it ran: %v; %+v", err, ran, v)
 		}
 		if err == nil && v.KeyHash == "" {
@@ -267,7 +267,7 @@ func TestBrokersHeadersNeverEnterKeyOrFingerprint(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n++
 		c, err := consume.New(recv, consume.Spec[struct{}]{
-			Consumer: "billing", Key: consume.Composite(fmt.Sprint("run-", n), consume.ProducerID(), consume.JSONPointer("/id")), Fingerprint: consume.Fingerprint{Headers: []string{"tenant"}},
+			Consumer: "billing", Key: consume.Composite(fmt.Sprint("run-", n), consume.ProducerID(), consume.JSONPointer("/id")), Compare: consume.Compare{Headers: []string{"tenant"}},
 			Handle: func(context.Context, *consume.Message, struct{}) error { return nil },
 		})
 		if err != nil {

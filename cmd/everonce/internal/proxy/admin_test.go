@@ -112,7 +112,7 @@ func rare(t *testing.T) *metrics {
 	m.withoutKey(t.Context(), http.StatusOK)
 	m.served(t.Context(), httponce.Served{Route: "/a", FailedOpen: true, Waited: 1, Problem: "p"})
 	for _, o := range []everonce.Outcome{everonce.Replayed, everonce.NotRecorded} {
-		m.End(m.Start(t.Context(), everonce.Op{Kind: "do"}), everonce.Event{Op: everonce.Op{Kind: "do"}, Outcome: o, Since: time.Second})
+		m.End(m.Start(t.Context(), everonce.Op{Kind: "do"}), everonce.Observation{Op: everonce.Op{Kind: "do"}, Outcome: o, Since: time.Second})
 	}
 	s := &Server{metrics: m, log: slog.New(slog.DiscardHandler), store: abandonedStore{}}
 	s.swept(driver.PurgeResult{Records: 4}, everonce.ErrStore)
@@ -189,7 +189,7 @@ func TestProxyDrains(t *testing.T) {
 			}))
 			t.Cleanup(up.Close)
 			db := filepath.Join(t.TempDir(), "proxy.db")
-			p := startBefore(t, up.URL, append(args, "--store=sqlite:"+db, "--fingerprint-ignore-host")...)
+			p := startBefore(t, up.URL, append(args, "--store=sqlite:"+db, "--compare-ignore-host")...)
 			type answer struct {
 				status int
 				body   string
@@ -228,7 +228,7 @@ func TestProxyDrains(t *testing.T) {
 			if !keyed {
 				return
 			}
-			again := startBefore(t, up.URL, "--store=sqlite:"+db, "--fingerprint-ignore-host")
+			again := startBefore(t, up.URL, "--store=sqlite:"+db, "--compare-ignore-host")
 			res, body := send(t, "POST", again.url+"/", "", "Idempotency-Key", "k")
 			if res.Header.Get("Idempotent-Replayed") != "true" || body != "done" {
 				t.Errorf("after a restart: %d %q", res.StatusCode, body)

@@ -14,8 +14,8 @@ const (
 	countEvery = time.Minute
 	// countShare is the part of the time that may go to counting: a store may have to read every record for it.
 	countShare = 10
-	// countWithin bounds one count.
-	countWithin = 5 * time.Minute
+	// countTimeout bounds one count.
+	countTimeout = 5 * time.Minute
 )
 
 // census counts the store's records again and again until ctx ends.
@@ -38,7 +38,7 @@ func (s *Server) census(ctx context.Context) {
 
 // count shows what the store has. After a count that failed nothing is shown: an old figure would keep an alert quiet.
 func (s *Server) count(ctx context.Context, checker driver.HealthChecker) {
-	one, cancel := context.WithTimeout(ctx, countWithin)
+	one, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	h, err := checker.Health(one, driver.HealthRequest{})
 	switch {

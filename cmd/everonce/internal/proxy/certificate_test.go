@@ -244,7 +244,7 @@ func TestProxyTLSRefusesSmuggling(t *testing.T) {
 // A client that begins no handshake keeps nobody from his, however long it may take; and one that speaks no TLS is not kept.
 func TestProxyTLSHandshakesAreApart(t *testing.T) {
 	cert, key := writePair(t, t.TempDir(), "proxy")
-	p := start(t, func(http.ResponseWriter, *http.Request) {}, "--tls-cert="+cert, "--tls-key="+key, "--header-within=1h")
+	p := start(t, func(http.ResponseWriter, *http.Request) {}, "--tls-cert="+cert, "--tls-key="+key, "--header-timeout=1h")
 	addr := strings.TrimPrefix(p.url, "https://")
 	var conns [2]net.Conn
 	for i := range conns {
@@ -270,7 +270,7 @@ func TestProxyTLSHandshakesAreApart(t *testing.T) {
 // Nor does it keep the proxy from its end.
 func TestAHandshakeIsGivenUpAtTheEnd(t *testing.T) {
 	cert, key := writePair(t, t.TempDir(), "proxy")
-	p := start(t, func(http.ResponseWriter, *http.Request) {}, "--tls-cert="+cert, "--tls-key="+key, "--header-within=24h", "--drain=24h")
+	p := start(t, func(http.ResponseWriter, *http.Request) {}, "--tls-cert="+cert, "--tls-key="+key, "--header-timeout=24h", "--drain=24h")
 	slow, err := net.Dial("tcp", strings.TrimPrefix(p.url, "https://"))
 	if err != nil {
 		t.Fatal(err)
@@ -290,7 +290,7 @@ func TestAHandshakeIsGivenUpAtTheEnd(t *testing.T) {
 // A client that begins no handshake does not keep others from theirs, and is cut off.
 func TestProxyTLSSlowHandshake(t *testing.T) {
 	cert, key := writePair(t, t.TempDir(), "proxy")
-	p := start(t, func(http.ResponseWriter, *http.Request) {}, "--tls-cert="+cert, "--tls-key="+key, "--header-within=200ms")
+	p := start(t, func(http.ResponseWriter, *http.Request) {}, "--tls-cert="+cert, "--tls-key="+key, "--header-timeout=200ms")
 	slow, err := net.Dial("tcp", strings.TrimPrefix(p.url, "https://"))
 	if err != nil {
 		t.Fatal(err)

@@ -99,36 +99,36 @@ func TestEachSettingChangesItsOwnOption(t *testing.T) {
 		// These are no options of the library's: tests of their own say what they do.
 		"listen": {":1", none}, "upstream": {"http://x", none}, "store": {"memory:", none}, "table-prefix": {"p_", none}, "schema": {"s", none},
 		"identity-secret-file": {ca, none}, "admin": {"none", none}, "admin-anywhere": {"true", none}, "tls-cert": {ca, none}, "tls-key": {ca, none},
-		"header-within": {"1s", none}, "client-idle": {"1s", none}, "stall": {"1s", none}, "drain": {"1s", none}, "access-log": {"false", none}, "log-level": {"warn", none},
+		"header-timeout": {"1s", none}, "client-idle": {"1s", none}, "stall": {"1s", none}, "drain": {"1s", none}, "access-log": {"false", none}, "log-level": {"warn", none},
 	}
 	beside := map[string]string{"upstream-tls-cert": "upstream-tls-key: " + key, "upstream-tls-key": "upstream-tls-cert: " + ca} // that it goes with
 	routes := map[string][3]string{                                                                                              // its value, the option, and what that is then
-		"methods":                 {"PUT,POST", "Methods", "[PUT POST]"},
-		"required":                {"true", "Required", "true"},
-		"key-json":                {"/key", "KeyJSON", "/key"},
-		"key-pattern":             {".+", "CheckKey", "set: true"},
-		"principal":               {"none", "", ""}, // TestPrincipalOfEverySpelling
-		"principal-required":      {"true", "", ""}, // TestPrincipalRequired
-		"unknown":                 {"reexecute", "Policy", "reexecute"},
-		"save":                    {"408=released", "Save", "map[408:released]"},
-		"retention":               {"18h", "Lifetime.Retention", "18h0m0s"},
-		"remember":                {"19h", "Lifetime.Remember", "19h0m0s"},
-		"lease":                   {"21s", "Lease", "21s"},
-		"wait":                    {"22s", "Wait", "22s"},
-		"deadline":                {"23s", "Deadline", "23s"},
-		"answer-within":           {"24s", "AnswerWithin", "24s"},
-		"end-with-client":         {"true", "EndWithClient", "true"},
-		"fail-open":               {"true", "FailOpen", "true"},
-		"max-body":                {"25", "MaxBody", "25"},
-		"body-within":             {"26s", "BodyWithin", "26s"},
-		"max-answer":              {"27", "MaxAnswer", "27"},
-		"fingerprint-headers":     {"X-F", "Fingerprint.Headers", "[X-F]"},
-		"fingerprint-ignore-host": {"true", "Fingerprint.IgnoreHost", "true"},
-		"fingerprint-json":        {"true", "Fingerprint.JSON", "true"},
-		"fingerprint-json-only":   {"/only", "Fingerprint.JSONOnly", "[/only]"},
-		"fingerprint-json-except": {"/except", "Fingerprint.JSONExcept", "[/except]"},
-		"allow-headers":           {"X-A", "Header.Allow", "[X-A]"},
-		"deny-headers":            {"X-D", "Header.Deny", "[X-D]"},
+		"methods":             {"PUT,POST", "Methods", "[PUT POST]"},
+		"required":            {"true", "Required", "true"},
+		"key-json":            {"/key", "KeyJSON", "/key"},
+		"key-pattern":         {".+", "CheckKey", "set: true"},
+		"principal":           {"none", "", ""}, // TestPrincipalOfEverySpelling
+		"principal-required":  {"true", "", ""}, // TestPrincipalRequired
+		"unknown":             {"reexecute", "Policy", "reexecute"},
+		"save":                {"408=released", "Save", "map[408:released]"},
+		"retention":           {"18h", "Lifetime.Retention", "18h0m0s"},
+		"remember":            {"19h", "Lifetime.Remember", "19h0m0s"},
+		"lease":               {"21s", "Lease", "21s"},
+		"wait":                {"22s", "Wait", "22s"},
+		"deadline":            {"23s", "Deadline", "23s"},
+		"answer-within":       {"24s", "AnswerWithin", "24s"},
+		"end-with-client":     {"true", "EndWithClient", "true"},
+		"fail-open":           {"true", "FailOpen", "true"},
+		"max-body":            {"25", "MaxBody", "25"},
+		"body-timeout":        {"26s", "BodyTimeout", "26s"},
+		"max-answer":          {"27", "MaxAnswer", "27"},
+		"compare-headers":     {"X-F", "Compare.Headers", "[X-F]"},
+		"compare-ignore-host": {"true", "Compare.IgnoreHost", "true"},
+		"compare-json":        {"true", "Compare.JSON", "true"},
+		"compare-json-only":   {"/only", "Compare.JSONOnly", "[/only]"},
+		"compare-json-except": {"/except", "Compare.JSONExcept", "[/except]"},
+		"allow-headers":       {"X-A", "Header.Allow", "[X-A]"},
+		"deny-headers":        {"X-D", "Header.Deny", "[X-D]"},
 	}
 	file := func(text string) *config.Config {
 		path := filepath.Join(t.TempDir(), "proxy.yaml")

@@ -63,8 +63,8 @@ func TestStoreThatDoesNotOpen(t *testing.T) {
 	if _, _, err := s.prepare(); err != nil {
 		t.Fatal(err)
 	}
-	if openWithin != time.Minute {
-		t.Errorf("a store may take %v to open", openWithin)
+	if openTimeout != time.Minute {
+		t.Errorf("a store may take %v to open", openTimeout)
 	}
 	_, err = s.open(t.Context(), 50*time.Millisecond, http.NotFoundHandler())
 	if !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), "it did not open within 50ms") || strings.Contains(err.Error(), "hush") {

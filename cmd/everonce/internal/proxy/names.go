@@ -9,12 +9,12 @@ import (
 
 // settings are what the library calls otherwise.
 var settings = map[string]string{
-	"Fingerprint.Headers":    "fingerprint-headers",
-	"Fingerprint.JSONExcept": "fingerprint-json-except",
-	"Fingerprint.JSONOnly":   "fingerprint-json-only",
+	"Compare.Headers":        "compare-headers",
+	"Compare.JSONExcept":     "compare-json-except",
+	"Compare.JSONOnly":       "compare-json-only",
 	"Header":                 "allow-headers or deny-headers",
-	"JSONExcept":             "fingerprint-json-except",
-	"JSONOnly":               "fingerprint-json-only",
+	"JSONExcept":             "compare-json-except",
+	"JSONOnly":               "compare-json-only",
 	"KeyHeader":              "key-header",
 	"KeyJSON":                "key-json",
 	"Lease":                  "lease",

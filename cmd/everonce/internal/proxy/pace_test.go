@@ -189,7 +189,7 @@ func TestProxyCutsOffSlowStreams(t *testing.T) {
 			return
 		}
 		io.Copy(w, &flood{left: 64 << 20, peak: &peak{}})
-	}, "--stall=100ms", "--body-within=100ms", "--tls-cert="+cert, "--tls-key="+key)
+	}, "--stall=100ms", "--body-timeout=100ms", "--tls-cert="+cert, "--tls-key="+key)
 	for _, idempotencyKey := range []string{"", "k"} {
 		for _, what := range []string{"half of a body", "an answer that is not read"} {
 			t.Run(what+" key "+idempotencyKey, func(t *testing.T) {

@@ -28,8 +28,8 @@ func newReadiness(store everonce.Store, log *slog.Logger) *readiness {
 }
 
 const (
-	// readyWithin is how long the store has to answer.
-	readyWithin = 2 * time.Second
+	// readyTimeout is how long the store has to answer.
+	readyTimeout = 2 * time.Second
 	// writeEvery is how long the store is taken to accept writes after one that it took.
 	writeEvery = 5 * time.Second
 )
@@ -61,7 +61,7 @@ func (s *readiness) check(ctx context.Context) error {
 		return s.why
 	}
 	s.begun = time.Now()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyTimeout)
 	defer cancel()
 	why, said := s.ask(ctx)
 	if s.draining.Load() { // the store may have been closed meanwhile

@@ -116,7 +116,7 @@ func TestWhyItIsNotReadyIsInTheLog(t *testing.T) {
 			var log strings.Builder
 			ready := newReadiness(store, slog.New(slog.NewTextHandler(&log, nil)))
 			for range 3 {
-				ctx, cancel := context.WithTimeout(t.Context(), readyWithin/2)
+				ctx, cancel := context.WithTimeout(t.Context(), readyTimeout/2)
 				if err := ready.check(ctx); !errors.Is(err, want) {
 					t.Errorf("%v, want %v", err, want)
 				}
@@ -135,12 +135,12 @@ func TestReadinessIsAskedOneByOne(t *testing.T) {
 		ready := newReadiness(hungWrites{memstore.New(nil)}, discard)
 		go ready.check(t.Context()) //nolint:errcheck // the other one is looked at
 		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), readyWithin/2)
+		ctx, cancel := context.WithTimeout(t.Context(), readyTimeout/2)
 		defer cancel()
 		if err := ready.check(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		time.Sleep(readyWithin)
+		time.Sleep(readyTimeout)
 	})
 }
 
@@ -195,7 +195,7 @@ func TestReadinessSeesTheDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		ready := newReadiness(hungStore{memstore.New(nil)}, slog.New(slog.NewTextHandler(&log, nil)))
-		time.AfterFunc(readyWithin/2, func() { ready.draining.Store(true) })
+		time.AfterFunc(readyTimeout/2, func() { ready.draining.Store(true) })
 		if err := ready.check(t.Context()); !errors.Is(err, errDraining) || log.Len() > 0 {
 			t.Errorf("%v, log: %q", err, log.String())
 		}
@@ -214,7 +214,7 @@ func (hungStore) Get(ctx context.Context, _ driver.GetRequest) (driver.GetResult
 func TestReadinessWaitsForNoStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ready, begun := newReadiness(hungStore{memstore.New(nil)}, discard), time.Now()
-		if err := ready.check(t.Context()); err == nil || time.Since(begun) != readyWithin {
+		if err := ready.check(t.Context()); err == nil || time.Since(begun) != readyTimeout {
 			t.Errorf("%v after %v", err, time.Since(begun))
 		}
 	})

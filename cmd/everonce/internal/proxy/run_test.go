@@ -34,7 +34,7 @@ func TestAConnectionWithoutARequestIsNothingGivenUp(t *testing.T) {
 				} else {
 					args = append(args, "--drain=1h")
 				}
-				args = append(args, "--header-within=1h") // until then the silent one stays
+				args = append(args, "--header-timeout=1h") // until then the silent one stays
 				var p *proxied
 				p = start(t, func(http.ResponseWriter, *http.Request) {
 					if p.serving.state().running == 0 {

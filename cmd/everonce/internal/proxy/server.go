@@ -46,11 +46,11 @@ type Server struct {
 // maxHead bounds the head of a request, in bytes.
 const maxHead = 64 << 10
 
-// openWithin is how long the store has to open, and to create its tables. Clients are connected already, and wait.
-const openWithin = time.Minute
+// openTimeout is how long the store has to open, and to create its tables. Clients are connected already, and wait.
+const openTimeout = time.Minute
 
-// lookWithin bounds a look for a first record, among the other data of a server perhaps.
-const lookWithin = 2 * time.Second
+// lookTimeout bounds a look for a first record, among the other data of a server perhaps.
+const lookTimeout = 2 * time.Second
 
 // New opens the listeners and the store, in this order: a port that is taken leaves no store behind, nor one that is bound to an
 // identity. Nobody is served before [Server.Run]. Errors wrap [config.ErrInvalid] where the configuration is wrong,
@@ -63,7 +63,7 @@ func New(ctx context.Context, conf *config.Config, log *slog.Logger) (*Server, e
 	}
 	err = s.listen(ctx)
 	if err == nil {
-		handler, err = s.open(ctx, openWithin, handler)
+		handler, err = s.open(ctx, openTimeout, handler)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.close())
@@ -294,7 +294,7 @@ func (s *Server) openStore(ctx context.Context) error {
 // tellEmpty warns of a store without a record: the first start is one reason, and a volume that is not mounted or another prefix is one too.
 // Where it cannot be told soon, nothing is said.
 func (s *Server) tellEmpty(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	if page, err := s.store.List(ctx, driver.ListRequest{Limit: 1}); err == nil && len(page.Records) == 0 {
 		s.log.Warn("the store has no records. If this is not the first start, it is a different store: repetitions run AGAIN")
@@ -317,9 +317,9 @@ func (s *Server) tellTempFiles() {
 func (s *Server) serve(front http.Handler, certs *certificate) {
 	c := s.conf
 	quiet := slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
-	s.publicLn = newListener(s.publicLn, clientTLS(certs), c.HeaderWithin)
+	s.publicLn = newListener(s.publicLn, clientTLS(certs), c.HeaderTimeout)
 	s.public = &http.Server{
-		Handler: front, ReadHeaderTimeout: c.HeaderWithin, IdleTimeout: c.ClientIdle, MaxHeaderBytes: maxHead,
+		Handler: front, ReadHeaderTimeout: c.HeaderTimeout, IdleTimeout: c.ClientIdle, MaxHeaderBytes: maxHead,
 		ConnContext: withTLSState, ErrorLog: quiet,
 		DisableGeneralOptionsHandler: true, // it knows nothing of the last request on a connection
 	}
@@ -327,7 +327,7 @@ func (s *Server) serve(front http.Handler, certs *certificate) {
 		return
 	}
 	s.private = &http.Server{
-		Handler: s.admin(), ReadHeaderTimeout: c.HeaderWithin, ReadTimeout: c.HeaderWithin, WriteTimeout: time.Minute, IdleTimeout: c.ClientIdle, ErrorLog: quiet,
+		Handler: s.admin(), ReadHeaderTimeout: c.HeaderTimeout, ReadTimeout: c.HeaderTimeout, WriteTimeout: time.Minute, IdleTimeout: c.ClientIdle, ErrorLog: quiet,
 	}
 }
 

@@ -278,21 +278,21 @@ func TestProxyRefusesToStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, args := range map[string][]string{
-		"identity-secret-file":                   {"--identity-secret-file=nowhere"},
-		"is empty":                               {"--identity-secret-file=" + empty},
-		"store":                                  {"--store=mysql://localhost"},
-		`save has "9xx"`:                         {"--save=9xx=saved"},
-		"methods: ":                              {"--methods=post"},
-		"key-header and marker are both":         {"--marker=Idempotency-Key"},
-		"max-body (8388608) is above max-spool":  {"--max-spool=1MiB"},
-		"key-header: \"X Key\"":                  {"--key-header=X Key"},
-		"identity-secret-file has 7 bytes":       {"--identity-secret-file=" + short},
-		"fingerprint-headers: \"Lease Methods\"": {"--fingerprint-headers=Lease Methods"}, // what is quoted is the user's own
-		"fingerprint-json-only and fingerprint-json-except": {"--fingerprint-json-only=/a", "--fingerprint-json-except=/b"},
-		"fingerprint-json-only: ":                           {"--fingerprint-json-only=a"},
-		"fingerprint-json-except: ":                         {"--fingerprint-json-except=a"},
-		"deny-headers has \"X A\"":                          {"--deny-headers=X A"},
-		"the lease is":                                      {"--lease=1us"},
+		"identity-secret-file":                      {"--identity-secret-file=nowhere"},
+		"is empty":                                  {"--identity-secret-file=" + empty},
+		"store":                                     {"--store=mysql://localhost"},
+		`save has "9xx"`:                            {"--save=9xx=saved"},
+		"methods: ":                                 {"--methods=post"},
+		"key-header and marker are both":            {"--marker=Idempotency-Key"},
+		"max-body (8388608) is above max-spool":     {"--max-spool=1MiB"},
+		"key-header: \"X Key\"":                     {"--key-header=X Key"},
+		"identity-secret-file has 7 bytes":          {"--identity-secret-file=" + short},
+		"compare-headers: \"Lease Methods\"":        {"--compare-headers=Lease Methods"}, // what is quoted is the user's own
+		"compare-json-only and compare-json-except": {"--compare-json-only=/a", "--compare-json-except=/b"},
+		"compare-json-only: ":                       {"--compare-json-only=a"},
+		"compare-json-except: ":                     {"--compare-json-except=a"},
+		"deny-headers has \"X A\"":                  {"--deny-headers=X A"},
+		"the lease is":                              {"--lease=1us"},
 	} {
 		c := configOf(t, append([]string{"--listen=127.0.0.1:0", "--admin=none", "--store=sqlite:" + db, "--upstream=http://127.0.0.1:1"}, args...)...)
 		if _, err := New(t.Context(), c, slog.New(slog.DiscardHandler)); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "upstream") || inSettings(err.Error()) != err.Error() {

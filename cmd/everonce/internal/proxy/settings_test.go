@@ -18,7 +18,7 @@ import (
 func TestEveryOptionIsASetting(t *testing.T) {
 	args := []string{
 		"--required", "--key-json=/key", "--key-pattern=.+", "--unknown=reexecute", "--save=409=released", "--wait=1s", "--deadline=1s", "--answer-within=1s",
-		"--end-with-client", "--fail-open", "--echo-key", "--problem-base=https://example.com/problems/", "--profile=stripe", "--fingerprint-headers=Content-Type", "--allow-headers=X-A",
+		"--end-with-client", "--fail-open", "--echo-key", "--problem-base=https://example.com/problems/", "--profile=stripe", "--compare-headers=Content-Type", "--allow-headers=X-A",
 	}
 	c := configOf(t, args...)
 	c.Routes = map[string]config.Route{"/a": c.Route}
@@ -78,7 +78,7 @@ func TestEveryOptionOfTheUpstreamIsASetting(t *testing.T) {
 	if opts, err = s.upstreamOptions(&url.URL{Scheme: "https", Host: "x"}); err != nil || opts.IdleTimeout >= 0 || opts.DownstreamKey || opts.UpstreamHost || opts.TrustForwarded || opts.TLS != nil {
 		t.Errorf("by default, and with no connection used twice: %+v, %v", opts, err)
 	}
-	p := startBefore(t, "http://127.0.0.1:1", "--client-idle=7m", "--header-within=3s")
+	p := startBefore(t, "http://127.0.0.1:1", "--client-idle=7m", "--header-timeout=3s")
 	for name, srv := range map[string]*http.Server{"public": p.public, "private": p.private} {
 		if srv.IdleTimeout != 7*time.Minute || srv.ReadHeaderTimeout != 3*time.Second {
 			t.Errorf("%s: %v, %v", name, srv.IdleTimeout, srv.ReadHeaderTimeout)
@@ -160,7 +160,7 @@ func TestProxyTablePrefixAndSchema(t *testing.T) {
 	service := &counting{}
 	store := "--store=sqlite:" + filepath.Join(t.TempDir(), "proxy.db")
 	for i, prefix := range []string{"a_", "b_", "a_"} {
-		p := start(t, service.ServeHTTP, store, "--table-prefix="+prefix, "--fingerprint-ignore-host") // each has a port of its own
+		p := start(t, service.ServeHTTP, store, "--table-prefix="+prefix, "--compare-ignore-host") // each has a port of its own
 		res, body := send(t, "POST", p.url+"/", "", "Idempotency-Key", "k")
 		if replayed := res.Header.Get("Idempotent-Replayed") != ""; res.StatusCode != http.StatusCreated || replayed != (i == 2) {
 			t.Errorf("start %d, prefix %s: %d %v %s", i, prefix, res.StatusCode, res.Header, body)

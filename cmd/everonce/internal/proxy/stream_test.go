@@ -154,7 +154,7 @@ func TestProxyCutsOffSlowClients(t *testing.T) {
 			return
 		}
 		io.Copy(w, &flood{left: 64 << 20, peak: &peak{}})
-	}, "--header-within=100ms", "--stall=100ms", "--body-within=100ms")
+	}, "--header-timeout=100ms", "--stall=100ms", "--body-timeout=100ms")
 	for name, text := range map[string]string{
 		"half of a head":             "POST / HTTP/1.1\r\nHost: a",
 		"half of a body":             "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf",

@@ -71,4 +71,4 @@ func (t *tally) Start(ctx context.Context, _ everonce.Op) context.Context {
 }
 
 // End is of everonce.Observer: it is called when an operation is recorded.
-func (t *tally) End(context.Context, everonce.Event) { t.end() }
+func (t *tally) End(context.Context, everonce.Observation) { t.end() }

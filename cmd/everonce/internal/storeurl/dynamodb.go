@@ -87,12 +87,12 @@ func connectDynamoDB(ctx context.Context, region, endpoint string, set *dynamost
 	return d, nil
 }
 
-// ttlWithin bounds the look at the TTL of a table, which may be in a change.
-const ttlWithin = 5 * time.Second
+// ttlTimeout bounds the look at the TTL of a table, which may be in a change.
+const ttlTimeout = 5 * time.Second
 
 // switchTTLOn switches on the TTL of a table that is there. A service works without it, and may lack the permission to look.
 func switchTTLOn(ctx context.Context, client *dynamodb.Client, set *dynamostore.Options, log *slog.Logger) {
-	ctx, cancel := context.WithTimeout(ctx, ttlWithin)
+	ctx, cancel := context.WithTimeout(ctx, ttlTimeout)
 	defer cancel()
 	if err := dynamostore.Migrate(ctx, client, set); err != nil && log != nil {
 		log.Warn("the table's TTL is off, or cannot be looked at: without it, records stay until \"everonce keys purge\" removes them", "error", err)

@@ -26,7 +26,7 @@ func readMongoDB(text string, opts Options, create bool) (Opener, error) {
 	if client.ServerSelectionTimeout == nil {
 		client.SetServerSelectionTimeout(connectTimeout)
 	}
-	set := &mongostore.Options{Collection: opts.TablePrefix, NoCreate: !create}
+	set := &mongostore.Options{Collection: opts.TablePrefix, NoMigrate: !create}
 	if err := set.Validate(); err != nil {
 		return nil, err
 	}

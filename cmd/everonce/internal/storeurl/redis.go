@@ -27,7 +27,7 @@ func readRedis(text string, opts Options, create bool) (Opener, error) {
 	opt.DisableCache = true // nothing is kept here that the server would have to take back
 	set := &redisstore.Options{Prefix: opts.TablePrefix}
 	if !create {
-		set.Accept = redisstore.RiskEviction | redisstore.RiskNoLog | redisstore.RiskUntold
+		set.Accept = redisstore.RiskEviction | redisstore.RiskNoLog | redisstore.RiskUnknown
 	}
 	if err := set.Validate(); err != nil {
 		return nil, err

@@ -38,7 +38,7 @@ type Config struct {
 	MaxWaiting                  int
 	MaxStillRunning             int
 	MaxBodyMemory, MaxSpool     int64
-	HeaderWithin                time.Duration
+	HeaderTimeout               time.Duration
 	ClientIdle                  time.Duration
 	Stall                       time.Duration
 	Drain                       time.Duration
@@ -68,9 +68,9 @@ type Route struct {
 	EndWithClient     bool
 	FailOpen          bool
 	MaxBody           int64
-	BodyWithin        time.Duration
+	BodyTimeout       time.Duration
 	MaxAnswer         int64
-	Fingerprint       httponce.Fingerprint
+	Compare           httponce.Compare
 	AllowHeaders      []string
 	DenyHeaders       []string
 }
@@ -96,9 +96,9 @@ func (r Route) Options() httponce.Route {
 	}
 	return httponce.Route{
 		Methods: methods, Required: r.Required, KeyJSON: r.KeyJSON, CheckKey: keyCheck(r.KeyPattern),
-		Fingerprint: r.Fingerprint, Save: r.Save, Header: httponce.HeaderPolicy{Allow: r.AllowHeaders, Deny: r.DenyHeaders},
+		Compare: r.Compare, Save: r.Save, Header: httponce.HeaderPolicy{Allow: r.AllowHeaders, Deny: r.DenyHeaders},
 		Lifetime: everonce.Lifetime{Retention: r.Retention, Remember: r.Remember}, Lease: r.Lease, Wait: wait, Policy: r.Unknown,
 		Deadline: r.Deadline, AnswerWithin: r.AnswerWithin, EndWithClient: r.EndWithClient, FailOpen: r.FailOpen,
-		MaxBody: r.MaxBody, BodyWithin: r.BodyWithin, MaxAnswer: r.MaxAnswer,
+		MaxBody: r.MaxBody, BodyTimeout: r.BodyTimeout, MaxAnswer: r.MaxAnswer,
 	}
 }

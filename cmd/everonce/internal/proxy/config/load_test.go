@@ -74,7 +74,7 @@ routes:
     methods: [POST]
     unknown: reexecute
     max-body: 64KiB
-    fingerprint-headers: [Content-Type, X-Api-Version]
+    compare-headers: [Content-Type, X-Api-Version]
   api.example.com/:
     required: false
     save: {5xx: saved}
@@ -84,7 +84,7 @@ routes:
 		t.Fatal(err)
 	}
 	pay, other := c.Routes["POST /payments/{id}"], c.Routes["api.example.com/"]
-	if !pay.Required || pay.Lease != 7*time.Second || pay.Retention != 90*24*time.Hour || len(pay.Methods) != 1 || pay.Unknown != everonce.Reexecute || pay.MaxBody != 64<<10 || len(pay.Fingerprint.Headers) != 2 {
+	if !pay.Required || pay.Lease != 7*time.Second || pay.Retention != 90*24*time.Hour || len(pay.Methods) != 1 || pay.Unknown != everonce.Reexecute || pay.MaxBody != 64<<10 || len(pay.Compare.Headers) != 2 {
 		t.Errorf("%+v", pay)
 	}
 	if save := pay.Options().Save; save["409"] != httponce.Released || save["5xx"] != httponce.Unknown {
@@ -173,7 +173,7 @@ func TestErrorsSayWhere(t *testing.T) {
 		`proxy.yaml:1: stall: must be a duration above 0`:  "stall: 0s\n",
 		`proxy.yaml:1: deadline: must be a duration above`: "deadline: 0d\n",
 		`proxy.yaml:3: lease: must be a duration above 0`:  "routes:\n  /a:\n    lease: 0s\n",
-		`proxy.yaml:1: body-within: must be a duration`:    "body-within: -1s\n",
+		`proxy.yaml:1: body-timeout: must be a duration`:   "body-timeout: -1s\n",
 		`proxy.yaml:1: required: must be true or false`:    "required: hunter2\n",
 		`proxy.yaml:1: principal: must be header:NAME`:     "principal: hunter2\n",
 		`proxy.yaml:1: unknown: must be refuse or`:         "unknown: reconcile\n",

@@ -9,7 +9,7 @@ import (
 )
 
 // jsonForm is what counts of a JSON body; nil where it is compared byte for byte.
-func (f Fingerprint) jsonForm() (*jsonform.Form, error) {
+func (f *Compare) jsonForm() (*jsonform.Form, error) {
 	if !f.JSON && f.JSONOnly == nil && f.JSONExcept == nil {
 		return nil, nil
 	}

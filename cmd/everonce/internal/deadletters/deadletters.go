@@ -1,5 +1,5 @@
-// Package letters writes dead letters for people and as JSON.
-package letters
+// Package deadletters writes dead letters for people and as JSON.
+package deadletters
 
 import (
 	"encoding/base64"
@@ -16,8 +16,8 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// Letter is a dead letter as JSON.
-type Letter struct {
+// DeadLetter is a dead letter as JSON.
+type DeadLetter struct {
 	ID       string     `json:"id"`
 	Reason   string     `json:"reason"`
 	Detail   string     `json:"detail,omitempty"`
@@ -41,9 +41,9 @@ type Letter struct {
 }
 
 // Of returns a letter, with its message if data is set.
-func Of(l *consume.Letter, data bool) Letter {
+func Of(l *consume.DeadLetter, data bool) DeadLetter {
 	m := l.Message
-	o := Letter{
+	o := DeadLetter{
 		ID: l.ID, Reason: string(l.Reason), Detail: l.Detail, KeyHash: l.KeyHash, Consumer: l.Consumer, Queue: l.Queue, Subject: m.Subject,
 		Attempts: l.Attempts, Replays: l.Replays, First: timeOf(l.First), Last: timeOf(l.Last), Bytes: len(m.Body),
 	}
@@ -104,7 +104,7 @@ func WriteCount(w io.Writer, all int, reasons map[string]int) error {
 }
 
 // WriteList writes one line for each.
-func WriteList(w io.Writer, all []Letter) error {
+func WriteList(w io.Writer, all []DeadLetter) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "LETTER\tREASON\tKEY\tATTEMPTS\tREPLAYS\tLAST\tQUEUE\tDETAIL")
 	for i := range all {
@@ -115,7 +115,7 @@ func WriteList(w io.Writer, all []Letter) error {
 }
 
 // Write writes all that is known of each.
-func Write(w io.Writer, all []Letter) error {
+func Write(w io.Writer, all []DeadLetter) error {
 	for i := range all {
 		l := &all[i]
 		if i > 0 {

@@ -64,11 +64,11 @@ func TestJSONBodies(t *testing.T) {
 		{"\ufeff{}", "{}", false},
 		{`{"a":NaN}`, `{"a":nan}`, false},
 	} {
-		if got := sumOf(t, Fingerprint{JSON: true}, jsonRequest(c.one)) == sumOf(t, Fingerprint{JSON: true}, jsonRequest(c.two)); got != c.equal {
+		if got := sumOf(t, Compare{JSON: true}, jsonRequest(c.one)) == sumOf(t, Compare{JSON: true}, jsonRequest(c.two)); got != c.equal {
 			t.Errorf("%s and %s: equal is %v", c.one, c.two, got)
 		}
 		again := strings.Clone(c.one)
-		if sumOf(t, Fingerprint{JSON: true}, jsonRequest(c.one)) != sumOf(t, Fingerprint{JSON: true}, jsonRequest(again)) {
+		if sumOf(t, Compare{JSON: true}, jsonRequest(c.one)) != sumOf(t, Compare{JSON: true}, jsonRequest(again)) {
 			t.Errorf("%s is not itself", c.one)
 		}
 	}
@@ -107,7 +107,7 @@ func TestContentTypesOfJSON(t *testing.T) {
 			t.Errorf("%v is JSON", h)
 		}
 	}
-	f := Fingerprint{JSON: true}
+	f := Compare{JSON: true}
 	text := func(body string) *http.Request { return request("POST", "/p", body, "Content-Type", "text/plain") }
 	if sumOf(t, f, text(`{"a":1}`)) == sumOf(t, f, text(`{ "a":1}`)) {
 		t.Error("a text is read as JSON")
@@ -167,7 +167,7 @@ func TestJSONPointers(t *testing.T) {
 		{except: []string{"/at"}, one: `{"a":"\"at\":1,","at":1}`, two: `{"a":"\"at\":1,","at":2}`, equal: true},
 		{except: []string{"/at"}, one: `{"at":1,`, two: `{"at":2,`}, // no JSON
 	} {
-		f := Fingerprint{JSONOnly: c.only, JSONExcept: c.except}
+		f := Compare{JSONOnly: c.only, JSONExcept: c.except}
 		if got := sumOf(t, f, jsonRequest(c.one)) == sumOf(t, f, jsonRequest(c.two)); got != c.equal {
 			t.Errorf("only %q, except %q: %s and %s: equal is %v", c.only, c.except, c.one, c.two, got)
 		}
@@ -184,10 +184,10 @@ func TestLargeJSON(t *testing.T) {
 		fmt.Fprintf(&two, `, "%05d": %d`, fields-1-i, fields-1-i)
 	}
 	a, b := "{"+one.String()[1:]+"}", "{"+two.String()[1:]+"}"
-	if sumOf(t, Fingerprint{JSON: true}, jsonRequest(a)) != sumOf(t, Fingerprint{JSON: true}, jsonRequest(b)) {
+	if sumOf(t, Compare{JSON: true}, jsonRequest(a)) != sumOf(t, Compare{JSON: true}, jsonRequest(b)) {
 		t.Error("large bodies that say the same differ")
 	}
-	if sumOf(t, Fingerprint{JSONOnly: []string{"/00007"}}, jsonRequest(a)) == sumOf(t, Fingerprint{JSONOnly: []string{"/00007"}}, jsonRequest(strings.Replace(a, `"00007":7`, `"00007":8`, 1))) {
+	if sumOf(t, Compare{JSONOnly: []string{"/00007"}}, jsonRequest(a)) == sumOf(t, Compare{JSONOnly: []string{"/00007"}}, jsonRequest(strings.Replace(a, `"00007":7`, `"00007":8`, 1))) {
 		t.Error("a field in it does not count")
 	}
 	small := filled(t, strings.NewReader(`{"b":1,"a":2}`), -1, 1<<20)
@@ -216,12 +216,12 @@ func TestLargeJSON(t *testing.T) {
 // A document that is as deep as one can be is hashed like any other, or by its bytes.
 func TestDeepJSON(t *testing.T) {
 	wide := "[" + strings.Repeat(`{"a":[1],"b":2},`, jsonform.MaxNesting) + "0]" // many, and not deep
-	if f := (Fingerprint{JSON: true}); sumOf(t, f, jsonRequest(wide)) != sumOf(t, f, jsonRequest(" "+wide)) {
+	if f := (Compare{JSON: true}); sumOf(t, f, jsonRequest(wide)) != sumOf(t, f, jsonRequest(" "+wide)) {
 		t.Error("a wide body is compared byte for byte")
 	}
 	for _, depth := range []int{100, 9_999, 10_000, 10_001, 400_000} {
 		one := strings.Repeat("[", depth) + strings.Repeat("]", depth)
-		for _, f := range []Fingerprint{{JSON: true}, {JSONOnly: []string{"/0/0/0"}}, {JSONExcept: []string{"/0/0/1"}}} {
+		for _, f := range []Compare{{JSON: true}, {JSONOnly: []string{"/0/0/0"}}, {JSONExcept: []string{"/0/0/1"}}} {
 			if sumOf(t, f, jsonRequest(one)) == sumOf(t, f, jsonRequest("["+one+"]")) {
 				t.Errorf("%d: another depth is the same", depth)
 			}
@@ -239,7 +239,7 @@ func TestDeepObjectsAreComparedByteForByte(t *testing.T) {
 	}{{1, true}, {128, true}, {129, false}, {9_000, false}} {
 		one := strings.Repeat(`{"b":`, c.depth) + `"` + brackets + `"` + strings.Repeat(`,"a":1}`, c.depth)
 		two := " " + one
-		for _, f := range []Fingerprint{{JSON: true}, {JSONOnly: []string{"/b"}}, {JSONExcept: []string{"/a"}}} {
+		for _, f := range []Compare{{JSON: true}, {JSONOnly: []string{"/b"}}, {JSONExcept: []string{"/a"}}} {
 			if equal := sumOf(t, f, jsonRequest(one)) == sumOf(t, f, jsonRequest(two)); equal != c.equal {
 				t.Errorf("%d levels, %+v: two spellings are equal: %v", c.depth, f, equal)
 			}

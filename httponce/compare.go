@@ -14,13 +14,13 @@ import (
 	"github.com/everonce/everonce/internal/jsonform"
 )
 
-// Fingerprint says which parts of a request must be the same when its key is used again: by default method, host,
+// Compare says which parts of a request must be the same when its key is used again: by default method, host,
 // path, query and body, the body byte for byte. A reuse that differs is answered 422.
 //
 // Two paths are equal if they are equivalent by RFC 3986, section 6.2.2: escapes of unreserved characters (%41), the
 // letter case of hexadecimal digits (%2f) and dot segments do not count. So /a, //a and /%2Fa are three paths. Path and
 // query count both as the handler gets them and as the client sent them. Letter case of the host does not count.
-type Fingerprint struct {
+type Compare struct {
 	// Headers are compared too, for example Content-Type. A header that is absent, one that is empty, and one that is
 	// there twice are three different things.
 	Headers []string
@@ -43,7 +43,7 @@ type Fingerprint struct {
 	JSONExcept []string
 }
 
-// fingerprinter is a checked Fingerprint.
+// fingerprinter is a checked Compare.
 type fingerprinter struct {
 	ignoreHost bool
 	headers    []string // canonical, sorted
@@ -61,24 +61,24 @@ const (
 	maxHeaders = 64
 )
 
-func (f Fingerprint) checked(keyHeader string) (fingerprinter, error) {
+func (f Compare) checked(keyHeader string) (fingerprinter, error) {
 	c := fingerprinter{ignoreHost: f.IgnoreHost, alg: algDefault}
 	for _, name := range f.Headers {
 		canonical := http.CanonicalHeaderKey(name)
 		switch {
 		case !wire.IsToken(name):
-			return c, fmt.Errorf("%w: Fingerprint.Headers: %q is not the name of a header", everonce.ErrInvalidArgument, name)
+			return c, fmt.Errorf("%w: Compare.Headers: %q is not the name of a header", everonce.ErrInvalidArgument, name)
 		case canonical == keyHeader:
-			return c, fmt.Errorf("%w: Fingerprint.Headers: %s is the key, which has two spellings", everonce.ErrInvalidArgument, name)
+			return c, fmt.Errorf("%w: Compare.Headers: %s is the key, which has two spellings", everonce.ErrInvalidArgument, name)
 		case wire.ServerTakes[canonical]:
-			return c, fmt.Errorf("%w: Fingerprint.Headers: %s never reaches a handler as a header", everonce.ErrInvalidArgument, name)
+			return c, fmt.Errorf("%w: Compare.Headers: %s never reaches a handler as a header", everonce.ErrInvalidArgument, name)
 		}
 		c.headers = append(c.headers, canonical)
 	}
 	slices.Sort(c.headers)
 	c.headers = slices.Compact(c.headers)
 	if len(c.headers) > maxHeaders {
-		return c, fmt.Errorf("%w: Fingerprint.Headers has %d names, the limit is %d", everonce.ErrInvalidArgument, len(c.headers), maxHeaders)
+		return c, fmt.Errorf("%w: Compare.Headers has %d names, the limit is %d", everonce.ErrInvalidArgument, len(c.headers), maxHeaders)
 	}
 	var err error
 	if c.json, err = f.jsonForm(); err != nil {

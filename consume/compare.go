@@ -9,10 +9,10 @@ import (
 	"github.com/everonce/everonce/internal/jsonform"
 )
 
-// Fingerprint selects the parts of a message that must be equal when its key is used again: by default the body, byte
-// for byte. A message that differs becomes a dead letter. After a change of the Fingerprint, messages that were handled
+// Compare selects the parts of a message that must be equal when its key is used again: by default the body, byte
+// for byte. A message that differs becomes a dead letter. After a change of the Compare, messages that were handled
 // before it are not compared.
-type Fingerprint struct {
+type Compare struct {
 	// Headers are compared too. Name only headers that the producer sets: a header that a broker or a retry adds would
 	// make every redelivery differ.
 	Headers []string
@@ -33,16 +33,16 @@ type Fingerprint struct {
 	JSONExcept []string
 }
 
-// fingerprinter is a checked Fingerprint.
+// fingerprinter is a checked Compare.
 type fingerprinter struct {
 	headers []string // sorted
 	json    *jsonform.Form
 	alg     string // empty where it is the default
 }
 
-func (f *Fingerprint) comparesJSON() bool { return f.JSON || f.JSONOnly != nil || f.JSONExcept != nil }
+func (f *Compare) comparesJSON() bool { return f.JSON || f.JSONOnly != nil || f.JSONExcept != nil }
 
-func (f Fingerprint) checked() (c fingerprinter, err error) {
+func (f Compare) checked() (c fingerprinter, err error) {
 	if len(f.Headers) == 0 && !f.comparesJSON() {
 		return c, nil
 	}

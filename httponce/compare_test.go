@@ -15,7 +15,7 @@ import (
 )
 
 // sumOf hashes a request.
-func sumOf(t testing.TB, f Fingerprint, r *http.Request) everonce.Fingerprint {
+func sumOf(t testing.TB, f Compare, r *http.Request) everonce.Fingerprint {
 	t.Helper()
 	c, err := f.checked("Idempotency-Key")
 	if err != nil {
@@ -43,7 +43,7 @@ func request(method, target, body string, headers ...string) *http.Request {
 
 // Every part counts, and none can be taken for another.
 func TestFingerprintsDiffer(t *testing.T) {
-	f := Fingerprint{Headers: []string{"x-tenant", "X-Currency"}}
+	f := Compare{Headers: []string{"x-tenant", "X-Currency"}}
 	seen := map[everonce.Fingerprint]string{}
 	for name, r := range map[string]*http.Request{
 		"base":                   request("POST", "http://a.com/p", "body"),
@@ -88,7 +88,7 @@ func TestFingerprintsDiffer(t *testing.T) {
 
 // What does not count: other headers, the case of the host, spellings of the path, and how the body came.
 func TestFingerprintsAgree(t *testing.T) {
-	base := sumOf(t, Fingerprint{}, request("POST", "http://a.com/p/q?x=1", "body"))
+	base := sumOf(t, Compare{}, request("POST", "http://a.com/p/q?x=1", "body"))
 	chunked := request("POST", "http://a.com/p/q?x=1", "body")
 	chunked.ContentLength, chunked.TransferEncoding = -1, []string{"chunked"}
 	for name, r := range map[string]*http.Request{
@@ -99,35 +99,35 @@ func TestFingerprintsAgree(t *testing.T) {
 		"chunks":        chunked,
 		"a spelled key": request("POST", "http://a.com/p/q?x=1", "body", "Idempotency-Key", `"k"`),
 	} {
-		if sumOf(t, Fingerprint{}, r) != base {
+		if sumOf(t, Compare{}, r) != base {
 			t.Errorf("%s counts", name)
 		}
 	}
-	without := Fingerprint{IgnoreHost: true}
+	without := Compare{IgnoreHost: true}
 	if sumOf(t, without, request("POST", "http://a.com/p", "")) != sumOf(t, without, request("POST", "http://b.com:8080/p", "")) {
 		t.Error("the host counts where it is ignored")
 	}
 	// A prefix that was cut off on the way here is a part of the path.
 	cut := request("POST", "http://a.com/v1/p", "")
 	cut.URL.Path = "/p"
-	if sumOf(t, Fingerprint{}, cut) == sumOf(t, Fingerprint{}, request("POST", "http://a.com/p", "")) {
+	if sumOf(t, Compare{}, cut) == sumOf(t, Compare{}, request("POST", "http://a.com/p", "")) {
 		t.Error("what was cut off the path does not count")
 	}
 	// So is what was taken out of the query, or rewritten in it.
 	account := func(n string) everonce.Fingerprint {
 		r := request("POST", "http://a.com/p?account="+n+"&x=1", "")
 		r.URL.RawQuery = "x=1"
-		return sumOf(t, Fingerprint{}, r)
+		return sumOf(t, Compare{}, r)
 	}
 	if account("7") == account("8") {
 		t.Error("what was taken out of the query does not count")
 	}
-	if account("7") == sumOf(t, Fingerprint{}, request("POST", "http://a.com/p?x=1", "")) {
+	if account("7") == sumOf(t, Compare{}, request("POST", "http://a.com/p?x=1", "")) {
 		t.Error("that something was taken out of the query does not count")
 	}
 	added := request("POST", "http://a.com/p", "")
 	added.URL.RawQuery = "x=1"
-	if sumOf(t, Fingerprint{}, added) == sumOf(t, Fingerprint{}, request("POST", "http://a.com/p", "")) {
+	if sumOf(t, Compare{}, added) == sumOf(t, Compare{}, request("POST", "http://a.com/p", "")) {
 		t.Error("what was added to the query does not count")
 	}
 }
@@ -135,8 +135,8 @@ func TestFingerprintsAgree(t *testing.T) {
 // An Alg names the configuration, in no more than what a record holds: sums of two configurations are not
 // compared. The order and the spelling of its lists do not count.
 func TestAlgNamesTheConfiguration(t *testing.T) {
-	seen := map[string]Fingerprint{}
-	for _, f := range []Fingerprint{
+	seen := map[string]Compare{}
+	for _, f := range []Compare{
 		{},
 		{IgnoreHost: true},
 		{Headers: []string{"A"}},
@@ -164,7 +164,7 @@ func TestAlgNamesTheConfiguration(t *testing.T) {
 		}
 		seen[c.alg] = f
 	}
-	for _, pair := range [][2]Fingerprint{
+	for _, pair := range [][2]Compare{
 		{{Headers: []string{"A", "b"}}, {Headers: []string{"B", "a", "A"}}},
 		{{JSONOnly: []string{"/a", "/b"}}, {JSON: true, JSONOnly: []string{"/b", "/a", "/b"}}},
 	} {
@@ -181,15 +181,15 @@ func TestAlgNamesTheConfiguration(t *testing.T) {
 // Sums are kept for as long as a key is: what is hashed may change only with the name of it.
 func TestFingerprintsAreStable(t *testing.T) {
 	for name, c := range map[string]struct {
-		f    Fingerprint
+		f    Compare
 		r    *http.Request
 		want string
 	}{
-		"default": {Fingerprint{}, request("POST", "http://example.com/payments/1?x=1", `{"amount":1}`), "http/2 f9c4d9091bba43f5"},
-		"headers": {Fingerprint{Headers: []string{"X-Tenant"}}, request("POST", "http://example.com/payments/1?x=1", `{"amount":1}`, "X-Tenant", "a"), "http/2+398fc82a74a7f798 b3b87114e76c5796"},
-		"json":    {Fingerprint{JSON: true}, request("POST", "http://example.com/payments", `{"b":[1.0,"\u00e9"],"a":9007199254740993}`, "Content-Type", "application/json"), "http/2+b715918bb3545e73 5e41b02777df10da"},
-		"only":    {Fingerprint{JSONOnly: []string{"/a"}}, request("POST", "http://example.com/payments", `{"b":2,"a":1}`, "Content-Type", "application/json"), "http/2+35c256a92ee8bd0b 9b28b41ac4df6b8f"},
-		"except":  {Fingerprint{JSONExcept: []string{"/b"}}, request("POST", "http://example.com/payments", `{"b":2,"a":1}`, "Content-Type", "application/json"), "http/2+9ab4574f94723685 1c9929e66fb4f215"},
+		"default": {Compare{}, request("POST", "http://example.com/payments/1?x=1", `{"amount":1}`), "http/2 f9c4d9091bba43f5"},
+		"headers": {Compare{Headers: []string{"X-Tenant"}}, request("POST", "http://example.com/payments/1?x=1", `{"amount":1}`, "X-Tenant", "a"), "http/2+398fc82a74a7f798 b3b87114e76c5796"},
+		"json":    {Compare{JSON: true}, request("POST", "http://example.com/payments", `{"b":[1.0,"\u00e9"],"a":9007199254740993}`, "Content-Type", "application/json"), "http/2+b715918bb3545e73 5e41b02777df10da"},
+		"only":    {Compare{JSONOnly: []string{"/a"}}, request("POST", "http://example.com/payments", `{"b":2,"a":1}`, "Content-Type", "application/json"), "http/2+35c256a92ee8bd0b 9b28b41ac4df6b8f"},
+		"except":  {Compare{JSONExcept: []string{"/b"}}, request("POST", "http://example.com/payments", `{"b":2,"a":1}`, "Content-Type", "application/json"), "http/2+9ab4574f94723685 1c9929e66fb4f215"},
 	} {
 		sum := sumOf(t, c.f, c.r)
 		if got := sum.Alg + " " + hex.EncodeToString(sum.Sum[:8]); got != c.want {
@@ -203,7 +203,7 @@ func TestBadFingerprints(t *testing.T) {
 	for i := range many {
 		many[i] = "/" + strings.Repeat("a", i+1)
 	}
-	for text, f := range map[string]Fingerprint{
+	for text, f := range map[string]Compare{
 		`Headers: "" is not the name`:    {Headers: []string{""}},
 		`Headers: "a b" is not the name`: {Headers: []string{"a b"}},
 		`is the key`:                     {Headers: []string{"idempotency-key"}},
@@ -223,7 +223,7 @@ func TestBadFingerprints(t *testing.T) {
 			}
 		}
 		_, err := f.checked("Idempotency-Key")
-		if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), "Fingerprint") || !strings.Contains(err.Error(), text) {
+		if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), "Compare") || !strings.Contains(err.Error(), text) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -231,8 +231,8 @@ func TestBadFingerprints(t *testing.T) {
 
 // A deploy that changes what is compared refuses no retry of a request that was sent before it.
 func TestChangedConfigurationIsNoMismatch(t *testing.T) {
-	old := sumOf(t, Fingerprint{}, request("POST", "/p", "body"))
-	for _, f := range []Fingerprint{{IgnoreHost: true}, {Headers: []string{"A"}}, {JSON: true}} {
+	old := sumOf(t, Compare{}, request("POST", "/p", "body"))
+	for _, f := range []Compare{{IgnoreHost: true}, {Headers: []string{"A"}}, {JSON: true}} {
 		if sum := sumOf(t, f, request("POST", "/p", "body")); driver.Fingerprint(sum).Conflicts(driver.Fingerprint(old)) || sum.Alg == old.Alg {
 			t.Errorf("%+v: %v", f, sum)
 		}
@@ -256,7 +256,7 @@ func TestAFormThatIsBuiltAgain(t *testing.T) {
 		if err = errors.Join(err, w.Close()); err != nil {
 			t.Fatal(err)
 		}
-		return sumOf(t, Fingerprint{}, request("POST", "/p", b.String(), "Content-Type", w.FormDataContentType()))
+		return sumOf(t, Compare{}, request("POST", "/p", b.String(), "Content-Type", w.FormDataContentType()))
 	}
 	if first, again := form("order-7"), form("order-7"); again != first {
 		t.Errorf("with the same boundary: %v, %v", first, again)
