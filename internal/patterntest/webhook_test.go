@@ -70,7 +70,7 @@ func TestASilentWebhookDelaysNoOther(t *testing.T) {
 	h.publish(t, box, events...)
 	relaying(t, box, to, &outbox.RelayOptions{
 		Poll: 50 * time.Millisecond, PublishTimeout: 2 * time.Hour,
-		Observe: func(_ context.Context, e *outbox.Event, _ outbox.Verdict) {
+		Observe: func(_ context.Context, e *outbox.Event, _ outbox.Report) {
 			if e.Type == "silent" {
 				foundOut.Store(true) // it is paused, and one request will try it
 			}
