@@ -191,7 +191,7 @@ func TestNoPipeline(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := nodeSettings{Name: "north", Peers: map[string]string{"north": ln.Addr().String()}}
-	transport := newTransport(&ways{Listener: ln, told: at}, hclog.NewNullLogger())
+	transport := newTransport(&ways{Listener: ln, nodeSettings: at}, hclog.NewNullLogger())
 	if _, err := transport.AppendEntriesPipeline("north", "north"); !errors.Is(err, raft.ErrPipelineReplicationNotSupported) {
 		t.Error(err)
 	}

@@ -15,7 +15,7 @@ import (
 const (
 	// lease is short, because the tests wait until the lease of a process that "died" has ended, and longer than a busy
 	// machine delays this one.
-	lease = 2 * time.Second
+	lease = 6 * time.Second
 	// operations of the chaos: its time is real here, and so are the pauses before a retry.
 	operations = 25
 )
@@ -109,6 +109,7 @@ var capabilities = oncetest.Capabilities{
 
 // TestPay: charge and record commit together, so there is one charge whatever fails.
 func TestPay(t *testing.T) {
+	t.Parallel() // it waits, most of the time
 	var system func(tb testing.TB, w *world, f *oncetest.Faults) oncetest.System
 	system = func(tb testing.TB, w *world, f *oncetest.Faults) oncetest.System {
 		tb.Helper()
@@ -132,6 +133,7 @@ func TestPay(t *testing.T) {
 
 // TestPayAndMail: at most one mail, and never a second charge. Only the mail may be unknown.
 func TestPayAndMail(t *testing.T) {
+	t.Parallel()
 	var system func(tb testing.TB, w *world, f *oncetest.Faults) oncetest.System
 	system = func(tb testing.TB, w *world, f *oncetest.Faults) oncetest.System {
 		tb.Helper()

@@ -109,7 +109,7 @@ func (d *database) begin(t testing.TB) pgx.Tx {
 // until polls until a condition holds: a condition of a server, which sends no notification.
 func until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for end := time.After(20 * time.Second); !holds(); {
+	for end := time.After(3 * time.Minute); !holds(); {
 		select {
 		case <-time.After(5 * time.Millisecond):
 		case <-end:

@@ -14,7 +14,7 @@ import (
 	"github.com/everonce/everonce/internal/testserver"
 )
 
-const soon = time.Minute
+const soon = 3 * time.Minute
 
 // Orders are sent three times: each has one mail. A message is tried again while the service cannot be reached; an
 // unknown customer, and a mail that may or may not have been sent, are dead letters at once.
