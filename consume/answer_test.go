@@ -44,7 +44,7 @@ func (d *bound) Retry(ctx context.Context, after time.Duration, counts bool) err
 // A broker that does not answer is asked again after SettleTimeout, by default 10 s, and told of the delay each time.
 func TestAnAnswerIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := rigged(t, fails, func(s *consume.Spec[order]) { s.Retry = consume.Backoff{Min: time.Hour, Max: time.Hour} })
+		r := rigged(t, fails, func(s *consume.Spec[order]) { s.Retry = consume.RetryPolicy{Min: time.Hour, Max: time.Hour} })
 		d := &bound{delivery: message("m-1")}
 		in := make(chan consume.Delivery, 1)
 		in <- d

@@ -35,7 +35,7 @@ func TestBadInputIsADeadLetter(t *testing.T) {
 		"ID a float":               {byPointer, consume.Message{Body: []byte(`{"id":1.5}`)}, consume.NoKey},
 		"ID null":                  {byPointer, consume.Message{Body: []byte(`{"id":null}`)}, consume.NoKey},
 		"ID an object":             {byPointer, consume.Message{Body: []byte(`{"id":{"` + secret + `":1}}`)}, consume.NoKey},
-		"ID a table in a header":   {consume.Header("id"), consume.Message{Odd: []string{"id"}, Body: []byte(`{}`)}, consume.NoKey},
+		"ID a table in a header":   {consume.Header("id"), consume.Message{OmittedHeaders: []string{"id"}, Body: []byte(`{}`)}, consume.NoKey},
 		"no JSON, key in the body": {byPointer, consume.Message{Body: []byte(secret)}, consume.NoKey},
 		"no JSON":                  {consume.ProducerID(), consume.Message{ID: "m", Body: []byte(secret)}, consume.Undecodable},
 		"JSON cut short":           {consume.ProducerID(), consume.Message{ID: "m", Body: []byte(`{"ID":"` + secret)}, consume.Undecodable},
@@ -152,7 +152,7 @@ func TestAContentEncodingThatChangesNothing(t *testing.T) {
 func TestAMessageWithOddHeadersIsHandled(t *testing.T) {
 	r := rigged(t, done, nil)
 	m := first()
-	m.Odd = []string{"x-death", "nested"}
+	m.OmittedHeaders = []string{"x-death", "nested"}
 	r.wants(m, everonce.Executed, consume.Ack)
 }
 

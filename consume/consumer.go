@@ -23,7 +23,7 @@ type Consumer struct {
 	key     Key
 	maxBody int
 	compare fingerprinter
-	retry   Backoff
+	retry   RetryPolicy
 	drop    bool
 	context func(context.Context, *Message) context.Context
 	observe func(context.Context, *Message, Decision)
@@ -166,8 +166,8 @@ func (c *Consumer) Remembers() time.Duration { return c.life.Total() }
 // Offsets returns [TxSpec.Offsets], or nil. Adapters call it.
 func (c *Consumer) Offsets() any { return c.offsets }
 
-// Buried tells Observe of a message that its adapter has made a dead letter by itself. Adapters call it.
-func (c *Consumer) Buried(ctx context.Context, m *Message, letter Death) {
+// ObserveSetAside calls Observe for a message that its adapter has made a dead letter without a handler. Adapters call it.
+func (c *Consumer) ObserveSetAside(ctx context.Context, m *Message, letter Death) {
 	ctx = c.within(ctx, slog.Default(), m)
 	c.tell(ctx, slog.Default(), m, Decision{Disposition: SetAside, KeyHash: letter.KeyHash, Err: errors.New(letter.Detail), Death: letter})
 }

@@ -14,7 +14,7 @@ func TestDefaults(t *testing.T) {
 	t.Parallel()
 	w, err := (*Workers)(nil).checked()
 	if want := (Workers{
-		Concurrency: 8, Batch: 1, BatchDelay: 10 * time.Millisecond, PauseMin: time.Second, PauseMax: time.Minute,
+		Concurrency: 8, Batch: 1, BatchDelay: 10 * time.Millisecond, Backoff: Backoff{Min: time.Second, Max: time.Minute},
 		DrainTimeout: 30 * time.Second, SettleTimeout: 10 * time.Second, Log: slog.Default(),
 	}); err != nil || !reflect.DeepEqual(w, want) {
 		t.Errorf("Workers: %+v, %v; want %+v", w, err, want)
@@ -23,7 +23,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (Backoff{Limit: 10, Min: time.Second, Max: 10 * time.Minute}); s.Retry != want {
+	if want := (RetryPolicy{Limit: 10, Min: time.Second, Max: 10 * time.Minute}); s.Retry != want {
 		t.Errorf("Retry: %+v, want %+v", s.Retry, want)
 	}
 	if s.MaxBody != 16<<20 || s.Window != 7*24*time.Hour || s.Lifetime != everonce.ForQueue() || s.Decode == nil {

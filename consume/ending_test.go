@@ -40,7 +40,7 @@ func TestTheEndInAPause(t *testing.T) {
 		in, d := make(chan consume.Delivery, 1), message("m-1")
 		in <- d
 		var asked int64
-		took := endedInHand(t, serving(t, store, done), in, consume.Workers{PauseMin: time.Minute}, func() {
+		took := endedInHand(t, serving(t, store, done), in, consume.Workers{Backoff: consume.Backoff{Min: time.Minute}}, func() {
 			store.down.Store(false)
 			asked = store.calls.Load()
 		})
@@ -71,7 +71,7 @@ func TestTheEndWithoutTheBrokersAnswer(t *testing.T) {
 			d.fails = append(d.fails, errors.New("not now"))
 		}
 		in <- d
-		took := endedInHand(t, serving(t, memstore.New(nil), done), in, consume.Workers{PauseMin: time.Minute}, nil)
+		took := endedInHand(t, serving(t, memstore.New(nil), done), in, consume.Workers{Backoff: consume.Backoff{Min: time.Minute}}, nil)
 		if took != 0 || len(d.fails) != 99 || len(d.how()) != 0 {
 			t.Errorf("it took %v, and after %d answers the message ended as %v", took, 100-len(d.fails), d.how())
 		}

@@ -9,14 +9,14 @@ import (
 // gate is shut for a while when a store cannot be written to, so that nothing is begun that could not be ended, or,
 // for one message, when its broker does not take an answer. The pause doubles while that lasts.
 type gate struct {
-	min, max time.Duration
+	bounds Backoff
 
 	mu    sync.Mutex
 	until time.Time
 	pause time.Duration
 }
 
-func newGate(least, most time.Duration) *gate { return &gate{min: least, max: max(least, most)} }
+func newGate(bounds Backoff) *gate { return &gate{bounds: bounds} }
 
 // shut shuts the gate, and returns for how long. Several that find the same failure shut it once.
 func (g *gate) shut() time.Duration {
@@ -26,7 +26,7 @@ func (g *gate) shut() time.Duration {
 	if left := g.until.Sub(now); left > 0 {
 		return left
 	}
-	g.pause = min(max(2*g.pause, g.min), g.max)
+	g.pause = min(max(2*g.pause, g.bounds.Min), g.bounds.Max)
 	g.until = now.Add(g.pause)
 	return g.pause
 }

@@ -123,7 +123,7 @@ func joined(parts ...Key) Key {
 
 // FirstOf uses the first key that a message has. Two keys with the same value are the same key: wrap each of them in a
 // [Composite] if their values can be equal. FirstOf does not skip a header whose value is missing from this delivery
-// ([Message.Odd]), because another delivery of the message may have it.
+// ([Message.OmittedHeaders]), because another delivery of the message may have it.
 func FirstOf(keys ...Key) Key {
 	if unusable(keys) {
 		return nil
@@ -135,7 +135,7 @@ func FirstOf(keys ...Key) Key {
 			if err == nil {
 				return v, nil
 			}
-			if _, odd := errors.AsType[*oddError](err); odd {
+			if _, omitted := errors.AsType[*omittedError](err); omitted {
 				return "", err
 			}
 			errs = append(errs, err)

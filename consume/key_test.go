@@ -24,7 +24,7 @@ func TestKeyStrategies(t *testing.T) {
 		"header":                           {consume.Header("x-id"), consume.Message{Headers: map[string]string{"x-id": "7"}}, "7"},
 		"header, empty":                    {consume.Header("x-id"), consume.Message{Headers: map[string]string{"x-id": ""}}, ""},
 		"header of another case":           {consume.Header("x-id"), consume.Message{Headers: map[string]string{"X-Id": "7"}}, ""},
-		"header that is a table":           {consume.Header("x-id"), consume.Message{Odd: []string{"x-id"}}, ""},
+		"header that is a table":           {consume.Header("x-id"), consume.Message{OmittedHeaders: []string{"x-id"}}, ""},
 		"string in the body":               {consume.JSONPointer("/id"), consume.Message{Body: []byte(event)}, "a:1"},
 		"integer beyond 2^53":              {consume.JSONPointer("/data/order/id"), consume.Message{Body: []byte(event)}, "12345678901234567890"},
 		"element of an array":              {consume.JSONPointer("/0/id"), consume.Message{Body: []byte(`[{"id":"x"},{"id":"y"}]`)}, "x"},

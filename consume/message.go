@@ -29,10 +29,10 @@ type Message struct {
 	Source string
 	// Subject is the address within Source: AMQP's routing key, NATS' subject. A retry does not change it.
 	Subject string
-	// Headers are the headers as text. Odd names the headers without a value here: tables and arrays, which have no text
-	// form, and headers that were too large for the copy of a retry.
-	Headers map[string]string
-	Odd     []string
+	// Headers are the headers as text. OmittedHeaders names the headers of the message that Headers leaves out: tables and
+	// arrays, which have no text form, and headers that were too large for the copy of a retry.
+	Headers        map[string]string
+	OmittedHeaders []string
 	// ContentType and ContentEncoding describe the body.
 	ContentType     string
 	ContentEncoding string
@@ -41,24 +41,24 @@ type Message struct {
 	Deliveries int
 	// Redelivered reports whether the broker delivered this message before. It is not set for a producer's duplicate.
 	Redelivered bool
-	// Retries counts the retries of the message that count towards [Backoff.Limit].
+	// Retries counts the retries of the message that count towards [RetryPolicy.Limit].
 	Retries int
 	// First is when the message was first sent, or first retried; zero if unknown.
 	First time.Time
 }
 
-// header returns the text of a header. One whose value is not there is an error, and not the same as none.
+// header returns the text of a header, and whether the message has it. An omitted header is an error, not a missing one.
 func (m *Message) header(name string) (text string, found bool, err error) {
 	text, found = m.Headers[name]
-	if !found && slices.Contains(m.Odd, name) {
-		err = &oddError{name}
+	if !found && slices.Contains(m.OmittedHeaders, name) {
+		err = &omittedError{name}
 	}
 	return text, found, err
 }
 
-// oddError names a header whose value is not there.
-type oddError struct{ name string }
+// omittedError is the error of a header in [Message.OmittedHeaders].
+type omittedError struct{ name string }
 
-func (e *oddError) Error() string {
+func (e *omittedError) Error() string {
 	return fmt.Sprintf("the header %q has no text, or was too large when the message was given back", e.name)
 }

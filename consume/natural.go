@@ -27,7 +27,7 @@ type NaturalSpec[T any] struct {
 	// MaxBody limits the body, in bytes. Default 16 MiB.
 	MaxBody int
 	// Retry says when a failed message is retried.
-	Retry Backoff
+	Retry RetryPolicy
 	// DropRejected acknowledges rejected messages. Default: they become dead letters, at every delivery.
 	DropRejected bool
 	// Context, if set, returns the context in which a delivery is handled and told to Observe: the trace that the message

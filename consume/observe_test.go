@@ -64,7 +64,7 @@ func TestAnObserveThatEndsItsGoroutineChangesNothing(t *testing.T) {
 			adapter.Go(func() {
 				c.consumer.Handle(t.Context(), first())
 				c.consumer.HandleBatch(t.Context(), []*consume.Message{first()})
-				c.consumer.Buried(t.Context(), first(), consume.Death{Reason: "broker_delivery_limit"})
+				c.consumer.ObserveSetAside(t.Context(), first(), consume.Death{Reason: "broker_delivery_limit"})
 				goesOn = true
 			})
 			if adapter.Wait(); !goesOn {

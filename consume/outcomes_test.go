@@ -225,7 +225,7 @@ func claimFirst(t *testing.T, store everonce.Store) driver.ClaimRequest {
 
 func TestFailedIsRetriedUpToTheLimitThenADeadLetter(t *testing.T) {
 	r := rigged(t, fails, func(s *consume.Spec[order]) {
-		s.Retry = consume.Backoff{Limit: 5, Min: time.Second, Max: 4 * time.Second}
+		s.Retry = consume.RetryPolicy{Limit: 5, Min: time.Second, Max: 4 * time.Second}
 	})
 	m := first()
 	for _, most := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second, 4 * time.Second} {

@@ -29,9 +29,9 @@ type Workers struct {
 	// 10 ms.
 	Batch      int
 	BatchDelay time.Duration
-	// PauseMin and PauseMax bound two pauses: of the whole consumer after a write to the store failed, and of one message
-	// after the broker did not accept its answer. A pause doubles with each failure. Default 1 s and 1 minute.
-	PauseMin, PauseMax time.Duration
+	// Backoff bounds two pauses: of the whole consumer after a write to the store failed, and of one message after the
+	// broker did not accept its answer. Default 1 s and 1 minute.
+	Backoff Backoff
 	// HandleTimeout is the deadline for one message or one batch. The messages of a batch that takes longer are handled one
 	// by one, each with the same deadline. Default: none; an adapter sets one if its broker does.
 	HandleTimeout time.Duration
@@ -66,7 +66,7 @@ func (w *Workers) checked() (Workers, error) {
 	if w != nil {
 		c = *w
 	}
-	if c.Concurrency < 0 || c.PauseMin < 0 || c.PauseMax < 0 || c.HandleTimeout < 0 || c.DrainTimeout < 0 || c.SettleTimeout < 0 || c.Batch < 0 || c.BatchDelay < 0 {
+	if c.Concurrency < 0 || c.Backoff.Min < 0 || c.Backoff.Max < 0 || c.HandleTimeout < 0 || c.DrainTimeout < 0 || c.SettleTimeout < 0 || c.Batch < 0 || c.BatchDelay < 0 {
 		return c, fmt.Errorf("%w: consume: no field of Workers may be negative", everonce.ErrInvalidArgument)
 	}
 	if c.Batch > driver.MaxBatch {
@@ -80,8 +80,7 @@ func (w Workers) WithDefaults() Workers {
 	w.Concurrency = cmp.Or(w.Concurrency, 8)
 	w.Batch = cmp.Or(w.Batch, 1)
 	w.BatchDelay = cmp.Or(w.BatchDelay, 10*time.Millisecond)
-	w.PauseMin = cmp.Or(w.PauseMin, time.Second)
-	w.PauseMax = cmp.Or(w.PauseMax, max(time.Minute, w.PauseMin))
+	w.Backoff = w.Backoff.WithDefaults(time.Second, time.Minute)
 	w.DrainTimeout = cmp.Or(w.DrainTimeout, 30*time.Second)
 	w.SettleTimeout = cmp.Or(w.SettleTimeout, 10*time.Second)
 	if w.Log == nil {
@@ -106,7 +105,7 @@ func (c *Consumer) Serve(ctx context.Context, in <-chan Delivery, workers *Worke
 	if err := c.usable(ctx); err != nil {
 		return err
 	}
-	s := &server{Workers: w, c: c, ending: ctx, gate: newGate(w.PauseMin, w.PauseMax), collecting: make(chan struct{}, 1)}
+	s := &server{Workers: w, c: c, ending: ctx, gate: newGate(w.Backoff), collecting: make(chan struct{}, 1)}
 	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	s.work = work
@@ -243,7 +242,7 @@ func (s *server) handling() (context.Context, context.CancelFunc) {
 // A dead letter that is refused comes again later, and what cannot come again is a dead letter: those that wait in hand would soon be
 // all that there may be in hand.
 func (s *server) settle(ctx context.Context, d Delivery, v Decision) {
-	gate, copied := newGate(s.PauseMin, s.PauseMax), true
+	gate, copied := newGate(s.Backoff), true
 	for {
 		err := s.answer(ctx, d, v)
 		switch {

@@ -404,7 +404,7 @@ func nothingIsBegunInAPause(t *testing.T, c *consume.Consumer, workers consume.W
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		workers.PauseMin, workers.Log = time.Minute, quiet
+		workers.Backoff.Min, workers.Log = time.Minute, quiet
 		if err := c.Serve(t.Context(), in, &workers); err != nil {
 			t.Error(err)
 		}

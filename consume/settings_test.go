@@ -73,7 +73,7 @@ func TestWhatANaturalSpecSays(t *testing.T) {
 			}
 			return false, everonce.Permanent("no_such_account", nil, nil)
 		}},
-		consume.SetAside: {Retry: consume.Backoff{Limit: -1}, Handle: func(context.Context, *consume.Message, order) (bool, error) { return false, errClosed }},
+		consume.SetAside: {Retry: consume.RetryPolicy{Limit: -1}, Handle: func(context.Context, *consume.Message, order) (bool, error) { return false, errClosed }},
 	}
 	for want, spec := range specs {
 		spec.Consumer, spec.Key, spec.Decode, spec.MaxBody = "billing", consume.ProducerID(), orderSeven, 4

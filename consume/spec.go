@@ -40,7 +40,7 @@ type Spec[T any] struct {
 	// A Lifetime shorter than that is an error. Default 7 days.
 	Window time.Duration
 	// Retry says when a failed message is retried.
-	Retry Backoff
+	Retry RetryPolicy
 	// DropRejected acknowledges rejected messages. Default: they become dead letters, at every delivery.
 	DropRejected bool
 	// Context, if set, returns the context in which a delivery is handled and told to Observe: the trace that the message
@@ -89,7 +89,7 @@ type TxSpec[T, Tx any] struct {
 	// A Lifetime shorter than that is an error. Default 7 days.
 	Window time.Duration
 	// Retry says when a failed message is retried.
-	Retry Backoff
+	Retry RetryPolicy
 	// DropRejected acknowledges rejected messages. Default: they become dead letters, at every delivery.
 	DropRejected bool
 	// Context, if set, returns the context in which a delivery is handled and told to Observe: the trace that the message
@@ -108,7 +108,7 @@ type common[T any] struct {
 	Compare      Compare
 	Lifetime     everonce.Lifetime
 	Window       time.Duration
-	Retry        Backoff
+	Retry        RetryPolicy
 	DropRejected bool
 	Context      func(context.Context, *Message) context.Context
 	Observe      func(context.Context, *Message, Decision)

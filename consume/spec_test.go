@@ -84,7 +84,7 @@ func TestRefusedSpecs(t *testing.T) {
 	}
 	c := serving(t, memstore.New(nil), done)
 	for _, w := range []consume.Workers{
-		{Concurrency: -1}, {PauseMin: -1}, {PauseMax: -1}, {HandleTimeout: -1}, {DrainTimeout: -1}, {SettleTimeout: -1},
+		{Concurrency: -1}, {Backoff: consume.Backoff{Min: -1}}, {Backoff: consume.Backoff{Max: -1}}, {HandleTimeout: -1}, {DrainTimeout: -1}, {SettleTimeout: -1},
 	} {
 		if err := c.CheckWorkers(&w); !errors.Is(err, everonce.ErrInvalidArgument) {
 			t.Errorf("%+v: %v", w, err)
@@ -195,7 +195,7 @@ func TestWhatIsGivenUpIsRetriedUpToTheLimit(t *testing.T) {
 			}
 			told := 0
 			c, err := consume.New(recv, consume.Spec[order]{
-				Consumer: "billing", Key: consume.ProducerID(), Retry: consume.Backoff{Limit: 2, Min: time.Hour, Max: time.Hour},
+				Consumer: "billing", Key: consume.ProducerID(), Retry: consume.RetryPolicy{Limit: 2, Min: time.Hour, Max: time.Hour},
 				Handle:  func(context.Context, *consume.Message, order) error { givesUp(); return nil },
 				Observe: func(context.Context, *consume.Message, consume.Decision) { told++ },
 			})

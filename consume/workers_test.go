@@ -55,7 +55,7 @@ func TestConcurrency(t *testing.T) {
 
 // What failed together does not come back together: half of the delay is by chance.
 func TestRetriesAreSpread(t *testing.T) {
-	r := rigged(t, fails, func(s *consume.Spec[order]) { s.Retry = consume.Backoff{Min: time.Hour, Max: time.Hour} })
+	r := rigged(t, fails, func(s *consume.Spec[order]) { s.Retry = consume.RetryPolicy{Min: time.Hour, Max: time.Hour} })
 	least, most := time.Hour, time.Duration(0)
 	for i := range 100 {
 		m := first()
@@ -87,7 +87,7 @@ func TestDelaysByDefault(t *testing.T) {
 
 // A delay is at most the longest one, after any number of retries.
 func TestDelaysAreBounded(t *testing.T) {
-	for _, b := range []consume.Backoff{{Limit: 1000, Min: time.Second, Max: time.Hour}, {Limit: 1000, Min: 2 * time.Hour, Max: time.Hour}} {
+	for _, b := range []consume.RetryPolicy{{Limit: 1000, Min: time.Second, Max: time.Hour}, {Limit: 1000, Min: 2 * time.Hour, Max: time.Hour}} {
 		r := rigged(t, fails, func(s *consume.Spec[order]) { s.Retry = b })
 		for _, retries := range []int{12, 31, 32, 63, 64, 999} {
 			m := first()
@@ -124,7 +124,7 @@ func pauseBeginsAnew(t *testing.T, c *consume.Consumer, w consume.Workers, down 
 	t.Helper()
 	in := make(chan consume.Delivery)
 	served := make(chan error, 1)
-	w.Concurrency, w.PauseMin, w.PauseMax, w.Log = 1, time.Second, time.Hour, quiet
+	w.Concurrency, w.Backoff.Min, w.Backoff.Max, w.Log = 1, time.Second, time.Hour, quiet
 	go func() { served <- c.Serve(t.Context(), in, &w) }()
 	for i := range 2 {
 		down.Store(true)
@@ -151,7 +151,7 @@ func TestALongLeastPause(t *testing.T) {
 		store.down.Store(true)
 		in := make(chan consume.Delivery, 1)
 		in <- message("m-1")
-		endedInHand(t, serving(t, store, done), in, consume.Workers{PauseMin: time.Hour}, func() {
+		endedInHand(t, serving(t, store, done), in, consume.Workers{Backoff: consume.Backoff{Min: time.Hour}}, func() {
 			before := store.calls.Load()
 			time.Sleep(59 * time.Minute)
 			if n := store.calls.Load() - before; before == 0 || n != 0 {
@@ -174,7 +174,7 @@ func TestAPauseIsNotCutShort(t *testing.T) {
 		in := make(chan consume.Delivery)
 		served := make(chan error, 1)
 		go func() {
-			served <- c.Serve(t.Context(), in, &consume.Workers{Concurrency: 3, PauseMin: time.Minute, Log: quiet})
+			served <- c.Serve(t.Context(), in, &consume.Workers{Concurrency: 3, Backoff: consume.Backoff{Min: time.Minute}, Log: quiet})
 		}()
 		in <- message("m-1")
 		synctest.Wait()
@@ -258,7 +258,7 @@ func TestAMessageWithoutAKeyEndsNoPause(t *testing.T) {
 			ctx, end := context.WithCancel(t.Context())
 			in, served := make(chan consume.Delivery), make(chan error, 1)
 			go func() {
-				served <- c.Serve(ctx, in, &consume.Workers{Concurrency: 2, PauseMin: time.Second, PauseMax: time.Hour, Log: quiet})
+				served <- c.Serve(ctx, in, &consume.Workers{Concurrency: 2, Backoff: consume.Backoff{Min: time.Second, Max: time.Hour}, Log: quiet})
 			}()
 			in <- message("m-1")
 			if i == 1 {

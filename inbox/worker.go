@@ -56,7 +56,7 @@ type WorkerOptions struct {
 	// itself on PostgreSQL: the pool needs one more.
 	NoListen bool
 	// Retry says when a message that failed is tried again, and after how many retries it is set aside: by default 3.
-	Retry consume.Backoff
+	Retry consume.RetryPolicy
 	// SkipFailed has messages with the order key of one that was set aside go on. By default they wait until somebody retries or
 	// discards it.
 	SkipFailed bool

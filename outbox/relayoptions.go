@@ -35,7 +35,7 @@ type RelayOptions struct {
 	PublishTimeout time.Duration
 	// Retry says when an event that failed is tried again, and after how many retries it is set aside. An unavailable
 	// destination does not count.
-	Retry consume.Backoff
+	Retry consume.RetryPolicy
 	// SkipFailed says of which topics events with the key of one that was set aside go on. By default they wait until somebody
 	// retries or discards it.
 	SkipFailed func(topic string) bool

@@ -30,7 +30,7 @@ func (c *Consumer) unknown(ctx context.Context, topic string, err error) {
 func (c *Consumer) watch(ctx context.Context, topic string) {
 	w := &c.opts.Workers
 	for try, there := 1, false; !there; try++ {
-		if retry.Pause(ctx, retry.Within(w.PauseMin, w.PauseMax, try)) != nil {
+		if retry.Pause(ctx, retry.Within(w.Backoff.Min, w.Backoff.Max, try)) != nil {
 			return
 		}
 		topics, err := metadata(ctx, c.client, []string{topic})

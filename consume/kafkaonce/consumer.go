@@ -86,8 +86,7 @@ func Dial(ctx context.Context, url string, topic Topic, handler *consume.Consume
 		err = mayJoin(ctx, c.client, o.Group)
 	}
 	if err != nil {
-		c.Close()
-		return nil, err
+		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
@@ -123,8 +122,8 @@ func (c *Consumer) Run(ctx context.Context) error {
 	return c.failed
 }
 
-// Close closes the connection of a consumer that did not run. After [Consumer.Run] it does nothing.
-func (c *Consumer) Close() {
+// Close closes the connection of a consumer that did not run. After [Consumer.Run] it does nothing. The error is nil.
+func (c *Consumer) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.ran {
@@ -132,6 +131,7 @@ func (c *Consumer) Close() {
 		c.client.Close()
 		c.alone.Close()
 	}
+	return nil
 }
 
 // fail ends Run with an error.

@@ -54,7 +54,7 @@ func messageOf(r *kgo.Record, topic string) *consume.Message {
 	m := &consume.Message{
 		ID: text[headerID], BrokerID: origin(r, text), Source: topic, Subject: string(r.Key),
 		ContentType: text[headerContentType], ContentEncoding: text[headerContentEncoding],
-		Body: r.Value, Retries: note.Retries, First: note.First, Odd: odd,
+		Body: r.Value, Retries: note.Retries, First: note.First, OmittedHeaders: odd,
 	}
 	if m.First.IsZero() {
 		m.First = copies.Writable(r.Timestamp)

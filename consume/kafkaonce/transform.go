@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/internal/retry"
 )
 
@@ -46,8 +47,8 @@ type TransformOptions struct {
 	TransactionTimeout time.Duration
 	// Batch is the largest number of input records in one transaction. Default 500. Fewer are taken while so many take too long.
 	Batch int
-	// PauseMin and PauseMax bound the pause after a transaction that failed. Default 1 s and 1 minute.
-	PauseMin, PauseMax time.Duration
+	// Backoff bounds the pause after a transaction that failed. Default 1 s and 1 minute.
+	Backoff consume.Backoff
 	// SessionTimeout is how long the group waits for a heartbeat of this member. Default 45 s.
 	SessionTimeout time.Duration
 	// Log gets failed transactions as warnings. Default [slog.Default].
@@ -56,12 +57,12 @@ type TransformOptions struct {
 	Client []kgo.Opt
 }
 
-// NewTransform checks that the topic exists and that the user may read it. group is the consumer group. work makes output
+// DialTransform checks that the topic exists and that the user may read it. group is the consumer group. work makes output
 // records, each with its Topic, of an input record. If it returns an error, or panics, the transaction is aborted and its
 // records are transformed again after a pause, as often as that takes: for what can never be transformed, return a record
-// to a topic of your own for such records, and no error. ctx bounds NewTransform only; url is as for [Dial], and opts may
+// to a topic of your own for such records, and no error. ctx bounds DialTransform only; url is as for [Dial], and opts may
 // be nil. The error wraps [everonce.ErrInvalidArgument], [ErrUnreachable] or [ErrTopology].
-func NewTransform(ctx context.Context, url, topic, group string, work func(context.Context, *kgo.Record) ([]*kgo.Record, error), opts *TransformOptions) (*Transform, error) {
+func DialTransform(ctx context.Context, url, topic, group string, work func(context.Context, *kgo.Record) ([]*kgo.Record, error), opts *TransformOptions) (*Transform, error) {
 	t := &Transform{url: url, topic: topic, work: work}
 	if opts != nil {
 		t.opts = *opts
@@ -70,14 +71,13 @@ func NewTransform(ctx context.Context, url, topic, group string, work func(conte
 	if topic == "" || group == "" || work == nil {
 		return nil, fmt.Errorf("%w: kafkaonce: the topic, the group or the function of a Transform is missing", everonce.ErrInvalidArgument)
 	}
-	if o.TransactionTimeout < 0 || o.Batch < 0 || o.PauseMin < 0 || o.PauseMax < 0 || o.SessionTimeout < 0 {
+	if o.TransactionTimeout < 0 || o.Batch < 0 || o.Backoff.Min < 0 || o.Backoff.Max < 0 || o.SessionTimeout < 0 {
 		return nil, fmt.Errorf("%w: kafkaonce: no field of TransformOptions may be negative", everonce.ErrInvalidArgument)
 	}
 	o.TransactionalID = group + "-" + cmp.Or(o.TransactionalID, rand.Text())
 	o.TransactionTimeout = cmp.Or(o.TransactionTimeout, 40*time.Second)
 	o.Batch = cmp.Or(o.Batch, 500)
-	o.PauseMin = cmp.Or(o.PauseMin, time.Second)
-	o.PauseMax = max(cmp.Or(o.PauseMax, time.Minute), o.PauseMin)
+	o.Backoff = o.Backoff.WithDefaults(time.Second, time.Minute)
 	o.SessionTimeout = cmp.Or(o.SessionTimeout, 45*time.Second)
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -120,7 +120,7 @@ func (t *Transform) Run(ctx context.Context) error {
 		case errors.Is(err, kerr.InvalidTransactionTimeout):
 			return fmt.Errorf("%w: kafkaonce: TransactionTimeout, %v, is more than the broker's transaction.max.timeout.ms: %w", everonce.ErrInvalidArgument, t.opts.TransactionTimeout, err)
 		}
-		if time.Since(began) > t.opts.PauseMax {
+		if time.Since(began) > t.opts.Backoff.Max {
 			failures = 1
 		}
 		t.failed(ctx, failures, err)
@@ -129,7 +129,7 @@ func (t *Transform) Run(ctx context.Context) error {
 
 // failed waits for a while.
 func (t *Transform) failed(ctx context.Context, failures int, err error) {
-	pause := retry.Within(t.opts.PauseMin, t.opts.PauseMax, failures)
+	pause := retry.Within(t.opts.Backoff.Min, t.opts.Backoff.Max, failures)
 	t.opts.Log.WarnContext(ctx, "kafkaonce: records could not be transformed, and will be again", "topic", t.topic, "pause", pause, "error", err)
 	retry.Pause(ctx, pause) //nolint:errcheck // who calls looks at ctx
 }

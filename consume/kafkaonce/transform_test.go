@@ -23,8 +23,8 @@ import (
 func (b *bench) transforming(work func(context.Context, *kgo.Record) ([]*kgo.Record, error), opts kafkaonce.TransformOptions) (stop func()) {
 	b.t.Helper()
 	opts.Log, opts.SessionTimeout, opts.TransactionTimeout = quiet, 3*time.Second, cmp.Or(opts.TransactionTimeout, 5*time.Second)
-	opts.PauseMin, opts.PauseMax = time.Millisecond, 10*time.Millisecond
-	transform, err := kafkaonce.NewTransform(b.ctx, b.url, b.topic.Name, b.group, work, &opts)
+	opts.Backoff.Min, opts.Backoff.Max = time.Millisecond, 10*time.Millisecond
+	transform, err := kafkaonce.DialTransform(b.ctx, b.url, b.topic.Name, b.group, work, &opts)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -246,13 +246,13 @@ func TestTransformRefuses(t *testing.T) {
 	work := func(_ context.Context, r *kgo.Record) ([]*kgo.Record, error) {
 		return []*kgo.Record{to(r.Topic+".none", r)}, nil
 	}
-	if _, err := kafkaonce.NewTransform(b.ctx, b.url, newName(), b.group, work, nil); !errors.Is(err, kafkaonce.ErrTopology) {
+	if _, err := kafkaonce.DialTransform(b.ctx, b.url, newName(), b.group, work, nil); !errors.Is(err, kafkaonce.ErrTopology) {
 		t.Errorf("a topic that does not exist: %v", err)
 	}
-	if _, err := kafkaonce.NewTransform(b.ctx, b.url, b.topic.Name, "", work, nil); !errors.Is(err, everonce.ErrInvalidArgument) {
+	if _, err := kafkaonce.DialTransform(b.ctx, b.url, b.topic.Name, "", work, nil); !errors.Is(err, everonce.ErrInvalidArgument) {
 		t.Errorf("no group: %v", err)
 	}
-	long, err := kafkaonce.NewTransform(b.ctx, b.url, b.topic.Name, b.group, work, &kafkaonce.TransformOptions{TransactionTimeout: time.Hour, Log: quiet})
+	long, err := kafkaonce.DialTransform(b.ctx, b.url, b.topic.Name, b.group, work, &kafkaonce.TransformOptions{TransactionTimeout: time.Hour, Log: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}

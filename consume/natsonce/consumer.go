@@ -184,7 +184,7 @@ func (c *Consumer) pause(ctx context.Context, failures int, what string, err err
 	if ctx.Err() != nil || c.conn.IsClosed() {
 		return false
 	}
-	pause := retry.Within(c.opts.PauseMin, c.opts.PauseMax, failures)
+	pause := retry.Within(c.opts.Backoff.Min, c.opts.Backoff.Max, failures)
 	c.opts.Workers.Log.WarnContext(ctx, what, "consumer", c.handler.Name(), "stream", c.queue.Stream, "pause", pause, "error", err)
 	if retry.Pause(ctx, pause) != nil {
 		return false
@@ -287,9 +287,9 @@ func (d *delivery) buryUnanswered(ctx context.Context) error {
 	}
 	if err := d.SetAside(ctx, letter); err != nil {
 		d.c.hand.leave(d)
-		return errors.Join(err, d.msg.NakWithDelay(d.c.opts.PauseMax))
+		return errors.Join(err, d.msg.NakWithDelay(d.c.opts.Backoff.Max))
 	}
-	d.c.handler.Buried(ctx, d.m, letter)
+	d.c.handler.ObserveSetAside(ctx, d.m, letter)
 	d.c.opts.Workers.Log.WarnContext(ctx, "natsonce: message dead-lettered, because nobody lived to answer it", "consumer", d.c.handler.Name(), "stream", d.c.queue.Stream, "sequence", d.at.Sequence.Stream)
 	return nil
 }

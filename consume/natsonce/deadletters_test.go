@@ -72,7 +72,7 @@ func TestTrapAReplayWithTheIDThatTheStreamKnows(t *testing.T) {
 	spec := specOf(func(_ context.Context, m *consume.Message, _ order) error { seen <- *m; return nil })
 	spec.Key = consume.Header(jetstream.MsgIDHeader)
 	b.runOn(store, spec, nil).wants(everonce.Executed)
-	if m := <-seen; m.Headers[jetstream.MsgIDHeader] != "event-1" || m.Headers["Order-Id"] != "m-1" || m.Subject != msg.Subject || m.Retries != 0 || len(m.Odd) > 0 {
+	if m := <-seen; m.Headers[jetstream.MsgIDHeader] != "event-1" || m.Headers["Order-Id"] != "m-1" || m.Subject != msg.Subject || m.Retries != 0 || len(m.OmittedHeaders) > 0 {
 		t.Errorf("%+v", m)
 	}
 	if all := b.letters(); len(all) != 0 {
@@ -239,7 +239,7 @@ func TestLettersOfOddMessages(t *testing.T) {
 	b.bury(store, msg)
 	l := b.open()
 	all := list(t, l, consume.Filter{})
-	if len(all) != 1 || !slices.Equal(all[0].Message.Odd, []string{"Large", "Two"}) {
+	if len(all) != 1 || !slices.Equal(all[0].Message.OmittedHeaders, []string{"Large", "Two"}) {
 		t.Fatalf("%+v", all)
 	}
 	if raw := b.letter(); !slices.Equal(raw.Header["Two"], []string{"1", "2"}) || raw.Header["Large"] != nil {
@@ -249,7 +249,7 @@ func TestLettersOfOddMessages(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	seen := make(chan []string, 1)
-	b.runOn(store, specOf(func(_ context.Context, m *consume.Message, _ order) error { seen <- m.Odd; return nil }), nil).wants(everonce.Executed)
+	b.runOn(store, specOf(func(_ context.Context, m *consume.Message, _ order) error { seen <- m.OmittedHeaders; return nil }), nil).wants(everonce.Executed)
 	if odd := <-seen; !slices.Equal(odd, []string{"Large", "Two"}) {
 		t.Error(odd)
 	}

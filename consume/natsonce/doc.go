@@ -21,7 +21,7 @@
 // # What is counted
 //
 // JetStream counts deliveries of every kind: retries, deliveries while another consumer had the key, and deliveries
-// that ended with their process. [consume.Backoff.Limit] is about retries only, so natsonce counts those itself, in a
+// that ended with their process. [consume.RetryPolicy.Limit] is about retries only, so natsonce counts those itself, in a
 // key-value bucket that all consumers of the durable share. A count is written before the message is given back, and
 // kept for a week.
 //

@@ -44,7 +44,7 @@ func readMessage(h nats.Header, body []byte) *consume.Message {
 	}
 	for name := range h {
 		if _, ok := m.Headers[name]; !ok && !copies.Ours(name) {
-			m.Odd = append(m.Odd, name)
+			m.OmittedHeaders = append(m.OmittedHeaders, name)
 		}
 	}
 	if isCopy(h) { // its own ID is that of the copy
@@ -59,9 +59,9 @@ func readMessage(h nats.Header, body []byte) *consume.Message {
 		}
 	}
 	m.Occurrence = occurrence(m.Headers)
-	m.Odd = append(m.Odd, note.Dropped...)
-	slices.Sort(m.Odd)
-	m.Odd = slices.Compact(m.Odd)
+	m.OmittedHeaders = append(m.OmittedHeaders, note.Dropped...)
+	slices.Sort(m.OmittedHeaders)
+	m.OmittedHeaders = slices.Compact(m.OmittedHeaders)
 	m.ID = envelope.PercentDecoded(m.Headers[headerID])
 	event.Describe(m, envelope.Envelope{})
 	return m

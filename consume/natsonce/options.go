@@ -21,9 +21,8 @@ type Options struct {
 	Connect []nats.Option
 	// Name is the name of the connection, which operators see. Default: the names of the consumer and the stream.
 	Name string
-	// PauseMin and PauseMax bound the pause after messages could not be fetched, which grows with each failure. Default
-	// 500 ms and 30 s.
-	PauseMin, PauseMax time.Duration
+	// Backoff bounds the pause after messages could not be fetched. Default 500 ms and 30 s.
+	Backoff consume.Backoff
 }
 
 // checked returns o with its defaults.
@@ -32,12 +31,11 @@ func (o *Options) checked(consumer, stream string) (Options, error) {
 	if o != nil {
 		c = *o
 	}
-	if c.Workers.Concurrency < 0 || c.Workers.Batch < 0 || c.PauseMin < 0 || c.PauseMax < 0 {
+	if c.Workers.Concurrency < 0 || c.Workers.Batch < 0 || c.Backoff.Min < 0 || c.Backoff.Max < 0 {
 		return c, fmt.Errorf("%w: natsonce: no field of Options may be negative", everonce.ErrInvalidArgument)
 	}
 	c.Workers = c.Workers.WithDefaults()
 	c.Name = cmp.Or(c.Name, consumer+" on "+stream)
-	c.PauseMin = cmp.Or(c.PauseMin, 500*time.Millisecond)
-	c.PauseMax = max(cmp.Or(c.PauseMax, 30*time.Second), c.PauseMin)
+	c.Backoff = c.Backoff.WithDefaults(500*time.Millisecond, 30*time.Second)
 	return c, nil
 }

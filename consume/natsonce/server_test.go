@@ -207,7 +207,7 @@ func nothing(context.Context, *consume.Message, order) error { return nil }
 
 // specOf is a spec whose retries are quick.
 func specOf(h handle) consume.Spec[order] {
-	return consume.Spec[order]{Consumer: "billing", Key: consume.Header("Order-Id"), Handle: h, Retry: consume.Backoff{Limit: 3, Min: time.Millisecond, Max: 50 * time.Millisecond}}
+	return consume.Spec[order]{Consumer: "billing", Key: consume.Header("Order-Id"), Handle: h, Retry: consume.RetryPolicy{Limit: 3, Min: time.Millisecond, Max: 50 * time.Millisecond}}
 }
 
 func newReceiver(t testing.TB, store everonce.Store) *everonce.Receiver {
@@ -272,8 +272,8 @@ func quick(opts *natsonce.Options) *natsonce.Options {
 		o.Workers.Log = quiet
 	}
 	o.Connect = append(o.Connect, nats.ReconnectWait(50*time.Millisecond))
-	o.Workers.PauseMin, o.Workers.PauseMax = 10*time.Millisecond, 100*time.Millisecond
-	o.PauseMin, o.PauseMax = 10*time.Millisecond, 200*time.Millisecond
+	o.Workers.Backoff.Min, o.Workers.Backoff.Max = 10*time.Millisecond, 100*time.Millisecond
+	o.Backoff.Min, o.Backoff.Max = 10*time.Millisecond, 200*time.Millisecond
 	return &o
 }
 

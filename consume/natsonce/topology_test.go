@@ -151,7 +151,7 @@ func TestArguments(t *testing.T) {
 			return natsonce.Dial(context.Background(), b.url, natsonce.Queue{Stream: "s", AckWait: time.Millisecond}, h, nil)
 		},
 		"a negative pause": func() (*natsonce.Consumer, error) {
-			return natsonce.Dial(context.Background(), b.url, b.queue, h, &natsonce.Options{PauseMin: -1})
+			return natsonce.Dial(context.Background(), b.url, b.queue, h, &natsonce.Options{Backoff: consume.Backoff{Min: -1}})
 		},
 		"a batch in guarded mode": func() (*natsonce.Consumer, error) {
 			return natsonce.Dial(context.Background(), b.url, b.queue, h, &natsonce.Options{Workers: consume.Workers{Batch: 2}})

@@ -224,7 +224,7 @@ func TestTrapRetriesAreCountedOverRestarts(t *testing.T) {
 	b := newBench(t)
 	store := memstore.New(nil)
 	spec := specOf(func(context.Context, *consume.Message, order) error { return everonce.NotDone(errors.New("no")) })
-	spec.Retry = consume.Backoff{Limit: 2, Min: 300 * time.Millisecond, Max: 300 * time.Millisecond}
+	spec.Retry = consume.RetryPolicy{Limit: 2, Min: 300 * time.Millisecond, Max: 300 * time.Millisecond}
 	b.send("m-1")
 	for i := range 3 {
 		r := b.runOn(store, spec, one)
@@ -278,7 +278,7 @@ func TestTrapWaitingRetriesDoNotBlockTheStream(t *testing.T) {
 		}
 		return nil
 	})
-	spec.Retry = consume.Backoff{Min: time.Hour, Max: time.Hour}
+	spec.Retry = consume.RetryPolicy{Min: time.Hour, Max: time.Hour}
 	const more = 1100 // than the server's own default
 	r := b.run(spec, nil)
 	for i := range more {

@@ -108,7 +108,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 // client's own recovery keeps the Channel, so an acknowledgement of an earlier delivery would reach a message that nobody has handled.
 func (c *Consumer) feed(ctx context.Context, s *session, in chan<- consume.Delivery) *session {
 	pause := &backoff.ExponentialBackOff{
-		InitialInterval: c.opts.ReconnectMin, MaxInterval: c.opts.ReconnectMax, RandomizationFactor: 0.5, Multiplier: 2,
+		InitialInterval: c.opts.Backoff.Min, MaxInterval: c.opts.Backoff.Max, RandomizationFactor: 0.5, Multiplier: 2,
 	}
 	again := false
 	open, err := backoff.Retry(ctx, func() (*session, error) {

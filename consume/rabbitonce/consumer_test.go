@@ -53,7 +53,7 @@ func TestRetriedThroughADelayQueue(t *testing.T) {
 	r.wants(everonce.Failed, everonce.Failed, everonce.Executed)
 	r.stop()
 	for i, m := range seen {
-		if m.Retries != i || m.ID != "m-1" || m.Source != b.queue.Name || m.Subject != b.queue.Name || len(m.Headers)+len(m.Odd) != 0 {
+		if m.Retries != i || m.ID != "m-1" || m.Source != b.queue.Name || m.Subject != b.queue.Name || len(m.Headers)+len(m.OmittedHeaders) != 0 {
 			t.Errorf("delivery %d: %+v", i+1, m)
 		}
 	}
@@ -173,7 +173,7 @@ func TestTheDelayIsLongEnough(t *testing.T) {
 		}
 		b.queue.Topology = rabbitonce.Check
 		spec := specOf(func(context.Context, *consume.Message, order) error { return everonce.NotDone(errClosed) })
-		spec.Retry = consume.Backoff{Min: wait, Max: wait}
+		spec.Retry = consume.RetryPolicy{Min: wait, Max: wait}
 		b.run(spec, nil)
 		b.send(message("m-1"))
 		b.take(b.queue.Name + suffix)

@@ -50,8 +50,8 @@ func TestHeadersSurviveEveryCopy(t *testing.T) {
 		"text": "a", "yes": "true", "int8": "-1", "byte": "200", "int16": "-300", "int32": "7", "int64": "1152921504606846976", "uint16": "40000", "uint32": "4000000000",
 		"float32": "1.5", "float64": "2.25", "time": "2023-11-14T22:13:20Z",
 	}
-	if !reflect.DeepEqual(first.Headers, wantText) || !reflect.DeepEqual(second.Headers, wantText) || !reflect.DeepEqual(first.Odd, []string{"bytes", "decimal", "latin", "list", "nothing", "table"}) {
-		t.Errorf("the handler saw %v and %v, and then %v", first.Headers, first.Odd, second.Headers)
+	if !reflect.DeepEqual(first.Headers, wantText) || !reflect.DeepEqual(second.Headers, wantText) || !reflect.DeepEqual(first.OmittedHeaders, []string{"bytes", "decimal", "latin", "list", "nothing", "table"}) {
+		t.Errorf("the handler saw %v and %v, and then %v", first.Headers, first.OmittedHeaders, second.Headers)
 	}
 	if !first.First.Equal(msg.Timestamp) || first.ContentType != msg.ContentType || first.ContentEncoding != msg.ContentEncoding {
 		t.Errorf("first sent at %v, as %q, %q", first.First, first.ContentType, first.ContentEncoding)
@@ -176,7 +176,7 @@ func TestAHeaderThatHadNoRoomIsMissed(t *testing.T) {
 			b := newBench(t)
 			odd := make(chan []string, 10)
 			spec := specOf(func(_ context.Context, m *consume.Message, _ order) error {
-				odd <- m.Odd
+				odd <- m.OmittedHeaders
 				return everonce.NotDone(errClosed)
 			})
 			c.change(&spec)

@@ -102,7 +102,7 @@ func TestReplayedDeadLetterRunsIfTheWorkWasNotDone(t *testing.T) {
 	r = b.runOn(store, b.url, specOf(work), nil)
 	r.wants(everonce.Executed)
 	r.stop()
-	if m := seen[len(seen)-1]; m.ID != "m-1" || m.Retries != 0 || m.Headers["tenant"] != "a" || len(m.Headers) != 1 || len(m.Odd) != 0 {
+	if m := seen[len(seen)-1]; m.ID != "m-1" || m.Retries != 0 || m.Headers["tenant"] != "a" || len(m.Headers) != 1 || len(m.OmittedHeaders) != 0 {
 		t.Errorf("the copy: %+v", m)
 	}
 }

@@ -18,8 +18,8 @@ func TestDefaults(t *testing.T) {
 		"SettleTimeout": {o.Workers.SettleTimeout, 10 * time.Second},
 		"AckTimeout":    {o.AckTimeout, 30 * time.Minute},
 		"Heartbeat":     {o.Heartbeat, 10 * time.Second},
-		"ReconnectMin":  {o.ReconnectMin, 500 * time.Millisecond},
-		"ReconnectMax":  {o.ReconnectMax, 30 * time.Second},
+		"Backoff.Min":   {o.Backoff.Min, 500 * time.Millisecond},
+		"Backoff.Max":   {o.Backoff.Max, 30 * time.Second},
 	} {
 		if got[0] != got[1] {
 			t.Errorf("%s is %v, want %v", name, got[0], got[1])

@@ -46,18 +46,18 @@ func messageOf(d *amqp.Delivery, queue string) *consume.Message {
 			}
 			m.Headers[name] = text
 		} else {
-			m.Odd = append(m.Odd, name)
+			m.OmittedHeaders = append(m.OmittedHeaders, name)
 		}
 	}
 	dropped, _ := d.Headers[copies.Dropped].([]any)
 	for _, name := range dropped {
 		name, _ := name.(string)
 		if _, there := m.Headers[name]; !there && name != "" && !copies.Ours(name) {
-			m.Odd = append(m.Odd, name)
+			m.OmittedHeaders = append(m.OmittedHeaders, name)
 		}
 	}
-	slices.Sort(m.Odd)
-	m.Odd = slices.Compact(m.Odd)
+	slices.Sort(m.OmittedHeaders)
+	m.OmittedHeaders = slices.Compact(m.OmittedHeaders)
 	event.Describe(m, properties(d))
 	return m
 }

@@ -40,9 +40,8 @@ type Options struct {
 	Heartbeat time.Duration
 	// Name is the name of the connections, which operators see. Default: the names of the consumer and the queue.
 	Name string
-	// ReconnectMin and ReconnectMax bound the pause before a reconnect, which grows with each failure. Default 500 ms and
-	// 30 s.
-	ReconnectMin, ReconnectMax time.Duration
+	// Backoff bounds the pause before a reconnect. Default 500 ms and 30 s.
+	Backoff consume.Backoff
 }
 
 const (
@@ -56,7 +55,7 @@ func (o *Options) checked(consumer, queue string) (Options, error) {
 	if o != nil {
 		c = *o
 	}
-	if c.Workers.Concurrency < 0 || c.Workers.Batch < 0 || c.Prefetch < 0 || c.AckTimeout < 0 || c.Heartbeat < 0 || c.ReconnectMin < 0 || c.ReconnectMax < 0 {
+	if c.Workers.Concurrency < 0 || c.Workers.Batch < 0 || c.Prefetch < 0 || c.AckTimeout < 0 || c.Heartbeat < 0 || c.Backoff.Min < 0 || c.Backoff.Max < 0 {
 		return c, fmt.Errorf("%w: rabbitonce: no field of Options may be negative", everonce.ErrInvalidArgument)
 	}
 	c.Workers = c.Workers.WithDefaults()
@@ -79,8 +78,7 @@ func (o *Options) checked(consumer, queue string) (Options, error) {
 		return c, fmt.Errorf("%w: rabbitonce: Heartbeat is %v, and must be at least 1s", everonce.ErrInvalidArgument, c.Heartbeat)
 	}
 	c.Name = cmp.Or(c.Name, consumer+" on "+queue)
-	c.ReconnectMin = cmp.Or(c.ReconnectMin, 500*time.Millisecond)
-	c.ReconnectMax = max(cmp.Or(c.ReconnectMax, 30*time.Second), c.ReconnectMin)
+	c.Backoff = c.Backoff.WithDefaults(500*time.Millisecond, 30*time.Second)
 	most := c.longest()
 	w.HandleTimeout = cmp.Or(w.HandleTimeout, min(defaultHandleTimeout, most))
 	return c, c.checkTimes(most)

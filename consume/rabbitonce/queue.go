@@ -30,7 +30,7 @@ type Queue struct {
 	// DeadLetters is the name of the dead-letter queue, which several queues may share. Default Name + ".dead".
 	DeadLetters string
 	// Delays are the possible delays of a retry, from 1 ms to 24 h. Each has a queue of its own. A retry uses the shortest
-	// that is not below the delay of [consume.Backoff], or else the longest. Default 1 s, 5 s, 30 s, 2 min and 10 min.
+	// that is not below the delay of [consume.RetryPolicy], or else the longest. Default 1 s, 5 s, 30 s, 2 min and 10 min.
 	Delays []time.Duration
 	// Topology says which of these queues are declared. Default [Declare].
 	Topology Topology

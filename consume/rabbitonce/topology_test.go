@@ -183,6 +183,7 @@ func TestRefusedArguments(t *testing.T) {
 		"no such topology":              {url, rabbitonce.Queue{Name: "orders", Topology: 9}, h, rabbitonce.Options{}},
 		"negative delivery limit":       {url, rabbitonce.Queue{Name: "orders", DeliveryLimit: -1}, h, rabbitonce.Options{}},
 		"negative prefetch":             {url, queue, h, rabbitonce.Options{Prefetch: -1}},
+		"negative pause":                {url, queue, h, rabbitonce.Options{Backoff: consume.Backoff{Min: -1}}},
 		"more than AMQP can say":        {url, queue, h, rabbitonce.Options{Prefetch: 1 << 16}}, // it would be 0: without a bound
 		"negative concurrency":          {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Concurrency: -1}}},
 		"batches of a guarded consumer": {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Batch: 2}}},
@@ -345,7 +346,7 @@ func TestAQueueThatMayNotBeConsumed(t *testing.T) {
 	}
 	b.queue.Topology = rabbitonce.DeclareOwn
 	log := &lines{}
-	opts := &rabbitonce.Options{ReconnectMin: time.Millisecond, ReconnectMax: time.Hour, Workers: consume.Workers{Log: slog.New(slog.NewTextHandler(log, nil))}}
+	opts := &rabbitonce.Options{Backoff: consume.Backoff{Min: time.Millisecond, Max: time.Hour}, Workers: consume.Workers{Log: slog.New(slog.NewTextHandler(log, nil))}}
 	r := b.run(specOf(nothing), opts)
 	const long = 16 * time.Millisecond // more than a first pause can be
 	end := time.Now().Add(soon)

@@ -93,7 +93,7 @@ func TestAMessageThatTheBrokerCannotDeliver(t *testing.T) {
 			log := &lines{}
 			store := memstore.New(nil)
 			r := b.runOn(store, url, specOf(func(context.Context, *consume.Message, order) error { return nil }),
-				&rabbitonce.Options{Prefetch: 7, Workers: consume.Workers{Concurrency: 1, Log: textTo(log)}, ReconnectMin: 10e6})
+				&rabbitonce.Options{Prefetch: 7, Workers: consume.Workers{Concurrency: 1, Log: textTo(log)}, Backoff: consume.Backoff{Min: 10e6}})
 			for done := map[string]bool{}; len(done) < 6; {
 				v := r.decision()
 				if v.Outcome != everonce.Executed && v.Outcome != everonce.Replayed {

@@ -149,7 +149,7 @@ func TestEachLossBeginsItsPausesAnew(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	w := newWire(t, b.url)
-	opts, again := connections(&rabbitonce.Options{ReconnectMin: 10 * time.Millisecond, ReconnectMax: time.Hour})
+	opts, again := connections(&rabbitonce.Options{Backoff: consume.Backoff{Min: 10 * time.Millisecond, Max: time.Hour}})
 	r := b.runOn(memstore.New(nil), w.url, specOf(nothing), opts)
 	for i := range 20 {
 		b.send(message(fmt.Sprint("m-", i)))
@@ -167,7 +167,7 @@ func TestAnIdleLossBeginsItsPausesAnew(t *testing.T) {
 	w := newWire(t, b.url)
 	const least = 10 * time.Millisecond
 	losses := &losses{Handler: slog.DiscardHandler, pauses: make(chan time.Duration, 1000)}
-	opts, again := connections(&rabbitonce.Options{ReconnectMin: least, ReconnectMax: time.Hour, Heartbeat: time.Second}) // as above
+	opts, again := connections(&rabbitonce.Options{Backoff: consume.Backoff{Min: least, Max: time.Hour}, Heartbeat: time.Second}) // as above
 	opts.Workers.Log = slog.New(slog.NewMultiHandler(losses, opts.Workers.Log.Handler()))
 	b.runOn(memstore.New(nil), w.url, specOf(nothing), opts)
 	for idle := 0; idle < 6; {

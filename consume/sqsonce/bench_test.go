@@ -132,7 +132,7 @@ func (b *bench) handler(handle func(context.Context, *consume.Message, order) er
 func (b *bench) handlerOf(recv *everonce.Receiver, handle func(context.Context, *consume.Message, order) error, change func(*consume.Spec[order])) *consume.Consumer {
 	b.Helper()
 	spec := consume.Spec[order]{
-		Consumer: "billing", Key: consume.ProducerID(), Handle: handle, Retry: consume.Backoff{Min: 100 * time.Millisecond, Max: time.Second},
+		Consumer: "billing", Key: consume.ProducerID(), Handle: handle, Retry: consume.RetryPolicy{Min: 100 * time.Millisecond, Max: time.Second},
 		Observe: func(_ context.Context, _ *consume.Message, v consume.Decision) { b.dispatched <- v },
 	}
 	if change != nil {
@@ -147,7 +147,7 @@ func (b *bench) handlerOf(recv *everonce.Receiver, handle func(context.Context, 
 
 // quick has a short long poll, and says nothing.
 func quick() *sqsonce.Options {
-	return &sqsonce.Options{Wait: time.Second, Visibility: 3 * time.Second, Workers: consume.Workers{Log: slog.New(slog.DiscardHandler), PauseMin: 10 * time.Millisecond}}
+	return &sqsonce.Options{Wait: time.Second, Visibility: 3 * time.Second, Workers: consume.Workers{Log: slog.New(slog.DiscardHandler), Backoff: consume.Backoff{Min: 10 * time.Millisecond}}}
 }
 
 // run runs a consumer until stop is called, or the test ends.

@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/internal/retry"
 )
 
 // Consumer delivers the messages of a queue to a [consume.Consumer].
@@ -68,7 +68,7 @@ func Dial(ctx context.Context, client Client, queue Queue, handler *consume.Cons
 	return &Consumer{client: client, queue: source, dead: dead, envelope: queue.Envelope, handler: handler, opts: o, hand: newHand(o.Prefetch, most)}, nil
 }
 
-// fewReceives is a maxReceiveCount below which SQS may be faster than the default of [consume.Backoff].Limit.
+// fewReceives is a maxReceiveCount below which SQS may be faster than the default of [consume.RetryPolicy].Limit.
 const fewReceives = 20
 
 var errRan = fmt.Errorf("%w: sqsonce: the consumer already ran (make a new one with Dial)", everonce.ErrInvalidArgument)
@@ -138,7 +138,6 @@ func (s *serving) wait() error {
 
 // receive asks for messages until there are any, or ctx ends.
 func (c *Consumer) receive(ctx context.Context, most int) []*delivery {
-	pause := retry.NewExponentialJitterBackoff(c.opts.ReconnectMax)
 	for failures := 0; ctx.Err() == nil; {
 		asked := time.Now()
 		out, err := c.ask(ctx, most)
@@ -149,15 +148,10 @@ func (c *Consumer) receive(ctx context.Context, most int) []*delivery {
 			failures = 0
 			continue
 		}
-		wait, _ := pause.BackoffDelay(failures, err) //nolint:errcheck // it has none
 		failures++
-		c.opts.Workers.Log.WarnContext(ctx, "sqsonce: no answer", "consumer", c.handler.Name(), "queue", c.queue.name, "pause", wait, "error", err)
-		t := time.NewTimer(wait)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-		}
+		pause := retry.Within(c.opts.Backoff.Min, c.opts.Backoff.Max, failures)
+		c.opts.Workers.Log.WarnContext(ctx, "sqsonce: no answer", "consumer", c.handler.Name(), "queue", c.queue.name, "pause", pause, "error", err)
+		retry.Pause(ctx, pause) //nolint:errcheck // the loop checks ctx
 	}
 	return nil
 }
@@ -217,7 +211,7 @@ func (c *Consumer) buryUnread(ctx context.Context, d *delivery, why error) {
 	}
 	err := d.SetAside(ctx, letter)
 	if err == nil {
-		c.handler.Buried(ctx, d.m, letter)
+		c.handler.ObserveSetAside(ctx, d.m, letter)
 	}
 	c.opts.Workers.Log.WarnContext(ctx, "sqsonce: a message is not in its envelope", "consumer", c.handler.Name(), "queue", c.queue.name, "error", errors.Join(why, err))
 	d.end(err == nil)

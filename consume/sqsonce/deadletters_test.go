@@ -217,6 +217,7 @@ func TestDialRefuses(t *testing.T) {
 		"longer than 12 hours":   {b.client, b.queue, long, everonce.ErrInvalidArgument},
 		"too short a visibility": {b.client, b.queue, &sqsonce.Options{Visibility: 1e9}, everonce.ErrInvalidArgument},
 		"negative":               {b.client, b.queue, &sqsonce.Options{Wait: -1}, everonce.ErrInvalidArgument},
+		"negative pause":         {b.client, b.queue, &sqsonce.Options{Backoff: consume.Backoff{Min: -1}}, everonce.ErrInvalidArgument},
 	} {
 		if _, err := sqsonce.Dial(t.Context(), tc.client, tc.queue, h, tc.opts); !errors.Is(err, tc.want) {
 			t.Errorf("%s: the error is %v", name, err)

@@ -57,14 +57,14 @@ func messageOf(raw *types.Message, queue string) (*consume.Message, note) {
 			m.Headers[name] = value
 		}
 	}
-	slices.Sort(m.Odd)
+	slices.Sort(m.OmittedHeaders)
 	return m, n
 }
 
 // put adds an attribute to the headers. A binary one has no text.
 func put(m *consume.Message, name, dataType, value string) {
 	if strings.HasPrefix(dataType, "Binary") {
-		m.Odd = append(m.Odd, name)
+		m.OmittedHeaders = append(m.OmittedHeaders, name)
 		return
 	}
 	switch name {

@@ -25,8 +25,8 @@ type Options struct {
 	// Wait is how long SQS waits for messages before it answers that there are none (long polling), in whole seconds. At
 	// most 20 s. If your HTTP client has a timeout, it must be longer. Default 20 s.
 	Wait time.Duration
-	// ReconnectMax bounds the pause after SQS did not answer, which grows with each failure. Default 30 s.
-	ReconnectMax time.Duration
+	// Backoff bounds the pause after SQS did not answer. Default 500 ms and 30 s.
+	Backoff consume.Backoff
 }
 
 const (
@@ -43,14 +43,14 @@ func (o *Options) checked() (Options, error) {
 		c = *o
 	}
 	w := &c.Workers
-	if w.Concurrency < 0 || w.Batch < 0 || w.HandleTimeout < 0 || c.Prefetch < 0 || c.Visibility < 0 || c.Wait < 0 || c.ReconnectMax < 0 {
+	if w.Concurrency < 0 || w.Batch < 0 || w.HandleTimeout < 0 || c.Prefetch < 0 || c.Visibility < 0 || c.Wait < 0 || c.Backoff.Min < 0 || c.Backoff.Max < 0 {
 		return c, fmt.Errorf("%w: sqsonce: no field of Options may be negative", everonce.ErrInvalidArgument)
 	}
 	*w = w.WithDefaults()
 	c.Prefetch = cmp.Or(c.Prefetch, 2*w.Concurrency*w.Batch)
 	c.Visibility = cmp.Or(c.Visibility, 30*time.Second)
 	c.Wait = cmp.Or(c.Wait, 20*time.Second)
-	c.ReconnectMax = cmp.Or(c.ReconnectMax, 30*time.Second)
+	c.Backoff = c.Backoff.WithDefaults(500*time.Millisecond, 30*time.Second)
 	switch {
 	case c.Prefetch < w.Batch:
 		return c, fmt.Errorf("%w: sqsonce: Prefetch must be at least Workers.Batch, %d, but is %d (no batch would ever be full)", everonce.ErrInvalidArgument, w.Batch, c.Prefetch)

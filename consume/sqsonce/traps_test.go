@@ -399,7 +399,8 @@ func TestGoesOnWhenSQSIsMended(t *testing.T) {
 		return ""
 	}}
 	o := quick()
-	o.ReconnectMax, o.Workers.SettleTimeout = 100*time.Millisecond, time.Second // a request that waits is not answered when its queue goes
+	o.Backoff = consume.Backoff{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond}
+	o.Workers.SettleTimeout = time.Second // a request that waits is not answered when its queue goes
 	b.run(client, b.handler(func(context.Context, *consume.Message, order) error { return nil }, nil), o)
 	b.sendOrder(1, "")
 	b.until(consume.Ack)

@@ -13,7 +13,7 @@ import (
 func TestAHeaderOfTheFingerprintThatIsNotThere(t *testing.T) {
 	r := rigged(t, done, func(s *consume.Spec[order]) { s.Compare.Headers = []string{"tenant"} })
 	odd := first()
-	odd.Odd = []string{"nested", "tenant"}
+	odd.OmittedHeaders = []string{"nested", "tenant"}
 	v := r.wantsLetter(odd, 0, consume.Undecodable)
 	if !strings.Contains(v.Death.Detail, `"tenant"`) || v.KeyHash == "" {
 		t.Errorf("the letter says %q, of the key %q", v.Death.Detail, v.KeyHash)
@@ -32,7 +32,7 @@ func TestAHeaderOfTheFingerprintThatIsNotThere(t *testing.T) {
 // A header whose value is not there may be there in another delivery: no other way to a key is taken in its place.
 func TestFirstOfDoesNotPassOverAHeaderThatIsNotThere(t *testing.T) {
 	odd := first()
-	odd.Odd = []string{"order-id"}
+	odd.OmittedHeaders = []string{"order-id"}
 	for name, key := range map[string]consume.Key{
 		"a header":       consume.FirstOf(consume.Header("order-id"), consume.ProducerID()),
 		"of a composite": consume.FirstOf(consume.Composite("order", consume.Header("order-id")), consume.ContentHash()),
