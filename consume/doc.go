@@ -13,7 +13,7 @@
 // [NewTx] is for handlers whose effects are in the database of the receiver's store: the effect and the record
 // that the message was handled commit together (transactional mode), and the message is acknowledged afterwards.
 // [New] is for handlers whose effects are elsewhere (guarded mode): the receiver's policy decides about unknown
-// outcomes. [NewNatural] is for handlers whose effect is idempotent by itself (natural mode): no record is kept.
+// outcomes. [NewNatural] is for handlers whose effect is already idempotent (natural mode): it keeps no record.
 //
 // # Dispositions
 //

@@ -8,8 +8,9 @@ import (
 
 // Message is one delivery of a message, from any broker. A handler must not change it.
 type Message struct {
-	// ID is the producer's message ID, if any: AMQP's message-id, or the id of a CloudEvent. Such an id is unique only within
-	// its source, which is not part of ID: use [CloudEvent] as the key where events of several sources meet.
+	// ID is the producer's message ID, if any: AMQP's message-id, or the id of a CloudEvent. Such an id is unique only
+	// within its source, which is not part of ID: use [CloudEvent] as the key if events of several sources share the
+	// queue or topic.
 	ID string
 	// Type says what happened ("order.placed"), EventSource where: the topic of an outbox's event, or the source of a
 	// CloudEvent. OrderKey is the key within which the producer keeps the order, and Time is when it happened, or was
@@ -22,8 +23,8 @@ type Message struct {
 	// BrokerID is the broker's message ID, if any. It changes when a producer sends a message again, and on some brokers
 	// when a dead letter is replayed: see [BrokerID].
 	BrokerID string
-	// Occurrence tells apart the messages that a broker makes of one message again and again, all with its ID: the ticks of
-	// a schedule of NATS. It is part of the key, whatever [Key] reads. Empty for all others.
+	// Occurrence distinguishes messages that a broker makes repeatedly from one message, all with its ID: the ticks of a
+	// schedule of NATS. It is part of the key, whatever [Key] reads. Empty for all others.
 	Occurrence string
 	// Source is the queue or topic that the message was first sent to. It is not part of the key.
 	Source string
@@ -37,7 +38,7 @@ type Message struct {
 	ContentType     string
 	ContentEncoding string
 	Body            []byte
-	// Deliveries counts the broker's deliveries, including this one; 0 if the broker does not count.
+	// Deliveries is the number of the broker's deliveries, including this one; 0 if the broker has no such number.
 	Deliveries int
 	// Redelivered reports whether the broker delivered this message before. It is not set for a producer's duplicate.
 	Redelivered bool

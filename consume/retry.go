@@ -7,8 +7,8 @@ import (
 	"github.com/everonce/everonce/internal/retry"
 )
 
-// Backoff bounds the pauses between tries. The first pause is about Min; it doubles with each failure, up to Max. The zero
-// value of each field is its default, which the option that has this type names. A Max below Min counts as Min.
+// Backoff bounds the pauses between tries. The first pause is about Min. It doubles with each failure, up to Max. The
+// zero value of a field is the default that the option of this type names. A Max below Min counts as Min.
 type Backoff struct{ Min, Max time.Duration }
 
 // WithDefaults returns b with least and most in place of zeros. It is for adapters.
@@ -29,7 +29,7 @@ type RetryPolicy struct {
 	Max time.Duration
 }
 
-// WithDefaults returns b with its defaults in place of zeros, and limit as that of Limit. It is for adapters.
+// WithDefaults returns b with its defaults in place of zeros; limit is the default of Limit. It is for adapters.
 func (b RetryPolicy) WithDefaults(limit int) RetryPolicy {
 	if b.Limit == 0 {
 		b.Limit = limit
@@ -43,8 +43,8 @@ func (b RetryPolicy) WithDefaults(limit int) RetryPolicy {
 	return b
 }
 
-// after returns the delay before the retry that follows so many: between half of it and all, by chance, so
-// that what failed together does not come back together.
+// after returns the delay after so many retries: a random part of it, at least half, so that messages that failed
+// together do not come back together.
 func (b RetryPolicy) after(retries int) time.Duration {
 	return retry.Within(b.Min, b.Max, retries+1)
 }

@@ -67,7 +67,7 @@ func deadLetter(r *kgo.Record, m *consume.Message, topic, queue string, l *consu
 		c.Value = []byte{}
 		c.Headers = append(c.Headers, kgo.RecordHeader{Key: headerNull, Value: []byte("1")})
 	}
-	c.Key = []byte(copies.LetterID(&letter, text, r.Key, r.Value))
+	c.Key = []byte(copies.DeadLetterID(&letter, text, r.Key, r.Value))
 	return c
 }
 

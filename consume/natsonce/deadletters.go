@@ -219,6 +219,6 @@ func letterOf(raw *jetstream.RawStreamMsg) *letter {
 		l.Last = copies.Writable(raw.Time)
 	}
 	sent := texts(raw.Header, func(name string) bool { return !copies.Ours(name) && !isInstruction(name) })
-	l.ID = copies.LetterID(&l, sent, []byte(m.Headers[jetstream.MsgIDHeader]), raw.Data)
+	l.ID = copies.DeadLetterID(&l, sent, []byte(m.Headers[jetstream.MsgIDHeader]), raw.Data)
 	return &letter{l, raw}
 }

@@ -50,7 +50,7 @@ func DelayFor(q Queue, after time.Duration) (time.Duration, error) {
 }
 
 // LetterID returns the ID of a dead letter.
-func LetterID(d *amqp.Delivery) string {
+func DeadLetterID(d *amqp.Delivery) string {
 	l := letterOf(d, "orders")
 	return l.ID
 }

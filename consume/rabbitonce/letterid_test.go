@@ -59,7 +59,7 @@ func TestALettersIDIsTheSameInEveryTimeZone(t *testing.T) {
 	ids := map[string]bool{}
 	for _, zone := range []*time.Location{time.UTC, time.FixedZone("there", 5*3600)} { // the client library reads times into that of its process
 		at := time.Unix(1_700_000_000, 0).In(zone)
-		ids[rabbitonce.LetterID(&amqp.Delivery{Timestamp: at, Headers: amqp.Table{
+		ids[rabbitonce.DeadLetterID(&amqp.Delivery{Timestamp: at, Headers: amqp.Table{
 			"at": at, "inside": amqp.Table{"of": []any{amqp.Table{"at": at}}},
 			"x-death": []any{amqp.Table{"queue": "orders", "reason": "expired", "time": at}},
 		}})] = true
@@ -75,7 +75,7 @@ func TestLettersOfOneMessageAreTwo(t *testing.T) {
 	ids := map[string]bool{}
 	for _, last := range []string{"2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"} {
 		for _, reason := range []string{"rejected", "exhausted"} {
-			ids[rabbitonce.LetterID(&amqp.Delivery{MessageId: "hash", Body: []byte("{}"), Headers: amqp.Table{
+			ids[rabbitonce.DeadLetterID(&amqp.Delivery{MessageId: "hash", Body: []byte("{}"), Headers: amqp.Table{
 				"x-everonce-reason": reason, "x-everonce-last": last, "x-everonce-message-id": "m-1", "x-everonce-key-hash": "hash",
 			}})] = true
 		}
@@ -99,7 +99,7 @@ func TestFormatOfLetterIDs(t *testing.T) {
 			"tenant": "acme", "x-death": []any{amqp.Table{"queue": "orders", "reason": "expired", "time": at, "count": int64(2)}},
 		}}, id: "56ccf2742b7db3da"},
 	} {
-		if id := rabbitonce.LetterID(&test.letter); id != test.id {
+		if id := rabbitonce.DeadLetterID(&test.letter); id != test.id {
 			t.Errorf("%s: the ID is %s, and was %s", name, id, test.id)
 		}
 	}
@@ -125,7 +125,7 @@ func TestLettersThatDifferHaveIDsOfTheirOwn(t *testing.T) {
 	at := time.Date(2026, time.March, 4, 5, 6, 7, 0, time.UTC)
 	ids := map[string]string{}
 	add := func(name string, d amqp.Delivery) {
-		id := rabbitonce.LetterID(&d)
+		id := rabbitonce.DeadLetterID(&d)
 		if other, there := ids[id]; there {
 			t.Errorf("%s has the ID of %s", name, other)
 		}

@@ -66,7 +66,7 @@ func letterOf(raw *types.Message, queue string, envelope Envelope) (consume.Dead
 		l.Detail = fmt.Sprintf("SQS has moved it out of the queue %q: it was received too often", l.Queue) // part of the ID: never change it
 	}
 	m.Source, l.Source, l.First = l.Queue, l.Queue, m.First
-	l.ID = copies.LetterID(&l, headers, []byte(*raw.MessageId), []byte(aws.ToString(raw.Body)))
+	l.ID = copies.DeadLetterID(&l, headers, []byte(*raw.MessageId), []byte(aws.ToString(raw.Body)))
 	return l, n
 }
 
