@@ -210,7 +210,7 @@ func TestATopicThatIsDeletedIsWaitedFor(t *testing.T) {
 	b.remove(old)
 	b.topic.Delays, b.ends = b.topic.Delays[1:], kafkaonce.ErrTopology
 	b.run(specOf(nothing), nil).event(b, kafkaonce.Assigned) // a rebalance, at which the group asks for the topics anew
-	for !strings.Contains(await(t, log, "a word on it"), "a topic is away") {
+	for !strings.Contains(await(t, log, "the missing topic"), "a topic is missing") {
 	}
 	b.send(record("m-2", "a"))
 	r.wants(everonce.Executed)
