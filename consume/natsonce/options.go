@@ -13,11 +13,11 @@ import (
 
 // Options configure a consumer. The zero value of each field is its default; negative values are errors.
 type Options struct {
-	// Workers configure the handling of messages. No more than 3 × Workers.Concurrency × Workers.Batch messages are in
-	// hand at a time, and with Workers.Order a buffer for each lane. Default: as for [consume.Workers].
+	// Workers configure the handling of messages. At most 3 × Workers.Concurrency × Workers.Batch messages are unanswered
+	// at a time, and with Workers.Order a buffer for each lane. Default: as for [consume.Workers].
 	Workers consume.Workers
-	// Connect are further options of the connection: credentials, TLS, reconnects. By default, a connection that is lost
-	// is made again for as long as it takes, also if the server refuses the credentials meanwhile.
+	// Connect are further options of the connection: credentials, TLS, reconnects. By default, a lost connection is made
+	// again for as long as it takes, also if the server refuses the credentials meanwhile.
 	Connect []nats.Option
 	// Name is the name of the connection, which operators see. Default: the names of the consumer and the stream.
 	Name string
@@ -25,8 +25,8 @@ type Options struct {
 	Backoff consume.Backoff
 }
 
-// checked returns o with its defaults.
-func (o *Options) checked(consumer, stream string) (Options, error) {
+// withDefaults returns o with its defaults, or an error that wraps [everonce.ErrInvalidArgument].
+func (o *Options) withDefaults(consumer, stream string) (Options, error) {
 	var c Options
 	if o != nil {
 		c = *o
