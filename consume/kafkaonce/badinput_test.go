@@ -41,10 +41,10 @@ func TestDrainLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
 	const messages = 20
-	store, begun, skipFailed := memstore.New(nil), make(chan struct{}, messages), make(chan struct{})
+	store, begun, proceed := memstore.New(nil), make(chan struct{}, messages), make(chan struct{})
 	first := b.runOn(store, specOf(func(ctx context.Context, _ *consume.Message, _ order) error {
 		begun <- struct{}{}
-		<-skipFailed
+		<-proceed
 		return ctx.Err() // which does not end with the consumer
 	}), nil)
 	for i := range messages {
@@ -52,7 +52,7 @@ func TestDrainLosesNothing(t *testing.T) {
 	}
 	await(t, begun, "the first")
 	first.end()
-	close(skipFailed)
+	close(proceed)
 	first.stop()
 	done := len(first.decisions)
 	for range done {

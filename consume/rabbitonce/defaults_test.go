@@ -9,7 +9,7 @@ import (
 // What is left out has the values that docs/reference/options.md tells.
 func TestDefaults(t *testing.T) {
 	t.Parallel()
-	o, err := (*Options)(nil).checked("shipping", "orders")
+	o, err := (*Options)(nil).withDefaults("shipping", "orders")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,10 +30,10 @@ func TestDefaults(t *testing.T) {
 	}
 	batches := Options{}
 	batches.Workers.Batch = 100
-	if o, err := batches.checked("shipping", "orders"); err != nil || o.Prefetch != 1600 {
+	if o, err := batches.withDefaults("shipping", "orders"); err != nil || o.Prefetch != 1600 {
 		t.Errorf("in batches of 100: Prefetch %d, %v", o.Prefetch, err)
 	}
-	q, err := (&Queue{Name: "orders"}).checked()
+	q, err := (&Queue{Name: "orders"}).withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,8 +23,8 @@
 //
 // # What it survives
 //
-// The loss of a channel or a connection, a restart of the broker, a deleted queue, a blocked connection (copies are
-// published on a connection of their own), a cancelled consumer, an acknowledgement timeout; with [Options].URLs, an
-// expired password, and the loss of one of several nodes. [Consumer.Run] reconnects by itself. It sends an acknowledgement
-// only on the channel that delivered the message.
+// It survives the loss of a channel or a connection, a restart of the broker, a deleted queue, a blocked connection
+// (copies are published on a separate connection), a cancelled consumer, and an acknowledgement timeout; with
+// [Options].URLs also an expired password and the loss of one of several nodes. [Consumer.Run] reconnects. It sends an
+// acknowledgement only on the channel that delivered the message.
 package rabbitonce

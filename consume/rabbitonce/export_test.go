@@ -42,7 +42,7 @@ func PublishByAnEndedChannel(ctx context.Context, url, queue string) error {
 
 // DelayFor returns the delay that a queue gives a message that is to come again after a time.
 func DelayFor(q Queue, after time.Duration) (time.Duration, error) {
-	c, err := q.checked()
+	c, err := q.withDefaults()
 	if err != nil {
 		return 0, err
 	}
@@ -51,7 +51,7 @@ func DelayFor(q Queue, after time.Duration) (time.Duration, error) {
 
 // LetterID returns the ID of a dead letter.
 func DeadLetterID(d *amqp.Delivery) string {
-	l := letterOf(d, "orders")
+	l := deadLetterOf(d, "orders")
 	return l.ID
 }
 
@@ -65,4 +65,4 @@ func Copies(d *amqp.Delivery, queue string, retries int, l *consume.Death) (agai
 func MessageOf(d *amqp.Delivery, queue string) *consume.Message { return messageOf(d, queue) }
 
 // LetterOf is explained above.
-func LetterOf(d *amqp.Delivery, queue string) consume.DeadLetter { return letterOf(d, queue) }
+func LetterOf(d *amqp.Delivery, queue string) consume.DeadLetter { return deadLetterOf(d, queue) }

@@ -79,12 +79,12 @@ func FuzzHeaders(f *testing.F) {
 
 		letter := deadLetter(d, m, queue, &consume.Death{Reason: consume.Exhausted, Detail: text1, Last: now, Attempts: 4})
 		buried := delivered(&letter)
-		l := letterOf(buried, queue)
+		l := deadLetterOf(buried, queue)
 		same("the dead letter", l.Message)
 		if l.KeyHash != "" || l.Reason != consume.Exhausted || l.Attempts != 4 || !l.Last.Equal(now) || l.Queue != queue {
 			t.Errorf("the letter is %+v", l.Death)
 		}
-		if other := letterOf(buried, queue); other.ID != l.ID {
+		if other := deadLetterOf(buried, queue); other.ID != l.ID {
 			t.Errorf("a letter has the IDs %s and %s", l.ID, other.ID)
 		}
 		replay := replayCopy(buried)

@@ -147,8 +147,8 @@ func (d *delivery) end(finished bool) {
 	})
 }
 
-// goneError returns an error that wraps [consume.ErrGone] if the message can no longer be answered, because its
-// receipt has expired or it was deleted, or else nil.
+// goneError wraps err with [consume.ErrGone] if the message can no longer be answered, because its receipt has expired or it
+// was deleted.
 func goneError(err error) error {
 	switch {
 	case err == nil:
