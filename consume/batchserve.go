@@ -46,9 +46,9 @@ func (s *server) nextBatch(in <-chan Delivery) []Delivery {
 	return s.collect(in, first)
 }
 
-// handleBatch handles deliveries until the broker has the answer to each, or Serve ends. It leaves a batch in apart, to be
-// handled one by one, if a handler ended its goroutine, since the handler's message is not known, or if the batch took too
-// long, since one message may have used all of the time.
+// handleBatch handles deliveries until the broker has the answer to each, or Serve ends. It leaves a batch in apart,
+// to be handled one by one, if a handler ended its goroutine, since the handler's message is not known, or if the
+// batch took too long, since one message may have used all of the time.
 func (w *worker) handleBatch(ds []Delivery) {
 	for len(ds) > 0 && w.gate.pass(w.ending) {
 		w.apart = ds

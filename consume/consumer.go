@@ -166,7 +166,8 @@ func (c *Consumer) Remembers() time.Duration { return c.life.Total() }
 // Offsets returns [TxSpec.Offsets], or nil. Adapters call it.
 func (c *Consumer) Offsets() any { return c.offsets }
 
-// ObserveSetAside calls Observe for a message that its adapter has made a dead letter without a handler. Adapters call it.
+// ObserveSetAside calls Observe for a message that its adapter has made a dead letter without a handler. Adapters call
+// it.
 func (c *Consumer) ObserveSetAside(ctx context.Context, m *Message, letter Death) {
 	ctx = c.within(ctx, slog.Default(), m)
 	c.callObserve(ctx, slog.Default(), m, Decision{Disposition: SetAside, KeyHash: letter.KeyHash, Err: errors.New(letter.Detail), Death: letter})

@@ -20,9 +20,9 @@ const (
 	// Defer delivers it again after a delay, without using up a retry. Outcomes: in_progress, lease_lost; store_failed if
 	// a newer version wrote the record. If the broker accepts no copy, as with Retry.
 	Defer
-	// SetAside puts it into the dead-letter queue. Outcomes: rejected, mismatch, unknown; failed or unknown after the last
-	// retry; store_failed if the record cannot be read. A message without key or with an unreadable payload has no outcome.
-	// If the dead-letter queue refuses it, the message is delivered again after the longest delay.
+	// SetAside puts it into the dead-letter queue. Outcomes: rejected, mismatch, unknown; failed or unknown after the
+	// last retry; store_failed if the record cannot be read. A message without key or with an unreadable payload has no
+	// outcome. If the dead-letter queue refuses it, the message is delivered again after the longest delay.
 	SetAside
 	// Hold neither acknowledges nor returns it, and handles it again after a pause, during which the consumer starts no
 	// other message. Outcomes: not_recorded, store_failed; failed if the store failed before the handler was called, or

@@ -18,10 +18,10 @@
 // # Dispositions
 //
 // A message that was handled, by this delivery or an earlier one, is acknowledged. A rejected message becomes a dead
-// letter, at every delivery. A failed message is retried up to a limit. A message that another delivery is handling, or
-// whose attempt lost its lease, is delivered again without counting towards that limit. A message whose outcome is
-// unknown becomes a dead letter, until it is settled; with [everonce.Reconcile] it is retried first. [Disposition] lists
-// all cases.
+// letter, at every delivery. A failed message is retried up to a limit. A message that another delivery is handling,
+// or whose attempt lost its lease, is delivered again without counting towards that limit. A message whose outcome is
+// unknown becomes a dead letter, until it is settled; with [everonce.Reconcile] it is retried first. [Disposition]
+// lists all cases.
 //
 // A message that has no key, is too large, or cannot be decoded becomes a dead letter with the reason. So no message is
 // lost, and a bad message does not block those behind it.

@@ -78,10 +78,10 @@ func ContentHash() Key {
 }
 
 // BrokerID uses the broker's message ID ([Message.BrokerID]). A redelivery has the same ID. But a message that the
-// producer sends again, or that is replayed from the dead letters, has another ID on most brokers, and takes effect twice.
-// RabbitMQ has none; SQS keeps it over redeliveries, but neither over a producer's resend nor over a
-// redrive; Kafka's topic, partition and offset change with a resend and with a topic's migration; NATS' stream
-// sequence changes with a resend outside its duplicate window.
+// producer sends again, or that is replayed from the dead letters, has another ID on most brokers, and takes effect
+// twice. RabbitMQ has none; SQS keeps it over redeliveries, but neither over a producer's resend nor over a redrive;
+// Kafka's topic, partition and offset change with a resend and with a topic's migration; NATS' stream sequence changes
+// with a resend outside its duplicate window.
 func BrokerID() Key {
 	return func(m *Message) (string, error) {
 		if m.BrokerID == "" {

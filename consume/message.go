@@ -14,8 +14,8 @@ type Message struct {
 	ID string
 	// Type says what happened ("order.placed"), EventSource where: the topic of an outbox's event, or the source of a
 	// CloudEvent. OrderKey is the key within which the producer keeps the order, and Time is when it happened, or was
-	// inserted into an outbox. They are empty if the producer did not say. A retry, a dead letter and its replay keep them.
-	// docs/reference/consume.md names the header or property of each broker.
+	// inserted into an outbox. They are empty if the producer did not say. A retry, a dead letter and its replay keep
+	// them. docs/reference/consume.md names the header or property of each broker.
 	Type        string
 	EventSource string
 	OrderKey    string
@@ -48,7 +48,8 @@ type Message struct {
 	First time.Time
 }
 
-// header returns the text of a header, and whether the message has it. An omitted header is an error, not a missing one.
+// header returns the text of a header, and whether the message has it. An omitted header is an error, not a missing
+// one.
 func (m *Message) header(name string) (text string, found bool, err error) {
 	text, found = m.Headers[name]
 	if !found && slices.Contains(m.OmittedHeaders, name) {

@@ -32,8 +32,8 @@ type Workers struct {
 	// Backoff bounds two pauses: of the whole consumer after a write to the store failed, and of one message after the
 	// broker did not accept its answer. Default 1 s and 1 minute.
 	Backoff Backoff
-	// HandleTimeout is the deadline for one message or one batch. The messages of a batch that takes longer are handled one
-	// by one, each with the same deadline. Default: none; an adapter sets one if its broker does.
+	// HandleTimeout is the deadline for one message or one batch. The messages of a batch that takes longer are handled
+	// one by one, each with the same deadline. Default: none; an adapter sets one if its broker does.
 	HandleTimeout time.Duration
 	// DrainTimeout is how long handlers may run after the context of Serve has ended; then their contexts end too. Serve
 	// waits for handlers that ignore that, because an attempt ends only when its work has returned. Default 30 s.

@@ -29,8 +29,8 @@
 // produces a copy, and finishes the original once all in-sync replicas have the copy. A failure in between leaves two
 // copies, which have one key and take effect once. [Topic] says what is created.
 //
-// Several consumers of one topic share its retry topics, and each group handles its own retries only. A replayed dead letter
-// comes to all of them; to those that handled the message it is a duplicate.
+// Several consumers of one topic share its retry topics, and each group handles its own retries only. A replayed dead
+// letter comes to all of them; to those that handled the message it is a duplicate.
 //
 // A message that is delivered again after its Lifetime ([consume.Spec]) runs again, for example when an offset is set
 // back: retention.ms and segment.ms of the topic together should not exceed it. Set Window to that sum to have it

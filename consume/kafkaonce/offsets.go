@@ -47,8 +47,8 @@ const takeTimeout = 5 * time.Second
 // columns are the key of a row. A topic that is created anew has another ID, and its offsets start from zero.
 const columns = "consumer_group, topic, topic_id, part"
 
-// NewOffsets returns the offsets beside the receiver's store, which must be in PostgreSQL or SQLite. It sends nothing. The
-// error wraps [everonce.ErrInvalidArgument].
+// NewOffsets returns the offsets beside the receiver's store, which must be in PostgreSQL or SQLite. It sends nothing.
+// The error wraps [everonce.ErrInvalidArgument].
 func NewOffsets[Tx any](receiver *everonce.TxReceiver[Tx]) (*Offsets[Tx], error) {
 	if receiver == nil {
 		return nil, fmt.Errorf("%w: kafkaonce: the receiver is nil", everonce.ErrInvalidArgument)
@@ -59,9 +59,11 @@ func NewOffsets[Tx any](receiver *everonce.TxReceiver[Tx]) (*Offsets[Tx], error)
 	}
 	d := db.Dialect()
 	const at, owned = "consumer_group = {1t} AND topic = {2t} AND topic_id = {3t} AND part = {4i}", " AND generation = {5i} AND member = {6t}"
-	// kept rejects a write after the database has lost commits, in a failover or a restore: it would skip the lost messages.
+	// kept rejects a write after the database has lost commits, in a failover or a restore: it would skip the lost
+	// messages.
 	const kept = " AND (epoch > {10i} OR epoch = {10i} AND next >= {9i})"
-	// ahead is true for a later position. Epoch and offset grow along a log; where the log was truncated, the epoch is newer.
+	// ahead is true for a later position. Epoch and offset grow along a log; where the log was truncated, the epoch is
+	// newer.
 	const ahead = "(epoch < {8i} OR epoch = {8i} AND next < {7i})"
 	o := &Offsets[Tx]{
 		db: db,

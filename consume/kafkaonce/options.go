@@ -29,8 +29,8 @@ type Options struct {
 	Buffer int
 	// CommitEvery is the interval between commits. Default 1 s.
 	CommitEvery time.Duration
-	// SessionTimeout is how long the group waits for a heartbeat of this consumer before it gives its partitions to others.
-	// Slow handlers do not delay heartbeats. Default 45 s.
+	// SessionTimeout is how long the group waits for a heartbeat of this consumer before it gives its partitions to
+	// others. Slow handlers do not delay heartbeats. Default 45 s.
 	SessionTimeout time.Duration
 	// RebalanceTimeout is how long the group waits for this consumer in a rebalance. Default 60 s.
 	RebalanceTimeout time.Duration
@@ -74,7 +74,8 @@ func (o *Options) withDefaults(consumer string) (Options, error) {
 	return c, nil
 }
 
-// byRecordKey is the default of Workers.Order. Messages without a record key are not ordered: each has its own ordering key.
+// byRecordKey is the default of Workers.Order. Messages without a record key are not ordered: each has its own
+// ordering key.
 func byRecordKey(m *consume.Message) string {
 	if m.Subject != "" {
 		return m.Subject

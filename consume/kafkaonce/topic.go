@@ -27,8 +27,8 @@ type Topic struct {
 	// records for ever, and must not be given more partitions later. Default Name + ".dead".
 	DeadLetters string
 	// Delays are the possible delays of a retry, from 1 ms to 24 h. Each has its own topic. A retry uses the shortest
-	// that is not below the delay of [consume.RetryPolicy], or else the longest. A topic of an earlier delay is consumed as
-	// long as it exists. Default 1 s, 5 s, 30 s, 2 min and 10 min.
+	// that is not below the delay of [consume.RetryPolicy], or else the longest. A topic of an earlier delay is consumed
+	// as long as it exists. Default 1 s, 5 s, 30 s, 2 min and 10 min.
 	Delays []time.Duration
 	// Topology says which of these topics are created. A created topic has the topic's replicas and min.insync.replicas,
 	// and room for its largest message with what a copy adds. A retry topic has as many partitions as the topic and its

@@ -18,8 +18,8 @@ import (
 	"github.com/everonce/everonce/internal/retry"
 )
 
-// ErrTopology says that a topic does not exist or would lose messages, or that the user may not use a topic or the group.
-// The text names it.
+// ErrTopology says that a topic does not exist or would lose messages, or that the user may not use a topic or the
+// group. The text names it.
 var ErrTopology = errors.New("kafkaonce: wrong topics")
 
 // defaultLargest is the default of max.message.bytes.

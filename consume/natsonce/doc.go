@@ -21,16 +21,17 @@
 // # What is counted
 //
 // JetStream counts deliveries of every kind: retries, deliveries while another consumer had the key, and deliveries
-// that ended with their process. [consume.RetryPolicy.Limit] is about retries only, so natsonce counts those itself, in a
-// key-value bucket that all consumers of the durable share. A count is written before the message is given back, and
-// kept for a week.
+// that ended with their process. [consume.RetryPolicy.Limit] is about retries only, so natsonce counts those itself,
+// in a key-value bucket that all consumers of the durable share. A count is written before the message is given back,
+// and kept for a week.
 //
 // # Streams
 //
 // The stream must exist: natsonce does not know its subjects, limits and replicas. Beside it natsonce uses the durable
 // consumer, a stream of dead letters, and the bucket of counts. [Queue] says what is declared.
 //
-// A new durable consumer begins at the first message of the stream. If it is deleted while a process runs, the next one
-// begins where everything was acknowledged a few seconds before; if none runs, at the first message again. Handled
-// messages are then recognised for as long as their consumer's Lifetime lasts, so keep the stream's max_age within that.
+// A new durable consumer begins at the first message of the stream. If it is deleted while a process runs, the next
+// one begins where everything was acknowledged a few seconds before; if none runs, at the first message again. Handled
+// messages are then recognised for as long as their consumer's Lifetime lasts, so keep the stream's max_age within
+// that.
 package natsonce

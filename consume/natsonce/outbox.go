@@ -19,8 +19,8 @@ import (
 	"github.com/everonce/everonce/outbox"
 )
 
-// Publisher publishes the events of an outbox to subjects of JetStream. An event is published when a stream has confirmed
-// it. It connects when it has something to publish, and again after a loss.
+// Publisher publishes the events of an outbox to subjects of JetStream. An event is published when a stream has
+// confirmed it. It connects when it has something to publish, and again after a loss.
 //
 // A message has the event's ID in [jetstream.MsgIDHeader] and in ce-id: a stream drops a second copy within its
 // duplicate window (2 minutes by default), and [consume.ProducerID] recognises a later one. It has the event's content
@@ -58,8 +58,8 @@ type PublisherOptions struct {
 // published again later.
 var ErrUnroutable = errors.New("natsonce: no stream has the subject of the event (create a stream, or add the subject to one)")
 
-// NewPublisher returns a publisher to the servers, given as for [Dial]. opts may be nil. It sends nothing. The error wraps
-// [everonce.ErrInvalidArgument].
+// NewPublisher returns a publisher to the servers, given as for [Dial]. opts may be nil. It sends nothing. The error
+// wraps [everonce.ErrInvalidArgument].
 func NewPublisher(servers string, opts *PublisherOptions) (*Publisher, error) {
 	var o PublisherOptions
 	if opts != nil {

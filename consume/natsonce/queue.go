@@ -32,8 +32,8 @@ type Queue struct {
 	// DeadLetters is the name of the stream of dead letters, which several consumers may share. A dead letter's subject
 	// is DeadLetters, a dot, and Durable. Default Stream + "-dead".
 	DeadLetters string
-	// Counts is the name of the key-value bucket in which retries are counted, which consumers may share. Default Stream + "-" + Durable +
-	// "-retries".
+	// Counts is the name of the key-value bucket in which retries are counted, which consumers may share. Default Stream
+	// + "-" + Durable + "-retries".
 	Counts string
 	// Topology says which of these are declared. Default [DeclareOwn].
 	Topology Topology

@@ -48,8 +48,8 @@ type DeadLetters struct {
 var _ consume.DeadLetters = (*DeadLetters)(nil)
 
 // DialDeadLetters connects to a broker and checks that the dead-letter queue exists; it declares nothing. It uses
-// queue.Name and queue.DeadLetters. url is as for [Dial], and opts may be nil. The error wraps [everonce.ErrInvalidArgument],
-// [ErrUnreachable] or [ErrTopology].
+// queue.Name and queue.DeadLetters. url is as for [Dial], and opts may be nil. The error wraps
+// [everonce.ErrInvalidArgument], [ErrUnreachable] or [ErrTopology].
 func DialDeadLetters(ctx context.Context, url string, queue Queue, opts *Options) (*DeadLetters, error) {
 	q, err := queue.withDefaults()
 	if err != nil {

@@ -10,16 +10,16 @@
 // # What is acknowledged, and when
 //
 // A message is acknowledged after its record, or its transaction, is durable. To retry or dead-letter a message, the
-// package first publishes a copy, with a publisher confirm and the mandatory flag, and acknowledges the original once the
-// copy is confirmed and not returned. A failure in between leaves two copies, which have one key and take effect once.
-// AMQP does not confirm acknowledgements: if one is lost, the message is redelivered, and replayed.
+// package first publishes a copy, with a publisher confirm and the mandatory flag, and acknowledges the original once
+// the copy is confirmed and not returned. A failure in between leaves two copies, which have one key and take effect
+// once. AMQP does not confirm acknowledgements: if one is lost, the message is redelivered, and replayed.
 //
 // # Queues
 //
-// Beside the queue "orders" there is one quorum queue for each delay, "orders.retry.1s" and so on, from which the broker
-// moves messages back with at-least-once dead-lettering, and "orders.dead" for the dead letters. (In a single queue with a TTL
-// for each message, a short delay would wait behind a longer one.) They need RabbitMQ 3.10 or newer. [Queue] says
-// what is declared.
+// Beside the queue "orders" there is one quorum queue for each delay, "orders.retry.1s" and so on, from which the
+// broker moves messages back with at-least-once dead-lettering, and "orders.dead" for the dead letters. (In a single
+// queue with a TTL for each message, a short delay would wait behind a longer one.) They need RabbitMQ 3.10 or newer.
+// [Queue] says what is declared.
 //
 // # What it survives
 //

@@ -16,12 +16,14 @@ import (
 	"github.com/everonce/everonce/outbox"
 )
 
-// Publisher publishes the events of an outbox to exchanges of a broker. An event is published when the broker has confirmed it and
-// has not returned it (mandatory). It connects when it has something to publish, and again after a loss.
+// Publisher publishes the events of an outbox to exchanges of a broker. An event is published when the broker has
+// confirmed it and has not returned it (mandatory). It connects when it has something to publish, and again after a
+// loss.
 //
-// A message has the event's ID as its message-id, by which [consume.ProducerID] recognises it when it is published again, and the
-// event's type, content type, headers and payload; its timestamp is when the event was inserted. Topic, key and exact time are in the
-// headers cloudEvents:source, cloudEvents:partitionkey and cloudEvents:time, unless the event has such a header. It is persistent.
+// A message has the event's ID as its message-id, by which [consume.ProducerID] recognises it when it is published
+// again, and the event's type, content type, headers and payload; its timestamp is when the event was inserted. Topic,
+// key and exact time are in the headers cloudEvents:source, cloudEvents:partitionkey and cloudEvents:time, unless the
+// event has such a header. It is persistent.
 //
 // Up to 128 events are published concurrently on one channel, but only one at a time with the same key.
 type Publisher struct {

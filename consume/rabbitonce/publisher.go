@@ -78,7 +78,8 @@ func (p *publisher) release(ctx context.Context, c *publishing, err error) {
 			p.leave(ctx, c.conn)
 			return
 		}
-		// A late return or confirm on this channel could be taken for the next message's. A blocked connection does not answer.
+		// A late return or confirm on this channel could be taken for the next message's. A blocked connection does not
+		// answer.
 		go c.ch.Close() //nolint:errcheck // it may be closed already
 		return
 	}

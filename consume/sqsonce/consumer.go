@@ -31,8 +31,8 @@ type Consumer struct {
 
 // Dial looks up the queues. ctx bounds Dial only; no message is received before [Consumer.Run]. client is an
 // [*sqs.Client], which has region, credentials and endpoint. opts may be nil. The error wraps
-// [everonce.ErrInvalidArgument] if an argument is invalid, [ErrTopology] if a queue does not exist, [ErrUnreachable] if SQS
-// does not answer or refuses the credentials, and the cause of ctx if ctx has ended.
+// [everonce.ErrInvalidArgument] if an argument is invalid, [ErrTopology] if a queue does not exist, [ErrUnreachable]
+// if SQS does not answer or refuses the credentials, and the cause of ctx if ctx has ended.
 func Dial(ctx context.Context, client Client, queue Queue, handler *consume.Consumer, opts *Options) (*Consumer, error) {
 	if handler == nil {
 		return nil, fmt.Errorf("%w: sqsonce: the handler is nil", everonce.ErrInvalidArgument)

@@ -147,8 +147,8 @@ func (d *delivery) end(finished bool) {
 	})
 }
 
-// goneError wraps err with [consume.ErrGone] if the message can no longer be answered, because its receipt has expired or it
-// was deleted.
+// goneError wraps err with [consume.ErrGone] if the message can no longer be answered, because its receipt has expired
+// or it was deleted.
 func goneError(err error) error {
 	switch {
 	case err == nil:

@@ -1,12 +1,12 @@
-// Package sqsonce runs a [consume.Consumer] on an SQS queue, standard or FIFO: however often SQS delivers a message, it takes
-// effect once.
+// Package sqsonce runs a [consume.Consumer] on an SQS queue, standard or FIFO: however often SQS delivers a message,
+// it takes effect once.
 //
 //	c, err := sqsonce.Dial(ctx, sqs.NewFromConfig(cfg), sqsonce.Queue{Name: "orders"}, handler, nil)
 //	…
 //	err = c.Run(ctx) // until ctx ends; then it drains
 //
-// A [Publisher] publishes the events of an outbox to SQS; packages snsonce and eventbridgeonce publish to SNS and EventBridge, and
-// package lambdaonce runs a consumer in AWS Lambda.
+// A [Publisher] publishes the events of an outbox to SQS; packages snsonce and eventbridgeonce publish to SNS and
+// EventBridge, and package lambdaonce runs a consumer in AWS Lambda.
 //
 // # What is deleted, and when
 //

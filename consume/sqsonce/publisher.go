@@ -17,7 +17,8 @@ import (
 	"github.com/everonce/everonce/outbox"
 )
 
-// Publisher publishes the events of an outbox to queues, up to ten in a call. An event is published when SQS has confirmed it.
+// Publisher publishes the events of an outbox to queues, up to ten in a call. An event is published when SQS has
+// confirmed it.
 //
 // A message's body is the event's payload, which must be text. Its attributes are the event's headers, its ID
 // ([AttributeID], by which [consume.ProducerID] recognises it), type, content type, and, in one attribute

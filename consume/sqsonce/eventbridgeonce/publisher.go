@@ -37,8 +37,8 @@ type Publisher struct {
 	bus, source string
 }
 
-// NewPublisher returns a publisher to an event bus, by its name or ARN; source says where events come from ("shop.orders"). It
-// sends nothing. The error wraps [everonce.ErrInvalidArgument].
+// NewPublisher returns a publisher to an event bus, by its name or ARN; source says where events come from
+// ("shop.orders"). It sends nothing. The error wraps [everonce.ErrInvalidArgument].
 func NewPublisher(client Client, bus, source string) (*Publisher, error) {
 	if client == nil || bus == "" || source == "" {
 		return nil, fmt.Errorf("%w: eventbridgeonce: the client, the bus or the source is missing", everonce.ErrInvalidArgument)
