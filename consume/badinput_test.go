@@ -15,8 +15,8 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// What is wrong with a message makes it a dead letter that says so, without its key or its body in the text, and
-// without a record; the next message is handled.
+// A wrong message becomes a dead letter that says so, without its key or its body in the text, and without a record;
+// the next message is handled.
 func TestBadInputIsADeadLetter(t *testing.T) {
 	const secret = "s3cret-5551234"
 	byPointer := consume.JSONPointer("/id")
@@ -73,8 +73,8 @@ func TestBadInputIsADeadLetter(t *testing.T) {
 	}
 }
 
-// A body null is a payload only where that can be nothing: of a struct or a number encoding/json would make the zero value, and
-// nobody has sent a charge of 0.
+// A body null is a payload only if the type can be nil: for a struct or a number encoding/json would return the zero
+// value, and the producer did not send a charge of 0.
 func TestABodyThatIsNull(t *testing.T) {
 	isNull[order](t, false)
 	isNull[int](t, false)
@@ -120,7 +120,7 @@ type picky struct{}
 
 func (*picky) UnmarshalJSON(text []byte) error { return fmt.Errorf("%s is not what I like", text) }
 
-// What a payload says of a body that it does not take is not told: it may quote the body.
+// The error text of a payload that rejects a body is left out: it may quote the body.
 func TestABodyThatItsPayloadRefusesIsNotQuoted(t *testing.T) {
 	c, err := consume.NewNatural(consume.NaturalSpec[picky]{
 		Consumer: "billing", Key: consume.ProducerID(),
@@ -138,8 +138,7 @@ func TestABodyThatItsPayloadRefusesIsNotQuoted(t *testing.T) {
 	}
 }
 
-// What says of a body no more than that it is as it stands, and in UTF-8 as all JSON, is no obstacle: Spring and Celery say that
-// of each message.
+// Content encodings that change nothing, like utf-8, are accepted: Spring and Celery set them on each message.
 func TestAContentEncodingThatChangesNothing(t *testing.T) {
 	for _, encoding := range []string{"", "identity", "Identity", "utf-8", "UTF-8"} {
 		m := first()
@@ -177,7 +176,7 @@ func TestADecoderThatPanics(t *testing.T) {
 	r.wantsLetter(first(), 0, consume.Undecodable)
 }
 
-// Nothing that is wrong with a message blocks those behind it.
+// A wrong message does not block those behind it.
 func TestPoisonBlocksNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rigged(t, func(context.Context, *consume.Message, order) error { return nil }, nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// What messages are compared by is the same in every version: a repetition that comes after a deploy is no other message.
+// The fingerprint of a message is the same in every version: a repetition after a deploy must not be a mismatch.
 func TestWhatMessagesAreComparedByIsFixed(t *testing.T) {
 	m := first()
 	m.Body = []byte(`{ "id": "o-1", "cents": 9007199254740993 }`)
@@ -56,9 +56,9 @@ func TestMessagesThatAreEncodedAnew(t *testing.T) {
 		"another amount":                     {consume.Compare{JSONExcept: []string{"/sent_at"}}, `{"id":"o-1","cents":1201,"sent_at":1}`, false},
 		"the same amount, as a fraction":     {consume.Compare{JSONExcept: []string{"/sent_at"}}, `{"id":"o-1","cents":1200.0,"sent_at":1}`, false},
 		"another time, of which one counts":  {consume.Compare{JSONOnly: []string{"/id"}}, `{"id":"o-1","cents":7,"sent_at":2}`, true},
-		"another ID, which alone counts":     {consume.Compare{JSONOnly: []string{"/id"}}, `{"id":"o-2","cents":1200,"sent_at":1}`, false},
-		"a field that is there twice":        {consume.Compare{JSON: true}, `{"id":"o-1","cents":1200,"sent_at":1,"sent_at":1}`, false},
-		"another header, which counts too":   {consume.Compare{JSON: true, Headers: []string{"content-language"}}, `{"id":"o-1","cents":1200,"sent_at":1}`, false},
+		"another ID, the only field compared":     {consume.Compare{JSONOnly: []string{"/id"}}, `{"id":"o-2","cents":1200,"sent_at":1}`, false},
+		"a field that occurs twice":        {consume.Compare{JSON: true}, `{"id":"o-1","cents":1200,"sent_at":1,"sent_at":1}`, false},
+		"another header, also compared":   {consume.Compare{JSON: true, Headers: []string{"content-language"}}, `{"id":"o-1","cents":1200,"sent_at":1}`, false},
 		"another header, which is not named": {consume.Compare{JSON: true}, `{"id":"o-1","cents":1200,"sent_at":1}`, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -92,7 +92,8 @@ func TestMessagesThatAreEncodedAnew(t *testing.T) {
 	}
 }
 
-// A deploy that compares by other parts makes no dead letter of a message that was handled before it; the order of names is none.
+// After a deploy that compares other parts, a redelivery of a handled message is no dead letter. The order of names
+// does not matter.
 func TestAnotherFingerprintIsNoMismatch(t *testing.T) {
 	m := first()
 	m.Headers = map[string]string{"a": "1", "b": "2"}

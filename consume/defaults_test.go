@@ -9,7 +9,7 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// What is left out has the values that docs/reference/options.md tells.
+// Zero fields have the defaults of docs/reference/options.md.
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	w, err := (*Workers)(nil).validated()

@@ -32,7 +32,7 @@ func endedInHand(t *testing.T, c *consume.Consumer, in <-chan consume.Delivery, 
 	return time.Since(asked)
 }
 
-// What is kept in hand in a pause is left when the end is asked for, at once: that the store is back by then begins nothing.
+// A message that is held in a pause is left at once when Serve ends, even if the store is back by then.
 func TestTheEndInAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &downStore{Store: memstore.New(nil)}

@@ -15,7 +15,7 @@ import (
 	"github.com/everonce/everonce/internal/envelope"
 )
 
-// found asks for a key twice. It is there, and is no empty text, or there is an error that wraps ErrNoKey.
+// found reads a key twice. It returns either a key that is not empty, or an error that wraps ErrNoKey.
 func found(t *testing.T, key consume.Key, m *consume.Message) (string, error) {
 	t.Helper()
 	k, err := key(m)
@@ -159,7 +159,7 @@ func FuzzCloudEvent(f *testing.F) {
 	})
 }
 
-// must is the key of an event that has one, or none where there was none.
+// must returns the key of an event, or fails the test.
 func must(t *testing.T, m *consume.Message, before string) string {
 	t.Helper()
 	k, err := found(t, consume.CloudEvent(), m)

@@ -8,7 +8,7 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// Every strategy finds its key, or says that there is none: never an empty one, and never one by chance.
+// Every strategy finds its key or returns an error: never an empty key, and never one by chance.
 func TestKeyStrategies(t *testing.T) {
 	event := `{"specversion":"1.0","source":"/shop","id":"a:1","data":{"order":{"id":12345678901234567890}}}`
 	for name, c := range map[string]struct {
@@ -73,7 +73,7 @@ func TestKeyStrategies(t *testing.T) {
 	}
 }
 
-// What is no pointer is no key, and neither is what is made of it: a consumer's constructor refuses that.
+// An invalid pointer gives a nil Key, as do keys made from it: a consumer's constructor rejects it.
 func TestWhatIsNoPointerIsNoKey(t *testing.T) {
 	for name, key := range map[string]consume.Key{
 		"no slash": consume.JSONPointer("id"), "all": consume.JSONPointer(""), "half an escape": consume.JSONPointer("/a~"),
@@ -86,7 +86,7 @@ func TestWhatIsNoPointerIsNoKey(t *testing.T) {
 	}
 }
 
-// The content's hash is of the body alone, and of nothing that a retry changes.
+// The content's hash depends only on the body, which a retry does not change.
 func TestContentHashIsOfTheBodyAlone(t *testing.T) {
 	hash := consume.ContentHash()
 	of := func(m consume.Message) string {

@@ -16,8 +16,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// A message that fails, or will not come again by itself, is told in the log of a consumer that nobody observes: with the
-// hash of its key, the reason and the error, and never with the key or the body.
+// A message that fails, or becomes a dead letter, is logged, also for a consumer without Observe: with the hash of its
+// key, the reason and the error, and never with the key or the body.
 func TestWhatBecomesOfAMessageIsLogged(t *testing.T) {
 	for name, c := range map[string]struct {
 		m      *consume.Message
@@ -72,8 +72,8 @@ func TestWhatBecomesOfAMessageIsLogged(t *testing.T) {
 	}
 }
 
-// Who waits for a store, or for a broker that takes no answer, is told each time, with how long the pause is: a second at first, doubled up to a
-// minute.
+// A wait for a store, or for a broker that accepts no answer, is logged each time, with the length of the pause: a
+// second at first, doubled up to a minute.
 func TestPausesAreLogged(t *testing.T) {
 	for name, c := range map[string]struct {
 		text    string
@@ -151,7 +151,7 @@ func TestWhatIsDroppedIsLogged(t *testing.T) {
 	})
 }
 
-// A panic is told with the hash of the key, by which the message is found again, and with where it came from.
+// A panic is logged with the hash of the key, by which the message can be found, and with its stack.
 func TestAPanicIsLoggedWithItsKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var decision consume.Decision

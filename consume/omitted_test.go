@@ -8,8 +8,8 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// A header of the fingerprint whose value is not there cannot be compared: the message is a dead letter, and neither handled nor
-// taken for one that was.
+// An omitted header of the fingerprint cannot be compared: the message becomes a dead letter, and is neither handled
+// nor a duplicate.
 func TestAHeaderOfTheFingerprintThatIsNotThere(t *testing.T) {
 	r := rigged(t, done, func(s *consume.Spec[order]) { s.Compare.Headers = []string{"tenant"} })
 	odd := first()
@@ -29,7 +29,7 @@ func TestAHeaderOfTheFingerprintThatIsNotThere(t *testing.T) {
 	}
 }
 
-// A header whose value is not there may be there in another delivery: no other way to a key is taken in its place.
+// Another delivery may have the omitted header, so FirstOf does not take another key instead.
 func TestFirstOfDoesNotPassOverAHeaderThatIsNotThere(t *testing.T) {
 	odd := first()
 	odd.OmittedHeaders = []string{"order-id"}

@@ -100,7 +100,7 @@ func TestAnOrderThatPanics(t *testing.T) {
 	}
 }
 
-// Messages that are given no name are handled as those of one name are: one after the other, as they came.
+// Messages with an empty ordering key are handled like those with the same key: one after the other, as they came.
 func TestMessagesWithoutANameAreHandledInOrder(t *testing.T) {
 	for name, givesUp := range map[string]func(){"by a panic": func() { panic("no") }, "by Goexit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {

@@ -138,7 +138,7 @@ func TestRejectedIsADeadLetterAtEveryDelivery(t *testing.T) {
 	}
 }
 
-// What was refused was not done, also when how it was refused is kept no longer.
+// A rejected message was not done, also after the details of the rejection have expired.
 func TestARefusalThatHasExpiredIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rigged(t, refuses, nil)
@@ -190,12 +190,12 @@ func TestLeaseLostComesLaterWithoutCounting(t *testing.T) {
 	}, nil)
 	m := first()
 	m.Retries = 1000
-	if v := r.wants(m, everonce.LeaseLost, consume.Defer); v.After != time.Second { // nobody has said when
+	if v := r.wants(m, everonce.LeaseLost, consume.Defer); v.After != time.Second { // no time was given
 		t.Errorf("it comes again after %v", v.After)
 	}
 }
 
-// What is in progress elsewhere comes again when its receiver says.
+// A message that is in progress elsewhere comes again when its receiver says.
 func TestInProgressComesAgainWhenTheReceiverSays(t *testing.T) {
 	store := memstore.New(nil)
 	recv, err := everonce.NewReceiver(store, everonce.Refuse, &everonce.Options{RetryAfter: 7 * time.Second})
@@ -237,7 +237,8 @@ func TestFailedIsRetriedUpToTheLimitThenADeadLetter(t *testing.T) {
 	r.wantsLetter(m, everonce.Failed, consume.Exhausted)
 }
 
-// A store of the handler's own that is away is a failure of its message, and counts: this consumer's store is there.
+// The error of another store in a handler is a failure of its message, which uses up a retry: the consumer's store
+// works.
 func TestAStoreErrorOfTheHandlerCounts(t *testing.T) {
 	err := everonce.NotDone(fmt.Errorf("%w: the mail's", everonce.ErrStore))
 	r := rigged(t, func(context.Context, *consume.Message, order) error { return err }, nil)
@@ -292,7 +293,7 @@ func TestNotRecordedIsKeptInHandAndNotRunAgain(t *testing.T) {
 		r.store.complete = errDown
 		r.wants(first(), everonce.NotRecorded, consume.Hold)
 		r.store.complete = nil
-		// What it is then, the record says: under Refuse nobody knows, and it is settled, not run again.
+		// The record has the outcome: under Refuse it is unknown, to be settled and not run again.
 		time.Sleep(time.Minute)
 		r.wantsLetter(first(), everonce.Unknown, consume.Unknown)
 		if ran != 1 {

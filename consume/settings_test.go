@@ -16,7 +16,7 @@ func orderSeven(*consume.Message) (order, error) { return order{ID: "7"}, nil }
 
 var errClosed = everonce.NotDone(errors.New("the bank is closed"))
 
-// Each field of a TxSpec counts, for a message by itself and in a batch.
+// Each field of a TxSpec takes effect, for a single message and in a batch.
 func TestWhatATxSpecSays(t *testing.T) {
 	refusing := func(context.Context, *ledgerTx, *consume.Message, order) error {
 		return everonce.Permanent("no_such_account", nil, nil)
@@ -40,7 +40,7 @@ func TestWhatATxSpecSays(t *testing.T) {
 		s.Observe = func(context.Context, *consume.Message, consume.Decision) { told++ }
 	}), consume.Ack, everonce.Executed)
 	if told != 3 {
-		t.Errorf("Observe was told %d times", told)
+		t.Errorf("Observe was called %d times", told)
 	}
 	recv, err := everonce.NewTxReceiver[*ledgerTx](newLedger(), nil)
 	if err != nil {
@@ -90,6 +90,6 @@ func TestWhatANaturalSpecSays(t *testing.T) {
 		}
 	}
 	if told != 4 {
-		t.Errorf("Observe was told %d times", told)
+		t.Errorf("Observe was called %d times", told)
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// What cannot work is refused where the consumer is made. A message may not be forgotten before the channel has
-// delivered it for the last time: that error says both.
+// Invalid specs are rejected when the consumer is made. A message may not be forgotten before the channel has
+// delivered it for the last time: that error names both times.
 func TestRefusedSpecs(t *testing.T) {
 	recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
 	if err != nil {
@@ -106,7 +106,7 @@ func neverAsked(context.Context, everonce.Abandoned) (everonce.Verdict[struct{}]
 	return everonce.StillUnknown[struct{}](), nil
 }
 
-// A handler is told when its time is over, and what it says then counts.
+// A handler's context ends after HandleTimeout, and its result is still used.
 func TestAHandlerIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := serving(t, memstore.New(nil), func(ctx context.Context, _ *consume.Message, _ order) error {
@@ -126,7 +126,8 @@ func TestAHandlerIsBounded(t *testing.T) {
 	})
 }
 
-// Who sees that a message failed by "context deadline exceeded" is told whose deadline that was: the consumer's, which can be changed.
+// The error of a message that failed by "context deadline exceeded" names the deadline: the consumer's, which can be
+// changed.
 func TestTheEndOfAHandlersTimeIsTold(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  func(ctx context.Context) error
@@ -216,7 +217,7 @@ func TestWhatIsGivenUpIsRetriedUpToTheLimit(t *testing.T) {
 				}
 			}
 			if told != 3 {
-				t.Errorf("Observe was told %d times, want 3", told)
+				t.Errorf("Observe was called %d times, want 3", told)
 			}
 		})
 	}

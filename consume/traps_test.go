@@ -120,8 +120,8 @@ func TestTrapSmallBodiesDoNotCollide(t *testing.T) {
 	}
 }
 
-// Trap: two batches that claim the same keys in different orders deadlock. Whatever order the messages come in, a batch
-// claims in one, that of the keys' hashes.
+// Trap: two batches that claim the same keys in different orders deadlock. Whatever the order of the messages, a batch
+// claims in the order of the keys' hashes.
 func TestTrapBatchesClaimInOneOrder(t *testing.T) {
 	var orders [][]everonce.RecordID
 	for range 5 {

@@ -33,7 +33,7 @@ func retried(retries int) *consume.Message {
 	return m
 }
 
-// Under Reconcile nobody needs to replay a letter for the question to be asked: what is unknown comes again for that.
+// Under Reconcile the reconciler is called without a replay by an operator: an unknown message is retried for that.
 func TestWhatIsAskedAboutComesAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		verdict everonce.Verdict[struct{}]
@@ -120,7 +120,7 @@ func TestAHandlerThatDoesNotReturnIsWhatItsPolicySays(t *testing.T) {
 	}
 }
 
-// So it is for an adapter that collects by itself, and the letter says why.
+// The same for an adapter that collects batches. The dead letter has the reason.
 func TestAGuardedHandlerThatPanicsInABatch(t *testing.T) {
 	r := rigged(t, func(context.Context, *consume.Message, order) error { panic("no") }, nil)
 	v := r.c.HandleBatch(t.Context(), []*consume.Message{first()})[0]
@@ -130,8 +130,8 @@ func TestAGuardedHandlerThatPanicsInABatch(t *testing.T) {
 	}
 }
 
-// Whether what is unknown comes again is as the core says of it, whichever policy that goes by: a step has one of its own. One
-// that is asked about comes again, and one that has to be settled is a dead letter at once.
+// Whether an unknown message is retried depends on the error of the core, whatever the policy, since a step may have
+// another one. A message with a reconciler is retried, and one that must be settled becomes a dead letter at once.
 func TestAStepThatIsUnknownComesAgainWhereThatHelps(t *testing.T) {
 	const refuse, reexecute, reconcile = everonce.Refuse, everonce.Reexecute, everonce.Reconcile
 	for name, c := range map[string]struct {
@@ -171,7 +171,7 @@ func TestAStepThatIsUnknownComesAgainWhereThatHelps(t *testing.T) {
 					s.Policy, s.EffectsInSteps = c.policy, true
 					if c.policy == reconcile {
 						s.Reconcile = func(context.Context, everonce.Abandoned) (everonce.Verdict[struct{}], error) {
-							return everonce.NotHappened[struct{}](), nil // the operation: its step is asked about by itself
+							return everonce.NotHappened[struct{}](), nil // the operation; its step has a separate reconciler
 						}
 					}
 				})

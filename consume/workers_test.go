@@ -53,7 +53,7 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
-// What failed together does not come back together: half of the delay is by chance.
+// Messages that failed together do not come back together: half of the delay is random.
 func TestRetriesAreSpread(t *testing.T) {
 	r := rigged(t, fails, func(s *consume.Spec[order]) { s.Retry = consume.RetryPolicy{Min: time.Hour, Max: time.Hour} })
 	least, most := time.Hour, time.Duration(0)
@@ -97,7 +97,7 @@ func TestDelaysAreBounded(t *testing.T) {
 			}
 		}
 		m := first()
-		m.Retries = -1 // as nobody counts
+		m.Retries = -1 // as for a broker that has no retry count
 		if after := r.wants(m, everonce.Failed, consume.Retry).After; after > time.Hour {
 			t.Errorf("%+v: retry -1 after %v", b, after)
 		}
@@ -161,7 +161,7 @@ func TestALongLeastPause(t *testing.T) {
 	})
 }
 
-// What ends well in a pause does not end the pause: it was begun before it.
+// A success during a pause does not end the pause: it began before it.
 func TestAPauseIsNotCutShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, begun, skipFailed := &downStore{Store: memstore.New(nil)}, new(atomic.Int64), make(chan struct{})
@@ -195,7 +195,7 @@ func TestAPauseIsNotCutShort(t *testing.T) {
 	})
 }
 
-// Each lane has a batch in hand beside the one that is handled, where that is more than sixteen messages.
+// Each lane buffers a batch beside the one that is handled, if that is more than sixteen messages.
 func TestALaneHasRoomForABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		skipFailed := make(chan struct{})
@@ -214,7 +214,7 @@ func TestALaneHasRoomForABatch(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if got := cap(in) - len(in); got < 80 {
-			t.Errorf("%d messages are in hand, want 80", got)
+			t.Errorf("%d messages were taken, want 80", got)
 		}
 		close(skipFailed)
 		if err := <-served; err != nil {

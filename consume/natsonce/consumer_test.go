@@ -122,10 +122,10 @@ func TestPoisonBlocksNobody(t *testing.T) {
 func TestWaitingForAnotherIsNoRetry(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	store, begun, skipFailed := memstore.New(nil), make(chan struct{}), make(chan struct{})
+	store, begun, proceed := memstore.New(nil), make(chan struct{}), make(chan struct{})
 	other, err := consume.New(newReceiver(t, store), specOf(func(context.Context, *consume.Message, order) error {
 		close(begun)
-		<-skipFailed
+		<-proceed
 		return everonce.NotDone(errors.New("it failed after all"))
 	}))
 	if err != nil {
@@ -145,7 +145,7 @@ func TestWaitingForAnotherIsNoRetry(t *testing.T) {
 	}), one)
 	b.send("m-1")
 	r.wants(everonce.InProgress, everonce.InProgress)
-	close(skipFailed)
+	close(proceed)
 	elsewhere.Wait()
 	for v := r.decision(); v.Outcome != everonce.Executed; v = r.decision() {
 	}
@@ -159,17 +159,17 @@ func TestWaitingForAnotherIsNoRetry(t *testing.T) {
 func TestDrainLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	store, begun, skipFailed := memstore.New(nil), make(chan struct{}, 1), make(chan struct{})
+	store, begun, proceed := memstore.New(nil), make(chan struct{}, 1), make(chan struct{})
 	first := b.runOn(store, specOf(func(context.Context, *consume.Message, order) error {
 		begun <- struct{}{}
-		<-skipFailed
+		<-proceed
 		return nil
 	}), one)
 	b.send("m-1", "m-2", "m-3", "m-4")
 	wait(t, "the first", begun)
 	b.eventually("others were fetched", func() bool { return b.consumer().NumAckPending > 1 })
 	first.end()
-	close(skipFailed)
+	close(proceed)
 	first.stop()
 	if v := first.decision(); v.Outcome != everonce.Executed || len(first.decisions) > 0 {
 		t.Errorf("%v, and %d more", v.Outcome, len(first.decisions))

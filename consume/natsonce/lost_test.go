@@ -81,11 +81,11 @@ func TestTrapTheDurableConsumerIsDeleted(t *testing.T) {
 	first.wants(everonce.Executed, everonce.Executed)
 	b.settled()
 	first.stop()
-	begun, skipFailed := make(chan string, 10), make(chan struct{})
+	begun, proceed := make(chan string, 10), make(chan struct{})
 	log := logging{lines: make(chan string, 1000)}
 	r := b.run(specOf(func(_ context.Context, _ *consume.Message, o order) error {
 		begun <- o.ID
-		<-skipFailed
+		<-proceed
 		return nil
 	}), &natsonce.Options{Workers: consume.Workers{Concurrency: 1, SettleTimeout: time.Second, Log: log.logger()}})
 	b.send("m-3")
@@ -95,7 +95,7 @@ func TestTrapTheDurableConsumerIsDeleted(t *testing.T) {
 	if err := b.js.DeleteConsumer(context.Background(), b.queue.Stream, "billing"); err != nil {
 		t.Fatal(err)
 	}
-	close(skipFailed)
+	close(proceed)
 	log.wants(t, "does not confirm")
 	r.wants(everonce.Executed, everonce.Replayed)
 	b.send("m-4")

@@ -75,10 +75,10 @@ func TestTrapLongerThanAckWait(t *testing.T) {
 	b := newBench(t)
 	b.queue.AckWait = time.Second
 	const all = 6 // in hand with two workers
-	store, begun, skipFailed := memstore.New(nil), make(chan struct{}, all), make(chan struct{})
+	store, begun, proceed := memstore.New(nil), make(chan struct{}, all), make(chan struct{})
 	first := b.runOn(store, specOf(func(context.Context, *consume.Message, order) error {
 		begun <- struct{}{}
-		<-skipFailed
+		<-proceed
 		return nil
 	}), &natsonce.Options{Workers: consume.Workers{Concurrency: 2}})
 	for i := range all {
@@ -93,7 +93,7 @@ func TestTrapLongerThanAckWait(t *testing.T) {
 	if msg, err := other.Next(jetstream.FetchMaxWait(3 * b.queue.AckWait)); err == nil {
 		t.Errorf("another process has %s", msg.Data())
 	}
-	close(skipFailed)
+	close(proceed)
 	for range all {
 		first.wants(everonce.Executed)
 	}
@@ -109,10 +109,10 @@ func TestTrapALateAckOfAnothersRedelivery(t *testing.T) {
 	b.declare()
 	b.send("m-1")
 	late := b.fetch() // and no word of it for longer than AckWait, like a process that is paused
-	begun, skipFailed := make(chan struct{}), make(chan struct{})
+	begun, proceed := make(chan struct{}), make(chan struct{})
 	r := b.run(specOf(func(context.Context, *consume.Message, order) error {
 		close(begun)
-		<-skipFailed
+		<-proceed
 		return nil
 	}), one)
 	wait(t, "the redelivery", begun)
@@ -122,7 +122,7 @@ func TestTrapALateAckOfAnothersRedelivery(t *testing.T) {
 	if n := b.consumer().NumAckPending; n != 0 {
 		t.Fatalf("%d are pending: a late acknowledgement is one of its own delivery only", n)
 	}
-	close(skipFailed)
+	close(proceed)
 	r.wants(everonce.Executed)
 	r.stop() // its acknowledgement is confirmed: otherwise this would take a minute
 	b.settled()
@@ -169,10 +169,10 @@ func TestTrapAMessageThatKillsItsProcess(t *testing.T) {
 	b.declare()
 	b.send("killer")
 	killer := b.fetch()
-	begun, skipFailed := make(chan struct{}), make(chan struct{})
+	begun, proceed := make(chan struct{}), make(chan struct{})
 	first := b.run(specOf(func(context.Context, *consume.Message, order) error {
 		close(begun)
-		<-skipFailed
+		<-proceed
 		return nil
 	}), one)
 	b.send("slow")
@@ -182,7 +182,7 @@ func TestTrapAMessageThatKillsItsProcess(t *testing.T) {
 	}
 	b.eventually("it waits behind the slow one", func() bool { return b.counted() == 1 })
 	first.end() // which gives it back
-	close(skipFailed)
+	close(proceed)
 	first.stop()
 	r := b.run(specOf(nothing), one)
 	l := b.letter()

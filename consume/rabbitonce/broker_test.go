@@ -35,7 +35,7 @@ type bench struct {
 	queue rabbitonce.Queue
 	conn  *amqp.Connection
 	ch    *amqp.Channel
-	// returns has the messages that were sent to a queue that is not there.
+	// returns has the messages that were sent to a queue that does not exist.
 	returns chan amqp.Return
 }
 

@@ -147,8 +147,8 @@ func (c *Consumer) feed(ctx context.Context, s *session, in chan<- consume.Deliv
 	return open
 }
 
-// toTryAgain hides the type of an error: Options.URLs may return a backoff.PermanentError of its own retry loop, which
-// would end this one.
+// toTryAgain hides the type of an error: Options.URLs may return a backoff.PermanentError from another retry loop,
+// which would end this one.
 type toTryAgain struct{ error }
 
 // Close closes the connection of a consumer that did not run. After [Consumer.Run] it does nothing.

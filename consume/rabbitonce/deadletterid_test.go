@@ -10,8 +10,8 @@ import (
 	"github.com/everonce/everonce/consume/rabbitonce"
 )
 
-// Each letter can be named, one without a key too, and one that the broker made in the same second as its twin: by an ID that
-// stays, however often and from wherever it is looked at.
+// Each dead letter has an ID, also without a key, and also if the broker made it in the same second as an equal one:
+// the ID does not change, however often and from wherever it is read.
 func TestALetterHasAnID(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -25,7 +25,7 @@ func TestALetterHasAnID(t *testing.T) {
 	b.wantLength(b.queue.DeadLetters, n)
 
 	ids := map[string]consume.DeadLetter{}
-	for range 3 { // over and over, and each time by a connection of its own
+	for range 3 { // repeatedly, each time on a new connection
 		all, err := b.letters().List(t.Context(), consume.Filter{})
 		if err != nil || len(all) != n {
 			t.Fatalf("%d letters, %v; want %d", len(all), err, n)
@@ -47,17 +47,17 @@ func TestALetterHasAnID(t *testing.T) {
 			t.Errorf("%s: discarded %d, %v", id, discarded, err)
 		}
 		if left, err := l.List(t.Context(), filter); len(left) != 0 || err != nil {
-			t.Errorf("%s is still there: %v, %v", id, left, err)
+			t.Errorf("%s was not removed: %v, %v", id, left, err)
 		}
 	}
 	b.wantLength(b.queue.DeadLetters, 0)
 }
 
-// What a letter is called does not depend on where it is looked at.
+// The ID of a dead letter does not depend on the reader's time zone.
 func TestALettersIDIsTheSameInEveryTimeZone(t *testing.T) {
 	t.Parallel()
 	ids := map[string]bool{}
-	for _, zone := range []*time.Location{time.UTC, time.FixedZone("there", 5*3600)} { // the client library reads times into that of its process
+	for _, zone := range []*time.Location{time.UTC, time.FixedZone("there", 5*3600)} { // the client library reads times in the zone of its process
 		at := time.Unix(1_700_000_000, 0).In(zone)
 		ids[rabbitonce.DeadLetterID(&amqp.Delivery{Timestamp: at, Headers: amqp.Table{
 			"at": at, "inside": amqp.Table{"of": []any{amqp.Table{"at": at}}},
@@ -69,7 +69,8 @@ func TestALettersIDIsTheSameInEveryTimeZone(t *testing.T) {
 	}
 }
 
-// Two letters of one message that were buried at different times, or for different reasons, are two: to discard one leaves the other.
+// Dead letters of one message that was set aside at different times, or for different reasons, have different IDs:
+// discarding one leaves the other.
 func TestLettersOfOneMessageAreTwo(t *testing.T) {
 	t.Parallel()
 	ids := map[string]bool{}
@@ -119,7 +120,7 @@ func fullLetter(at time.Time) amqp.Delivery {
 	}
 }
 
-// Letters that differ in anything have IDs of their own, lest one is discarded in place of another.
+// Dead letters that differ in anything have different IDs, so that the right one is discarded.
 func TestLettersThatDifferHaveIDsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, time.March, 4, 5, 6, 7, 0, time.UTC)

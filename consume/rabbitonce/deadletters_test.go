@@ -179,7 +179,7 @@ func TestListingDeadLetters(t *testing.T) {
 	}
 }
 
-// A letter whose queue is gone stays, and those of other queues are replayed.
+// A dead letter whose queue does not exist is not replayed, and others are.
 func TestALetterWhoseQueueIsGoneStays(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -200,7 +200,7 @@ func TestALetterWhoseQueueIsGoneStays(t *testing.T) {
 	b.wantLength(b.queue.Name, 1)
 }
 
-// A letter whose queue takes no more stays, and ends the replay with the reason.
+// A dead letter whose queue is full is not replayed, and ends the replay with the reason.
 func TestALetterWhoseQueueIsFullStays(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -218,11 +218,11 @@ func TestALetterWhoseQueueIsFullStays(t *testing.T) {
 	b.wantLength(b.queue.Name, 1)
 }
 
-// What is replayed and fails at once is not replayed again by the same call.
+// A replayed message that fails at once is not replayed again by the same call.
 func TestReplayEnds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.run(specOf(nothing), nil) // handles what comes, and buries what has no JSON
+	b.run(specOf(nothing), nil) // handles messages, and sets aside those without JSON
 	for range 20 {
 		b.send(amqp.Publishing{MessageId: "m", Body: []byte("no json")})
 	}
@@ -236,7 +236,7 @@ func TestReplayEnds(t *testing.T) {
 	}
 }
 
-// A limit whose sign is wrong is refused: it would be none, and what is discarded is gone.
+// A negative limit is an error: as no limit, it would discard everything.
 func TestANegativeLimitIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -256,7 +256,7 @@ func TestANegativeLimitIsRefused(t *testing.T) {
 	b.wantLength(b.queue.DeadLetters, 2)
 }
 
-// A stream can hold dead letters, and nobody can take one out of it: that is told as what it is, and not as a lost connection.
+// A stream can hold dead letters, but none can be taken out of it: the error says so, and is no lost connection.
 func TestLettersInAStream(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -268,7 +268,8 @@ func TestLettersInAStream(t *testing.T) {
 	}
 }
 
-// Dead letters are closed once, however many close them, and while they are looked at too: who looks is told, and nobody waits.
+// Dead letters are closed once, however many calls close them, and also during a read: the reader gets an error, and
+// no call waits.
 func TestDeadLettersAreClosedByAnybody(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -288,7 +289,7 @@ func TestDeadLettersAreClosedByAnybody(t *testing.T) {
 			break
 		}
 		if letter.Message.ID != "m-1" {
-			t.Errorf("the letter is of %q", letter.Message.ID)
+			t.Errorf("the dead letter has the ID %q", letter.Message.ID)
 		}
 		close(looking)
 		for range 3 {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What is left out has the values that docs/reference/options.md tells.
+// Zero fields have the defaults of docs/reference/options.md.
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	o, err := (*Options)(nil).withDefaults("shipping", "orders")

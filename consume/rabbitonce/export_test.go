@@ -13,7 +13,7 @@ import (
 
 func init() { askTimeout = 3 * time.Second }
 
-// AskWithin lets questions to the broker take so long, until restore is called. It is of the process.
+// AskWithin sets the timeout of requests to the broker for the whole process, until restore is called.
 func AskWithin(d time.Duration) (restore func()) {
 	before := askTimeout
 	askTimeout = d

@@ -15,8 +15,9 @@ import (
 	"github.com/everonce/everonce/consume/internal/copies"
 )
 
-// FuzzHeaders reads messages with headers of any kind, as any producer may send them: ours among them, and the broker's. What a
-// handler sees is well formed; on a retry, on a dead letter and on its replay it is what was sent; and what has no room is told.
+// FuzzHeaders reads messages with headers of any kind, as any producer may send them, with the package's and the
+// broker's among them. A handler sees well-formed headers; on a retry, on a dead letter and on its replay they are as
+// sent; and headers that did not fit are named.
 func FuzzHeaders(f *testing.F) {
 	for i, name := range slices.Sorted(maps.Keys(ours)) {
 		f.Add("m-1", "shop", name, "x", byte(i), int64(i), "CC", "other", byte(1), int64(1)<<40, uint16(1000))
@@ -100,7 +101,7 @@ func FuzzHeaders(f *testing.F) {
 		keyed("the copy without room", left, true)
 		for name := range visible(m) {
 			if _, there := left.Headers[name]; !there && !slices.Contains(left.OmittedHeaders, name) && name != "" {
-				t.Errorf("%q had no room, and is not told of", name)
+				t.Errorf("%q did not fit, and is not in OmittedHeaders", name)
 			}
 		}
 	})

@@ -37,8 +37,8 @@ func counted(t *testing.T, brokerURL string) (url string, said *atomic.Int64) {
 	return url, said
 }
 
-// What is said to the broker for a letter is waited for, and a write to its disk: a look at many asks for many at a time, and sees
-// them in their order.
+// Each request for a dead letter costs a round trip and a write to the broker's disk: a read of many asks for many at
+// a time, and sees them in their order.
 func TestManyLettersAreAskedForTogether(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -101,7 +101,8 @@ func TestTwoLookAtTheLetters(t *testing.T) {
 	b.wantLength(b.queue.DeadLetters, n-20)
 }
 
-// What one has in hand the other one does not see, and takes for none: that somebody has letters can be asked. Who asks does not count.
+// One reader does not see the dead letters that another one holds: Consumers says that there are other readers,
+// without the caller.
 func TestWhoElseHasLettersIsCounted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -139,14 +140,14 @@ func TestWhoElseHasLettersIsCounted(t *testing.T) {
 	}
 }
 
-// A classic queue counts only those who consume it: that nobody is counted does not say there that nobody has letters.
+// A classic queue counts only consumers: with 0 consumers, there may still be readers.
 func TestAClassicQueueCountsNoneWhoLook(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	if _, err := b.ch.QueueDeclare(b.queue.DeadLetters, true, false, false, false, amqp.Table{"x-queue-type": "classic"}); err != nil {
 		t.Fatal(err)
 	}
-	b.declare() // which takes them as they are
+	b.declare() // which does not change them
 	b.sendLetters(3)
 	other := b.letters()
 	for _, err := range b.letters().All(t.Context(), consume.Filter{}) {
@@ -165,8 +166,8 @@ func TestAClassicQueueCountsNoneWhoLook(t *testing.T) {
 	}
 }
 
-// A letter that the client library does not read ends the connection of who looks at it. That is told, and not only that the
-// connection is gone: an operator can take it out by the broker's own tools alone.
+// A dead letter that the client library cannot read ends the reader's connection. The error says so, and not only that
+// the connection is lost: an operator must remove it with the broker's own tools.
 func TestALetterThatCanNotBeReadIsTold(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -185,7 +186,8 @@ func TestALetterThatCanNotBeReadIsTold(t *testing.T) {
 	b.wantLength(b.queue.DeadLetters, 2)
 }
 
-// Large letters are not all in memory at once: of those that are as large as the first, only as many are in hand as have room.
+// Large dead letters are not all in memory at once: only as many are received as fit, if they are as large as the
+// first.
 func TestLargeLettersAreTakenByAndBy(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -73,13 +73,13 @@ func TestAnInterruptedReplayLosesNothing(t *testing.T) {
 		t.Fatalf("%d were replayed: %v", replayed, err)
 	}
 	copies, letters, found := map[string]int{}, map[string]int{}, map[string]bool{}
-	for len(found) < n { // the broker takes back what was in hand when it has seen the end of the connection
+	for len(found) < n { // the broker takes messages back when it has noticed the end of the connection
 		b.drained(b.queue.Name, copies)
 		b.drained(b.queue.DeadLetters, letters)
 		for _, ids := range []map[string]int{copies, letters} {
 			for id, times := range ids {
 				if found[id] = true; times != 1 {
-					t.Fatalf("%s is there %d times", id, times)
+					t.Fatalf("found %s %d times", id, times)
 				}
 			}
 		}
@@ -90,7 +90,7 @@ func TestAnInterruptedReplayLosesNothing(t *testing.T) {
 	t.Logf("%d were replayed; %d copies, %d letters", replayed, len(copies), len(letters))
 }
 
-// What a letter says of its key is a stranger's: in an error it is quoted.
+// The key in a dead letter is untrusted: an error quotes it.
 func TestALetterThatStaysIsQuoted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -103,7 +103,8 @@ func TestALetterThatStaysIsQuoted(t *testing.T) {
 	}
 }
 
-// What was looked at is there again when a call returns, however many there are: the broker takes them back one after the other.
+// When a call returns, the dead letters that it read can be read again, however many there are: the broker takes them
+// back one by one.
 func TestManyLettersAreThereAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -142,8 +143,8 @@ func TestAReplayBeginsTheRetriesAnew(t *testing.T) {
 	}
 }
 
-// A letter says how often it was replayed, so that one that fails each time need not go round for ever. What a producer sends as that
-// count is none.
+// A dead letter counts its replays, so that one that fails each time can be given up. A count that a producer sends is
+// ignored.
 func TestALetterCountsItsReplays(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

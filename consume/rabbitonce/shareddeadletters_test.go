@@ -19,7 +19,7 @@ func TestSharedDeadLetters(t *testing.T) {
 	b, other := newBench(t), newBench(t)
 	own := other.queue.DeadLetters
 	other.queue.DeadLetters = b.queue.DeadLetters
-	b.buryInBoth(other)
+	b.setAsideInBoth(other)
 	other.queue.DeadLetters = own
 	expires := amqp.Table{"x-message-ttl": int64(1), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": b.queue.DeadLetters}
 	if _, err := b.ch.QueueDeclare(own, true, false, false, false, expires); err != nil {
@@ -46,8 +46,8 @@ func TestSharedDeadLetters(t *testing.T) {
 	b.wantLength(b.queue.DeadLetters, 1)
 }
 
-// buryInBoth has a message without a key buried by a consumer of each queue.
-func (b *bench) buryInBoth(other *bench) {
+// setAsideInBoth sends a message without a key to both queues, where consumers set it aside.
+func (b *bench) setAsideInBoth(other *bench) {
 	b.t.Helper()
 	for i, queue := range []*bench{b, other} {
 		r := queue.run(specOf(nothing), nil)
@@ -113,7 +113,7 @@ func TestAForgedQueueIsNotReplayedToFromABrokersLetter(t *testing.T) {
 	b.wantReplayed(other, 2)
 }
 
-// Who has seen enough leaves all letters where they are.
+// A reader that stops early leaves all dead letters in the queue.
 func TestLettersAreLookedAtOneByOne(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -166,7 +166,8 @@ func TestADeletedDelayIsDeclaredAgain(t *testing.T) {
 	b.letter()
 }
 
-// Whoever waits for another's connection to a broker that does not answer waits no longer than its own time.
+// A call that waits for another call's connection to a broker that does not answer waits no longer than its own
+// timeout.
 func TestAPublisherWaitsForItsTurnAsLongAsItMay(t *testing.T) {
 	t.Parallel()
 	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

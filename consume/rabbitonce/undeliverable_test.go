@@ -72,8 +72,8 @@ func internalError() []byte {
 	return append(append(frame, body...), 0xCE)
 }
 
-// A message that ends the connection at each delivery is alone in that: those that were sent ahead with it are handled, become no dead
-// letters, and are buried no more than they must be. It ends among the dead letters, by its limit of deliveries.
+// A message that ends the connection at each delivery affects no others: messages prefetched with it are handled, and
+// become no dead letters beyond the unavoidable. The message itself becomes a dead letter at its delivery limit.
 func TestAMessageThatTheBrokerCannotDeliver(t *testing.T) {
 	t.Parallel()
 	for name, word := range map[string]bool{"with a word": true, "without one": false} {
