@@ -48,18 +48,18 @@ func TestMessagesThatAreEncodedAnew(t *testing.T) {
 		again       string
 		equal       bool
 	}{
-		"by default, another spelling":       {consume.Compare{}, `{"sent_at":1,"id":"o-1","cents":1200}`, false},
-		"another spelling":                   {consume.Compare{JSON: true}, ` {"cents":1200, "sent_at":1, "\u0069d":"o-1"} `, true},
-		"another time":                       {consume.Compare{JSON: true}, `{"id":"o-1","cents":1200,"sent_at":2}`, false},
-		"another time, left out":             {consume.Compare{JSONExcept: []string{"/sent_at"}}, `{"cents":1200,"sent_at":2,"id":"o-1"}`, true},
-		"no time, left out":                  {consume.Compare{JSONExcept: []string{"/sent_at"}}, `{"cents":1200,"id":"o-1"}`, true},
-		"another amount":                     {consume.Compare{JSONExcept: []string{"/sent_at"}}, `{"id":"o-1","cents":1201,"sent_at":1}`, false},
-		"the same amount, as a fraction":     {consume.Compare{JSONExcept: []string{"/sent_at"}}, `{"id":"o-1","cents":1200.0,"sent_at":1}`, false},
-		"another time, of which one counts":  {consume.Compare{JSONOnly: []string{"/id"}}, `{"id":"o-1","cents":7,"sent_at":2}`, true},
-		"another ID, the only field compared":     {consume.Compare{JSONOnly: []string{"/id"}}, `{"id":"o-2","cents":1200,"sent_at":1}`, false},
-		"a field that occurs twice":        {consume.Compare{JSON: true}, `{"id":"o-1","cents":1200,"sent_at":1,"sent_at":1}`, false},
-		"another header, also compared":   {consume.Compare{JSON: true, Headers: []string{"content-language"}}, `{"id":"o-1","cents":1200,"sent_at":1}`, false},
-		"another header, which is not named": {consume.Compare{JSON: true}, `{"id":"o-1","cents":1200,"sent_at":1}`, true},
+		"by default, another spelling":        {consume.Compare{}, `{"sent_at":1,"id":"o-1","cents":1200}`, false},
+		"another spelling":                    {consume.Compare{JSON: true}, ` {"cents":1200, "sent_at":1, "\u0069d":"o-1"} `, true},
+		"another time":                        {consume.Compare{JSON: true}, `{"id":"o-1","cents":1200,"sent_at":2}`, false},
+		"another time, left out":              {consume.Compare{JSONExcept: []string{"/sent_at"}}, `{"cents":1200,"sent_at":2,"id":"o-1"}`, true},
+		"no time, left out":                   {consume.Compare{JSONExcept: []string{"/sent_at"}}, `{"cents":1200,"id":"o-1"}`, true},
+		"another amount":                      {consume.Compare{JSONExcept: []string{"/sent_at"}}, `{"id":"o-1","cents":1201,"sent_at":1}`, false},
+		"the same amount, as a fraction":      {consume.Compare{JSONExcept: []string{"/sent_at"}}, `{"id":"o-1","cents":1200.0,"sent_at":1}`, false},
+		"another time, of which one counts":   {consume.Compare{JSONOnly: []string{"/id"}}, `{"id":"o-1","cents":7,"sent_at":2}`, true},
+		"another ID, the only field compared": {consume.Compare{JSONOnly: []string{"/id"}}, `{"id":"o-2","cents":1200,"sent_at":1}`, false},
+		"a field that occurs twice":           {consume.Compare{JSON: true}, `{"id":"o-1","cents":1200,"sent_at":1,"sent_at":1}`, false},
+		"another header, also compared":       {consume.Compare{JSON: true, Headers: []string{"content-language"}}, `{"id":"o-1","cents":1200,"sent_at":1}`, false},
+		"another header, which is not named":  {consume.Compare{JSON: true}, `{"id":"o-1","cents":1200,"sent_at":1}`, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLedger()

@@ -307,10 +307,10 @@ func TestPracticeHandlerTemplate(t *testing.T) {
 		err           error
 		first, second string
 	}{
-		"processed":             {nil, "executed ack", "replayed ack"},
-		"retryable":             {everonce.NotDone(errors.New("the bank is closed")), "failed retry", "failed retry"},
-		"not to be retried":     {everonce.Permanent("no_such_account", nil, nil), "rejected set_aside", "rejected set_aside"},
-		"unknown (Refuse)": {errors.New("the line went dead"), "unknown set_aside", "unknown set_aside"},
+		"processed":         {nil, "executed ack", "replayed ack"},
+		"retryable":         {everonce.NotDone(errors.New("the bank is closed")), "failed retry", "failed retry"},
+		"not to be retried": {everonce.Permanent("no_such_account", nil, nil), "rejected set_aside", "rejected set_aside"},
+		"unknown (Refuse)":  {errors.New("the line went dead"), "unknown set_aside", "unknown set_aside"},
 	} {
 		ran := 0
 		r := rigged(t, func(context.Context, *consume.Message, order) error { ran++; return tc.err }, nil)

@@ -34,8 +34,8 @@ func scraped(t *testing.T) (*Observer, func() (page string, took time.Duration))
 	}
 }
 
-// A table that does not answer holds up no scrape. What was last counted is shown until the count has failed, or, where nobody can end
-// the count, until the figure is old.
+// A table that does not answer does not delay a scrape. The last count is shown until the new one has failed, or, if
+// that does not end, until it is too old.
 func TestATableThatHangs(t *testing.T) {
 	for name, heeds := range map[string]bool{"until its deadline": true, "for ever": false} {
 		t.Run(name, func(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// replays serves one answer again and again, observed by o, or by nobody.
+// replays serves one answer again and again, observed by o if that is not nil.
 func replays(tb testing.TB, o *otelonce.Observer) http.Handler {
 	tb.Helper()
 	receive, serve := &everonce.Options{}, &httponce.Options{}

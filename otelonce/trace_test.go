@@ -133,7 +133,7 @@ func want(t *testing.T, span trace.ReadOnlySpan, attrs ...attribute.KeyValue) {
 	}
 }
 
-// A span that is not kept is written into no record: nobody could look at it.
+// The context of a span that is not sampled is not written into the record, since the span cannot be looked up.
 func TestNothingIsWrittenOfATraceThatIsNotSampled(t *testing.T) {
 	o, _ := traced(t, trace.WithSampler(trace.NeverSample()))
 	r := receiver(t, memstore.New(nil), o, everonce.Refuse)

@@ -80,7 +80,7 @@ func TestAnOffsetWaitsForTheMessagesBeforeIt(t *testing.T) {
 	}
 }
 
-// A partition with one slow message is paused when as many as Buffer are in hand, and goes on afterwards.
+// A partition with one slow message is paused when Buffer messages are fetched, and goes on afterwards.
 func TestAFullPartitionIsPaused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)

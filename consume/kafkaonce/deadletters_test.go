@@ -72,7 +72,7 @@ func TestARetryIsTheSameMessageLater(t *testing.T) {
 	}
 }
 
-// Two consumers of one topic, which both fail: each retries its own as often as it may, and not those of the other.
+// Two consumers of one topic, which both fail: each retries its own messages up to the limit, and not the other's.
 func TestConsumersOfOneTopicRetryTheirOwn(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
@@ -167,8 +167,8 @@ func TestAReplayedDeadLetterIsADuplicateIfTheWorkWasDone(t *testing.T) {
 	}
 }
 
-// What is no message of this consumer becomes a dead letter with the reason, and those behind it run. That has no body is not lost either: a
-// letter that is null would be the tombstone of one.
+// A bad message becomes a dead letter with the reason, and later messages are handled. A message without a body is not
+// lost either: a dead letter with a null value would be a tombstone.
 func TestBadInputIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
@@ -255,7 +255,8 @@ func TestAMessageThatIsTooLargeForACopy(t *testing.T) {
 	}
 }
 
-// What its producer has compressed well is retried, buried and replayed whole, though it is larger than the topics take before that.
+// A message that its producer compressed well is retried, set aside and replayed unchanged, though its uncompressed
+// size is over the topics' limit.
 func TestAMessageThatIsLargeBeforeItIsCompressed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)

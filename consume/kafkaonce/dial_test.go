@@ -44,7 +44,7 @@ func TestDialRefuses(t *testing.T) {
 		"no URL":            {"", b.topic, nil, everonce.ErrInvalidArgument},
 		"another scheme":    {"amqp://u:secret@localhost", b.topic, nil, everonce.ErrInvalidArgument},
 		"unknown mechanism": {"kafka://u:secret@localhost?mechanism=x", b.topic, nil, everonce.ErrInvalidArgument},
-		"nobody listens":    {"kafka://127.0.0.1:1", b.topic, nil, kafkaonce.ErrUnreachable},
+		"no listener":       {"kafka://127.0.0.1:1", b.topic, nil, kafkaonce.ErrUnreachable},
 		"no topic":          {b.url, none, nil, kafkaonce.ErrTopology},
 		"no retry topic":    {b.url, only, nil, kafkaonce.ErrTopology},
 		"no name":           {b.url, kafkaonce.Topic{}, nil, everonce.ErrInvalidArgument},

@@ -73,8 +73,8 @@ func (l *lines) kill() {
 	}
 }
 
-// A transformer that is killed in the middle of a transaction leaves output that nobody sees who reads committed. The next one transforms
-// the same records, and the ordinary consumer of the output handles each once.
+// A transformer that is killed in the middle of a transaction leaves output that readers of committed records do not
+// see. The next one transforms the same records, and the ordinary consumer of the output handles each once.
 func TestTransformsEachRecordOnceAcrossAKilledWorker(t *testing.T) {
 	t.Parallel()
 	b, out := newBench(t, 1), newBench(t, 1)
@@ -227,7 +227,7 @@ func (c *silentConn) Read(b []byte) (int, error) {
 	}
 }
 
-// Who stops a Transform whose broker does not answer need not wait for the answer.
+// Run of a Transform ends without waiting for a broker that does not answer.
 func TestTransformEndsWithoutItsBroker(t *testing.T) {
 	t.Parallel()
 	b, out := newBench(t, 1), newBench(t, 1)

@@ -38,7 +38,8 @@ func TestAProducersResendTakesEffectOnce(t *testing.T) {
 	}
 }
 
-// What failed comes again after its delay, and is counted; the handler sees the message as it was sent.
+// A failed message comes again after its delay, and its retries are counted; the handler sees the message as it was
+// sent.
 func TestRetriedAndCounted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -62,7 +63,7 @@ func TestRetriedAndCounted(t *testing.T) {
 	}
 }
 
-// What fails too often becomes a dead letter, which says all that is known of it.
+// A message that fails too often becomes a dead letter with all details.
 func TestExhaustedBecomesADeadLetter(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -216,7 +217,7 @@ func TestServerIsKilledAndComesBack(t *testing.T) {
 		}
 	}
 	b.settled()
-	// They are that of all answers, and that of a request for messages. That of the request before ends only after the next one has begun, at times.
+	// One for all answers, one for a request for messages. The subscription of a request may end only after the next one has begun.
 	b.eventually("no more than two subscriptions are left", func() bool { return conn.NumSubscriptions() <= 2 })
 }
 

@@ -55,8 +55,8 @@ func (b *bench) bury(store everonce.Store, msgs ...*nats.Msg) {
 	r.stop()
 }
 
-// Trap: the stream drops what has an ID that it knows, and says that it is stored: so a replay with the message's own ID would be lost. The copy
-// has an ID of its own, and the handler sees the message's.
+// Trap: the stream drops a message with a known ID, and says that it is stored: a replay with the message's ID would
+// be lost. The copy has a new ID, and the handler sees the message's.
 func TestTrapAReplayWithTheIDThatTheStreamKnows(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -146,8 +146,8 @@ func TestLettersAreChosen(t *testing.T) {
 	}
 }
 
-// What is buried again is the same letter: here because the durable consumer has lost its place, elsewhere after a crash before the
-// acknowledgement.
+// A message that is set aside twice is one dead letter: here because the durable consumer has lost its position,
+// elsewhere after a crash before the acknowledgement.
 func TestBuriedTwiceIsOneLetter(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -167,7 +167,7 @@ func TestBuriedTwiceIsOneLetter(t *testing.T) {
 	}
 }
 
-// A letter whose stream is gone stays, and so does what is no letter of ours; the others are replayed.
+// A dead letter whose stream is gone is not replayed, nor is a message from elsewhere; the others are replayed.
 func TestLettersThatCannotBeReplayedStay(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -184,7 +184,7 @@ func TestLettersThatCannotBeReplayedStay(t *testing.T) {
 	// Another stream that takes the subject by now is not the one that is meant.
 	other := b.queue.Stream + "-other"
 	b.stream(jetstream.StreamConfig{Name: other, Subjects: []string{b.queue.Stream + ".>"}})
-	defer b.js.DeleteStream(context.Background(), other) //nolint:errcheck // nobody will look for it
+	defer b.js.DeleteStream(context.Background(), other) //nolint:errcheck // best effort
 	if n, err := l.Replay(context.Background(), consume.Filter{}); n != 0 || err == nil {
 		t.Errorf("%d, %v", n, err)
 	}
@@ -205,7 +205,7 @@ func TestLettersOfStreamsThatAreSourcesAndMirrors(t *testing.T) {
 		}
 		c.Name = b.queue.Stream + "-" + kind
 		b.stream(c)
-		defer b.js.DeleteStream(context.Background(), c.Name) //nolint:errcheck // nobody will look for it
+		defer b.js.DeleteStream(context.Background(), c.Name) //nolint:errcheck // best effort
 		other := *b
 		other.queue = natsonce.Queue{Stream: c.Name, DeadLetters: b.dead(), Counts: b.counts()}
 		store, fail := memstore.New(nil), true

@@ -138,7 +138,7 @@ func (b *bench) publish(msg *nats.Msg) *jetstream.PubAck {
 	return ack
 }
 
-// fetch takes a message in hand, as another process that has the same durable consumer.
+// fetch fetches a message, like another process with the same durable consumer.
 func (b *bench) fetch() jetstream.Msg {
 	b.t.Helper()
 	c, err := b.js.Consumer(context.Background(), b.queue.Stream, "billing")
@@ -162,7 +162,7 @@ func (b *bench) eventually(what string, is func() bool) {
 	}
 }
 
-// settled waits until nothing is in hand or waits any more.
+// settled waits until no message is unacknowledged or pending.
 func (b *bench) settled() {
 	b.t.Helper()
 	b.eventually("all is acknowledged", func() bool {

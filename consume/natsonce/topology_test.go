@@ -15,7 +15,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// What is missing is named, and nothing but what is ours is made.
+// Missing parts are named, and only the package's own are created.
 func TestWhatIsMissingIsNamed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -68,7 +68,7 @@ func TestWhatSomebodyDeletesIsMadeAgain(t *testing.T) {
 	b.settled()
 }
 
-// What loses letters, or has old messages run again, is said once.
+// A configuration that loses dead letters, or lets old messages run again, is logged once.
 func TestWhatAnOperatorShouldKnow(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -95,7 +95,7 @@ func TestWhatAnOperatorShouldKnow(t *testing.T) {
 		t.Error(said)
 	}
 	if said := lines(); said != "" {
-		t.Errorf("for a consumer that is there: %s", said)
+		t.Errorf("for an existing consumer: %s", said)
 	}
 	for want, c := range map[string]jetstream.StreamConfig{
 		"max_age is 1h":  {MaxAge: time.Hour},

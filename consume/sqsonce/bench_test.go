@@ -39,7 +39,7 @@ func newClient(t testing.TB, url string) *sqs.Client {
 	return sqs.New(sqs.Options{
 		BaseEndpoint: &url, Region: "elasticmq", HTTPClient: &http.Client{Transport: transport},
 		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-			return aws.Credentials{AccessKeyID: "test", SecretAccessKey: "test"}, nil //nolint:gosec // of nobody
+			return aws.Credentials{AccessKeyID: "test", SecretAccessKey: "test"}, nil //nolint:gosec // a fake
 		}),
 	})
 }
@@ -119,7 +119,7 @@ func (b *bench) sendOrder(id int, group string) {
 	b.send(fmt.Sprintf(`{"id":%d}`, id), group, sqsonce.AttributeID, fmt.Sprint("order-", id))
 }
 
-// handler returns a consumer that remembers in a store of its own.
+// handler returns a consumer with a new store.
 func (b *bench) handler(handle func(context.Context, *consume.Message, order) error, change func(*consume.Spec[order])) *consume.Consumer {
 	b.Helper()
 	recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Reexecute, nil)

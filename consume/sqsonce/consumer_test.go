@@ -38,7 +38,7 @@ func TestConsumesOnce(t *testing.T) {
 	}
 }
 
-// A failed message comes again after its delay, as often as it may, is a dead letter then, and blocks nobody.
+// A failed message comes again after its delay, up to the limit, then becomes a dead letter, and blocks no others.
 func TestRetriesThenBuries(t *testing.T) {
 	t.Parallel()
 	for _, fifo := range []bool{false, true} {
@@ -67,7 +67,7 @@ func TestRetriesThenBuries(t *testing.T) {
 	}
 }
 
-// A handler that takes longer than the visibility timeout keeps its message: nobody else sees it meanwhile.
+// A handler that takes longer than the visibility timeout keeps its message hidden.
 func TestHeartbeatKeepsAMessageHidden(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, false, 100)

@@ -121,7 +121,7 @@ func TestLooksBeyondAnEmptyAnswer(t *testing.T) {
 	}
 }
 
-// What cannot be handled is a dead letter with its reason, and blocks nobody.
+// A bad message becomes a dead letter with its reason, and blocks no others.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, false, 100)
@@ -132,7 +132,7 @@ func TestBadInput(t *testing.T) {
 	b.send(`not JSON`, "", sqsonce.AttributeID, "not-json")                                              // no JSON
 	b.send(`"`+strings.Repeat("x", 100_000)+`"`, "", sqsonce.AttributeID, "large")                       // too large for the consumer
 	b.send(strings.Repeat("y", 256<<10-60), "", sqsonce.AttributeID, "full")                             // too large for a note
-	b.send(`{"id":3}`, "", sqsonce.AttributeID, "ours", "everonce-note", `{"headers":{"x-everonce-retr`) // a note that is none
+	b.send(`{"id":3}`, "", sqsonce.AttributeID, "ours", "everonce-note", `{"headers":{"x-everonce-retr`) // an invalid note
 	if _, err := b.client.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &b.url, MessageBody: aws.String(`{"id":4}`), MessageAttributes: map[string]types.MessageAttributeValue{
 		sqsonce.AttributeID: {DataType: aws.String("Binary"), BinaryValue: []byte{1, 2}}, // no text
 	}}); err != nil {
@@ -183,7 +183,7 @@ func TestEnvelopes(t *testing.T) {
 			told[v.Disposition] = v
 		}
 		if _, handled := told[consume.Ack]; !handled || got.ID != "order-7" || got.BrokerID == "" || got.Subject == "" || told[consume.SetAside].Death.Reason != consume.Undecodable {
-			t.Errorf("Observe was told of %+v; %s", told, asJSON(t, got))
+			t.Errorf("Observe got %+v; %s", told, asJSON(t, got))
 		}
 		if l := b.list(1)[0]; l.Reason != consume.Undecodable || string(l.Message.Body) != `{"id":8}` {
 			t.Errorf("the letter is %s", asJSON(t, l))
@@ -192,7 +192,7 @@ func TestEnvelopes(t *testing.T) {
 	}
 }
 
-// What is wrong with queues and options is told at once.
+// Dial returns errors for wrong queues and options.
 func TestDialRefuses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, false, 100)
@@ -228,7 +228,7 @@ func TestDialRefuses(t *testing.T) {
 	}
 }
 
-// A queue that keeps messages for longer than they are remembered is told at the start.
+// Dial warns of a queue that keeps messages for longer than they are remembered.
 func TestDialWarnsOfALongRetention(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, false, 100)

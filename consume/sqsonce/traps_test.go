@@ -33,7 +33,8 @@ func TestADeleteThatDeletedNothingIsHarmless(t *testing.T) {
 	b.empty(b.url)
 }
 
-// A message that comes again while it is in hand has a new receipt, by which it is deleted: the old one may delete nothing.
+// A message that is redelivered while it is being handled has a new receipt, which deletes it: the old one may delete
+// nothing.
 func TestDeletesByTheLatestReceipt(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, false, 100)
@@ -66,8 +67,8 @@ func TestDeletesByTheLatestReceipt(t *testing.T) {
 	}
 }
 
-// What comes again to another consumer after the visibility timeout, while the first one works, takes effect once with everonce,
-// and twice without.
+// A message that goes to another consumer after the visibility timeout, while the first one works, takes effect once
+// with everonce, and twice without.
 func TestTwoConsumersAfterTheVisibilityTimeout(t *testing.T) {
 	t.Parallel()
 	t.Run("WithoutEveronce", func(t *testing.T) {
@@ -278,7 +279,7 @@ func TestFIFOKeepsTheOrderOnFailure(t *testing.T) {
 	}
 }
 
-// What is behind a failing message in its group is not received with it: its retries are its own.
+// Later messages of a group are not received with a failing one: they keep all their retries.
 func TestFIFOFollowersKeepTheirRetries(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, true, 100)
@@ -310,7 +311,7 @@ func TestFIFOFollowersKeepTheirRetries(t *testing.T) {
 	}
 }
 
-// A message that comes again before the answer that hid it is read is in nobody's hand, and is not left hidden by its new receipt.
+// A message that comes again before the consumer reads the answer that hid it is not left hidden by its new receipt.
 func TestComesAgainBeforeItsRetryIsAnswered(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, false, 100)
@@ -325,11 +326,11 @@ func TestComesAgainBeforeItsRetryIsAnswered(t *testing.T) {
 			}
 		},
 		changed: func(*sqs.ChangeMessageVisibilityInput) {
-			once.Do(func() { <-receipts; <-receipts; <-time.After(100 * time.Millisecond) }) // until the second is in hand
+			once.Do(func() { <-receipts; <-receipts; <-time.After(100 * time.Millisecond) }) // until the second is received
 		},
 	}
 	o := quick()
-	o.Visibility = 10 * time.Minute // nobody could wait for that
+	o.Visibility = 10 * time.Minute // too long to wait for
 	b.run(client, b.handler(func(_ context.Context, m *consume.Message, _ order) error {
 		if m.Retries == 0 {
 			return everonce.NotDone(errors.New("not yet"))
@@ -354,7 +355,8 @@ func TestADeadLetterIsSentOnce(t *testing.T) {
 	b.list(1)
 }
 
-// A queue of dead letters that is missing, or that the consumer may not send to, holds up nobody: what belongs there comes again.
+// A dead-letter queue that is missing, or that the consumer may not send to, blocks nothing: messages for it come
+// again.
 func TestRefusedDeadLettersBlockNobody(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{"QueueDoesNotExist", "AccessDenied", "KMS.DisabledException"} {
@@ -435,7 +437,7 @@ func TestDrainLosesNothing(t *testing.T) {
 		return nil
 	}, nil)
 	o := quick()
-	o.Visibility = 10 * time.Minute // nobody could wait for that
+	o.Visibility = 10 * time.Minute // too long to wait for
 	stop := b.run(b.client, h, o)
 	<-begun
 	stopped := make(chan struct{})

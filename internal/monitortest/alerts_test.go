@@ -124,7 +124,7 @@ func fires(t *testing.T, happens func(s *shop, minute int)) (fired []string) {
 	kept, scraped := map[string]*promql.Series{}, series(nil)
 	began := time.Unix(1e9, 0)
 	for minute := -before; minute < behind; minute++ {
-		if minute == -before || 0 <= minute && minute < 20 { // then everything stays as it is
+		if minute == -before || 0 <= minute && minute < 20 { // then nothing changes
 			s.Counted(s.health, nil)
 			s.calm(minute)
 			if minute >= 0 {
@@ -196,8 +196,8 @@ func (s *selected) At() storage.Series              { return promql.NewStorageSe
 func (*selected) Err() error                        { return nil }
 func (*selected) Warnings() annotations.Annotations { return nil }
 
-// Each alert fires for what it is about, and no other does, but for those that see nothing where nobody shows any figures. None fires in a
-// calm service.
+// Each alert fires for its cause, and no other alert does, except those on missing figures. None fires in a calm
+// service.
 func TestAlertsFire(t *testing.T) {
 	if got := fires(t, func(*shop, int) {}); len(got) > 0 {
 		t.Errorf("in a calm service %v fire", got)
@@ -221,8 +221,8 @@ func TestAlertsFire(t *testing.T) {
 	}
 }
 
-// EveronceUncounted fires where nobody counts records, unless somebody else counts some; the page of DynamoDB, where a proxy counts none, says
-// so, and what to take out.
+// EveronceUncounted fires if no process counts records. The page of DynamoDB, where a proxy counts none, says so, and
+// what to take out.
 func TestWhereNobodyCounts(t *testing.T) {
 	uncounted := once(func(s *shop) {
 		counted := s.page
@@ -238,7 +238,7 @@ func TestWhereNobodyCounts(t *testing.T) {
 		})
 	})
 	if got := fires(t, uncounted); !slices.Equal(got, []string{"EveronceUncounted"}) {
-		t.Errorf("where nobody counts %v fire", got)
+		t.Errorf("without a count, %v fire", got)
 	}
 	if got := fires(t, func(s *shop, minute int) {
 		uncounted(s, minute)
@@ -247,7 +247,7 @@ func TestWhereNobodyCounts(t *testing.T) {
 		t.Errorf("where another service counts %v fire", got)
 	}
 	page := must(os.ReadFile(filepath.Join(folder, "..", "how-to", "records-in-dynamodb.md")))(t)
-	out := regexp.MustCompile("fires for good where nobody counts any \\(take `([^`]+)` out of it\\), and says nothing\\s+where another service counts").FindSubmatch(page)
+	out := regexp.MustCompile("fires for good if no process counts any \\(take `([^`]+)` out of it\\), and does not fire\\s+where another service counts").FindSubmatch(page)
 	if out == nil || !slices.ContainsFunc(alerts(t), func(a alert) bool {
 		return a.Alert == "EveronceUncounted" && strings.HasSuffix(a.Expr, " "+string(out[1]))
 	}) {

@@ -138,7 +138,7 @@ func TestAnswersWhatFailed(t *testing.T) {
 	}
 }
 
-// What another invocation works on is not acknowledged.
+// A message that another invocation is handling is not acknowledged.
 func TestAcknowledgesNothingInProgress(t *testing.T) {
 	begun, release := make(chan struct{}), make(chan struct{})
 	handler := newHandler(t, &queues{}, func(_ context.Context, _ *consume.Message, o order) error {
@@ -160,7 +160,7 @@ func TestAcknowledgesNothingInProgress(t *testing.T) {
 	}
 }
 
-// What there was no time for is not acknowledged either, and is answered within the function's time.
+// A message that there was no time for is not acknowledged either, and the answer comes within the function's time.
 func TestAnswersInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		handler := newHandler(t, &queues{}, func(ctx context.Context, _ *consume.Message, o order) error {
