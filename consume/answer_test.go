@@ -85,7 +85,7 @@ func TestAnAnswerAfterTheDrain(t *testing.T) {
 
 // The broker is given the letter as the decision has it. Where the dead letters take no more, the message comes again after the longest
 // delay: one that came at once would go round.
-func TestADeadLetterIsTheVerdicts(t *testing.T) {
+func TestADeadLetterHasTheDecisionsDetails(t *testing.T) {
 	var told consume.Decision
 	r := rigged(t, done, func(s *consume.Spec[order]) {
 		s.Retry.Max = time.Hour
@@ -107,7 +107,7 @@ func TestADeadLetterIsTheVerdicts(t *testing.T) {
 
 // A message that cannot come again, because the broker accepts no copy of it, becomes a dead letter. If the
 // dead-letter queue does not accept it either, it waits, and does not alternate between the two.
-func TestWhatCanNotComeAgainIsADeadLetter(t *testing.T) {
+func TestAMessageThatCannotBeRetriedIsADeadLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var letters int
 		type own struct{}

@@ -285,7 +285,7 @@ func TestWorkersCollectBatches(t *testing.T) {
 }
 
 // While the store is down a batch is held; wrong messages in it are still answered.
-func TestABatchIsKeptInHand(t *testing.T) {
+func TestABatchIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
 		l.down.Store(true)

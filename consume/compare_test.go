@@ -12,7 +12,7 @@ import (
 )
 
 // The fingerprint of a message is the same in every version: a repetition after a deploy must not be a mismatch.
-func TestWhatMessagesAreComparedByIsFixed(t *testing.T) {
+func TestMessageFingerprintsAreStable(t *testing.T) {
 	m := first()
 	m.Body = []byte(`{ "id": "o-1", "cents": 9007199254740993 }`)
 	m.Headers = map[string]string{"tenant": "a"}

@@ -10,7 +10,7 @@ import (
 
 // The handler and Observe get the context that Context returns for their message; in a batch, the handler gets the
 // context of the batch. If Context panics or returns nil, the message is still handled.
-func TestContextIsThatOfAMessage(t *testing.T) {
+func TestEachMessageHasItsContext(t *testing.T) {
 	type id struct{}
 	var handled, told []string
 	within := func(ctx context.Context, m *consume.Message) context.Context {

@@ -8,7 +8,7 @@ import (
 )
 
 // A letter is meant by all that a filter says, or it is not: what is discarded is gone.
-func TestWhatAFilterMeans(t *testing.T) {
+func TestFilter(t *testing.T) {
 	t.Parallel()
 	last := time.Unix(1_700_000_000, 0)
 	letter := consume.DeadLetter{

@@ -74,7 +74,7 @@ func TestKeyStrategies(t *testing.T) {
 }
 
 // An invalid pointer gives a nil Key, as do keys made from it: a consumer's constructor rejects it.
-func TestWhatIsNoPointerIsNoKey(t *testing.T) {
+func TestAnInvalidPointerGivesNoKey(t *testing.T) {
 	for name, key := range map[string]consume.Key{
 		"no slash": consume.JSONPointer("id"), "all": consume.JSONPointer(""), "half an escape": consume.JSONPointer("/a~"),
 		"in a composite": consume.Composite("Order", consume.ProducerID(), consume.JSONPointer("id")),

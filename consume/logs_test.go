@@ -18,7 +18,7 @@ import (
 
 // A message that fails, or becomes a dead letter, is logged, also for a consumer without Observe: with the hash of its
 // key, the reason and the error, and never with the key or the body.
-func TestWhatBecomesOfAMessageIsLogged(t *testing.T) {
+func TestDecisionsAreLogged(t *testing.T) {
 	for name, c := range map[string]struct {
 		m      *consume.Message
 		handle func() error
@@ -125,7 +125,7 @@ func TestPausesAreLogged(t *testing.T) {
 }
 
 // So is one that was refused for good, and is dropped because that was asked for: there is no letter that would tell.
-func TestWhatIsDroppedIsLogged(t *testing.T) {
+func TestDroppedMessagesAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var decision consume.Decision
 		r := rigged(t, refuses, func(s *consume.Spec[order]) {

@@ -10,7 +10,7 @@ import (
 
 // An omitted header of the fingerprint cannot be compared: the message becomes a dead letter, and is neither handled
 // nor a duplicate.
-func TestAHeaderOfTheFingerprintThatIsNotThere(t *testing.T) {
+func TestAnOmittedHeaderOfTheFingerprint(t *testing.T) {
 	r := rigged(t, done, func(s *consume.Spec[order]) { s.Compare.Headers = []string{"tenant"} })
 	odd := first()
 	odd.OmittedHeaders = []string{"nested", "tenant"}
@@ -30,7 +30,7 @@ func TestAHeaderOfTheFingerprintThatIsNotThere(t *testing.T) {
 }
 
 // Another delivery may have the omitted header, so FirstOf does not take another key instead.
-func TestFirstOfDoesNotPassOverAHeaderThatIsNotThere(t *testing.T) {
+func TestFirstOfDoesNotSkipAnOmittedHeader(t *testing.T) {
 	odd := first()
 	odd.OmittedHeaders = []string{"order-id"}
 	for name, key := range map[string]consume.Key{

@@ -239,7 +239,7 @@ func TestFailedIsRetriedUpToTheLimitThenADeadLetter(t *testing.T) {
 
 // The error of another store in a handler is a failure of its message, which uses up a retry: the consumer's store
 // works.
-func TestAStoreErrorOfTheHandlerCounts(t *testing.T) {
+func TestAStoreErrorOfTheHandlerUsesUpARetry(t *testing.T) {
 	err := everonce.NotDone(fmt.Errorf("%w: the mail's", everonce.ErrStore))
 	r := rigged(t, func(context.Context, *consume.Message, order) error { return err }, nil)
 	r.wants(first(), everonce.Failed, consume.Retry)
@@ -286,7 +286,7 @@ func TestUnknownIsADeadLetterThatRunsOnceSettled(t *testing.T) {
 	r.wants(first(), everonce.Executed, consume.Ack)
 }
 
-func TestNotRecordedIsKeptInHandAndNotRunAgain(t *testing.T) {
+func TestNotRecordedIsHeldAndNotRunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ran := 0
 		r := rigged(t, func(context.Context, *consume.Message, order) error { ran++; return nil }, nil)
@@ -302,7 +302,7 @@ func TestNotRecordedIsKeptInHandAndNotRunAgain(t *testing.T) {
 	})
 }
 
-func TestStoreErrorIsKeptInHand(t *testing.T) {
+func TestStoreErrorIsHeld(t *testing.T) {
 	r := rigged(t, done, nil)
 	r.store.claim = errDown
 	r.wants(first(), everonce.StoreFailed, consume.Hold)
@@ -384,7 +384,7 @@ func TestQueueAndDeliveryNeverEnterTheKey(t *testing.T) {
 }
 
 // Each header of the fingerprint counts, and one that is empty is not one that is missing.
-func TestEachHeaderOfTheFingerprintCounts(t *testing.T) {
+func TestEachHeaderOfTheFingerprintIsCompared(t *testing.T) {
 	r := rigged(t, done, func(s *consume.Spec[order]) { s.Compare.Headers = []string{"tenant", "currency"} })
 	m := first()
 	m.Headers = map[string]string{"tenant": "a", "currency": ""}

@@ -99,7 +99,7 @@ func message(id string) *delivery {
 
 // While the store is down a message is held, handled again after a growing pause, and acknowledged when the store is
 // back. A broker would not redeliver it on an open channel.
-func TestKeptInHandWhileTheStoreIsDown(t *testing.T) {
+func TestHeldWhileTheStoreIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &downStore{Store: memstore.New(nil)}
 		store.down.Store(true)
@@ -208,7 +208,7 @@ func drainIsBounded(t *testing.T, within, want time.Duration) {
 }
 
 // A handler that ignores its context delays the drain until it returns: its effect is recorded and acknowledged.
-func TestDrainWaitsForAHandlerThatHeedsNothing(t *testing.T) {
+func TestDrainWaitsForAHandlerThatIgnoresItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		c := serving(t, memstore.New(nil), func(context.Context, *consume.Message, order) error {

@@ -17,7 +17,7 @@ func orderSeven(*consume.Message) (order, error) { return order{ID: "7"}, nil }
 var errClosed = everonce.NotDone(errors.New("the bank is closed"))
 
 // Each field of a TxSpec takes effect, for a single message and in a batch.
-func TestWhatATxSpecSays(t *testing.T) {
+func TestFieldsOfTxSpec(t *testing.T) {
 	refusing := func(context.Context, *ledgerTx, *consume.Message, order) error {
 		return everonce.Permanent("no_such_account", nil, nil)
 	}
@@ -64,7 +64,7 @@ func TestWhatATxSpecSays(t *testing.T) {
 }
 
 // So does each field of a NaturalSpec.
-func TestWhatANaturalSpecSays(t *testing.T) {
+func TestFieldsOfNaturalSpec(t *testing.T) {
 	told := 0
 	specs := map[consume.Disposition]consume.NaturalSpec[order]{
 		consume.Ack: {DropRejected: true, Handle: func(_ context.Context, _ *consume.Message, o order) (bool, error) {

@@ -128,7 +128,7 @@ func TestAHandlerIsBounded(t *testing.T) {
 
 // The error of a message that failed by "context deadline exceeded" names the deadline: the consumer's, which can be
 // changed.
-func TestTheEndOfAHandlersTimeIsTold(t *testing.T) {
+func TestTheErrorNamesTheDeadline(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  func(ctx context.Context) error
 		want string
@@ -187,7 +187,7 @@ func TestAHandlerThatExits(t *testing.T) {
 
 // A handler that gives its message up in another way than by an error, at each delivery, has as many retries as any other, each after
 // its delay; then the message is a dead letter.
-func TestWhatIsGivenUpIsRetriedUpToTheLimit(t *testing.T) {
+func TestAHandlerThatDoesNotReturnIsRetriedUpToTheLimit(t *testing.T) {
 	for name, givesUp := range map[string]func(){"by a panic": func() { panic("no") }, "by Goexit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
 			recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Reexecute, nil)

@@ -26,7 +26,7 @@ func both(t *testing.T, c *consume.Consumer, want consume.Disposition, o everonc
 
 // An operation that a guarded consumer of the same name has left in the unknown stays so until somebody settles it: to
 // ask again would hold up all that is behind it for ever.
-func TestWhatIsAbandonedIsADeadLetterInATransactionToo(t *testing.T) {
+func TestAnAbandonedMessageIsADeadLetterInATransactionToo(t *testing.T) {
 	l := newLedger()
 	for _, id := range []string{"a", "b", "c"} {
 		key := everonce.Key{Scope: everonce.ScopeOf("billing"), ID: id}
@@ -45,7 +45,7 @@ func TestWhatIsAbandonedIsADeadLetterInATransactionToo(t *testing.T) {
 }
 
 // A message whose commit was not confirmed is held until the next claim shows the outcome.
-func TestALostCommitIsKeptInHandUntilItIsKnown(t *testing.T) {
+func TestAMessageIsHeldAfterALostCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		errLost := errors.New("the line went dead")
 		l := newLedger()
@@ -83,7 +83,7 @@ func TestALostCommitIsKeptInHandUntilItIsKnown(t *testing.T) {
 
 // If the database is busy each time before the handler is called, it is no failure of the message and uses up no
 // retry.
-func TestABusyDatabaseDoesNotCount(t *testing.T) {
+func TestABusyDatabaseUsesUpNoRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
 		l.classes = map[error]driver.TxErrorClass{errDown: driver.TxErrorRetry}

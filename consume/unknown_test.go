@@ -34,7 +34,7 @@ func retried(retries int) *consume.Message {
 }
 
 // Under Reconcile the reconciler is called without a replay by an operator: an unknown message is retried for that.
-func TestWhatIsAskedAboutComesAgain(t *testing.T) {
+func TestAReconciledMessageComesAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		verdict everonce.Verdict[struct{}]
 		runs    int
@@ -58,7 +58,7 @@ func TestWhatIsAskedAboutComesAgain(t *testing.T) {
 }
 
 // One whose question has no answer for as long as it is retried is a dead letter that says so.
-func TestWhatNobodyCanAnswerIsADeadLetter(t *testing.T) {
+func TestAnUnansweredQuestionLeadsToADeadLetter(t *testing.T) {
 	asked, ran := 0, 0
 	r := asking(t, &ran, func(context.Context, everonce.Abandoned) (everonce.Verdict[struct{}], error) {
 		asked++
@@ -75,7 +75,7 @@ func TestWhatNobodyCanAnswerIsADeadLetter(t *testing.T) {
 
 // A handler that panics, when its time is over too, or ends its goroutine, leaves what its policy makes of that: under Refuse an unknown
 // outcome, a dead letter that is called so, however often it was retried before.
-func TestAHandlerThatDoesNotReturnIsWhatItsPolicySays(t *testing.T) {
+func TestAHandlerThatDoesNotReturnFollowsThePolicy(t *testing.T) {
 	panics := func(context.Context, *consume.Message, order) error { panic("no") }
 	late := func(ctx context.Context, _ *consume.Message, _ order) error { <-ctx.Done(); panic("no") }
 	exits := func(context.Context, *consume.Message, order) error { runtime.Goexit(); return nil }

@@ -19,7 +19,7 @@ import (
 )
 
 // A message that always fails holds up no other, not even behind it in its partition and with its record key.
-func TestPoisonBlocksNobody(t *testing.T) {
+func TestPoisonBlocksNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
 	r := b.run(specOf(func(_ context.Context, _ *consume.Message, o order) error {
@@ -105,7 +105,7 @@ func TestRightsThatEnd(t *testing.T) {
 }
 
 // A dead letter that may not be written comes again until it may, and holds up no other message.
-func TestRefusedDeadLettersBlockNobody(t *testing.T) {
+func TestRefusedDeadLettersBlockNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
 	log := make(logged, 10_000)

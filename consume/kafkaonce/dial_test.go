@@ -63,7 +63,7 @@ func TestDialRefuses(t *testing.T) {
 }
 
 // Dial returns a clear error if the user may not write to a retry topic, or may not read with the group.
-func TestDialTellsWhatTheUserMayNot(t *testing.T) {
+func TestDialNamesMissingPermissions(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
 	c, err := kafkaonce.Dial(b.ctx, b.url, b.topic, newHandler(t), nil)

@@ -11,7 +11,7 @@ import (
 
 // Dead letters that a transaction has moved are seen, though the last record of the topic is the marker of its end, which no reader gets
 // unless it asks for it.
-func TestLettersOfTransactions(t *testing.T) {
+func TestDeadLettersOfTransactions(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
 	r := b.run(specOf(nothing), nil)

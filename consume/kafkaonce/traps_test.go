@@ -21,7 +21,7 @@ import (
 // Trap: after a rebalance in mid-batch, unfinished messages run again. The first consumer has done half of the topic,
 // and is cut off before its commit: the second one gets all messages. Without everonce that half is done twice, with
 // it once.
-func TestTrapARebalanceRunsAgainWhatWasInHand(t *testing.T) {
+func TestTrapARebalanceRunsUnfinishedMessagesAgain(t *testing.T) {
 	t.Parallel()
 	for _, guarded := range []bool{false, true} {
 		name := map[bool]string{false: "without everonce", true: "with everonce"}[guarded]

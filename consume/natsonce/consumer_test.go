@@ -89,7 +89,7 @@ func TestExhaustedBecomesADeadLetter(t *testing.T) {
 }
 
 // A message that always fails holds up no other.
-func TestPoisonBlocksNobody(t *testing.T) {
+func TestPoisonBlocksNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	spec := specOf(func(_ context.Context, _ *consume.Message, o order) error {

@@ -111,7 +111,7 @@ func TestReplays(t *testing.T) {
 }
 
 // A letter says where it came from, is chosen by what it says, and looks the same each time.
-func TestLettersAreChosen(t *testing.T) {
+func TestDeadLettersAreSelected(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.bury(memstore.New(nil), b.message("m-1"), b.message("m-2"), b.message("m-3"))
@@ -148,7 +148,7 @@ func TestLettersAreChosen(t *testing.T) {
 
 // A message that is set aside twice is one dead letter: here because the durable consumer has lost its position,
 // elsewhere after a crash before the acknowledgement.
-func TestBuriedTwiceIsOneLetter(t *testing.T) {
+func TestSetAsideTwiceIsOneDeadLetter(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	spec := specOf(func(context.Context, *consume.Message, order) error {
@@ -168,7 +168,7 @@ func TestBuriedTwiceIsOneLetter(t *testing.T) {
 }
 
 // A dead letter whose stream is gone is not replayed, nor is a message from elsewhere; the others are replayed.
-func TestLettersThatCannotBeReplayedStay(t *testing.T) {
+func TestDeadLettersThatCannotBeReplayedAreKept(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.bury(memstore.New(nil), b.message("m-1"))
@@ -191,7 +191,7 @@ func TestLettersThatCannotBeReplayedStay(t *testing.T) {
 }
 
 // A letter of a stream that has sources, or is a mirror, goes to the stream that has its subject, and comes back from there.
-func TestLettersOfStreamsThatAreSourcesAndMirrors(t *testing.T) {
+func TestDeadLettersOfSourcesAndMirrors(t *testing.T) {
 	t.Parallel()
 	for kind, c := range map[string]jetstream.StreamConfig{
 		"sourced": {Sources: []*jetstream.StreamSource{{}}},
@@ -228,7 +228,7 @@ func TestLettersOfStreamsThatAreSourcesAndMirrors(t *testing.T) {
 }
 
 // Headers that do not fit into a dead letter are left out, and named; those that are sent more than once are kept.
-func TestLettersOfOddMessages(t *testing.T) {
+func TestDeadLettersOfUnusualMessages(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	store := memstore.New(nil)
@@ -256,7 +256,7 @@ func TestLettersOfOddMessages(t *testing.T) {
 }
 
 // A body that leaves no room for what a dead letter says waits in its stream, and holds up no other.
-func TestAMessageWithoutRoomForALetter(t *testing.T) {
+func TestAMessageWithoutRoomForADeadLetter(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	spec := specOf(nothing)

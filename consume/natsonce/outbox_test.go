@@ -94,7 +94,7 @@ func TestEventsKeepTheOrderOfTheirKey(t *testing.T) {
 }
 
 // The meaning of each refusal of the server: the event is published again later, or set aside.
-func TestWhatTheServerRefuses(t *testing.T) {
+func TestRefusalsOfTheServer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	full := b.queue.Stream + "-full"

@@ -16,7 +16,7 @@ import (
 )
 
 // Missing parts are named, and only the package's own are created.
-func TestWhatIsMissingIsNamed(t *testing.T) {
+func TestMissingPartsAreNamed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	stream, declare := b.queue.Stream, b.queue
@@ -53,7 +53,7 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 }
 
 // The stream of dead letters and the bucket of counts are made again if somebody deletes them, when they are needed.
-func TestWhatSomebodyDeletesIsMadeAgain(t *testing.T) {
+func TestDeletedPartsAreDeclaredAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	r := b.run(specOf(func(context.Context, *consume.Message, order) error { return everonce.NotDone(errors.New("no")) }), one)
@@ -69,7 +69,7 @@ func TestWhatSomebodyDeletesIsMadeAgain(t *testing.T) {
 }
 
 // A configuration that loses dead letters, or lets old messages run again, is logged once.
-func TestWhatAnOperatorShouldKnow(t *testing.T) {
+func TestWarningsForOperators(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	lines := func() (all string) {

@@ -299,7 +299,7 @@ func TestTrapWaitingRetriesDoNotBlockTheStream(t *testing.T) {
 
 // Trap: the bucket of counts may be missing, and come back without its counts. A message waits for it, and is not
 // taken for one whose deliveries ended without an answer.
-func TestTrapTheCountsAreAwayAndLost(t *testing.T) {
+func TestTrapTheCountsAreMissingAndLost(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.queue.DeliveryLimit = 2

@@ -255,7 +255,7 @@ func TestTwoConsumersOfOneEvent(t *testing.T) {
 }
 
 // A message that another consumer is handling comes later, through a queue with a delay, and does not use up its retries.
-func TestInProgressElsewhereDoesNotCount(t *testing.T) {
+func TestInProgressElsewhereUsesUpNoRetry(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	begun, end := make(chan struct{}), make(chan struct{})
@@ -281,7 +281,7 @@ func TestInProgressElsewhereDoesNotCount(t *testing.T) {
 
 // The consumer is cancelled while messages are being handled: their effects remain, and a message to be retried comes
 // through the queue that was declared anew. Their acknowledgements are for a closed channel.
-func TestCancelledWithMessagesInHand(t *testing.T) {
+func TestCancelledDuringHandling(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	opts, again := connections(nil)

@@ -12,7 +12,7 @@ import (
 
 // Each dead letter has an ID, also without a key, and also if the broker made it in the same second as an equal one:
 // the ID does not change, however often and from wherever it is read.
-func TestALetterHasAnID(t *testing.T) {
+func TestADeadLetterHasAnID(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	r := b.run(specOf(nothing), nil)
@@ -54,7 +54,7 @@ func TestALetterHasAnID(t *testing.T) {
 }
 
 // The ID of a dead letter does not depend on the reader's time zone.
-func TestALettersIDIsTheSameInEveryTimeZone(t *testing.T) {
+func TestADeadLetterIDIsTheSameInEveryTimeZone(t *testing.T) {
 	t.Parallel()
 	ids := map[string]bool{}
 	for _, zone := range []*time.Location{time.UTC, time.FixedZone("there", 5*3600)} { // the client library reads times in the zone of its process
@@ -71,7 +71,7 @@ func TestALettersIDIsTheSameInEveryTimeZone(t *testing.T) {
 
 // Dead letters of one message that was set aside at different times, or for different reasons, have different IDs:
 // discarding one leaves the other.
-func TestLettersOfOneMessageAreTwo(t *testing.T) {
+func TestDeadLettersOfOneMessageAreTwo(t *testing.T) {
 	t.Parallel()
 	ids := map[string]bool{}
 	for _, last := range []string{"2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"} {
@@ -87,7 +87,7 @@ func TestLettersOfOneMessageAreTwo(t *testing.T) {
 }
 
 // An ID that somebody has noted names its letter for ever: what is hashed is the same in every version, of the client library too.
-func TestFormatOfLetterIDs(t *testing.T) {
+func TestFormatOfDeadLetterIDs(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, time.March, 4, 5, 6, 7, 0, time.UTC)
 	for name, test := range map[string]struct {
@@ -121,7 +121,7 @@ func fullLetter(at time.Time) amqp.Delivery {
 }
 
 // Dead letters that differ in anything have different IDs, so that the right one is discarded.
-func TestLettersThatDifferHaveIDsOfTheirOwn(t *testing.T) {
+func TestDifferentDeadLettersHaveDifferentIDs(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, time.March, 4, 5, 6, 7, 0, time.UTC)
 	ids := map[string]string{}

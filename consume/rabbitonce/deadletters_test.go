@@ -109,7 +109,7 @@ func TestReplayedDeadLetterRunsIfTheWorkWasNotDone(t *testing.T) {
 
 // A dead letter that somebody moves by other means, as a shovel does, is the same operation too: its message ID is the
 // key's hash then, and not the producer's.
-func TestADeadLetterThatIsMovedByHandIsTheSameOperation(t *testing.T) {
+func TestADeadLetterMovedByAnOperatorIsTheSameOperation(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	store := memstore.New(nil)
@@ -180,7 +180,7 @@ func TestListingDeadLetters(t *testing.T) {
 }
 
 // A dead letter whose queue does not exist is not replayed, and others are.
-func TestALetterWhoseQueueIsGoneStays(t *testing.T) {
+func TestADeadLetterWhoseQueueIsGoneIsKept(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.whenBuried(b.run(specOf(nothing), nil), 0)
@@ -201,7 +201,7 @@ func TestALetterWhoseQueueIsGoneStays(t *testing.T) {
 }
 
 // A dead letter whose queue is full is not replayed, and ends the replay with the reason.
-func TestALetterWhoseQueueIsFullStays(t *testing.T) {
+func TestADeadLetterWhoseQueueIsFullIsKept(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	full := amqp.Table{"x-max-length": int64(1), "x-overflow": "reject-publish"}
@@ -257,7 +257,7 @@ func TestANegativeLimitIsRefused(t *testing.T) {
 }
 
 // A stream can hold dead letters, but none can be taken out of it: the error says so, and is no lost connection.
-func TestLettersInAStream(t *testing.T) {
+func TestDeadLettersInAStream(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	if _, err := b.ch.QueueDeclare(b.queue.DeadLetters, true, false, false, false, amqp.Table{"x-queue-type": "stream"}); err != nil {
@@ -270,7 +270,7 @@ func TestLettersInAStream(t *testing.T) {
 
 // Dead letters are closed once, however many calls close them, and also during a read: the reader gets an error, and
 // no call waits.
-func TestDeadLettersAreClosedByAnybody(t *testing.T) {
+func TestConcurrentCloseOfDeadLetters(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	r := b.run(specOf(func(context.Context, *consume.Message, order) error { return everonce.Permanent("declined", nil, nil) }), nil)

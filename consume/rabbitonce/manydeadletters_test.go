@@ -39,7 +39,7 @@ func counted(t *testing.T, brokerURL string) (url string, said *atomic.Int64) {
 
 // Each request for a dead letter costs a round trip and a write to the broker's disk: a read of many asks for many at
 // a time, and sees them in their order.
-func TestManyLettersAreAskedForTogether(t *testing.T) {
+func TestManyDeadLettersAreFetchedTogether(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.declare()
@@ -69,7 +69,7 @@ func TestManyLettersAreAskedForTogether(t *testing.T) {
 }
 
 // Two who look at the same time see each letter at most once each, and none is lost by it; neither waits for what the other one has.
-func TestTwoLookAtTheLetters(t *testing.T) {
+func TestTwoReadTheDeadLetters(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.declare()
@@ -103,7 +103,7 @@ func TestTwoLookAtTheLetters(t *testing.T) {
 
 // One reader does not see the dead letters that another one holds: Consumers says that there are other readers,
 // without the caller.
-func TestWhoElseHasLettersIsCounted(t *testing.T) {
+func TestOtherReadersAreCounted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.declare()
@@ -141,7 +141,7 @@ func TestWhoElseHasLettersIsCounted(t *testing.T) {
 }
 
 // A classic queue counts only consumers: with 0 consumers, there may still be readers.
-func TestAClassicQueueCountsNoneWhoLook(t *testing.T) {
+func TestAClassicQueueDoesNotCountReaders(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	if _, err := b.ch.QueueDeclare(b.queue.DeadLetters, true, false, false, false, amqp.Table{"x-queue-type": "classic"}); err != nil {
@@ -168,7 +168,7 @@ func TestAClassicQueueCountsNoneWhoLook(t *testing.T) {
 
 // A dead letter that the client library cannot read ends the reader's connection. The error says so, and not only that
 // the connection is lost: an operator must remove it with the broker's own tools.
-func TestALetterThatCanNotBeReadIsTold(t *testing.T) {
+func TestAnUnreadableDeadLetterIsReported(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.declare()
@@ -188,7 +188,7 @@ func TestALetterThatCanNotBeReadIsTold(t *testing.T) {
 
 // Large dead letters are not all in memory at once: only as many are received as fit, if they are as large as the
 // first.
-func TestLargeLettersAreTakenByAndBy(t *testing.T) {
+func TestLargeDeadLettersAreReadInParts(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.declare()

@@ -224,7 +224,7 @@ func TestPublishingOverALineThatIsCut(t *testing.T) {
 
 // An unavailable broker is no failure of an event. NewPublisher refuses an invalid URL, without its password in the
 // error.
-func TestABrokerThatIsAway(t *testing.T) {
+func TestAnUnavailableBroker(t *testing.T) {
 	t.Parallel()
 	p := newPublisher(t, "amqp://billing:s3cret@127.0.0.1:1/", nil)
 	errs := p.Publish(t.Context(), []outbox.Event{event("orders", "e-1"), event("orders", "e-2")})

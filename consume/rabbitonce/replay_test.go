@@ -91,7 +91,7 @@ func TestAnInterruptedReplayLosesNothing(t *testing.T) {
 }
 
 // The key in a dead letter is untrusted: an error quotes it.
-func TestALetterThatStaysIsQuoted(t *testing.T) {
+func TestAKeyInADeadLetterIsQuoted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.declare()
@@ -105,7 +105,7 @@ func TestALetterThatStaysIsQuoted(t *testing.T) {
 
 // When a call returns, the dead letters that it read can be read again, however many there are: the broker takes them
 // back one by one.
-func TestManyLettersAreThereAgain(t *testing.T) {
+func TestManyDeadLettersCanBeReadAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.declare()
@@ -145,7 +145,7 @@ func TestAReplayBeginsTheRetriesAnew(t *testing.T) {
 
 // A dead letter counts its replays, so that one that fails each time can be given up. A count that a producer sends is
 // ignored.
-func TestALetterCountsItsReplays(t *testing.T) {
+func TestADeadLetterCountsItsReplays(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	store := memstore.New(nil)

@@ -87,7 +87,7 @@ func (b *bench) wantReplayed(other *bench, want int) {
 }
 
 // Nor does it where the broker has made the letter: there is no copy of ours in which the header would have been overwritten.
-func TestAForgedQueueIsNotReplayedToFromABrokersLetter(t *testing.T) {
+func TestABrokersDeadLetterIsNotReplayedToAForgedQueue(t *testing.T) {
 	t.Parallel()
 	b, other := newBench(t), newBench(t)
 	b.declare()
@@ -114,7 +114,7 @@ func TestAForgedQueueIsNotReplayedToFromABrokersLetter(t *testing.T) {
 }
 
 // A reader that stops early leaves all dead letters in the queue.
-func TestLettersAreLookedAtOneByOne(t *testing.T) {
+func TestDeadLettersAreReadOneByOne(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	r := b.run(specOf(nothing), nil)

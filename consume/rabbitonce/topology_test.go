@@ -62,7 +62,7 @@ func TestOnlyChecked(t *testing.T) {
 }
 
 // A queue that was declared elsewhere with other arguments is not changed, and is consumed with DeclareOwn.
-func TestAQueueOfSomebodyElse(t *testing.T) {
+func TestAQueueDeclaredElsewhere(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	if _, err := b.ch.QueueDeclare(b.queue.Name, true, false, false, false, amqp.Table{"x-max-length": int64(1000)}); err != nil {
@@ -225,7 +225,7 @@ func TestRefusedArguments(t *testing.T) {
 
 // If prefetched messages leave a handler less time than the default, Dial logs that: otherwise the handler's context
 // would end unexpectedly.
-func TestAShortTimeForHandlersIsTold(t *testing.T) {
+func TestAShortTimeForHandlersIsLogged(t *testing.T) {
 	t.Parallel()
 	h, err := consume.New(newReceiver(t, memstore.New(nil)), specOf(nothing))
 	if err != nil {

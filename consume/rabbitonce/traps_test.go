@@ -78,7 +78,7 @@ func TestTrapInnocentsSentAheadWithAKillerAreNotLost(t *testing.T) {
 // Trap: below 4.3 a nack uses up a delivery of the limit, and a broker never redelivers on an open channel a message
 // that was neither acknowledged nor refused. A held message is neither: it is handled again and again without another
 // delivery, under a limit that a second one would exceed.
-func TestTrapWhatIsKeptInHandIsNoDelivery(t *testing.T) {
+func TestTrapAHeldMessageIsNoDelivery(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.queue.DeliveryLimit = 1

@@ -118,7 +118,7 @@ func TestAMessageThatTheBrokerCannotDeliver(t *testing.T) {
 
 // A dead letter that ends the connection at each delivery hides none before it, and those behind it are seen or counted: repeated, a replay
 // leaves that one letter. The error says where it is.
-func TestALetterThatTheBrokerCannotDeliver(t *testing.T) {
+func TestADeadLetterThatTheBrokerCannotDeliver(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.declare()
@@ -165,7 +165,7 @@ func TestALetterThatTheBrokerCannotDeliver(t *testing.T) {
 
 // A queue with a delivery limit deletes a letter that is delivered too often. There a look goes no further than the first letter that ends the
 // connection, and deletes none.
-func TestALetterThatTheBrokerCannotDeliverFromALimitedQueue(t *testing.T) {
+func TestADeadLetterThatTheBrokerCannotDeliverFromALimitedQueue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	const n, limit = 24, 20

@@ -395,7 +395,7 @@ func TestASlowConnection(t *testing.T) {
 }
 
 // A large letter on a slow line takes longer than the broker may be silent: it comes all the same, and goes back.
-func TestALargeLetterOnASlowConnection(t *testing.T) {
+func TestALargeDeadLetterOnASlowConnection(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	w := newWire(t, b.url)

@@ -39,7 +39,7 @@ func TestConsumesOnce(t *testing.T) {
 }
 
 // A failed message comes again after its delay, up to the limit, then becomes a dead letter, and blocks no others.
-func TestRetriesThenBuries(t *testing.T) {
+func TestRetriesThenSetsAside(t *testing.T) {
 	t.Parallel()
 	for _, fifo := range []bool{false, true} {
 		b := newBench(t, fifo, 100)

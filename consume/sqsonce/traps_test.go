@@ -357,7 +357,7 @@ func TestADeadLetterIsSentOnce(t *testing.T) {
 
 // A dead-letter queue that is missing, or that the consumer may not send to, blocks nothing: messages for it come
 // again.
-func TestRefusedDeadLettersBlockNobody(t *testing.T) {
+func TestRefusedDeadLettersBlockNothing(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{"QueueDoesNotExist", "AccessDenied", "KMS.DisabledException"} {
 		t.Run(code, func(t *testing.T) {

@@ -223,7 +223,7 @@ func TestAlertsFire(t *testing.T) {
 
 // EveronceUncounted fires if no process counts records. The page of DynamoDB, where a proxy counts none, says so, and
 // what to take out.
-func TestWhereNobodyCounts(t *testing.T) {
+func TestWithoutACountOfRecords(t *testing.T) {
 	uncounted := once(func(s *shop) {
 		counted := s.page
 		s.page = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -138,7 +138,7 @@ func alerts(t *testing.T) (all []alert) {
 }
 
 // Each expression of the dashboard and of the alerts is about series that a service shows, with the labels that it asks for.
-func TestMonitoringIsAboutWhatThereIs(t *testing.T) {
+func TestMonitoringUsesExistingSeries(t *testing.T) {
 	all, exprs := seriesOf(t, "up 1\n"+service(t)), expressions(t)
 	for at, expr := range exprs {
 		for _, missing := range all.lacks(t, expr) {
@@ -159,7 +159,7 @@ func TestMonitoringIsAboutWhatThereIs(t *testing.T) {
 
 // Series that an alert passes to increase() start at zero before anything has happened: otherwise it would miss the
 // first event.
-func TestWhatIncreasesBeginsAtZero(t *testing.T) {
+func TestCountersBeginAtZero(t *testing.T) {
 	provider, page, err := scrape.New()
 	check(t, err)
 	o := must(otelonce.NewObserver(provider, nil, nil))(t)

@@ -111,7 +111,7 @@ func TestOperations(t *testing.T) {
 }
 
 // Rare events are counted too, each once.
-func TestWhatIsRare(t *testing.T) {
+func TestRareEvents(t *testing.T) {
 	o, page := observed(t)
 	for _, ev := range []everonce.Observation{
 		{Outcome: everonce.StoreFailed},

@@ -107,7 +107,7 @@ func newHandler(t *testing.T, q *queues, handle func(context.Context, *consume.M
 }
 
 // The answer names what failed, and nothing else.
-func TestAnswersWhatFailed(t *testing.T) {
+func TestAnswerNamesFailedMessages(t *testing.T) {
 	for _, fifo := range []string{"", ".fifo"} {
 		q := &queues{fifo: fifo}
 		var mu sync.Mutex
