@@ -83,8 +83,8 @@ func TestAnAnswerAfterTheDrain(t *testing.T) {
 	})
 }
 
-// The broker is given the letter as the decision has it. Where the dead letters take no more, the message comes again after the longest
-// delay: one that came at once would go round.
+// The dead letter has the details of the decision. If the dead-letter queue refuses it, the message comes again after
+// the longest delay, to avoid a loop.
 func TestADeadLetterHasTheDecisionsDetails(t *testing.T) {
 	var told consume.Decision
 	r := rigged(t, done, func(s *consume.Spec[order]) {

@@ -59,7 +59,7 @@ func TestBadInputIsADeadLetter(t *testing.T) {
 			})
 			m := c.m
 			m.Source = "orders"
-			v := r.wantsLetter(&m, 0, c.want)
+			v := r.wantsDeadLetter(&m, 0, c.want)
 			if strings.Contains(v.Death.Detail, secret) {
 				t.Errorf("it quotes the message: %s", v.Death.Detail)
 			}
@@ -88,7 +88,7 @@ func TestABodyThatIsNull(t *testing.T) {
 	isNull[readsItself](t, true)
 }
 
-// readsItself says what null is to it.
+// readsItself unmarshals JSON itself, and records what it got for null.
 type readsItself struct{ read string }
 
 func (r *readsItself) UnmarshalJSON(text []byte) error { r.read = string(text); return nil }
@@ -115,7 +115,7 @@ func isNull[T any](t *testing.T, taken bool) {
 	}
 }
 
-// picky reads itself, and quotes what it does not like.
+// picky unmarshals JSON itself, and its error quotes the body.
 type picky struct{}
 
 func (*picky) UnmarshalJSON(text []byte) error { return fmt.Errorf("%s is not what I like", text) }
@@ -147,7 +147,7 @@ func TestAContentEncodingThatChangesNothing(t *testing.T) {
 	}
 }
 
-// The headers of a message are no obstacle: what has no text is named, and cannot be a key.
+// Headers without a text form are named in OmittedHeaders, and cannot be a key.
 func TestAMessageWithOddHeadersIsHandled(t *testing.T) {
 	r := rigged(t, done, nil)
 	m := first()
@@ -164,7 +164,7 @@ func TestTheLargestBody(t *testing.T) {
 		m.Body = make([]byte, largest)
 		r.wants(m, everonce.Executed, consume.Ack)
 		m.Body = make([]byte, largest+1)
-		r.wantsLetter(m, 0, consume.TooLarge)
+		r.wantsDeadLetter(m, 0, consume.TooLarge)
 	}
 }
 
@@ -173,7 +173,7 @@ func TestADecoderThatPanics(t *testing.T) {
 	r := rigged(t, done, func(s *consume.Spec[order]) {
 		s.Decode = func(m *consume.Message) (order, error) { return order{ID: string(m.Body[100:])}, nil }
 	})
-	r.wantsLetter(first(), 0, consume.Undecodable)
+	r.wantsDeadLetter(first(), 0, consume.Undecodable)
 }
 
 // A wrong message does not block those behind it.

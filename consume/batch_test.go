@@ -78,8 +78,8 @@ func TestABatchIsOneTransaction(t *testing.T) {
 	}
 }
 
-// The decision on each message of a batch is its own: what cannot be handled leaves the batch before, and what fails
-// does not fail its neighbours. Together or one after the other makes no difference.
+// Each message of a batch gets its own decision: bad messages leave the batch first, and a failure does not fail the
+// neighbours. Handling them one by one gives the same decisions.
 func TestEachMessageOfABatchHasItsVerdict(t *testing.T) {
 	fails := func(m *consume.Message) error {
 		switch m.ID {

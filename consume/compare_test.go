@@ -40,8 +40,8 @@ func TestMessageFingerprintsAreStable(t *testing.T) {
 
 func hexOf(sum [32]byte) string { return hex.EncodeToString(sum[:8]) }
 
-// A producer that sends a message again encodes it anew, and stamps it with the time: it is the same message where these are not
-// compared, and another one where something else differs.
+// A producer that sends a message again may encode it differently, with a new time: it is the same message if these
+// are not compared, and a mismatch if something else differs.
 func TestMessagesThatAreEncodedAnew(t *testing.T) {
 	for name, c := range map[string]struct {
 		fingerprint consume.Compare
@@ -135,7 +135,7 @@ func TestAnotherFingerprintIsNoMismatch(t *testing.T) {
 	}
 }
 
-// Fields that no message can be compared by are refused where the consumer is made.
+// Invalid fields to compare are rejected when the consumer is made.
 func TestFingerprintsThatAreRefused(t *testing.T) {
 	r := rigged(t, done, nil)
 	for text, f := range map[string]consume.Compare{

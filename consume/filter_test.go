@@ -7,7 +7,7 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// A letter is meant by all that a filter says, or it is not: what is discarded is gone.
+// A dead letter matches only if it matches each field of the filter: what is discarded is gone.
 func TestFilter(t *testing.T) {
 	t.Parallel()
 	last := time.Unix(1_700_000_000, 0)

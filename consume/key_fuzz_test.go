@@ -28,8 +28,8 @@ func found(t *testing.T, key consume.Key, m *consume.Message) (string, error) {
 	return k, err
 }
 
-// FuzzJSONPointer: what is found in a body is what another reader of JSON finds there; and that is found, if it is a text or an integer, in a
-// body that every reader takes for the same.
+// FuzzJSONPointer: another JSON reader finds the same value at the pointer, and if all readers agree on the body and
+// the value is a string or an integer, it gives a key.
 func FuzzJSONPointer(f *testing.F) {
 	for _, body := range []string{
 		`{"a":{"b":"x"}}`, `{"a":[{"b":1}]}`, `{"a":{"b":"x","b":"y"}}`, `[`, "\"\xff\"", `{"a":{"b":1e999}}`, `{"a":{"b":-0}}`, `{"a":{"b":""}}`, `{"a":{"b":null}}`,
@@ -102,8 +102,8 @@ func valueAt(body []byte, pointer string) (string, bool) {
 	return "", false
 }
 
-// FuzzCloudEvent: two events have one key if and only if they have the same source and ID, however each of them is sent, and whatever else
-// brokers and retries add. A key of several parts tells its parts.
+// FuzzCloudEvent: two events have the same key if and only if they have the same source and ID, in whatever form each
+// is sent, and whatever else brokers and retries add.
 func FuzzCloudEvent(f *testing.F) {
 	f.Add("/shop", "7", "/shop", "7")
 	f.Add("a:b", "c", "a", "b:c")

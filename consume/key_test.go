@@ -122,7 +122,8 @@ func TestJSONPointerTakesNoMoreMemoryForALargeBody(t *testing.T) {
 	}
 }
 
-// Messages that a broker makes of one message share its ID: the occurrence tells them apart, whatever the key reads.
+// Messages that a broker makes repeatedly from one message share its ID: the occurrence distinguishes them, whatever
+// the key reads.
 func TestKeysOfOccurrences(t *testing.T) {
 	t.Parallel()
 	m := consume.Message{ID: "7", Body: []byte("x")}

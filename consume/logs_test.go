@@ -124,7 +124,7 @@ func TestPausesAreLogged(t *testing.T) {
 	}
 }
 
-// So is one that was refused for good, and is dropped because that was asked for: there is no letter that would tell.
+// A rejected message that is dropped on request is logged too, since it leaves no dead letter.
 func TestDroppedMessagesAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var decision consume.Decision

@@ -14,12 +14,12 @@ func TestAnOmittedHeaderOfTheFingerprint(t *testing.T) {
 	r := rigged(t, done, func(s *consume.Spec[order]) { s.Compare.Headers = []string{"tenant"} })
 	odd := first()
 	odd.OmittedHeaders = []string{"nested", "tenant"}
-	v := r.wantsLetter(odd, 0, consume.Undecodable)
+	v := r.wantsDeadLetter(odd, 0, consume.Undecodable)
 	if !strings.Contains(v.Death.Detail, `"tenant"`) || v.KeyHash == "" {
 		t.Errorf("the letter says %q, of the key %q", v.Death.Detail, v.KeyHash)
 	}
 	r.wants(first(), everonce.Executed, consume.Ack)
-	r.wantsLetter(odd, 0, consume.Undecodable)
+	r.wantsDeadLetter(odd, 0, consume.Undecodable)
 
 	l := newLedger()
 	c := booking(t, l, func(s *txSpec) { s.Compare.Headers = []string{"tenant"} })
@@ -39,7 +39,7 @@ func TestFirstOfDoesNotSkipAnOmittedHeader(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := rigged(t, done, func(s *consume.Spec[order]) { s.Key = key })
-			r.wantsLetter(odd, 0, consume.NoKey)
+			r.wantsDeadLetter(odd, 0, consume.NoKey)
 			r.wants(first(), everonce.Executed, consume.Ack)
 		})
 	}

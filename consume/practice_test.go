@@ -23,7 +23,7 @@ import (
 // name. The same tests on every store, against its real server, are in internal/e2e/consumers; tests of SQL's natural
 // shapes are in examples/natural, and tests of Redis in store/redisstore. docs/reference/proofs.md has the whole list.
 
-// bank counts what was booked, by the producer's ID.
+// bank counts bookings, by the producer's ID.
 type bank struct {
 	mu     sync.Mutex
 	booked map[string]int
@@ -114,7 +114,7 @@ func TestPracticeOnceForThreeSends(t *testing.T) {
 	})
 }
 
-// A message has no answer but what becomes of it: the duplicate is acknowledged, or dead, as the first was; and marked.
+// A message has no response except its decision: the duplicate gets the same one as the first, marked as replayed.
 func TestPracticeSameResultOnTheDuplicateMarked(t *testing.T) {
 	refuse := func(_ context.Context, id string) error {
 		if id == "refused" {
@@ -392,8 +392,8 @@ func (a acked) Ack(ctx context.Context) error {
 	return a.delivery.Ack(ctx)
 }
 
-// Record and effect are one commit, and the acknowledgement (on Kafka: the offset) comes after it. Where that is lost, the
-// message comes again and is skipped.
+// Record and effect are one commit, and the acknowledgement (on Kafka: the offset) comes after it. If that is lost,
+// the message comes again and is skipped.
 func TestPracticeRecordInTheHandlersTransactionAcknowledgedAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
@@ -447,7 +447,7 @@ func TestPracticeSkipIsCountedAndIsNoError(t *testing.T) {
 	}
 }
 
-// An hourly cleanup removes what is remembered no longer, and nothing before.
+// An hourly cleanup removes expired records, and no others.
 func TestPracticeHourlyCleanup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(nil)

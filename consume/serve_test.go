@@ -321,7 +321,8 @@ func TestARefusedDeadLetterComesAgainLater(t *testing.T) {
 	})
 }
 
-// A handler that panics ends its attempt, and not the consumer: under Refuse the message is a dead letter, at each delivery.
+// A panic of a handler ends its attempt, and not the consumer: under Refuse the message is a dead letter, at each
+// delivery.
 func TestAPanicIsAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := serving(t, memstore.New(nil), func(context.Context, *consume.Message, order) error { panic("no") })

@@ -185,8 +185,8 @@ func TestAHandlerThatExits(t *testing.T) {
 	})
 }
 
-// A handler that gives its message up in another way than by an error, at each delivery, has as many retries as any other, each after
-// its delay; then the message is a dead letter.
+// A handler that panics or ends its goroutine at each delivery has as many retries as one that returns errors, each
+// after its delay; then the message is a dead letter.
 func TestAHandlerThatDoesNotReturnIsRetriedUpToTheLimit(t *testing.T) {
 	for name, givesUp := range map[string]func(){"by a panic": func() { panic("no") }, "by Goexit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {

@@ -24,8 +24,8 @@ func both(t *testing.T, c *consume.Consumer, want consume.Disposition, o everonc
 	}
 }
 
-// An operation that a guarded consumer of the same name has left in the unknown stays so until somebody settles it: to
-// ask again would hold up all that is behind it for ever.
+// An operation that a guarded consumer of the same name left unknown remains unknown until it is settled: to retry it
+// would block later messages for ever.
 func TestAnAbandonedMessageIsADeadLetterInATransactionToo(t *testing.T) {
 	l := newLedger()
 	for _, id := range []string{"a", "b", "c"} {
@@ -100,7 +100,7 @@ func TestABusyDatabaseUsesUpNoRetry(t *testing.T) {
 	})
 }
 
-// One message that takes all the time of its batch does not hold up the others, nor the batch for ever.
+// One message that uses up the time of its batch does not delay the others, nor the batch for ever.
 func TestAMessageThatTakesTooLongHoldsUpNoBatch(t *testing.T) {
 	for name, together := range map[string]bool{"one after the other": false, "together": true} {
 		t.Run(name, func(t *testing.T) {

@@ -57,7 +57,7 @@ func TestAReconciledMessageComesAgain(t *testing.T) {
 	}
 }
 
-// One whose question has no answer for as long as it is retried is a dead letter that says so.
+// A message that the reconciler cannot resolve within its retries becomes a dead letter with that reason.
 func TestAnUnansweredQuestionLeadsToADeadLetter(t *testing.T) {
 	asked, ran := 0, 0
 	r := asking(t, &ran, func(context.Context, everonce.Abandoned) (everonce.Verdict[struct{}], error) {
@@ -67,14 +67,14 @@ func TestAnUnansweredQuestionLeadsToADeadLetter(t *testing.T) {
 	for retries := range 10 {
 		r.wants(retried(retries), everonce.Unknown, consume.Retry)
 	}
-	r.wantsLetter(retried(10), everonce.Unknown, consume.Unknown)
+	r.wantsDeadLetter(retried(10), everonce.Unknown, consume.Unknown)
 	if ran != 1 || asked != 10 {
 		t.Errorf("it ran %d times, and was asked about %d times", ran, asked)
 	}
 }
 
-// A handler that panics, when its time is over too, or ends its goroutine, leaves what its policy makes of that: under Refuse an unknown
-// outcome, a dead letter that is called so, however often it was retried before.
+// A handler that panics, also after its timeout, or ends its goroutine, leaves the outcome of its policy: under Refuse
+// it is unknown, and the dead letter says so, however often the message was retried before.
 func TestAHandlerThatDoesNotReturnFollowsThePolicy(t *testing.T) {
 	panics := func(context.Context, *consume.Message, order) error { panic("no") }
 	late := func(ctx context.Context, _ *consume.Message, _ order) error { <-ctx.Done(); panic("no") }

@@ -13,7 +13,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// Concurrency is how many messages are handled at a time: no fewer where there are enough, and no more.
+// Concurrency messages are handled at a time, no more, and no fewer if there are enough.
 func TestConcurrency(t *testing.T) {
 	for name, c := range map[string]struct {
 		workers consume.Workers
@@ -68,7 +68,8 @@ func TestRetriesAreSpread(t *testing.T) {
 	}
 }
 
-// By default the first delay is a second at most, and the tenth more than four minutes; each is at least half of what it may be.
+// By default the first delay is at most a second, and the tenth more than four minutes; each is at least half of its
+// maximum.
 func TestDelaysByDefault(t *testing.T) {
 	r := rigged(t, fails, nil)
 	for retries, most := 0, time.Second; retries < 10; retries, most = retries+1, min(2*most, 10*time.Minute) {
@@ -151,7 +152,7 @@ func TestALongLeastPause(t *testing.T) {
 		store.down.Store(true)
 		in := make(chan consume.Delivery, 1)
 		in <- message("m-1")
-		endedInHand(t, serving(t, store, done), in, consume.Workers{Backoff: consume.Backoff{Min: time.Hour}}, func() {
+		servedAndEnded(t, serving(t, store, done), in, consume.Workers{Backoff: consume.Backoff{Min: time.Hour}}, func() {
 			before := store.calls.Load()
 			time.Sleep(59 * time.Minute)
 			if n := store.calls.Load() - before; before == 0 || n != 0 {

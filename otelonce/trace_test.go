@@ -148,7 +148,7 @@ func TestNothingIsWrittenOfATraceThatIsNotSampled(t *testing.T) {
 	}
 }
 
-// A message's ID may be a key: spans have the key's hash, and the ID only where that is asked for.
+// A message's ID may be a key: spans have the key's hash, and the ID only on request.
 func TestMessageIDsInSpans(t *testing.T) {
 	for _, asked := range []bool{false, true} {
 		spans := tracetest.NewSpanRecorder()

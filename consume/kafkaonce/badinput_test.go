@@ -37,7 +37,7 @@ func TestPoisonBlocksNothing(t *testing.T) {
 	}
 }
 
-// The end of a consumer loses nothing: what it has begun is done and committed, and what it has only fetched comes to the next one.
+// The end of a consumer loses nothing: started messages are done and committed, and the next consumer gets the others.
 func TestDrainLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
@@ -73,7 +73,7 @@ func TestDrainLosesNothing(t *testing.T) {
 	}
 }
 
-// only has a topic allow nothing but one operation until it is called: where there is a rule, what none allows is denied.
+// only allows just these operations on a topic until ended is called. Once a rule exists, everything else is denied.
 func (b *bench) only(topic string, operations ...kmsg.ACLOperation) (ended func()) {
 	b.t.Helper()
 	rule := kadm.NewACLs().Topics(topic).Operations(operations...).Allow("User:ANONYMOUS").AllowHosts().ResourcePatternType(kmsg.ACLResourcePatternTypeLiteral)
@@ -115,7 +115,7 @@ func TestRightsThatEnd(t *testing.T) {
 	r.wants(everonce.Executed)
 }
 
-// A dead letter that may not be written comes again until it may, and holds up no other message.
+// If a dead letter may not be written, its message is retried until it may, and blocks no others.
 func TestRefusedDeadLettersBlockNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
@@ -133,7 +133,7 @@ func TestRefusedDeadLettersBlockNothing(t *testing.T) {
 	}
 }
 
-// logged has what is logged.
+// logged receives log messages.
 type logged chan string
 
 func (l logged) Write(line []byte) (int, error) {

@@ -101,7 +101,8 @@ func TestConsumersOfOneTopicRetryTheirOwn(t *testing.T) {
 	}
 }
 
-// A message that fails too often becomes a dead letter with its reason and its origin. A replay runs it again, and removes the letter.
+// A message that fails too often becomes a dead letter with its reason and its origin. A replay runs it again, and
+// removes the dead letter.
 func TestADeadLetterRunsWhenItIsReplayed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
@@ -136,7 +137,7 @@ func TestADeadLetterRunsWhenItIsReplayed(t *testing.T) {
 	}
 }
 
-// The work of a message whose outcome is unknown was done, as somebody found out and said. Its replay is a duplicate.
+// A message whose outcome was unknown was settled as done. Its replay is a duplicate.
 func TestAReplayedDeadLetterIsADuplicateIfTheWorkWasDone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
@@ -214,8 +215,8 @@ func TestBadInputIsADeadLetter(t *testing.T) {
 	}
 }
 
-// A message that the retry topics do not take becomes a dead letter, and one that this does not take leaves one without a body, which says
-// where it is. It blocks nothing.
+// A message that is too large for the retry topics becomes a dead letter. If it is too large for that topic too, the
+// dead letter has no body, but says where the message is. It blocks nothing.
 func TestAMessageThatIsTooLargeForACopy(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)

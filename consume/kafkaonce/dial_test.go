@@ -28,7 +28,7 @@ func newHandler(t *testing.T) *consume.Consumer {
 	return h
 }
 
-// Dial reports what cannot work before anything is consumed. No error contains the password.
+// Dial reports invalid arguments and topics before anything is consumed. No error contains the password.
 func TestDialRefuses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)

@@ -9,8 +9,8 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// Dead letters that a transaction has moved are seen, though the last record of the topic is the marker of its end, which no reader gets
-// unless it asks for it.
+// Dead letters that were written in a transaction are read, although the last record of the topic is the transaction's
+// end marker, which readers get only on request.
 func TestDeadLettersOfTransactions(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)

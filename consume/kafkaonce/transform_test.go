@@ -126,7 +126,7 @@ func TestTransformsEachRecordOnceAcrossAKilledWorker(t *testing.T) {
 	}
 }
 
-// A transaction whose function fails, or panics, is aborted: what it made until then is never seen. It is tried again.
+// If the function fails or panics, the transaction is aborted and retried: readers never see its output.
 func TestTransformAbortsWhatFails(t *testing.T) {
 	t.Parallel()
 	b, out := newBench(t, 1), newBench(t, 1)
@@ -195,7 +195,7 @@ func TestTransformOutlivesASlowTransaction(t *testing.T) {
 	}
 }
 
-// silence is a network on which every answer is lost from the first request to produce on, of which it tells.
+// silence is a network that loses every answer from the first produce request on, and reports when that begins.
 type silence struct {
 	produced chan struct{}
 	lost     atomic.Bool

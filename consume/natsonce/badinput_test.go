@@ -10,7 +10,7 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// Whatever a producer sends is done, or is a dead letter that says why; the consumer goes on.
+// Every message of a producer is handled, or becomes a dead letter with the reason; the consumer goes on.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -23,7 +23,7 @@ import (
 // one handles messages one after the other.
 var one = &natsonce.Options{Workers: consume.Workers{Concurrency: 1}}
 
-// A producer's resend is another message to the server: its key is what tells, and the effect is one.
+// A producer's resend is a new message to the server: it has the same key, and takes effect once.
 func TestAProducersResendTakesEffectOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -156,7 +156,7 @@ func TestWaitingForAnotherIsNoRetry(t *testing.T) {
 	}
 }
 
-// The end of a consumer gives back at once what it has not begun, and loses nothing; what it has begun is done.
+// At the end a consumer finishes started messages, gives back the others at once, and loses nothing.
 func TestDrainLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -221,8 +221,8 @@ func TestServerIsKilledAndComesBack(t *testing.T) {
 	b.eventually("no more than two subscriptions are left", func() bool { return conn.NumSubscriptions() <= 2 })
 }
 
-// The word that the connection is back, which comes during a pause, does not end the first good request after it: what is on its way to that
-// would wait for AckWait.
+// A reconnect event that arrives during a pause must not end the first good request after it: messages on their way to
+// that would wait for AckWait.
 func TestAWordOfAnOutageThatIsOver(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

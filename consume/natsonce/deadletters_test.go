@@ -40,8 +40,8 @@ func list(t testing.TB, l *natsonce.DeadLetters, filter consume.Filter) []consum
 	return all
 }
 
-// bury makes dead letters.
-func (b *bench) bury(store everonce.Store, msgs ...*nats.Msg) {
+// setAside makes dead letters of messages.
+func (b *bench) setAside(store everonce.Store, msgs ...*nats.Msg) {
 	b.t.Helper()
 	r := b.runOn(store, specOf(func(_ context.Context, _ *consume.Message, o order) error {
 		return everonce.NotDone(errors.New("no " + o.ID))
@@ -63,7 +63,7 @@ func TestTrapAReplayWithTheIDThatTheStreamKnows(t *testing.T) {
 	store := memstore.New(nil)
 	msg := b.message("m-1")
 	msg.Header.Set(jetstream.MsgIDHeader, "event-1")
-	b.bury(store, msg)
+	b.setAside(store, msg)
 	l := b.open()
 	if n, err := l.Replay(context.Background(), consume.Filter{}); n != 1 || err != nil {
 		t.Fatal(n, err)
@@ -80,12 +80,12 @@ func TestTrapAReplayWithTheIDThatTheStreamKnows(t *testing.T) {
 	}
 }
 
-// A replay of what was done meanwhile is a duplicate; one that fails again says how often it was replayed.
+// A replay of a message that was done meanwhile is a duplicate; one that fails again has its number of replays.
 func TestReplays(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	store := memstore.New(nil)
-	b.bury(store, b.message("m-1"), b.message("m-2"))
+	b.setAside(store, b.message("m-1"), b.message("m-2"))
 	r := b.runOn(store, specOf(nothing), nil)
 	b.send("m-1")
 	r.wants(everonce.Executed)
@@ -110,11 +110,11 @@ func TestReplays(t *testing.T) {
 	}
 }
 
-// A letter says where it came from, is chosen by what it says, and looks the same each time.
+// A dead letter has its origin, can be selected by its fields, and reads the same each time.
 func TestDeadLettersAreSelected(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.bury(memstore.New(nil), b.message("m-1"), b.message("m-2"), b.message("m-3"))
+	b.setAside(memstore.New(nil), b.message("m-1"), b.message("m-2"), b.message("m-3"))
 	l := b.open()
 	all := list(t, l, consume.Filter{Queue: b.queue.Stream, Reasons: []consume.Reason{consume.Exhausted}})
 	if len(all) != 3 || !reflect.DeepEqual(all, list(t, b.open(), consume.Filter{})) {
@@ -171,7 +171,7 @@ func TestSetAsideTwiceIsOneDeadLetter(t *testing.T) {
 func TestDeadLettersThatCannotBeReplayedAreKept(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.bury(memstore.New(nil), b.message("m-1"))
+	b.setAside(memstore.New(nil), b.message("m-1"))
 	b.publish(&nats.Msg{Subject: b.dead() + ".strange", Data: []byte("hello")})
 	if err := b.js.DeleteStream(context.Background(), b.queue.Stream); err != nil {
 		t.Fatal(err)
@@ -190,7 +190,8 @@ func TestDeadLettersThatCannotBeReplayedAreKept(t *testing.T) {
 	}
 }
 
-// A letter of a stream that has sources, or is a mirror, goes to the stream that has its subject, and comes back from there.
+// A dead letter of a stream that has sources, or is a mirror, goes to the stream that has its subject, and comes back
+// from there.
 func TestDeadLettersOfSourcesAndMirrors(t *testing.T) {
 	t.Parallel()
 	for kind, c := range map[string]jetstream.StreamConfig{
@@ -227,7 +228,7 @@ func TestDeadLettersOfSourcesAndMirrors(t *testing.T) {
 	}
 }
 
-// Headers that do not fit into a dead letter are left out, and named; those that are sent more than once are kept.
+// Headers that do not fit into a dead letter are left out, and named; headers that occur more than once are kept.
 func TestDeadLettersOfUnusualMessages(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -236,7 +237,7 @@ func TestDeadLettersOfUnusualMessages(t *testing.T) {
 	msg.Header["Large"] = []string{strings.Repeat("x", 64_400)}
 	msg.Header["Two"] = []string{"1", "2"}
 	msg.Header["Nats-Expected-Stream"] = []string{b.queue.Stream}
-	b.bury(store, msg)
+	b.setAside(store, msg)
 	l := b.open()
 	all := list(t, l, consume.Filter{})
 	if len(all) != 1 || !slices.Equal(all[0].Message.OmittedHeaders, []string{"Large", "Two"}) {
@@ -255,7 +256,7 @@ func TestDeadLettersOfUnusualMessages(t *testing.T) {
 	}
 }
 
-// A body that leaves no room for what a dead letter says waits in its stream, and holds up no other.
+// If a body leaves no room for the headers of a dead letter, its message waits in the stream, and blocks no others.
 func TestAMessageWithoutRoomForADeadLetter(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -65,8 +65,8 @@ func TestTrapAScheduleIsDeliveredBeforeItsTime(t *testing.T) {
 	b.settled()
 }
 
-// In a stream of limits a schedule is acknowledged, and fires all the same. A durable consumer that is lost then goes on behind it, and not at the
-// first message.
+// In a stream with limits retention a schedule is acknowledged, and still fires. A durable consumer that is lost then
+// goes on after it, and not at the first message.
 func TestSchedulesInAStreamOfLimits(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

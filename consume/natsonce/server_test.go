@@ -171,7 +171,7 @@ func (b *bench) settled() {
 	})
 }
 
-// letters are the dead letters.
+// letters returns the dead letters.
 func (b *bench) letters() []*jetstream.RawStreamMsg {
 	b.t.Helper()
 	s, err := b.js.Stream(context.Background(), b.dead())

@@ -54,7 +54,8 @@ type bench struct {
 	dispatched chan consume.Decision
 }
 
-// newBench makes queues, which are gone after the test. A message is a dead letter of SQS itself after maxReceives.
+// newBench creates queues, and deletes them after the test. After maxReceives SQS itself moves a message to the dead
+// letters.
 func newBench(t *testing.T, fifo bool, maxReceives int) *bench {
 	t.Helper()
 	b := &bench{T: t, client: newClient(t, testserver.URL(t, "sqs")), fifo: fifo, dispatched: make(chan consume.Decision, 10_000)}
@@ -225,7 +226,7 @@ func (b *bench) letters() *sqsonce.DeadLetters {
 	return l
 }
 
-// list waits for so many dead letters.
+// list waits for n dead letters.
 func (b *bench) list(n int) (found []consume.DeadLetter) {
 	b.Helper()
 	l := b.letters()

@@ -19,8 +19,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// A replay has the message's body, attributes and group, and what was done is a duplicate, also within the five minutes in
-// which FIFO drops what has a deduplication ID that it knows.
+// A replay has the message's body, attributes and group. If the message was done, it is a duplicate, also within the
+// five minutes in which a FIFO queue drops known deduplication IDs.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	for _, fifo := range []bool{false, true} {
@@ -66,7 +66,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// A look leaves the letters where they are; what is selected is discarded. In a FIFO queue too all letters are seen.
+// Reading keeps the dead letters; selected ones are discarded. In a FIFO queue too all dead letters are read.
 func TestLooksAndDiscards(t *testing.T) {
 	t.Parallel()
 	for _, fifo := range []bool{false, true} {
@@ -106,7 +106,8 @@ func TestLooksAndDiscards(t *testing.T) {
 	}
 }
 
-// SQS may answer that there is no letter while there is one. A look ends with the empty answer after which SQS counts none.
+// SQS may answer without a dead letter although it has one. A read ends with the empty answer after which SQS'
+// counters are zero.
 func TestLooksBeyondAnEmptyAnswer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, false, 100)
@@ -155,7 +156,7 @@ func TestBadInput(t *testing.T) {
 	b.empty(b.url)
 }
 
-// Envelopes of SNS and EventBridge are taken off, and what is not in one is a dead letter.
+// Envelopes of SNS and EventBridge are unwrapped, and a message without one becomes a dead letter.
 func TestEnvelopes(t *testing.T) {
 	t.Parallel()
 	for envelope, body := range map[sqsonce.Envelope]string{

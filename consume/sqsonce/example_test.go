@@ -17,7 +17,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// exampleQueues makes a queue of the examples' own and one for its dead letters; remove removes them.
+// exampleQueues creates a queue and its dead-letter queue for an example; remove deletes them.
 func exampleQueues(name string) (client *sqs.Client, queue sqsonce.Queue, remove func()) {
 	client = sqs.New(sqs.Options{
 		BaseEndpoint: aws.String(os.Getenv("EVERONCE_TEST_SQS_URL")), Region: "elasticmq",

@@ -130,8 +130,8 @@ func twoConsumers(t *testing.T, want int32, handler func(b *bench, effect func()
 	}
 }
 
-// FIFO drops what has the same deduplication ID within five minutes, and nothing else: what a producer sends again with another
-// one, as one that was restarted does, or after five minutes, arrives twice.
+// A FIFO queue drops only messages with the same deduplication ID within five minutes: a resend with another one, as
+// after a restart of the producer, or after five minutes, arrives twice.
 func TestFIFODeduplicationIsNotEnough(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, true, 100)
@@ -194,8 +194,8 @@ func (b *bench) sendTo(url, body string, attributes ...string) {
 	to.send(body, "", attributes...)
 }
 
-// SQS counts each receipt, and moves a message to the dead letters by its own count. Where a replay sends it is SQS' word, and not
-// the producer's.
+// SQS counts each receipt, and moves a message to the dead letters by its own count. The destination of a replay then
+// comes from SQS, and not from the producer.
 func TestALetterOfSQSItself(t *testing.T) {
 	t.Parallel()
 	for _, fifo := range []bool{false, true} {
@@ -341,7 +341,7 @@ func TestComesAgainBeforeItsRetryIsAnswered(t *testing.T) {
 	b.empty(b.url)
 }
 
-// A dead letter whose message could not be deleted is not sent again for that.
+// If a message could not be deleted, its dead letter is not sent again.
 func TestADeadLetterIsSentOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, false, 100)
@@ -416,7 +416,7 @@ func TestGoesOnWhenSQSIsMended(t *testing.T) {
 	b.empty(b.url)
 }
 
-// Draining gives back what no handler has begun, at once.
+// Draining gives back messages that no handler has started, at once.
 func TestDrainLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, false, 100)

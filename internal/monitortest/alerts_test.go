@@ -52,7 +52,7 @@ func (s *shop) decide(d consume.Disposition, o everonce.Outcome, why consume.Rea
 	s.mail.Observe(s.t.Context(), &consume.Message{}, consume.Decision{Disposition: d, Outcome: o, Death: consume.Death{Reason: why}})
 }
 
-// scrape returns what Prometheus gets.
+// scrape returns the page that Prometheus gets.
 func (s *shop) scrape() string {
 	if s.page == nil {
 		return "up 0\n"
@@ -65,7 +65,7 @@ func (s *shop) scrape() string {
 	return "up 1\n" + w.Body.String() + s.tables
 }
 
-// calm is what no alert is about. It happens each minute, and what must not go on, once.
+// calm does each minute what causes no alert, and once what would cause one if it continued.
 func (s *shop) calm(minute int) {
 	s.end(everonce.Observation{Outcome: everonce.Executed})
 	s.end(everonce.Observation{Outcome: everonce.Replayed, Since: 11 * time.Hour})
@@ -79,7 +79,7 @@ func (s *shop) calm(minute int) {
 	}
 }
 
-// happens are what the alerts are about. The minute is 0 when it begins.
+// happens are the causes of the alerts. Each begins at minute 0.
 var happens = map[string]func(s *shop, minute int){
 	"EveronceUnknown":     func(s *shop, _ int) { s.health.Abandoned = 1 },
 	"EveronceUnreadable":  func(s *shop, _ int) { s.health.Unreadable = 1 },
@@ -109,7 +109,7 @@ func once(f func(*shop)) func(*shop, int) {
 	}
 }
 
-// fires returns the alerts that fire where something happens.
+// fires returns the alerts that fire for a cause.
 func fires(t *testing.T, happens func(s *shop, minute int)) (fired []string) {
 	t.Helper()
 	provider, page, err := scrape.New()

@@ -22,7 +22,7 @@ import (
 
 var folder = filepath.Join("..", "..", "docs", "monitoring")
 
-// series are what a service shows, and what Prometheus says of it.
+// series are the series of a service, with those that Prometheus adds.
 type series []sample
 
 // sample is a series' labels, its name among them, and its value.
