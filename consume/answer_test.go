@@ -101,7 +101,7 @@ func TestADeadLetterHasTheDecisionsDetails(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d.letter != told.Death || d.letter.Reason != consume.NoKey || d.asked != time.Hour {
-		t.Errorf("the letter %+v, and again after %v; the decision was %+v", d.letter, d.asked, told)
+		t.Errorf("the dead letter %+v, and again after %v; the decision was %+v", d.letter, d.asked, told)
 	}
 }
 

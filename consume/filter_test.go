@@ -16,7 +16,7 @@ func TestFilter(t *testing.T) {
 		Death: consume.Death{Reason: consume.Rejected, KeyHash: "aabbccdd", First: last.Add(-time.Hour), Last: last},
 	}
 	yes, no := func(*consume.DeadLetter) bool { return true }, func(*consume.DeadLetter) bool { return false }
-	never := func(*consume.DeadLetter) bool { t.Error("asked about a letter that is not meant"); return true }
+	never := func(*consume.DeadLetter) bool { t.Error("asked about a dead letter that is not meant"); return true }
 	for name, c := range map[string]struct {
 		filter consume.Filter
 		want   bool

@@ -40,7 +40,7 @@ func TestNaturalOutcomes(t *testing.T) {
 		c := natural(t, func(context.Context, *consume.Message, order) (bool, error) { return tc.effect, tc.err })
 		v := c.Handle(t.Context(), first())
 		if v.Outcome != tc.outcome || v.Disposition != tc.becomes || v.Death.Reason != tc.reason || v.KeyHash == "" {
-			t.Errorf("%s: %v, %v, letter %q; want %v, %v, %q", name, v.Outcome, v.Disposition, v.Death.Reason, tc.outcome, tc.becomes, tc.reason)
+			t.Errorf("%s: %v, %v, dead letter %q; want %v, %v, %q", name, v.Outcome, v.Disposition, v.Death.Reason, tc.outcome, tc.becomes, tc.reason)
 		}
 	}
 }

@@ -16,7 +16,7 @@ func TestAnOmittedHeaderOfTheFingerprint(t *testing.T) {
 	odd.OmittedHeaders = []string{"nested", "tenant"}
 	v := r.wantsDeadLetter(odd, 0, consume.Undecodable)
 	if !strings.Contains(v.Death.Detail, `"tenant"`) || v.KeyHash == "" {
-		t.Errorf("the letter says %q, of the key %q", v.Death.Detail, v.KeyHash)
+		t.Errorf("the dead letter says %q, of the key %q", v.Death.Detail, v.KeyHash)
 	}
 	r.wants(first(), everonce.Executed, consume.Ack)
 	r.wantsDeadLetter(odd, 0, consume.Undecodable)

@@ -79,7 +79,7 @@ func (r *rig) wantsDeadLetter(m *consume.Message, o everonce.Outcome, why consum
 	l := v.Death
 	if l.Reason != why || l.Detail == "" || l.Consumer != "billing" || l.Source != m.Source || l.KeyHash != v.KeyHash ||
 		l.Attempts != m.Retries+1 || !l.First.Equal(m.First) || l.Last.IsZero() {
-		r.t.Errorf("the letter is %+v, want reason %q", l, why)
+		r.t.Errorf("the dead letter is %+v, want reason %q", l, why)
 	}
 	return v
 }
@@ -146,7 +146,7 @@ func TestARefusalThatHasExpiredIsRejected(t *testing.T) {
 		time.Sleep(8 * 24 * time.Hour)
 		late := r.wantsDeadLetter(first(), everonce.Rejected, consume.Rejected)
 		if !strings.HasPrefix(now.Death.Detail, late.Death.Detail) {
-			t.Errorf("the late letter says %q, which is not the code of %q", late.Death.Detail, now.Death.Detail)
+			t.Errorf("the late dead letter says %q, which is not the code of %q", late.Death.Detail, now.Death.Detail)
 		}
 		r = rigged(t, refuses, func(s *consume.Spec[order]) { s.DropRejected = true })
 		r.wants(first(), everonce.Rejected, consume.Ack)

@@ -133,7 +133,7 @@ func TestADeadLetterRunsWhenItIsReplayed(t *testing.T) {
 	}
 	r.wants(everonce.Executed)
 	if left := b.all(l, consume.Filter{}); len(left) != 0 {
-		t.Errorf("%d letters are left", len(left))
+		t.Errorf("%d dead letters are left", len(left))
 	}
 }
 
@@ -208,7 +208,7 @@ func TestBadInputIsADeadLetter(t *testing.T) {
 		t.Errorf("discarded %d, %v", n, err)
 	}
 	if left := b.all(l, consume.Filter{}); len(left) != 6 {
-		t.Errorf("%d letters are left, want 6", len(left))
+		t.Errorf("%d dead letters are left, want 6", len(left))
 	}
 	if at := b.committed(0); at != 11 {
 		t.Errorf("%d is committed, want 11", at)

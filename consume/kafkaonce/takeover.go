@@ -187,7 +187,7 @@ func (p *partition) fence() {
 	p.letGo(Lost)
 }
 
-// save writes offsets into the table, and deletes those that it refused from moved.
+// save writes offsets into the table, and deletes from moved the offsets that were not written.
 func (c *Consumer) save(ctx context.Context, moved map[*partition]kgo.EpochOffset) {
 	ps := slices.SortedFunc(maps.Keys(moved), comparePlaces) // in one order, to avoid deadlocks
 	marks := make([]mark, len(ps))

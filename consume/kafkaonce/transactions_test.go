@@ -20,7 +20,7 @@ func TestDeadLettersOfTransactions(t *testing.T) {
 	r.stop()
 	l := b.open()
 	if n := len(b.all(l, consume.Filter{})); n != 1 {
-		t.Fatalf("%d letters", n)
+		t.Fatalf("%d dead letters", n)
 	}
 	client, err := kgo.NewClient(kgo.SeedBrokers(strings.TrimPrefix(b.url, "kafka://")), kgo.TransactionalID(b.topic.Name))
 	if err != nil {
@@ -38,7 +38,7 @@ func TestDeadLettersOfTransactions(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := len(b.all(l, consume.Filter{})); n != 1 {
-			t.Errorf("%d letters, want 1: the other record is not a letter", n)
+			t.Errorf("%d dead letters, want 1: the other record is not a dead letter", n)
 		}
 	}
 }

@@ -76,7 +76,7 @@ func TestTrapAReplayWithTheIDThatTheStreamKnows(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	if all := b.letters(); len(all) != 0 {
-		t.Errorf("%d letters are left", len(all))
+		t.Errorf("%d dead letters are left", len(all))
 	}
 }
 
@@ -271,7 +271,7 @@ func TestAMessageWithoutRoomForADeadLetter(t *testing.T) {
 	for v := r.decision(); v.Outcome != everonce.Executed; v = r.decision() {
 	}
 	if n := len(b.letters()); n != 0 {
-		t.Errorf("%d letters", n)
+		t.Errorf("%d dead letters", n)
 	}
 	b.eventually("the other one is acknowledged", func() bool { return b.consumer().NumAckPending == 1 })
 }

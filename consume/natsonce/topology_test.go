@@ -111,7 +111,7 @@ func TestWarningsForOperators(t *testing.T) {
 	}
 	b.stream(jetstream.StreamConfig{Name: b.dead(), Subjects: []string{b.dead() + ".>"}, MaxMsgs: 10, Discard: jetstream.DiscardNew})
 	if said := lines(); said != "" {
-		t.Errorf("for one that keeps its letters: %s", said)
+		t.Errorf("for one that keeps its dead letters: %s", said)
 	}
 }
 

@@ -214,6 +214,6 @@ func (n *node) renewedRights(t *testing.T) {
 	b.wantLength(b.queue.DeadLetters, 1)
 	r.stop()
 	if d := b.letter(); d.MessageId == "" || d.Headers["x-everonce-reason"] != string(consume.Exhausted) {
-		t.Errorf("the letter: %v", d.Headers)
+		t.Errorf("the dead letter: %v", d.Headers)
 	}
 }

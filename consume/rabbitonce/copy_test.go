@@ -200,7 +200,7 @@ func TestAHeaderThatHadNoRoomIsMissed(t *testing.T) {
 				}
 			}
 			if d := b.letter(); d.Headers["x-everonce-reason"] != string(c.want) {
-				t.Errorf("the letter is %v (%v), want %v", d.Headers["x-everonce-reason"], d.Headers["x-everonce-detail"], c.want)
+				t.Errorf("the dead letter is %v (%v), want %v", d.Headers["x-everonce-reason"], d.Headers["x-everonce-detail"], c.want)
 			}
 		})
 	}
@@ -267,7 +267,7 @@ func TestForgedHeadersBlockNothing(t *testing.T) {
 			msg.Headers = c.forged
 			b.send(msg)
 			if d := b.letter(); d.Headers["x-everonce-reason"] != string(c.want) {
-				t.Errorf("the letter is %v, want %v", d.Headers["x-everonce-reason"], c.want)
+				t.Errorf("the dead letter is %v, want %v", d.Headers["x-everonce-reason"], c.want)
 			}
 		})
 	}
@@ -290,7 +290,7 @@ func TestATimestampOfMillisecondsIsNoTime(t *testing.T) {
 	b.whenBuried(r, 1)
 	found, err := b.letters().List(t.Context(), consume.Filter{})
 	if err != nil || len(found) != 1 {
-		t.Fatalf("%d letters, %v", len(found), err)
+		t.Fatalf("%d dead letters, %v", len(found), err)
 	}
 	if _, err := json.Marshal(found[0]); err != nil || time.Since(found[0].First) > time.Hour {
 		t.Errorf("first given back at %v: %v", found[0].First, err)
@@ -326,6 +326,6 @@ func TestAForgedRoutingKeyIsNotTheSubject(t *testing.T) {
 		}
 	}
 	if d := b.letter(); d.Headers["x-everonce-routing-key"] != "tenant-a.order" || d.Headers["x-everonce-exchange"] != exchange {
-		t.Errorf("the letter: %v", d.Headers)
+		t.Errorf("the dead letter: %v", d.Headers)
 	}
 }

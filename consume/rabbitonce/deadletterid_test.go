@@ -28,14 +28,14 @@ func TestADeadLetterHasAnID(t *testing.T) {
 	for range 3 { // repeatedly, each time on a new connection
 		all, err := b.letters().List(t.Context(), consume.Filter{})
 		if err != nil || len(all) != n {
-			t.Fatalf("%d letters, %v; want %d", len(all), err, n)
+			t.Fatalf("%d dead letters, %v; want %d", len(all), err, n)
 		}
 		for _, l := range all {
 			ids[l.ID] = l
 		}
 	}
 	if len(ids) != n {
-		t.Fatalf("%d letters have %d IDs: %v", n, len(ids), ids)
+		t.Fatalf("%d dead letters have %d IDs: %v", n, len(ids), ids)
 	}
 	l := b.letters()
 	for id, letter := range ids {
@@ -82,7 +82,7 @@ func TestDeadLettersOfOneMessageAreTwo(t *testing.T) {
 		}
 	}
 	if len(ids) != 4 {
-		t.Errorf("4 letters have %d IDs", len(ids))
+		t.Errorf("4 dead letters have %d IDs", len(ids))
 	}
 }
 

@@ -123,7 +123,7 @@ func TestADeadLetterMovedByAnOperatorIsTheSameOperation(t *testing.T) {
 		t.Errorf("%v for %s, want unknown for %s", again.Outcome, again.KeyHash, v.KeyHash)
 	}
 	if d := b.letter(); d.Headers["x-everonce-message-id"] != "m-1" || d.MessageId != v.KeyHash {
-		t.Errorf("the second letter: %+v", d)
+		t.Errorf("the second dead letter: %+v", d)
 	}
 }
 
@@ -144,12 +144,12 @@ func TestListingDeadLetters(t *testing.T) {
 	for range 3 { // once is as good as often
 		all, err := l.List(t.Context(), consume.Filter{})
 		if err != nil || len(all) != 3 {
-			t.Fatalf("%d letters, %v", len(all), err)
+			t.Fatalf("%d dead letters, %v", len(all), err)
 		}
 	}
 	rejected, err := l.List(t.Context(), consume.Filter{Reasons: []consume.Reason{consume.Rejected}})
 	if err != nil || len(rejected) != 1 {
-		t.Fatalf("%d letters, %v", len(rejected), err)
+		t.Fatalf("%d dead letters, %v", len(rejected), err)
 	}
 	first := rejected[0]
 	if first.Message.ID != "m-1" || first.Queue != b.queue.Name || first.Consumer != "billing" || first.Attempts != 1 || first.First.IsZero() || first.Last.IsZero() ||
@@ -168,14 +168,14 @@ func TestListingDeadLetters(t *testing.T) {
 		"younger than an hour": {consume.Filter{After: time.Now().Add(-time.Hour)}, 3},
 	} {
 		if got, err := l.List(t.Context(), c.filter); err != nil || len(got) != c.want {
-			t.Errorf("%s: %d letters, %v; want %d", name, len(got), err, c.want)
+			t.Errorf("%s: %d dead letters, %v; want %d", name, len(got), err, c.want)
 		}
 	}
 	if n, err := l.Discard(t.Context(), consume.Filter{Reasons: []consume.Reason{consume.NoKey}}); n != 1 || err != nil {
 		t.Errorf("discarded %d, %v", n, err)
 	}
 	if all, err := l.List(t.Context(), consume.Filter{}); err != nil || len(all) != 2 {
-		t.Errorf("%d letters are left, %v", len(all), err)
+		t.Errorf("%d dead letters are left, %v", len(all), err)
 	}
 }
 
@@ -299,12 +299,12 @@ func TestConcurrentCloseOfDeadLetters(t *testing.T) {
 		}
 	}
 	if found, err := l.List(t.Context(), consume.Filter{}); err == nil {
-		t.Errorf("closed, and lists %d letters", len(found))
+		t.Errorf("closed, and lists %d dead letters", len(found))
 	}
 	if n, err := l.Discard(t.Context(), consume.Filter{}); n != 0 || err == nil {
-		t.Errorf("closed, and discards %d letters, %v", n, err)
+		t.Errorf("closed, and discards %d dead letters, %v", n, err)
 	}
 	if found, err := b.letters().List(t.Context(), consume.Filter{}); err != nil || len(found) != 1 {
-		t.Errorf("%d letters are left, %v", len(found), err)
+		t.Errorf("%d dead letters are left, %v", len(found), err)
 	}
 }

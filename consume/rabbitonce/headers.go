@@ -18,7 +18,7 @@ const (
 	headerUser       = copies.Prefix + "user-id"     // the original user-id, which only that user may publish
 )
 
-// ours are the headers that every copy keeps.
+// ours are the headers that fit never drops, unless a producer forged a large one.
 var ours = map[string]bool{
 	copies.Retries: true, copies.First: true, copies.Queue: true, headerRoutingKey: true, headerExchange: true, headerUser: true, copies.Replays: true,
 	copies.Reason: true, copies.Detail: true, copies.Attempts: true, copies.Last: true, copies.Consumer: true, copies.KeyHash: true, copies.MessageID: true,

@@ -83,10 +83,10 @@ func FuzzHeaders(f *testing.F) {
 		l := deadLetterOf(buried, queue)
 		same("the dead letter", l.Message)
 		if l.KeyHash != "" || l.Reason != consume.Exhausted || l.Attempts != 4 || !l.Last.Equal(now) || l.Queue != queue {
-			t.Errorf("the letter is %+v", l.Death)
+			t.Errorf("the dead letter is %+v", l.Death)
 		}
 		if other := deadLetterOf(buried, queue); other.ID != l.ID {
-			t.Errorf("a letter has the IDs %s and %s", l.ID, other.ID)
+			t.Errorf("a dead letter has the IDs %s and %s", l.ID, other.ID)
 		}
 		replay := replayCopy(buried)
 		replayed := messageOf(delivered(&replay), queue)

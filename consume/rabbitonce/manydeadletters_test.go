@@ -64,7 +64,7 @@ func TestManyDeadLettersAreFetchedTogether(t *testing.T) {
 		}
 	}
 	if cost := then - before; seen != n || cost > n/3 {
-		t.Errorf("%d letters of %d, and something was said to the broker %d times", seen, n, cost)
+		t.Errorf("%d dead letters of %d, and something was said to the broker %d times", seen, n, cost)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestTwoReadTheDeadLetters(t *testing.T) {
 		}
 	}
 	if len(seen) != n-20 {
-		t.Errorf("%d letters, want %d", len(seen), n-20)
+		t.Errorf("%d dead letters, want %d", len(seen), n-20)
 	}
 	for id, times := range seen {
 		if times != 1 {
@@ -112,7 +112,7 @@ func TestOtherReadersAreCounted(t *testing.T) {
 	wants := func(of *rabbitonce.DeadLetters, want int) {
 		t.Helper()
 		if n, err := of.Consumers(t.Context()); n != want || err != nil {
-			t.Errorf("%d have letters, %v; want %d", n, err, want)
+			t.Errorf("%d have dead letters, %v; want %d", n, err, want)
 		}
 	}
 	for _, err := range one.All(t.Context(), consume.Filter{}) {
@@ -120,11 +120,11 @@ func TestOtherReadersAreCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 		if found, err := other.List(t.Context(), consume.Filter{}); len(found) != 0 || err != nil {
-			t.Errorf("%d letters, %v", len(found), err)
+			t.Errorf("%d dead letters, %v", len(found), err)
 		}
 		n, err := other.Consumers(t.Context())
 		if n == 0 || err != nil {
-			t.Errorf("%d have letters, %v", n, err)
+			t.Errorf("%d have dead letters, %v", n, err)
 		}
 	}
 	wants(one, 0)
@@ -155,14 +155,14 @@ func TestAClassicQueueDoesNotCountReaders(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n, err := other.Consumers(t.Context()); n != 0 || err != nil {
-			t.Errorf("%d have letters, %v", n, err)
+			t.Errorf("%d have dead letters, %v", n, err)
 		}
 	}
 	if _, err := b.ch.Consume(b.queue.DeadLetters, "", false, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := other.Consumers(t.Context()); n != 1 || err != nil {
-		t.Errorf("%d have letters, %v, want who consumes them", n, err)
+		t.Errorf("%d have dead letters, %v, want who consumes them", n, err)
 	}
 }
 
@@ -206,7 +206,7 @@ func TestLargeDeadLettersAreReadInParts(t *testing.T) {
 		b.wantLength(b.queue.DeadLetters, 3-seen)
 	}
 	if seen != 3 {
-		t.Errorf("%d letters", seen)
+		t.Errorf("%d dead letters", seen)
 	}
 	b.wantLength(b.queue.DeadLetters, 3)
 }

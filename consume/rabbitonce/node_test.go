@@ -92,7 +92,7 @@ func (n *node) smallFrames(t *testing.T) {
 	r.wants(everonce.Rejected)
 	b.wantLength(b.queue.DeadLetters, 1)
 	if d := b.letter(); d.Headers["small"] != "z" || d.Headers["x-everonce-dropped"] == nil {
-		t.Errorf("the letter: %v", d.Headers)
+		t.Errorf("the dead letter: %v", d.Headers)
 	}
 }
 
@@ -356,7 +356,7 @@ func (n *node) lookedAtTooOften(t *testing.T) {
 	}
 	for i, want := range []int{1, 1, 1, left} {
 		if found, err := l.List(t.Context(), consume.Filter{}); err != nil || len(found) != want {
-			t.Errorf("look %d: %d letters, %v, want %d", i+1, len(found), err, want)
+			t.Errorf("look %d: %d dead letters, %v, want %d", i+1, len(found), err, want)
 		}
 	}
 	b.wantLength(b.queue.DeadLetters, left)

@@ -301,7 +301,7 @@ func TestADeadLetterIsPublishedAgain(t *testing.T) {
 	r := b.runOn(memstore.New(nil), l.url, specOf(nothing), nil)
 	b.send(message(""))
 	if d := b.letter(); d.Headers["x-everonce-reason"] != string(consume.NoKey) {
-		t.Errorf("the letter: %v", d.Headers)
+		t.Errorf("the dead letter: %v", d.Headers)
 	}
 	r.stop()
 	if n, decisions := published.Load(), len(r.decisions); n != 2 || decisions != 1 {
@@ -340,7 +340,7 @@ func TestADeadLetterIsPublishedAgainAfterALostDeclaration(t *testing.T) {
 				t.Fatalf("it was handled %d times", decisions)
 			}
 			if d := b.letter(); d.Headers["x-everonce-reason"] != string(consume.NoKey) {
-				t.Errorf("the letter: %v", d.Headers)
+				t.Errorf("the dead letter: %v", d.Headers)
 			}
 			r.stop()
 			if n, decisions := published.Load(), len(r.decisions); n != 3 || decisions != 1 {

@@ -87,7 +87,7 @@ func TestAnInterruptedReplayLosesNothing(t *testing.T) {
 	if len(copies) < replayed {
 		t.Errorf("%d were replayed, and there are %d copies", replayed, len(copies))
 	}
-	t.Logf("%d were replayed; %d copies, %d letters", replayed, len(copies), len(letters))
+	t.Logf("%d were replayed; %d copies, %d dead letters", replayed, len(copies), len(letters))
 }
 
 // The key in a dead letter is untrusted: an error quotes it.
@@ -114,10 +114,10 @@ func TestManyDeadLettersCanBeReadAgain(t *testing.T) {
 	l := b.letters()
 	for range 2 {
 		if all, err := l.List(t.Context(), consume.Filter{}); len(all) != n || err != nil {
-			t.Fatalf("%d letters, %v; want %d", len(all), err, n)
+			t.Fatalf("%d dead letters, %v; want %d", len(all), err, n)
 		}
 		if all, err := b.letters().List(t.Context(), consume.Filter{}); len(all) != n || err != nil {
-			t.Fatalf("of another connection: %d letters, %v; want %d", len(all), err, n)
+			t.Fatalf("of another connection: %d dead letters, %v; want %d", len(all), err, n)
 		}
 	}
 	if replayed, err := l.Replay(t.Context(), consume.Filter{}); replayed != n || err != nil {

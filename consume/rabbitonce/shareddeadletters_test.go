@@ -103,7 +103,7 @@ func TestABrokersDeadLetterIsNotReplayedToAForgedQueue(t *testing.T) {
 	b.wantLength(b.queue.DeadLetters, 2)
 	found, err := b.letters().List(t.Context(), consume.Filter{})
 	if err != nil || len(found) != 2 {
-		t.Fatalf("%d letters, %v", len(found), err)
+		t.Fatalf("%d dead letters, %v", len(found), err)
 	}
 	for _, l := range found {
 		if l.Queue != b.queue.Name {
@@ -135,13 +135,13 @@ func TestDeadLettersAreReadOneByOne(t *testing.T) {
 		count++
 	}
 	if count != 3 {
-		t.Errorf("%d letters, want 3", count)
+		t.Errorf("%d dead letters, want 3", count)
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
 	for _, err := range l.All(ended, consume.Filter{}) {
 		if err == nil {
-			t.Error("a letter after the end")
+			t.Error("a dead letter after the end")
 		}
 	}
 }

@@ -59,7 +59,7 @@ func (n *node) tooLarge(t *testing.T) {
 	l := b.letters()
 	found, err := l.List(t.Context(), consume.Filter{Reasons: []consume.Reason{"broker_rejected"}})
 	if err != nil || len(found) != 2 || found[0].Queue != b.queue.Name || len(found[0].Message.Body) < 300_000 {
-		t.Fatalf("%d letters, %v", len(found), err)
+		t.Fatalf("%d dead letters, %v", len(found), err)
 	}
 	if n, err := l.Replay(t.Context(), consume.Filter{}); n != 1 || err == nil || strings.Count(err.Error(), "is larger than the broker accepts") != 2 {
 		t.Errorf("replayed %d, %v", n, err)

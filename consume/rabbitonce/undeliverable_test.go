@@ -140,7 +140,7 @@ func TestADeadLetterThatTheBrokerCannotDeliver(t *testing.T) {
 	all, err := l.List(t.Context(), consume.Filter{})
 	// From RabbitMQ 4.3 on a lost connection may give letters back in another order.
 	if !errors.Is(err, consume.ErrUnreadable) || len(all) < bad || !slices.ContainsFunc(all, func(l consume.DeadLetter) bool { return strings.Contains(err.Error(), l.ID) }) {
-		t.Fatalf("%d letters, %v", len(all), err)
+		t.Fatalf("%d dead letters, %v", len(all), err)
 	}
 	if hidden := fmt.Sprintf("and %d others were not seen", n-1-len(all)); !strings.Contains(err.Error(), hidden) {
 		t.Errorf("%v, want %s", err, hidden)
@@ -150,7 +150,7 @@ func TestADeadLetterThatTheBrokerCannotDeliver(t *testing.T) {
 		seen[letter.Message.ID] = true
 	}
 	if len(seen) != len(all) || seen["undeliverable"] {
-		t.Fatalf("%d letters, %d different ones: %v", len(all), len(seen), err)
+		t.Fatalf("%d dead letters, %d different ones: %v", len(all), len(seen), err)
 	}
 	total := 0
 	for try := 0; total < n-1 && try < 10; try++ {

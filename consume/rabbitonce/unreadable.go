@@ -75,8 +75,8 @@ func (l *DeadLetters) reclaim(ctx context.Context, k *kept, unseen int) (fresh [
 		return nil, err
 	case limited:
 		l.held = k.n // for giveBack, which waits for them
-		return nil, fmt.Errorf("%w: most likely one in the queue %q ends the connection when it is delivered, and the queue may have a delivery limit, which deletes letters that are delivered too often "+
-			"(remove that letter with the broker's own tools, or move all to a queue without a limit): %w", consume.ErrUnreadable, l.queue.DeadLetters, lostError(<-closed))
+		return nil, fmt.Errorf("%w: most likely one in the queue %q ends the connection when it is delivered, and the queue may have a delivery limit, which deletes dead letters that are delivered too often "+
+			"(remove that dead letter with the broker's own tools, or move all to a queue without a limit): %w", consume.ErrUnreadable, l.queue.DeadLetters, lostError(<-closed))
 	}
 	if _, err := l.awaitAll(k.n, unseen); err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ const maxTries = 8
 func (l *DeadLetters) passBy(ctx context.Context, k *kept, unseen int) (ds []amqp.Delivery, unreadable, err error) {
 	where := "at its head"
 	if k.last != "" {
-		where = "behind the letter " + k.last
+		where = "behind the dead letter " + k.last
 	}
 	most := max(room/max(l.largest, 1), 1) // in memory
 	rest := k.clone()

@@ -230,7 +230,7 @@ func (b *bench) letters() *sqsonce.DeadLetters {
 func (b *bench) list(n int) (found []consume.DeadLetter) {
 	b.Helper()
 	l := b.letters()
-	b.eventually(fmt.Sprintf("there are not %d letters", n), func() bool {
+	b.eventually(fmt.Sprintf("there are not %d dead letters", n), func() bool {
 		found = nil
 		for letter, err := range l.All(b.Context(), consume.Filter{}) {
 			if err != nil {
@@ -241,7 +241,7 @@ func (b *bench) list(n int) (found []consume.DeadLetter) {
 		return len(found) >= n
 	})
 	if len(found) > n {
-		b.Fatalf("there are %d letters, want %d", len(found), n)
+		b.Fatalf("there are %d dead letters, want %d", len(found), n)
 	}
 	return found
 }

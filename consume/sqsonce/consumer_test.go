@@ -61,7 +61,7 @@ func TestRetriesThenSetsAside(t *testing.T) {
 		}
 		if letter.Reason != consume.Exhausted || letter.Consumer != "billing" || letter.Source != b.queue.Name || letter.Attempts != 3 ||
 			len(letter.KeyHash) == 0 || letter.Message.ID != "poison" || letter.Message.Headers["trace"] != "t-1" || string(letter.Message.Body) != `{"id":1}` {
-			t.Errorf("the letter is %s", asJSON(t, letter))
+			t.Errorf("the dead letter is %s", asJSON(t, letter))
 		}
 		b.empty(b.url)
 	}

@@ -88,7 +88,7 @@ func TestLooksAndDiscards(t *testing.T) {
 		}
 		for i := range second {
 			if !ids[second[i].ID] {
-				t.Errorf("the ID of a letter has changed")
+				t.Errorf("the ID of a dead letter has changed")
 			}
 		}
 		l := b.letters()
@@ -99,7 +99,7 @@ func TestLooksAndDiscards(t *testing.T) {
 			t.Errorf("%d were discarded: %v", n, err)
 		}
 		b.list(letters - 3)
-		b.eventually("others have letters", func() bool { // it counts what was given back a moment ago
+		b.eventually("others have dead letters", func() bool { // it counts what was given back a moment ago
 			n, err := l.Consumers(t.Context())
 			return n == 0 && err == nil
 		})
@@ -187,7 +187,7 @@ func TestEnvelopes(t *testing.T) {
 			t.Errorf("Observe got %+v; %s", told, asJSON(t, got))
 		}
 		if l := b.list(1)[0]; l.Reason != consume.Undecodable || string(l.Message.Body) != `{"id":8}` {
-			t.Errorf("the letter is %s", asJSON(t, l))
+			t.Errorf("the dead letter is %s", asJSON(t, l))
 		}
 		b.empty(b.url)
 	}

@@ -210,7 +210,7 @@ func TestALetterOfSQSItself(t *testing.T) {
 		})
 		letter := b.list(1)[0]
 		if letter.Reason != sqsonce.MaxReceives || letter.Queue != b.queue.Name || letter.Message.ID != "order-1" || letter.ID != b.list(1)[0].ID {
-			t.Errorf("the letter is %s", asJSON(t, letter))
+			t.Errorf("the dead letter is %s", asJSON(t, letter))
 		}
 		var runs atomic.Int32
 		b.run(b.client, b.handler(func(_ context.Context, m *consume.Message, _ order) error {
