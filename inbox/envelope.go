@@ -21,14 +21,14 @@ type headerFields struct {
 	Time            time.Time `json:"time,omitzero"`
 	BrokerID        string    `json:"broker_id,omitempty"`
 	ContentEncoding string    `json:"content_encoding,omitempty"`
-	Odd             []string  `json:"odd,omitempty"`
+	OmittedHeaders  []string  `json:"odd,omitempty"`
 }
 
 // headerText returns the column of headers of a message whose headers were validated.
 func headerText(m *consume.Message) string {
-	text, err := json.Marshal(headerFields{m.Subject, m.EventSource, m.OrderKey, m.Time, m.BrokerID, m.ContentEncoding, m.Odd})
+	text, err := json.Marshal(headerFields{m.Subject, m.EventSource, m.OrderKey, m.Time, m.BrokerID, m.ContentEncoding, m.OmittedHeaders})
 	if err != nil { // the time has no text
-		text, _ = json.Marshal(headerFields{m.Subject, m.EventSource, m.OrderKey, time.Time{}, m.BrokerID, m.ContentEncoding, m.Odd}) //nolint:errcheck,errchkjson // texts
+		text, _ = json.Marshal(headerFields{m.Subject, m.EventSource, m.OrderKey, time.Time{}, m.BrokerID, m.ContentEncoding, m.OmittedHeaders}) //nolint:errcheck,errchkjson // texts
 	}
 	headers := m.Headers
 	if _, forged := headers[keptHeader]; forged || string(text) != "{}" {
@@ -50,7 +50,7 @@ func readHeaders(m *consume.Message, text string) error {
 	var k headerFields
 	if json.Unmarshal([]byte(headers[keptHeader]), &k) == nil {
 		m.Subject, m.EventSource, m.OrderKey, m.Time = k.Subject, k.EventSource, k.OrderKey, k.Time
-		m.BrokerID, m.ContentEncoding, m.Odd = k.BrokerID, k.ContentEncoding, k.Odd
+		m.BrokerID, m.ContentEncoding, m.OmittedHeaders = k.BrokerID, k.ContentEncoding, k.OmittedHeaders
 	}
 	delete(headers, keptHeader)
 	m.Headers = headers

@@ -57,7 +57,7 @@ type WorkerOptions struct {
 	// pool needs one more.
 	NoListen bool
 	// Retry says when a message that failed is tried again, and after how many retries it is set aside: by default 3.
-	Retry consume.Backoff
+	Retry consume.RetryPolicy
 	// SkipFailed lets messages go on after one with the same order key was set aside. By default they wait until an
 	// operator retries or discards that message.
 	SkipFailed bool

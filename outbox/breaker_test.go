@@ -73,7 +73,7 @@ func TestOnlyAProbeLengthensAPause(t *testing.T) {
 
 // severalDestinations is a relay of several destinations in a topic, without a table.
 func severalDestinations() *Relay {
-	return &Relay{publisher: to{}, set: RelayOptions{InFlight: 400, Retry: consume.Backoff{Min: time.Second, Max: 10 * time.Minute, Limit: 10}, Log: slog.New(slog.DiscardHandler)}, gates: make(map[lane]*gate)}
+	return &Relay{publisher: to{}, set: RelayOptions{InFlight: 400, Retry: consume.RetryPolicy{Min: time.Second, Max: 10 * time.Minute, Limit: 10}, Log: slog.New(slog.DiscardHandler)}, gates: make(map[lane]*gate)}
 }
 
 // Claims of 100 to a destination that answers are all sent at once: the first too, and the first after an idle hour.

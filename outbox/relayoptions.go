@@ -35,7 +35,7 @@ type RelayOptions struct {
 	PublishTimeout time.Duration
 	// Retry is when an event that failed is tried again, and after how many retries it is set aside. Tries that fail
 	// because the destination is unavailable are not counted.
-	Retry consume.Backoff
+	Retry consume.RetryPolicy
 	// SkipFailed reports whether events of a topic go on after one with the same key was set aside. By default they wait
 	// until an operator retries or discards that event.
 	SkipFailed func(topic string) bool

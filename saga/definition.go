@@ -46,7 +46,7 @@ type Step[In, Tx any] struct {
 	Timeout time.Duration
 	// Retry is when a step that failed is tried again, and after how many retries the saga is compensated or, in a
 	// compensation, waits for an operator: by default 10; negative is never.
-	Retry consume.Backoff
+	Retry consume.RetryPolicy
 }
 
 // Call is one try of an action or a compensation.

@@ -121,7 +121,7 @@ func TestNegativeValues(t *testing.T) {
 			return err
 		}),
 		"consume.NaturalSpec": taking(func(s consume.NaturalSpec[T]) error { return natural(&s) }),
-		"consume.Backoff":     taking(func(b consume.Backoff) error { return natural(&consume.NaturalSpec[T]{Retry: b}) }),
+		"consume.RetryPolicy": taking(func(b consume.RetryPolicy) error { return natural(&consume.NaturalSpec[T]{Retry: b}) }),
 		"consume.Workers": taking(func(w consume.Workers) error {
 			dialed := dial(rabbitonce.Queue{}, rabbitonce.Options{Workers: w})
 			served := consumer.Serve(over, nil, &w)
@@ -168,6 +168,9 @@ func TestNegativeValues(t *testing.T) {
 		for _, row := range docs.Table(t, "docs/reference/options.md", table.heading) {
 			options := reflect.New(reflect.TypeOf(table.options)).Elem()
 			field := options.FieldByName(code(row.Cells[0]))
+			if field.IsValid() && field.Type() == reflect.TypeFor[consume.Backoff]() {
+				field = field.FieldByName("Max")
+			}
 			if table.heading == "memstore.Options" || !field.IsValid() || !field.CanInt() || field.Type().PkgPath() != "" && field.Type() != reflect.TypeFor[time.Duration]() {
 				continue // memstore.New returns no error
 			}

@@ -65,7 +65,7 @@ var optionTables = []struct {
 	{"consume.TxSpec", "consume", consume.TxSpec[T, Tx]{}},
 	{"consume.NaturalSpec", "consume", consume.NaturalSpec[T]{}},
 	{"consume.Compare", "consume", consume.Compare{}},
-	{"consume.Backoff", "consume", consume.Backoff{}},
+	{"consume.RetryPolicy", "consume", consume.RetryPolicy{}},
 	{"consume.Workers", "consume", consume.Workers{}},
 	{"natsonce.Queue", "consume/natsonce", natsonce.Queue{}},
 	{"natsonce.Options", "consume/natsonce", natsonce.Options{}},

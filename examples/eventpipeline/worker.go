@@ -94,8 +94,8 @@ func runWorker(in io.Reader, out io.Writer) error {
 		return w.acknowledgeFirst(ctx, handler)
 	}
 	c, err := rabbitonce.Dial(ctx, w.RabbitURL, queueOf(w.Queue), handler, &rabbitonce.Options{
-		Workers:      consume.Workers{PauseMin: 200 * time.Millisecond, PauseMax: time.Second},
-		ReconnectMin: 200 * time.Millisecond, ReconnectMax: time.Second,
+		Workers: consume.Workers{Backoff: consume.Backoff{Min: 200 * time.Millisecond, Max: time.Second}},
+		Backoff: consume.Backoff{Min: 200 * time.Millisecond, Max: time.Second},
 	})
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func newSaver(ctx context.Context, broken mistake, events *mongo.Collection) (sa
 }
 
 // retries are few and short here.
-var retries = consume.Backoff{Limit: 2, Min: 100 * time.Millisecond, Max: 300 * time.Millisecond}
+var retries = consume.RetryPolicy{Limit: 2, Min: 100 * time.Millisecond, Max: 300 * time.Millisecond}
 
 func (w *worker) handler() (*consume.Consumer, error) {
 	return consume.NewNatural(consume.NaturalSpec[Order]{

@@ -49,7 +49,7 @@ func invoices(in *inbox.Inbox[*sql.Tx], observe func(m *consume.Message, v inbox
 			return nil
 		}),
 	}, &inbox.WorkerOptions{
-		Retry:   consume.Backoff{Limit: 3, Min: 10 * time.Millisecond},
+		Retry:   consume.RetryPolicy{Limit: 3, Min: 10 * time.Millisecond},
 		Observe: func(_ context.Context, m *consume.Message, v inbox.Report) { observe(m, v) },
 	})
 }

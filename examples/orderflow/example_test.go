@@ -99,7 +99,7 @@ func Example_operator() {
 		}
 		fulfil, err := saga.Define("fulfilment", 1,
 			saga.Step[Order, *sql.Tx]{
-				Name: "charge", Retry: consume.Backoff{Limit: 1, Min: 1, Max: 1},
+				Name: "charge", Retry: consume.RetryPolicy{Limit: 1, Min: 1, Max: 1},
 				Action:       func(context.Context, *saga.Call[Order]) (any, error) { return "receipt 5", nil },
 				Compensation: func(context.Context, *saga.Call[Order]) error { return errors.New("the bank is closed") },
 			},

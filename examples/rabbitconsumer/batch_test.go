@@ -22,7 +22,7 @@ var errClosed = errors.New("the bank is closed")
 // spec books the orders of a batch by one statement; after is called behind it, with their IDs.
 func (b *bench) spec(after func(ctx context.Context, tx pgx.Tx, ids []string) error) orderSpec {
 	return orderSpec{
-		Consumer: "billing", Key: consume.ProducerID(), Retry: consume.Backoff{Limit: 3, Min: time.Millisecond, Max: 100 * time.Millisecond},
+		Consumer: "billing", Key: consume.ProducerID(), Retry: consume.RetryPolicy{Limit: 3, Min: time.Millisecond, Max: 100 * time.Millisecond},
 		HandleAll: func(ctx context.Context, tx pgx.Tx, batch []consume.Received[Order]) error {
 			if err := insertInvoices(ctx, tx, batch); err != nil {
 				return err

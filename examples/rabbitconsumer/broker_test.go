@@ -182,8 +182,8 @@ func (b *bench) dial(broker string, spec orderSpec, workers consume.Workers) (*r
 		return nil, err
 	}
 	workers.Log = slog.New(slog.DiscardHandler)
-	workers.PauseMin, workers.PauseMax = 10*time.Millisecond, 100*time.Millisecond
-	return rabbitonce.Dial(b.t.Context(), broker, b.queue, h, &rabbitonce.Options{Workers: workers, ReconnectMin: 10 * time.Millisecond, ReconnectMax: 200 * time.Millisecond})
+	workers.Backoff.Min, workers.Backoff.Max = 10*time.Millisecond, 100*time.Millisecond
+	return rabbitonce.Dial(b.t.Context(), broker, b.queue, h, &rabbitonce.Options{Workers: workers, Backoff: consume.Backoff{Min: 10 * time.Millisecond, Max: 200 * time.Millisecond}})
 }
 
 // run runs a consumer until the test ends, or until stop is called.

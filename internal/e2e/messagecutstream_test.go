@@ -26,7 +26,7 @@ const (
 	brokerPatience = 3500 * time.Millisecond
 )
 
-var cutRetry = consume.Backoff{Min: 50 * time.Millisecond, Max: 500 * time.Millisecond}
+var cutRetry = consume.RetryPolicy{Min: 50 * time.Millisecond, Max: 500 * time.Millisecond}
 
 // cutStream is a stream through one consumer, in this process, whose line to its store is ill-treated; or, where the
 // spec has a line, that to its broker.
@@ -205,7 +205,7 @@ func (s *cutStream) run(h *consume.Consumer, proxy *toxiproxy.Proxy) {
 func (s *cutStream) start(h *consume.Consumer) (drain func()) {
 	s.t.Helper()
 	c, err := s.spec.broker().consumer(context.Background(), s.way, h, consume.Workers{
-		Concurrency: cutConcurrency, PauseMin: cutFirstPause, PauseMax: cutLongestPause, SettleTimeout: time.Second,
+		Concurrency: cutConcurrency, Backoff: consume.Backoff{Min: cutFirstPause, Max: cutLongestPause}, SettleTimeout: time.Second,
 		Log: slog.New(&warned{slog.DiscardHandler, s}),
 	})
 	if err != nil {

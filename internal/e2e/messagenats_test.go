@@ -31,7 +31,7 @@ func (n *natsServer) consumer(ctx context.Context, way string, h *consume.Consum
 		workers.Batch = 4 // the other ways have one message at a time
 	}
 	return natsonce.Dial(ctx, n.spec.byLine(), natsQueue(n.spec, way), h, &natsonce.Options{
-		Workers: workers, PauseMin: 50 * time.Millisecond, PauseMax: time.Second,
+		Workers: workers, Backoff: consume.Backoff{Min: 50 * time.Millisecond, Max: time.Second},
 		Connect: []nats.Option{nats.ReconnectWait(50 * time.Millisecond), nats.PingInterval(time.Second), nats.Timeout(time.Second)},
 	})
 }

@@ -29,7 +29,7 @@ func rabbitQueue(s *messageSpec, way string) rabbitonce.Queue {
 
 func (r *rabbit) consumer(ctx context.Context, way string, h *consume.Consumer, workers consume.Workers) (runner, error) {
 	return rabbitonce.Dial(ctx, r.spec.byLine(), rabbitQueue(r.spec, way), h, &rabbitonce.Options{
-		Workers: workers, Heartbeat: time.Second, ReconnectMin: 50 * time.Millisecond, ReconnectMax: time.Second,
+		Workers: workers, Heartbeat: time.Second, Backoff: consume.Backoff{Min: 50 * time.Millisecond, Max: time.Second},
 	})
 }
 

@@ -39,7 +39,7 @@ const sqsTimeout = 10 * time.Second
 
 func (q *sqsServer) consumer(ctx context.Context, way string, h *consume.Consumer, workers consume.Workers) (runner, error) {
 	return sqsonce.Dial(ctx, sqsClient(q.spec.byLine()), sqsonce.Queue{Name: sqsQueue(q.spec, way)}, h, &sqsonce.Options{
-		Workers: workers, Visibility: 3 * time.Second, Wait: time.Second, ReconnectMax: time.Second,
+		Workers: workers, Visibility: 3 * time.Second, Wait: time.Second, Backoff: consume.Backoff{Max: time.Second},
 	})
 }
 

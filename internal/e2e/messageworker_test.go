@@ -139,7 +139,7 @@ func (w *messageWorker) run(ctx context.Context) error {
 }
 
 // quickWorkers make pauses short.
-var quickWorkers = consume.Workers{PauseMin: 20 * time.Millisecond, PauseMax: 500 * time.Millisecond}
+var quickWorkers = consume.Workers{Backoff: consume.Backoff{Min: 20 * time.Millisecond, Max: 500 * time.Millisecond}}
 
 const insertEffect = `INSERT INTO effect (way, op) VALUES ($1, $2)`
 

@@ -58,7 +58,7 @@ func TestAnEventReachesItsHandlerWhole(t *testing.T) {
 			tried := map[string]int{}
 			var mu sync.Mutex
 			consumer, err := consume.NewNatural(consume.NaturalSpec[struct{}]{
-				Consumer: "billing", Key: consume.ProducerID(), Retry: consume.Backoff{Min: time.Millisecond, Max: time.Millisecond},
+				Consumer: "billing", Key: consume.ProducerID(), Retry: consume.RetryPolicy{Min: time.Millisecond, Max: time.Millisecond},
 				Decode: func(*consume.Message) (none struct{}, err error) { return none, nil },
 				Handle: func(ctx context.Context, m *consume.Message, _ struct{}) (bool, error) {
 					mu.Lock()

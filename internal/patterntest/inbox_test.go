@@ -80,7 +80,7 @@ func (v *verdicts) await(t testing.TB, n int) []string {
 func working[Tx any](t testing.TB, in *inbox.Inbox[Tx], opts *inbox.WorkerOptions, handlers ...inbox.Handler[Tx]) (told *verdicts, stop func()) {
 	t.Helper()
 	told = &verdicts{ch: make(chan struct{}, 100_000)}
-	set := inbox.WorkerOptions{Retry: consume.Backoff{Min: time.Millisecond, Max: time.Millisecond}}
+	set := inbox.WorkerOptions{Retry: consume.RetryPolicy{Min: time.Millisecond, Max: time.Millisecond}}
 	if opts != nil {
 		set = *opts
 	}
@@ -236,7 +236,7 @@ func testInboxKeepsOrder[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 	var mu sync.Mutex
 	last, running := map[string]int{}, map[string]bool{}
-	told, _ := working(t, in, &inbox.WorkerOptions{Concurrency: 8, Retry: consume.Backoff{Min: time.Millisecond, Max: time.Millisecond}}, inbox.Handler[Tx]{Handle: func(_ context.Context, _ Tx, m *consume.Message) error {
+	told, _ := working(t, in, &inbox.WorkerOptions{Concurrency: 8, Retry: consume.RetryPolicy{Min: time.Millisecond, Max: time.Millisecond}}, inbox.Handler[Tx]{Handle: func(_ context.Context, _ Tx, m *consume.Message) error {
 		key := m.Headers["key"]
 		var i int
 		if _, err := fmt.Sscan(string(m.Body), &i); err != nil {

@@ -118,7 +118,7 @@ func (h *handle[Tx]) publish(t testing.TB, box *outbox.Outbox[Tx], events ...out
 }
 
 // quick retries at once.
-var quick = consume.Backoff{Min: time.Millisecond, Max: time.Millisecond}
+var quick = consume.RetryPolicy{Min: time.Millisecond, Max: time.Millisecond}
 
 // auditOpenTransaction: a transaction stays open while later ones commit, and are published. Its own event, which has a
 // lower number, is published when it commits. The relay looks for late rows each second, whatever its pauses are.

@@ -214,7 +214,7 @@ func testSagaOrderedMeanwhile[Tx any](t *testing.T, h *handle[Tx]) {
 		return errors.New("no answer")
 	}
 	d := define(t, "meanwhile", w, func(steps map[string]*saga.Step[sagaOrder, Tx]) {
-		steps["b"].Retry = consume.Backoff{Limit: -1, Min: time.Hour, Max: time.Hour}
+		steps["b"].Retry = consume.RetryPolicy{Limit: -1, Min: time.Hour, Max: time.Hour}
 		steps["b"].Action = func(_ context.Context, c *saga.Call[sagaOrder]) (any, error) { return nil, blocked(c.Try) }
 		steps["b"].Compensation = func(_ context.Context, c *saga.Call[sagaOrder]) error {
 			var out string
@@ -256,7 +256,7 @@ func testSagaGrace[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 	phase := ""
 	d := define(t, "grace", w, func(steps map[string]*saga.Step[sagaOrder, Tx]) {
-		steps["a"].Retry = consume.Backoff{Limit: 1, Min: time.Millisecond, Max: time.Millisecond}
+		steps["a"].Retry = consume.RetryPolicy{Limit: 1, Min: time.Millisecond, Max: time.Millisecond}
 		act, back := steps["a"].Action, steps["a"].Compensation
 		steps["a"].Action = func(ctx context.Context, c *saga.Call[sagaOrder]) (any, error) {
 			if phase == "action" {

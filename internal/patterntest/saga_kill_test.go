@@ -74,7 +74,7 @@ func killedSteps[Tx any](h *handle[Tx], part *saga.Participant[Tx], p *points) [
 		}
 		return nil
 	}
-	retry := consume.Backoff{Limit: 50, Min: time.Millisecond, Max: 5 * time.Millisecond}
+	retry := consume.RetryPolicy{Limit: 50, Min: time.Millisecond, Max: 5 * time.Millisecond}
 	local := func(name string) saga.Step[sagaOrder, Tx] {
 		return saga.Step[sagaOrder, Tx]{
 			Name: name, Retry: retry,

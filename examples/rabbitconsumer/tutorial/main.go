@@ -79,7 +79,7 @@ func work(ctx context.Context, store *sqlitestore.Store) error {
 		Consumer: "booking",
 		Key:      consume.ProducerID(),
 		Handle:   book,
-		Retry:    consume.Backoff{Limit: 2},
+		Retry:    consume.RetryPolicy{Limit: 2},
 		Observe: func(_ context.Context, m *consume.Message, v consume.Decision) {
 			log.Println(m.ID, v.Outcome, v.Disposition)
 		},

@@ -30,7 +30,7 @@ type order struct{ Amount int }
 var byTenant = consume.Composite("Order", consume.Header("tenant"), consume.ProducerID())
 
 // retry never gives a message up: so much fails here that by chance one would.
-var retry = consume.Backoff{Limit: 1000, Min: time.Millisecond, Max: 10 * time.Millisecond}
+var retry = consume.RetryPolicy{Limit: 1000, Min: time.Millisecond, Max: 10 * time.Millisecond}
 
 // nameOf names a shipment in a ledger.
 func nameOf(m *consume.Message) string { return m.Headers["tenant"] + "/" + m.ID }
@@ -142,7 +142,7 @@ func (b build) broker(t *testing.T, w consume.Workers, storeFailing, effectFaili
 		}
 		return effect()
 	})
-	w.Log, w.PauseMin, w.PauseMax = slog.New(slog.DiscardHandler), time.Millisecond, 10*time.Millisecond
+	w.Log, w.Backoff.Min, w.Backoff.Max = slog.New(slog.DiscardHandler), time.Millisecond, 10*time.Millisecond
 	ms := make([]*consume.Message, orders)
 	for i := range ms {
 		ms[i] = message("shop-"+strconv.Itoa(i%3), "order-"+strconv.Itoa(i), i+1)
