@@ -105,7 +105,7 @@ func (w *warnings) next(id RecordID, o Outcome, attempt int, now time.Time) (dro
 	if len(w.logged) >= warnKept || now.Sub(w.since) >= warnAgain {
 		w.logged, w.since = map[RecordID]Outcome{}, now
 	}
-	if attempt == 0 && w.logged[id] == o { // a repetition; an attempt of this call is news
+	if attempt == 0 && w.logged[id] == o { // a repetition; an attempt in this call is new
 		return 0, false
 	}
 	if now.Sub(w.second) >= time.Second {
