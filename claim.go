@@ -60,7 +60,7 @@ func (op *operation) acquire(ctx context.Context, claim *driver.ClaimResult) (st
 		}
 		if claim.Decision != driver.DecideInProgress || op.call.wait == 0 {
 			op.waits = false
-			w.Tell(claim)
+			w.Share(claim)
 			return started, nil
 		}
 		again, err := op.wait(ctx, &w, claim)

@@ -114,7 +114,7 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 		return r.notClaimed(ctx, &claim)
 	}
 	r.waits = false
-	r.waiter.Tell(&claim)
+	r.waiter.Share(&claim)
 	r.held = true
 	defer func() {
 		if tx.close(ctx) && r.ev != nil { // a panic or Goexit of the work, which continues
@@ -223,7 +223,7 @@ func (r *transaction[T, Tx]) notClaimed(ctx context.Context, claim *driver.Claim
 		}
 	}
 	r.waits = false
-	r.waiter.Tell(claim)
+	r.waiter.Share(claim)
 	return resultOf[T](&r.operation, claim)
 }
 

@@ -20,10 +20,10 @@ import (
 // the window. It changes nothing, and asks the store nothing. It sees one process: each counts for itself. It is safe for
 // concurrent use.
 //
-// What it compares is the fingerprint of the operation: for a message its body, for an HTTP request its method, path, query and
-// body, unless their Fingerprint says otherwise. A body with a field that is new at each try, such as the time of sending, is no
-// lookalike: exclude that field from the fingerprint. Messages that a broker makes again and again, like the ticks of a schedule of
-// NATS, have one body and many keys: their consumers need no counter.
+// It compares the fingerprint of the operation: for a message its body, for an HTTP request its method, path, query
+// and body, unless their Fingerprint says otherwise. A body with a field that is new at each try, such as the time
+// of sending, is no lookalike: exclude that field from the fingerprint. Messages that a broker makes again and
+// again, like the ticks of a schedule of NATS, have one body and many keys: their consumers need no counter.
 type Counter struct {
 	window time.Duration
 
@@ -53,7 +53,8 @@ type Counts struct {
 	Uncompared int64
 }
 
-// Share is Lookalikes as a share of the operations that were compared: from 0 to 1, and 0 if there were none.
+// Share is Lookalikes as a share of the operations that were compared: from 0 to 1, and 0 if no operation was
+// compared.
 func (c Counts) Share() float64 {
 	if compared := c.Operations - c.Uncompared; compared > 0 {
 		return float64(c.Lookalikes) / float64(compared)

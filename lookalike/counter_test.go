@@ -66,7 +66,8 @@ func TestResendsUnderNewKeys(t *testing.T) {
 	})
 }
 
-// TestMessagesAndRequestsAreCompared: messages and HTTP requests have a fingerprint by default. What failed has no effect to double.
+// TestMessagesAndRequestsAreCompared: messages and HTTP requests have a fingerprint by default. A failed operation
+// has no effect to repeat.
 func TestMessagesAndRequestsAreCompared(t *testing.T) {
 	t.Parallel()
 	counter, recv := counting(t, nil)

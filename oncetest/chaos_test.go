@@ -21,7 +21,7 @@ func traceOf(t *testing.T, seed uint64, mode Mode, policy everonce.Policy) (trac
 		s.check(t)
 		tr := newTrial(t, &s, "ChaosOfBoth")
 		chaosBoth(tr)
-		trace = tr.world.told(nil)
+		trace = tr.world.traceOf(nil)
 	})
 	return trace
 }
@@ -124,7 +124,7 @@ func TestFailurePrintsItsSeed(t *testing.T) {
 	}
 }
 
-// TestJudge is the oracle, told what there was.
+// TestJudge calls the oracle with made-up facts.
 func TestJudge(t *testing.T) {
 	const done, lost, failed = everonce.Replayed, everonce.Unknown, everonce.Failed
 	for _, tc := range []struct {
@@ -278,7 +278,7 @@ func TestSubjectIsChecked(t *testing.T) {
 	}
 }
 
-// What is not as it was declared is told once, in a place of its own, and all of it.
+// A false declaration is reported once, in its own subtest, and completely.
 func TestWhatIsDeclaredAndNotThereIsToldOnce(t *testing.T) {
 	s := altered(Refuse, everonce.Refuse, nil)
 	s.Capabilities.SideEffects, s.Capabilities.Settlement = true, false

@@ -55,7 +55,7 @@ func TestFaultStoreFails(t *testing.T) {
 				}
 				got, err := inner.Get(t.Context(), driver.GetRequest{ID: testKey.RecordID()})
 				if err != nil || got.Found != tc.done {
-					t.Errorf("the record is there: %v (%v), want %v", got.Found, err, tc.done)
+					t.Errorf("the record exists: %v (%v), want %v", got.Found, err, tc.done)
 				}
 			})
 		})
@@ -246,7 +246,7 @@ func TestPowersAreThoseOfTheStore(t *testing.T) {
 			_, listed := wrapped.(driver.Lister).List(t.Context(), driver.ListRequest{})
 			_, deleted := wrapped.(driver.ScopeDeleter).DeleteScope(t.Context(), driver.DeleteScopeRequest{})
 			if !errors.Is(listed, errors.ErrUnsupported) || !errors.Is(deleted, errors.ErrUnsupported) {
-				t.Errorf("%s, wrapped %s: calls of powers that are not there: %v, %v", name, how, listed, deleted)
+				t.Errorf("%s, wrapped %s: calls of missing powers: %v, %v", name, how, listed, deleted)
 			}
 		}
 	}

@@ -8,7 +8,8 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// liar is a system that does nothing: it answers as it is told to, and so does its ledger. It is honest where it is told nothing.
+// liar is a system that does nothing: it answers as configured, and so does its ledger. It is honest where nothing
+// is configured.
 type liar struct {
 	test    string
 	finds   string                            // what the test says
@@ -123,8 +124,8 @@ func TestEachAssertionFindsItsLiar(t *testing.T) {
 		{test: "MissingKeyIsRefused", finds: "without a key was answered executed", effects: none},
 		{test: "MissingKeyIsRefused", finds: "1 effects, want 0", answer: always(everonce.Invalid)},
 		{test: "KeysAreScopedPerClient"},
-		{test: "KeysAreScopedPerClient", finds: "an operation of its own", answer: second(1, everonce.Replayed, "result")},
-		{test: "KeysAreScopedPerClient", finds: "an operation of its own", answer: second(1, everonce.Failed, "")},
+		{test: "KeysAreScopedPerClient", finds: "a separate operation", answer: second(1, everonce.Replayed, "result")},
+		{test: "KeysAreScopedPerClient", finds: "a separate operation", answer: second(1, everonce.Failed, "")},
 		{test: "KeysAreScopedPerClient", finds: "a duplicate got the result", answer: second(2, everonce.Replayed, "another")},
 		{test: "KeysAreScopedPerClient", finds: "2 effects, want 1", effects: again(2)},
 		{test: "RejectionIsReplayed", finds: "must be refused for good was answered executed", effects: none},

@@ -90,7 +90,7 @@ func wantOne(tb testing.TB, seen []string) {
 			tb.Errorf("oncetest: message %d of %d has no key", i+1, len(seen))
 			return
 		case key != seen[0]:
-			tb.Errorf("oncetest: the same message came under the keys %q and %q: sent again, it takes effect again (set the ID once for each event, or take the key from a field that stays)", seen[0], key)
+			tb.Errorf("oncetest: the same message came under the keys %q and %q: sent again, it takes effect again (set the ID once for each event, or take the key from a field that does not change)", seen[0], key)
 			return
 		}
 	}

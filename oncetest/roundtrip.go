@@ -58,7 +58,7 @@ const (
 	maxShown       = 200 // characters of a part
 )
 
-// differ collects the differences of two values. What it compares is addressable, so that it can read unexported fields.
+// differ collects the differences of two values. The values are addressable, so that it can read unexported fields.
 type differ struct {
 	lines []string
 	seen  map[visit]bool

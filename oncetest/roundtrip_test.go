@@ -113,7 +113,7 @@ func TestRoundTripAcceptsWhatComesBack(t *testing.T) {
 	RoundTrip(t, gobCodec{}, complex(3, 4))
 }
 
-// What comes back is compared with the value that was given, by the codec that was given.
+// RoundTrip compares the value that comes back with the given value, using the given codec.
 func TestRoundTripUsesTheCodec(t *testing.T) {
 	for name, codec := range map[string]everonce.Codec{"other keys": fixed{data: `{"b":1,"c":2}`}, "more": fixed{data: `{"a":1,"b":1,"c":1}`}, "unreadable": fixed{data: "{"}, "failing": fixed{err: errors.New("broken")}} {
 		r := recorded(t, func(tb testing.TB) { RoundTrip(tb, codec, map[string]int{"a": 1, "b": 1}) })

@@ -4,8 +4,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// durableChecks are of what an answer promises: what was acknowledged is there, for everybody (rule 15).
-// That it also survives the loss of power is beyond what a test in one process can show.
+// durableChecks test the promise of an answer: an acknowledged write is visible to every reader (rule 15). Whether
+// it also survives a loss of power is beyond a test in one process.
 func durableChecks() []check {
 	return []check{
 		{name: "Rule15/WhatIsAcknowledgedIsThere", run: func(e *env) {

@@ -26,7 +26,7 @@ func both(plant func(s driver.Store) driver.Store) func(h Harness) Harness {
 	}
 }
 
-// allBugs are those of every store.
+// allBugs are the bugs for every store.
 func allBugs() []bug {
 	return slices.Concat(storeBugs(), raceBugs(), writeBugs(), endBugs(), removalBugs(), damageBugs(), engineBugs())
 }
@@ -175,7 +175,7 @@ func (s *localClock) Claim(ctx context.Context, req driver.ClaimRequest) (driver
 	return s.Store.Claim(ctx, req)
 }
 
-// errorIsDuplicate takes every error of an insert for that of the unique index.
+// errorIsDuplicate takes every error of an insert for a conflict on the unique index.
 type errorIsDuplicate struct{ planted }
 
 func (s *errorIsDuplicate) Claim(ctx context.Context, req driver.ClaimRequest) (driver.ClaimResult, error) {

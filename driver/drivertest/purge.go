@@ -7,7 +7,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// purgeChecks are of what may be removed, and what never is (rule 13).
+// purgeChecks test what may be removed, and what must not be (rule 13).
 func purgeChecks() []check {
 	return []check{
 		{name: "Rule13/NothingUnsettledIsEverRemoved", run: checkUnsettledStay},
@@ -71,7 +71,7 @@ func purgeChecks() []check {
 			e.same("the new record", e.get(a.key()), want)
 			b.stepped("mail", driver.StepOpen)
 			if s := e.get(a.key()).Steps; len(s) != 1 || s[0].State != driver.StepOpen {
-				e.Errorf("a step of the new record has met that of the old one: %+v", s)
+				e.Errorf("the new record has a step of the old one: %+v", s)
 			}
 		}},
 		{name: "Rule13/AReclaimedKeySurvivesAPurge", run: checkReclaimed},
@@ -341,7 +341,7 @@ func checkCompletionMeetsPurge(e *env) {
 	}
 }
 
-// live reports whether the record is that of the new attempt, and grew over the old.
+// live reports whether the record belongs to the new attempt, with a higher token than the old.
 func (a *attempt) live(b *attempt) bool {
 	a.e.Helper()
 	res := a.e.look(b.req.ID)

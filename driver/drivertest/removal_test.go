@@ -22,14 +22,15 @@ func TestAClaimMayMeetARemoval(t *testing.T) {
 				s := &holding{Store: memstore.New(nil), stays: stays}
 				failures := watch(t, func(r *recorder) { check(newEnv(r, Harness{Store: s, Peer: s}, Capabilities{}.withDefaults())) })
 				if stays != (len(failures) > 0) || s.met.Load() == 0 {
-					t.Errorf("%d claims met a removal: %q", s.met.Load(), failures)
+					t.Errorf("%d claims collided with a removal: %q", s.met.Load(), failures)
 				}
 			})
 		}
 	}
 }
 
-// holding holds all records while it removes, until a claim has met that; further claims of a key wait for the next removal to begin.
+// holding holds all records while it removes, until a claim collides with the removal; further claims of a key wait
+// for the next removal to begin.
 type holding struct {
 	driver.Store
 	known sync.Map

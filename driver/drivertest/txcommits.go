@@ -29,8 +29,8 @@ func checkTxCommits[Tx any](e *txEnv[Tx]) {
 		}
 		e.counted(k.ID, effects)
 		if effects == 1 {
-			if res := e.told(txClaimReq(k), driver.DecideReplay); string(res.Record.Result.Data) != "done" {
-				e.Errorf("the result is that of the commit that was refused")
+			if res := e.notGranted(txClaimReq(k), driver.DecideReplay); string(res.Record.Result.Data) != "done" {
+				e.Errorf("the result comes from the commit that was refused")
 			}
 		}
 	}

@@ -176,7 +176,7 @@ func checkDoTxDuplicates[Tx any](e *txEnv[Tx]) {
 	e.ok("commit of the second", second.Commit(e.ctx))
 	e.ok("commit of the first", first.Commit(e.ctx))
 	e.counted(key.ID, 1)
-	e.told(txClaimReq(key), driver.DecideReplay)
+	e.notGranted(txClaimReq(key), driver.DecideReplay)
 }
 
 // checkInside calls the store from inside a transaction that everonce began on it: an error, where it
@@ -203,8 +203,8 @@ func checkInside[Tx any](e *txEnv[Tx]) {
 	e.counted(key.ID, 1)
 }
 
-// checkNoRetry makes each statement of a DoTx fail as a deadlock does, which has ended the transaction: it
-// is never sent again, for it would take effect by itself.
+// checkNoRetry makes each statement of a DoTx fail as a deadlock does, which has ended the transaction: it is never
+// sent again, for it would take effect outside the transaction.
 func checkNoRetry[Tx any](e *txEnv[Tx]) {
 	for at := 0; ; at++ {
 		p := newProcess(at, failBefore)

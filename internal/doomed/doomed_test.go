@@ -9,7 +9,7 @@ func (d *Set) doom(tx any, own bool) {
 	d.Leave(o)
 }
 
-// isDoomed is what a call is told that enters a caller's transaction.
+// isDoomed reports whether a caller's transaction is doomed to a call that enters it.
 func (d *Set) isDoomed(tx any) bool {
 	o := d.Enter(tx, false)
 	defer d.Leave(o)
@@ -46,7 +46,7 @@ func TestDoomedSet(t *testing.T) {
 		t.Error("more is remembered than there is room for")
 	}
 	if len(d.inside) != 0 {
-		t.Errorf("%d transactions are left that nobody is inside", len(d.inside))
+		t.Errorf("%d transactions are left without a call inside", len(d.inside))
 	}
 }
 
@@ -66,16 +66,16 @@ func TestDoomedSetKeepsWhatIsOpen(t *testing.T) {
 			}
 			d.Leave(outer)
 			if d.isDoomed(tx) == own {
-				t.Errorf("remembered after its end: %v, want that of a caller's alone", !own)
+				t.Errorf("remembered after its end: %v, want only a caller's transaction", !own)
 			}
 			if len(d.inside) != 0 {
-				t.Errorf("%d transactions are left that nobody is inside", len(d.inside))
+				t.Errorf("%d transactions are left without a call inside", len(d.inside))
 			}
 		})
 	}
 }
 
-// Handles that cannot be compared are nobody's in DoTx, and so are never doomed.
+// Handles that cannot be compared are rejected by DoTx, and so are never doomed.
 func TestDoomedSetOfWhatCanNotBeTold(t *testing.T) {
 	var d Set
 	for _, tx := range []any{nil, []int{1}, struct{ v any }{[]int{1}}} {

@@ -17,12 +17,13 @@ func TestPauseThatEndsAsTheCrowdGoes(t *testing.T) {
 		h.mu.Unlock()
 		h.pauseOver(c) // it was waiting for the lock
 		if c.timer.Stop() {
-			t.Error("a crowd of nobody has begun a pause")
+			t.Error("an empty crowd has begun a pause")
 		}
 	})
 }
 
-// Of those whose claims were sent again, and who have gone, nothing stays with the others, who may wait for long.
+// The nonces of callers that have gone, whose claims were sent again, are not kept with the others, which may wait
+// for long.
 func TestNoncesGoWithTheirCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := new(Hub)
