@@ -13,8 +13,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// What an operation costs is counted here, not timed: it is the same on every machine. The race detector
-// allocates too, so it does not count.
+// Allocations are counted here, not time: they are the same on every machine. The test is skipped under the race
+// detector, which allocates too.
 func TestAllocations(t *testing.T) {
 	const runs = 1000
 	ctx := context.Background()

@@ -11,7 +11,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// What is known of a commit that was lost, and was not made, is not said of the runs after it.
+// A lost commit that turns out not to have been made does not affect the runs after it.
 func TestBatchForgetsALostCommitThatWasNotMade(t *testing.T) {
 	batches(t, everonce.Options{}, func(b *batchTest) {
 		b.s.on("Commit", 0, refuse(errDeadlock))
@@ -44,7 +44,8 @@ func TestBatchOfOne(t *testing.T) {
 	})
 }
 
-// A commit that meets a deadlock is made again for all, as often as TxRetries allow; and the number of the attempt is the record's.
+// A commit that ends in a deadlock is made again for all, as often as TxRetries allow; and the number of the
+// attempt is the record's.
 func TestBatchWhoseCommitDeadlocks(t *testing.T) {
 	rec := &recorder{}
 	batches(t, everonce.Options{Observer: rec}, func(b *batchTest) {
@@ -72,7 +73,7 @@ func TestBatchWhoseCommitDeadlocks(t *testing.T) {
 	})
 }
 
-// A caller that ends between two runs is told so.
+// A caller whose context ends between two runs gets its cause.
 func TestBatchWhoseCallerEndsBetweenTwoRuns(t *testing.T) {
 	batches(t, everonce.Options{}, func(b *batchTest) {
 		ctx, cancel := context.WithCancel(context.Background())

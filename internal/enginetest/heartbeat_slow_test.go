@@ -60,7 +60,7 @@ func TestRenewalThatOutlivesItsAttempt(t *testing.T) {
 	})
 }
 
-// A renewal whose answer comes after that of a step, which was sent later, does not take back what the step has renewed.
+// A renewal whose answer comes after the answer to a step, which was sent later, does not undo the step's renewal.
 func TestRenewalIsAnsweredAfterALaterStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()

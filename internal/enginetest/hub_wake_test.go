@@ -74,7 +74,7 @@ func TestWordIsAskedForAnew(t *testing.T) {
 		synctest.Wait()
 		do(t, here, keyOf("x"), never(t), everonce.InProgress, everonce.ErrInProgress, everonce.WithWait(20*time.Second))
 		wg.Wait()
-		if at := s.times("Claim"); at[3].Sub(at[2]) < 500*time.Millisecond { // the first is of there; the next two are one after the other
+		if at := s.times("Claim"); at[3].Sub(at[2]) < 500*time.Millisecond { // the first is from there; the next two follow one another
 			t.Errorf("it asked again after %v", at[3].Sub(at[2]))
 		}
 		if n := s.count("Claim"); n > 60 { // one or two in a second

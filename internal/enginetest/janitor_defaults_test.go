@@ -10,7 +10,7 @@ import (
 	"github.com/everonce/everonce/janitor"
 )
 
-// A janitor that is told nothing does what its options say of their defaults, and two of them do not keep step.
+// A janitor without options uses the documented defaults, and two of them do not keep step.
 func TestJanitorDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &moreStore{faultStore: newFaultStore(), more: 2}

@@ -102,7 +102,7 @@ func TestJanitorSurvivesAFailingStore(t *testing.T) {
 	})
 }
 
-// What fails is told once, in a line: a log that holds the text of the error is one of lines.
+// A failure is reported once, in one line, so that a log with the error's text stays one of lines.
 func TestTheJanitorTellsAFailureOnce(t *testing.T) {
 	for _, failure := range []error{errNet, fmt.Errorf("%w: SQLite: purge: no room", everonce.ErrStore)} {
 		synctest.Test(t, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestJanitorStops(t *testing.T) {
 	}
 }
 
-// Whoever is told decides nothing: a panic of Report ends neither the process nor the janitor.
+// A panic of Report ends neither the process nor the janitor.
 func TestAPanicOfReportChangesNothing(t *testing.T) {
 	var logs bytes.Buffer
 	defer slog.SetDefault(slog.Default())
@@ -202,7 +202,7 @@ func (s *someSessions) Purge(_ context.Context, limit int) (int, error) {
 	return n, s.fails
 }
 
-// Sessions go in batches, in each round, also where the store's own round fails; and what they fail with is told.
+// Sessions are purged in batches, in each round, even if the store's own round fails; and their error is reported.
 func TestJanitorPurgesSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()

@@ -13,7 +13,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// tracer is a recorder whose calls stand in traces: trace is that of the next.
+// tracer is a recorder whose calls belong to traces: trace is the next one's.
 type tracer struct {
 	recorder
 	trace string
@@ -37,8 +37,8 @@ func (r *tracer) Trace(ctx context.Context) string {
 	return trace
 }
 
-// A duplicate is told of the trace of the attempt that left the record, and of how long ago that was; one that takes over of the trace that broke
-// off. Neither changes whose the record is.
+// The observation of a duplicate has the trace of the attempt that left the record, and how long ago that was;
+// after a takeover it has the trace that broke off. Neither changes the record's owner.
 func TestObserverIsToldOfTheAttemptThatItMet(t *testing.T) {
 	for name, s := range map[string]everonce.Store{"by a claim": newFaultStore(), "recalled": memstore.New(nil)} {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestObserverIsToldOfTheTransactionThatItMet(t *testing.T) {
 	}
 }
 
-// The items of a batch are in traces of their own, those of their contexts: alone or together, done or again.
+// The items of a batch have separate traces, taken from their contexts: alone or together, done or repeated.
 func TestObserverIsToldOfTheItemThatItMet(t *testing.T) {
 	for _, names := range [][]string{{"a"}, {"a", "b", "c"}} {
 		rec := &tracer{trace: "the batch's"}

@@ -82,7 +82,7 @@ func TestRetriesAreTransactionsMadeAgain(t *testing.T) {
 				return make([]int, 1), nil
 			})
 			checkErr(t, err, nil)
-			checkEqual(t, "runs of the batch", runs, want+3) // then each by itself
+			checkEqual(t, "runs of the batch", runs, want+3) // then each alone
 			for _, ev := range rec.take(t) {
 				checkEqual(t, "Retries of an item", ev.Retries, want)
 			}

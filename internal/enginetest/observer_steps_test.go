@@ -112,7 +112,7 @@ func TestObserverIsToldHowLongAStepTookAndWhatWasNotKept(t *testing.T) {
 	})
 }
 
-// That a step's effect was found by asking is told of the step, as it is of an operation.
+// The observation says that a step's effect was found by reconciling, as for an operation.
 func TestObserverIsToldOfAStepThatWasReconciled(t *testing.T) {
 	rec := &recorder{}
 	r := newReceiver(t, memstore.New(nil), everonce.Reexecute, &everonce.Options{Observer: rec})

@@ -16,7 +16,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// recorder is an observer that remembers what it was told.
+// recorder is an observer that records its calls.
 type recorder struct {
 	mu     sync.Mutex
 	ops    []everonce.Op

@@ -72,7 +72,7 @@ func checkFormat[T any](t *testing.T, name string, codec everonce.Codec, value T
 	}
 }
 
-// What a store is bound to by an identity secret, and without one.
+// The check value that binds a store to an identity secret, and to none.
 func TestFormatOfTheIdentity(t *testing.T) {
 	for secret, want := range map[string]string{
 		"":                                 "0000000000000000000000000000000000000000000000000000000000000000",

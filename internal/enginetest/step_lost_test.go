@@ -98,7 +98,7 @@ func TestStepOfALostAttempt(t *testing.T) {
 	}
 }
 
-// What cannot be recorded of a step's failure is told with it, and the step is open.
+// A step's failure that cannot be recorded is returned together with the store's error, and the step is open.
 func TestFailureOfAStepThatWasNotRecorded(t *testing.T) {
 	for name, stepErr := range map[string]error{"NotDone": everonce.NotDone(errWork), "Permanent": everonce.Permanent("declined", errWork, nil)} {
 		t.Run(name, func(t *testing.T) {

@@ -54,7 +54,7 @@ func TestTransactWhoseCommitWasLost(t *testing.T) {
 						return adds(ctx, tx)
 					})
 					cancel()
-					if callerGone && c.runs == 2 { // it is found out that it did not commit, and nobody waits for another run
+					if callerGone && c.runs == 2 { // the look-up finds no commit, and no caller waits for another run
 						checkOutcome(t, res, err, everonce.Failed, context.Canceled)
 						checkEqual(t, "runs", runs, 1)
 						checkEqual(t, "balance", s.row("balance"), 0)

@@ -398,7 +398,7 @@ func (tx *mapTx) end() {
 	tx.s.open = slices.DeleteFunc(tx.s.open, func(o *mapTx) bool { return o == tx })
 }
 
-// record returns the record that the transaction sees; nil if there is none.
+// record returns the record that the transaction sees, or nil.
 func (tx *mapTx) record(id everonce.RecordID) *driver.Record {
 	if rec, ok := tx.written.records[id]; ok {
 		return &rec

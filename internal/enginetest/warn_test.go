@@ -31,7 +31,7 @@ func warningsOf(t *testing.T, o everonce.Options, f func(r *everonce.Receiver, s
 	return lines
 }
 
-// What nobody else may have told is in the log once, with what to do, and without the key.
+// An outcome that may be reported nowhere else is logged once, with what to do, and without the key.
 func TestWhatNeedsAPersonIsLogged(t *testing.T) {
 	const raw = "very-secret-idempotency-key"
 	key := keyOf(raw)
