@@ -287,8 +287,8 @@ func (l *leftClaims) oldest(n int) []driver.ReleaseRequest {
 	return slices.Clone(l.all[:min(n, len(l.all))])
 }
 
-// takeBack releases a claim by its nonce, past the end of the caller's context. The work was not called, so nothing happened. A claim that
-// the store cannot release now is left for later.
+// takeBack releases a claim by its nonce, past the end of the caller's context. The work was not called, so nothing
+// happened. A claim that the store cannot release now is left for later.
 func (r *core) takeBack(ctx context.Context, req *driver.ReleaseRequest) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.set.StoreTimeout)
 	defer cancel()

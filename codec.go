@@ -134,7 +134,8 @@ func marshalJSON(v any) ([]byte, error) {
 	return data, nil
 }
 
-// exportsNothing reports whether v is a non-zero struct, or a pointer to one, that has no exported field and no MarshalJSON.
+// exportsNothing reports whether v is a non-zero struct, or a pointer to one, that has no exported field and no
+// MarshalJSON.
 func exportsNothing(v any) bool {
 	if _, ok := v.(json.Marshaler); ok {
 		return false

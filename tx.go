@@ -129,7 +129,7 @@ func hadCommitted(claim *driver.ClaimResult, n driver.Nonce) bool {
 // doomedTxs are the doomed transactions of this process, for all receivers.
 var doomedTxs doomed.Set
 
-// lent is a transaction that everonce has begun and lends to the work. It is ended exactly once: by a commit, or
+// lent is a transaction that everonce has begun and lends to the work. It is ended one time only: by a commit, or
 // else by a rollback.
 type lent[Tx any] struct {
 	h       driver.TxHandle[Tx]

@@ -47,8 +47,8 @@ func (s State) String() string {
 	return "none"
 }
 
-// Token is the fencing token of an attempt. It is positive and strictly increases with every claim of a key, also after a
-// release or purge. Pass it to a downstream system that rejects tokens lower than the highest it has seen.
+// Token is the fencing token of an attempt. It is positive and strictly increases with every claim of a key, also
+// after a release or purge. Pass it to a downstream system that rejects tokens lower than the highest it has seen.
 type Token int64
 
 // Nonce is 128 random bits that an attempt chooses. A store uses it to recognise the attempt's repeated calls.
@@ -129,8 +129,8 @@ func (r *Record) StateAt(now time.Time) State {
 	return r.State
 }
 
-// GoneAt reports whether the record is gone at a time of the store's clock: it may then be removed and counts as absent.
-// A live claim is never gone.
+// GoneAt reports whether the record is gone at a time of the store's clock: it may then be removed and counts as
+// absent. A live claim is never gone.
 func (r *Record) GoneAt(now time.Time) bool {
 	if r.PurgeAt.IsZero() || now.Before(r.PurgeAt) {
 		return false

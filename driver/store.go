@@ -109,7 +109,8 @@ const (
 	DecideReplay
 	// DecideExpired: completed; the result's retention is over.
 	DecideExpired
-	// DecideInProgress: another attempt holds the record; or a removal does at this moment, in a store that lets no claim wait for it.
+	// DecideInProgress: another attempt holds the record; or a removal does at this moment, in a store that lets no
+	// claim wait for it.
 	DecideInProgress
 	// DecideAbandoned: the outcome of the latest attempt is unknown, and the claim may not take over.
 	DecideAbandoned
@@ -145,9 +146,9 @@ func (d Decision) String() string {
 type ClaimResult struct {
 	Decision Decision
 	// Record is the record after the call, with all its fields: the engine also answers other waiters from it, and
-	// recognises their late claims by its nonce. Its steps are needed only for DecideClaimed and DecideAbandoned. It is the
-	// zero Record for DecideAbsent, and may be zero for DecideInProgress if the holder is a transaction that has not
-	// committed.
+	// recognises their late claims by its nonce. Its steps are needed only for DecideClaimed and DecideAbandoned.
+	// It is the zero Record for DecideAbsent, and may be zero for DecideInProgress if the holder is a transaction
+	// that has not committed.
 	Record Record
 	// Now is the store's time of the decision. For DecideReplay it may be any of the store's times at which the record
 	// had that result.
@@ -229,8 +230,8 @@ type SaveStepResult struct{}
 type GetRequest struct {
 	ID RecordID
 	// Brief asks only for what the answer to a duplicate needs. The record may then lack its scope, name, steps,
-	// Previous, and all times but LeaseUntil, CompletedAt, ResultUntil and PurgeAt. If there is no record, Now may be zero. For a
-	// completed record, Now may be any of the store's times at which the record was in this state.
+	// Previous, and all times but LeaseUntil, CompletedAt, ResultUntil and PurgeAt. If there is no record, Now may
+	// be zero. For a completed record, Now may be any of the store's times at which the record was in this state.
 	Brief bool
 }
 

@@ -31,8 +31,8 @@ func counting(t *testing.T, opts *lookalike.Options) (*lookalike.Counter, *evero
 	return counter, recv
 }
 
-// TestResendsUnderNewKeys: what a producer sends again under a new ID is counted; a duplicate under its own ID, the same content in
-// another scope, other content, and what a window or a full memory has forgotten are not.
+// TestResendsUnderNewKeys: what a producer sends again under a new ID is counted; a duplicate under its own ID, the
+// same content in another scope, other content, and what a window or a full memory has forgotten are not.
 func TestResendsUnderNewKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		counter, recv := counting(t, &lookalike.Options{Window: time.Hour, Capacity: 2})

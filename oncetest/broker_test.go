@@ -142,7 +142,8 @@ func TestBrokerLosesTheFirstAnswerOfEachKind(t *testing.T) {
 	}
 }
 
-// The producer sends a message up to so many times as it may, and messages overtake each other: by chance, or by a seed.
+// The producer sends a message up to so many times as it may, and messages overtake each other: by chance, or by a
+// seed.
 func TestBrokerSendsCopiesInAnyOrder(t *testing.T) {
 	order, times := sentByBroker(t, 0)
 	if len(times) != 4 || times[1] == 0 || times[4] == 0 {

@@ -45,8 +45,8 @@ func TestSameSeedSameTrace(t *testing.T) {
 	}
 }
 
-// The chaos is as large as it is said to be: a hundred operations, the first of them a hundred times; 30 % of the store's calls fail, and
-// 20 % of the effects.
+// The chaos is as large as it is said to be: a hundred operations, the first of them a hundred times; 30 % of the
+// store's calls fail, and 20 % of the effects.
 func TestTheSizeOfTheChaos(t *testing.T) {
 	trace := traceOf(t, 7, Reexecute, everonce.Reexecute)
 	sent, last := map[string]int{}, 0

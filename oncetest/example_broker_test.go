@@ -11,8 +11,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// A hundred parcels are ordered, some of the orders several times, and a fifth of the acknowledgements is lost. A hundred
-// parcels are shipped.
+// A hundred parcels are ordered, some of the orders several times, and a fifth of the acknowledgements is lost. A
+// hundred parcels are shipped.
 func ExampleRunBroker() {
 	var t Reporter // in a test: its *testing.T
 	recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)

@@ -199,8 +199,8 @@ func (transactions) Join(context.Context, int) (driver.TxHandle[int], error) {
 }
 func (transactions) ClassifyTx(error) driver.TxErrorClass { return driver.TxErrorRetry }
 
-// TestPowersAreThoseOfTheStore: a wrapped store has the powers that it has, with its transactions and without, and its calls of others are
-// refused.
+// TestPowersAreThoseOfTheStore: a wrapped store has the powers that it has, with its transactions and without, and
+// its calls of others are refused.
 func TestPowersAreThoseOfTheStore(t *testing.T) {
 	type has struct{ lister, deleter, health, writes, keeper bool }
 	powers := func(s everonce.Store) (h has) {

@@ -98,7 +98,8 @@ func total(sent map[string]int) (n int) {
 	return n
 }
 
-// Each assertion of a test finds what only it can: a system that lies in one point alone is found, and an honest one is not.
+// Each assertion of a test finds what only it can: a system that lies in one point alone is found, and an honest
+// one is not.
 func TestEachAssertionFindsItsLiar(t *testing.T) {
 	again := func(n int) func(map[string]int) int { // a second effect with the nth delivery
 		return func(sent map[string]int) int {

@@ -5,11 +5,11 @@
 //		drivertest.Run(t, newHarness, drivertest.Capabilities{MaxResult: 1 << 20})
 //	}
 //
-// Tests are named after the rules of the project's design that they check, such as "Rule03/TokenGrowsAcrossRelease". The
-// suite uses only the store's interface, directly and through the engine. It repeats, delays and interrupts calls, compares
-// the store with [driver.Decide] and with the functions of package transition, and checks histories of concurrent runs.
-// [RunWithBugs] also plants known bugs into the store; a named test must find each of them. [RunTx] tests the
-// transactions of a [driver.TxStore].
+// Tests are named after the rules of the project's design that they check, such as
+// "Rule03/TokenGrowsAcrossRelease". The suite uses only the store's interface, directly and through the engine. It
+// repeats, delays and interrupts calls, compares the store with [driver.Decide] and with the functions of package
+// transition, and checks histories of concurrent runs. [RunWithBugs] also plants known bugs into the store; a named
+// test must find each of them. [RunTx] tests the transactions of a [driver.TxStore].
 //
 // Generated cases come from pgregory.net/rapid: its flags (-rapid.checks, -rapid.seed) apply. With -short the suite
 // runs a fifth of them, and for a store with [Capabilities].Variant only the checks of its calls.
@@ -26,9 +26,9 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Factory returns a new, empty store for one test. It is called a few hundred times, from tests that run in parallel, and
-// frees its resources with t.Cleanup. If the server is missing, it fails the test: a skipped conformance run proves
-// nothing.
+// Factory returns a new, empty store for one test. It is called a few hundred times, from tests that run in
+// parallel, and frees its resources with t.Cleanup. If the server is missing, it fails the test: a skipped
+// conformance run proves nothing.
 type Factory func(t testing.TB) Harness
 
 // Harness is a store under test, and the functions by which the suite controls it.
@@ -43,9 +43,9 @@ type Harness struct {
 	// the checks of NewerVersion log that they prove nothing.
 	Newer func(driver.RecordID)
 
-	// Damages are functions, by name, that damage the state or another field of an existing record, so that it has contents
-	// that no version writes. DamagedLease damages the lease of a claim, so that its end cannot be read. If they are empty,
-	// the checks of Damage log that they prove nothing.
+	// Damages are functions, by name, that damage the state or another field of an existing record, so that it has
+	// contents that no version writes. DamagedLease damages the lease of a claim, so that its end cannot be read.
+	// If they are empty, the checks of Damage log that they prove nothing.
 	Damages      map[string]func(driver.RecordID)
 	DamagedLease func(driver.RecordID)
 

@@ -30,8 +30,8 @@ type reporter interface {
 const (
 	long  = time.Hour
 	short = 5 * time.Millisecond
-	// hung is how long a check may take: only a store that hangs needs it. On a machine that is busy with twenty other things, three
-	// minutes were not enough for thousands of calls of a server.
+	// hung is how long a check may take: only a store that hangs needs it. On a machine that is busy with twenty
+	// other things, three minutes were not enough for thousands of calls of a server.
 	hung = 10 * time.Minute
 )
 

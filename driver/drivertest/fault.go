@@ -38,8 +38,8 @@ var (
 	errHung     = fmt.Errorf("%w: no answer", errInjected)
 )
 
-// patience is how long a caller of the suite waits for a call of the store, and completion for all tries of a completion: within that the
-// engine bounds a call, and the context of a check ends later.
+// patience is how long a caller of the suite waits for a call of the store, and completion for all tries of a
+// completion: within that the engine bounds a call, and the context of a check ends later.
 const (
 	patience   = 10 * time.Second
 	completion = 8 * patience

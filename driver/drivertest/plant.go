@@ -233,8 +233,8 @@ func (s *noFingerprint) Claim(ctx context.Context, req driver.ClaimRequest) (dri
 	return s.Store.Claim(ctx, req)
 }
 
-// blindPurge selects what is gone, and later removes what it had selected, without looking again. A claim of what is gone
-// waits until a purge has selected it, and that purge for the claim, so that the race is always run.
+// blindPurge selects what is gone, and later removes what it had selected, without looking again. A claim of what
+// is gone waits until a purge has selected it, and that purge for the claim, so that the race is always run.
 type blindPurge struct {
 	planted
 	mu      sync.Mutex

@@ -8,7 +8,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// removalBugs are removals that look first and remove later, what was not to be removed any more. Each has its race run.
+// removalBugs are removals that look first and remove later, what was not to be removed any more. Each has its race
+// run.
 func removalBugs() []bug {
 	return []bug{
 		{
@@ -147,7 +148,8 @@ func damageBugs() []bug {
 	}
 }
 
-// purgeEnds takes a batch that is not full for the last, and none is: a record that may not be removed has its place in each.
+// purgeEnds takes a batch that is not full for the last, and none is: a record that may not be removed has its
+// place in each.
 type purgeEnds struct{ planted }
 
 func (s *purgeEnds) Purge(ctx context.Context, req driver.PurgeRequest) (driver.PurgeResult, error) {

@@ -289,7 +289,8 @@ func checkReclaimed(e *env) {
 	}
 }
 
-// claimBeside claims what a removal may hold just now. Until that is over, a store that lets no claim wait says that it is in progress.
+// claimBeside claims what a removal may hold just now. Until that is over, a store that lets no claim wait says
+// that it is in progress.
 func (e *env) claimBeside(over <-chan struct{}, req driver.ClaimRequest) (driver.ClaimResult, error) {
 	for last := false; ; {
 		select {

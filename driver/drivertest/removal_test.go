@@ -12,8 +12,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// A store may say of what a removal holds that it is in progress, as mysqlstore does where that takes long. The checks then try again,
-// but find one that says so when the removal is over.
+// A store may say of what a removal holds that it is in progress, as mysqlstore does where that takes long. The
+// checks then try again, but find one that says so when the removal is over.
 func TestAClaimMayMeetARemoval(t *testing.T) {
 	for name, check := range map[string]func(*env){"deletion": checkDeleteMeets, "purge": checkReclaimed} {
 		for _, stays := range []bool{false, true} {

@@ -6,8 +6,8 @@ import (
 
 func decidesAtClaim(c Capabilities) bool { return !c.DecidesAtCommit }
 
-// checkTxCommits has a key claimed by several transactions, and by an attempt outside of them: whatever the order, one commits, and with it one
-// effect.
+// checkTxCommits has a key claimed by several transactions, and by an attempt outside of them: whatever the order,
+// one commits, and with it one effect.
 func checkTxCommits[Tx any](e *txEnv[Tx]) {
 	for first := range 3 {
 		k := e.key()

@@ -156,8 +156,8 @@ func (h *laterHandle[Tx]) Commit(ctx context.Context, _ driver.CommitRequest) (r
 	return res, h.Rollback(ctx)
 }
 
-// againHandle takes a step that the attempt has ended so for written, as SaveStep outside of transactions does of one that is
-// done, and commits what came with it.
+// againHandle takes a step that the attempt has ended so for written, as SaveStep outside of transactions does of
+// one that is done, and commits what came with it.
 type againHandle[Tx any] struct {
 	driver.TxHandle[Tx]
 	over driver.StepState

@@ -47,10 +47,8 @@ func run(ctx context.Context, out io.Writer) error {
 		fmt.Fprintln(out)
 	}
 
-	// The janitor stops with its context. A service gives it the context that ends at shutdown.
-	ctx, stop := context.WithCancel(ctx)
 	removed := make(chan janitor.Result, 1)
-	stopped, err := janitor.Start(ctx, store, &janitor.Options{
+	cleaner, err := janitor.New(store, &janitor.Options{
 		Every: 10 * time.Millisecond,
 		Report: func(res janitor.Result, err error) {
 			if err != nil {
@@ -62,9 +60,12 @@ func run(ctx context.Context, out io.Writer) error {
 		},
 	})
 	if err != nil {
-		stop()
 		return err
 	}
+	// The janitor stops with its context. A service passes the context that ends at shutdown.
+	ctx, stop := context.WithCancel(ctx)
+	stopped := make(chan error, 1)
+	go func() { stopped <- cleaner.Run(ctx) }()
 	defer func() {
 		stop()
 		<-stopped

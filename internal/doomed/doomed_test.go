@@ -16,8 +16,8 @@ func (d *Set) isDoomed(tx any) bool {
 	return o.Doomed()
 }
 
-// Of callers' transactions that no call is inside, the latest doomed ones are remembered, each of them, and no more than there
-// is room for. To be asked about does not cost another its place.
+// Of callers' transactions that no call is inside, the latest doomed ones are remembered, each of them, and no more
+// than there is room for. To be asked about does not cost another its place.
 func TestDoomedSet(t *testing.T) {
 	var d Set
 	txs := make([]*int, 2*len(d.left))

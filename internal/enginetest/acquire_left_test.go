@@ -96,7 +96,8 @@ func TestLateReplayIsAReplay(t *testing.T) {
 	})
 }
 
-// An operation is found inside its own work at any depth, whatever stands between: to wait for it would be to wait for itself.
+// An operation is found inside its own work at any depth, whatever stands between: to wait for it would be to wait
+// for itself.
 func TestNestedAtAnyDepth(t *testing.T) {
 	r, other := newReceiver(t, memstore.New(nil), everonce.Refuse, nil), newReceiver(t, memstore.New(nil), everonce.Refuse, nil)
 	x := newTxReceiver(t, newMapStore(), nil)

@@ -48,7 +48,8 @@ func TestAllocations(t *testing.T) {
 	i = 0
 	ready := testing.AllocsPerRun(runs, func() { call(keys[i], everonce.Executed, prepared, &printed); i++ })
 	replay := testing.AllocsPerRun(runs, func() { call(keys[0], everonce.Replayed) })
-	// The attempt, the saved copy of the value, a timer and what it calls, the record as claimed and as completed; the copy that is handed out.
+	// The attempt, the saved copy of the value, a timer and what it calls, the record as claimed and as completed;
+	// the copy that is handed out.
 	if newKey > 6 {
 		t.Errorf("a new key costs %v allocations, want at most 6", newKey)
 	}

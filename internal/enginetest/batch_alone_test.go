@@ -24,7 +24,8 @@ func TestBatchForgetsALostCommitThatWasNotMade(t *testing.T) {
 	})
 }
 
-// An item that is alone is as one of many: it does not wait, its work finds no attempt, and its error is the work's own.
+// An item that is alone is as one of many: it does not wait, its work finds no attempt, and its error is the work's
+// own.
 func TestBatchOfOne(t *testing.T) {
 	batches(t, everonce.Options{Wait: time.Hour, Optimistic: true}, func(b *batchTest) {
 		diedIn(b, b.s, keyOf("busy"), 2*time.Hour)
@@ -104,7 +105,8 @@ func TestBatchAtAStoreThatHangs(t *testing.T) {
 	})
 }
 
-// A record that cannot be read, or that a newer version has written, while versions change, is one item's answer, and not its neighbours'.
+// A record that cannot be read, or that a newer version has written, while versions change, is one item's answer,
+// and not its neighbours'.
 func TestBatchWithARecordThatIsRefused(t *testing.T) {
 	for _, bad := range []error{driver.ErrCorruptRecord, driver.ErrNewerRecord} {
 		batches(t, everonce.Options{}, func(b *batchTest) {
@@ -191,7 +193,8 @@ func TestBatchSecondsOfWhatIsGone(t *testing.T) {
 	})
 }
 
-// A second item with a fingerprint that the first cannot be compared with is compared with the record's, also where that was refused.
+// A second item with a fingerprint that the first cannot be compared with is compared with the record's, also where
+// that was refused.
 func TestBatchSecondsOfWhatWasRefused(t *testing.T) {
 	batches(t, everonce.Options{}, func(b *batchTest) {
 		b.fails = func(int, *mapTx) error { return everonce.Permanent("declined", nil, nil) }

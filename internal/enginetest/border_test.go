@@ -34,7 +34,8 @@ func TestMarksOfANestedOperationAreItsOwn(t *testing.T) {
 	}
 }
 
-// A classifier is asked once for each error, which it may count, and what it says then is what is saved: a second answer might differ.
+// A classifier is asked once for each error, which it may count, and what it says then is what is saved: a second
+// answer might differ.
 func TestClassifyIsAskedOnce(t *testing.T) {
 	asked := 0
 	refusesFirst := &everonce.Options{Classify: func(error) error {

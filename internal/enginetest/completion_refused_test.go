@@ -47,7 +47,8 @@ func TestCompletionThatHangsIsTriedAgain(t *testing.T) {
 	})
 }
 
-// To abandon an operation for one of its steps is not what its lease's end would do: it is tried for as long as a completion.
+// To abandon an operation for one of its steps is not what its lease's end would do: it is tried for as long as a
+// completion.
 func TestAbandonedStepIsNamedAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()

@@ -96,14 +96,16 @@ func (m *crowdModel) allowed(k, receiver, ender int, free time.Time) time.Durati
 	return longest + hung
 }
 
-// stirred reports whether anything has happened to a key shortly before a time: word that comes again soon is followed after a pause.
+// stirred reports whether anything has happened to a key shortly before a time: word that comes again soon is
+// followed after a pause.
 func (m *crowdModel) stirred(k int, at time.Time) bool {
 	since := at.Add(-3 * time.Second)
 	return slices.ContainsFunc(m.events[k], func(e time.Time) bool { return e.After(since) && e.Before(at) }) ||
 		slices.ContainsFunc(m.grants[k], func(g span) bool { return g.from.After(since) && !g.from.After(at) })
 }
 
-// judgeAsks finds a receiver that asks more often than the pauses that begin short allow, where nothing has happened for a while.
+// judgeAsks finds a receiver that asks more often than the pauses that begin short allow, where nothing has
+// happened for a while.
 func (m *crowdModel) judgeAsks(k, r int) {
 	const second, quiet, most = time.Second, 3 * time.Second, 10
 	events := m.events[k]

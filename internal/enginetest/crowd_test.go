@@ -240,7 +240,8 @@ func TestWhoComesLateNeedNotWaitLong(t *testing.T) {
 	})
 }
 
-// A store that fails in the middle of a wait fails the calls that ask it meanwhile, one at a time, and not all who wait.
+// A store that fails in the middle of a wait fails the calls that ask it meanwhile, one at a time, and not all who
+// wait.
 func TestAShortFailureReachesFewOfThoseWhoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
@@ -319,7 +320,8 @@ func TestManyWhoGoAtOnce(t *testing.T) {
 	})
 }
 
-// Work may wait for another operation: its own lease is renewed meanwhile. Two that wait for each other end within their limits.
+// Work may wait for another operation: its own lease is renewed meanwhile. Two that wait for each other end within
+// their limits.
 func TestWorkThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReceiver(t, newFaultStore(), everonce.Refuse, &everonce.Options{Lease: 3 * time.Second})

@@ -228,8 +228,8 @@ func TestWhoGoesWhileItAsksForWord(t *testing.T) {
 	}
 }
 
-// At the end that the store sends word of, nothing is asked for but the answer. Where the attempt of another has begun instead, word is asked
-// for again at once.
+// At the end that the store sends word of, nothing is asked for but the answer. Where the attempt of another has
+// begun instead, word is asked for again at once.
 func TestTheEndIsNotWatchedFor(t *testing.T) {
 	for name, c := range map[string]struct {
 		first   func(*testing.T, *everonce.Receiver) (chan struct{}, *sync.WaitGroup)

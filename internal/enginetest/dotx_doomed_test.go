@@ -93,8 +93,8 @@ func doomOthers(t *testing.T, n int) {
 	}
 }
 
-// A handle that outlives its transactions, as a session of MongoDB does, does not say which of them it is in: once one was doomed
-// DoTx takes it no more, and the whole is run again with another.
+// A handle that outlives its transactions, as a session of MongoDB does, does not say which of them it is in: once
+// one was doomed DoTx takes it no more, and the whole is run again with another.
 func TestDoTxRefusesADoomedHandle(t *testing.T) {
 	s := newMapStore()
 	x := newTxReceiver(t, s, nil)

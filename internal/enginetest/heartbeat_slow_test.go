@@ -9,7 +9,8 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// A renewal counts from when it was sent, and not from its answer (rule 2): so does the next one, and the local deadline.
+// A renewal counts from when it was sent, and not from its answer (rule 2): so does the next one, and the local
+// deadline.
 func TestSlowRenewalCountsFromWhenItWasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()

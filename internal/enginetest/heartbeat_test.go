@@ -129,8 +129,8 @@ func TestLocalDeadlineCancelsTheWork(t *testing.T) {
 	}
 }
 
-// That the lease is lost is known also where the context had ended before, by the caller; and what an outer operation has lost
-// is not lost to the one inside it.
+// That the lease is lost is known also where the context had ended before, by the caller; and what an outer
+// operation has lost is not lost to the one inside it.
 func TestLostIsOfTheAttemptAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
@@ -350,8 +350,8 @@ func TestAttemptsBeatEachInItsOwnTime(t *testing.T) {
 	})
 }
 
-// The lease of work that goes on is renewed though its caller has gone (rule 5), and its local deadline counts from before
-// the claim was sent, whose answer may have been slow (rule 2).
+// The lease of work that goes on is renewed though its caller has gone (rule 5), and its local deadline counts from
+// before the claim was sent, whose answer may have been slow (rule 2).
 func TestLeaseIsOfTheAttemptAndNotOfTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()

@@ -108,7 +108,8 @@ func TestWatchThatHangs(t *testing.T) {
 	})
 }
 
-// A call that names no question is refused under Reconcile whatever the record says, and what cannot be decoded says what it is.
+// A call that names no question is refused under Reconcile whatever the record says, and what cannot be decoded
+// says what it is.
 func TestReplaysFromMemoryAreChecked(t *testing.T) {
 	s := newFaultStore()
 	do(t, newReceiver(t, s.under, everonce.Refuse, nil), keyOf("x"), returns("v", nil), everonce.Executed, nil)

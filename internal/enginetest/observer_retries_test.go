@@ -11,7 +11,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Observation.Retries counts what was made again: not what was made once, and not what was given up before it was made again.
+// Observation.Retries counts what was made again: not what was made once, and not what was given up before it was
+// made again.
 func TestRetriesAreWhatWasMadeAgain(t *testing.T) {
 	for _, c := range []struct {
 		method string

@@ -14,7 +14,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// A result is saved in these bytes, under these names of codecs, and what was saved so is replayed. None of it is ever changed.
+// A result is saved in these bytes, under these names of codecs, and what was saved so is replayed. None of it is
+// ever changed.
 func TestFormatOfResults(t *testing.T) {
 	type receipt struct {
 		ID    string

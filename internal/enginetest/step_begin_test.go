@@ -101,8 +101,8 @@ func TestStepTxThatDoesNotBegin(t *testing.T) {
 	}
 }
 
-// A step whose begin was answered behind the end of the lease is not run: another attempt may be at it. Nothing of it is open, and the
-// next attempt goes on from there.
+// A step whose begin was answered behind the end of the lease is not run: another attempt may be at it. Nothing of
+// it is open, and the next attempt goes on from there.
 func TestStepIsNotBegunAfterTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
@@ -126,8 +126,8 @@ func TestStepIsNotBegunAfterTheLease(t *testing.T) {
 	})
 }
 
-// An answer that comes at the very end of the lease comes too late, whichever the process hears of first: the answer, or its timer. In
-// a bubble that is by chance.
+// An answer that comes at the very end of the lease comes too late, whichever the process hears of first: the
+// answer, or its timer. In a bubble that is by chance.
 func TestNothingIsBegunAtTheEndOfTheLease(t *testing.T) {
 	const lease = 3 * time.Second
 	for range 32 {

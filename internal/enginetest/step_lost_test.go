@@ -129,7 +129,8 @@ func TestFailureOfAStepThatWasNotRecorded(t *testing.T) {
 	}
 }
 
-// A lease that ends while somebody is asked whether a step has happened ends the step with it: its function is not called.
+// A lease that ends while somebody is asked whether a step has happened ends the step with it: its function is not
+// called.
 func TestStepWhoseQuestionOutlivesTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()

@@ -25,7 +25,8 @@ func TestFinishedStepsAreNotOpen(t *testing.T) {
 	}
 }
 
-// A step that an earlier attempt left open stays open, whatever other steps this one begins and ends: an error then proves nothing.
+// A step that an earlier attempt left open stays open, whatever other steps this one begins and ends: an error then
+// proves nothing.
 func TestAnotherStepClosesNone(t *testing.T) {
 	s := memstore.New(nil)
 	r := newReceiver(t, s, everonce.Reconcile, &everonce.Options{EffectsInSteps: true})

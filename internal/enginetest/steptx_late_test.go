@@ -66,7 +66,8 @@ func TestStepTxWhoseCommitWasLostWithItsCaller(t *testing.T) {
 	})
 }
 
-// A refusal for good is recorded when its transaction has been rolled back, whose locks could be in the way; a classifier's too.
+// A refusal for good is recorded when its transaction has been rolled back, whose locks could be in the way; a
+// classifier's too.
 func TestStepTxIsRolledBackBeforeItsRefusalIsRecorded(t *testing.T) {
 	s := newMapStore()
 	r := newReceiver(t, s, everonce.Refuse, &everonce.Options{Classify: func(err error) error {

@@ -200,7 +200,8 @@ func TestTransactInAnOperation(t *testing.T) {
 	}
 }
 
-// A commit that was lost, and then found not to have been made, says nothing of the runs that follow: what became of those is known.
+// A commit that was lost, and then found not to have been made, says nothing of the runs that follow: what became
+// of those is known.
 func TestTransactForgetsALostCommitThatWasNotMade(t *testing.T) {
 	for name, w := range map[string]txWork{
 		"of the work":    adds,
@@ -224,7 +225,8 @@ func TestTransactForgetsALostCommitThatWasNotMade(t *testing.T) {
 	}
 }
 
-// A commit whose answer does not come is given up after the CompletionTimeout, and a rollback after a StoreTimeout, in every mode.
+// A commit whose answer does not come is given up after the CompletionTimeout, and a rollback after a StoreTimeout,
+// in every mode.
 func TestACommitThatHangsIsGivenUp(t *testing.T) {
 	o := &everonce.Options{CompletionTimeout: 20 * time.Second, StoreTimeout: 3 * time.Second, TxTimeout: time.Hour, TxRetries: -1}
 	for name, call := range map[string]func(s *mapStore, x *everonce.TxReceiver[*mapTx], err error) error{

@@ -78,8 +78,8 @@ func (s *mapStore) record(key everonce.Key) driver.Record {
 	return s.records[key.RecordID()]
 }
 
-// checkIdle reports transactions that were left open, or rolled back more than once: a real connection has another by then, or is
-// given up for it.
+// checkIdle reports transactions that were left open, or rolled back more than once: a real connection has another
+// by then, or is given up for it.
 func (s *mapStore) checkIdle(t testing.TB) {
 	t.Helper()
 	s.mu.Lock()

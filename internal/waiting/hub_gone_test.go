@@ -7,7 +7,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// A pause that is over just when the last of a crowd goes begins no other, which would go on for as long as the process.
+// A pause that is over just when the last of a crowd goes begins no other, which would go on for as long as the
+// process.
 func TestPauseThatEndsAsTheCrowdGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := new(Hub)

@@ -201,8 +201,8 @@ func pointer(path []string) string {
 	return b.String()
 }
 
-// A JSON pointer finds the value that it names, however deep, with all of its digits, whatever stands around it; and however
-// the body is spaced, which a relay may change.
+// A JSON pointer finds the value that it names, however deep, with all of its digits, whatever stands around it;
+// and however the body is spaced, which a relay may change.
 func TestJSONPointerFindsWhatItNames(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := drawTree(t)
