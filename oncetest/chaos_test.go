@@ -279,7 +279,7 @@ func TestSubjectIsChecked(t *testing.T) {
 }
 
 // A false declaration is reported once, in its own subtest, and completely.
-func TestWhatIsDeclaredAndNotThereIsToldOnce(t *testing.T) {
+func TestAFalseDeclarationIsReportedOnce(t *testing.T) {
 	s := altered(Refuse, everonce.Refuse, nil)
 	s.Capabilities.SideEffects, s.Capabilities.Settlement = true, false
 	got, suite := runRecorded(t, s)
@@ -312,7 +312,7 @@ func answers(o everonce.Outcome) func(testing.TB, *Faults) System {
 	}
 }
 
-func TestWhatIsNotDeclaredIsListed(t *testing.T) {
+func TestUndeclaredTestsAreListed(t *testing.T) {
 	s := altered(Reexecute, everonce.Reexecute, nil)
 	s.Capabilities = Capabilities{}
 	s.Redelivery = 0

@@ -192,7 +192,7 @@ var tests = []test{
 
 	{"ThreeConcurrentOneEffect", []need{needConcurrency}, threeConcurrent},
 	{"FiveConcurrentOfASlowOneProcessed", []need{needConcurrency, needEffectFaults}, fiveConcurrent},
-	{"InFlightDuplicateIsToldOrWaits", []need{needConcurrency, needEffectFaults}, inFlight},
+	{"InFlightDuplicateFailsFastOrWaits", []need{needConcurrency, needEffectFaults}, inFlight},
 	{"InFlightOtherAmountIsRefused", []need{needConcurrency, needEffectFaults, needFingerprints}, inFlightMismatch},
 	{"ManyOperationsAtOnceOneEffectEach", []need{needConcurrency}, manyAtOnce},
 

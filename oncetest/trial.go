@@ -20,7 +20,7 @@ type trial struct {
 	sys     System
 	n       int
 	rng     *rand.Rand
-	logged    bool
+	logged  bool
 }
 
 func newTrial(tb testing.TB, s *Subject, name string) *trial {

@@ -38,7 +38,7 @@ func claimChecks() []check {
 		{name: "Rule01/ManyCallersOnOneKeyUntilDone", run: checkManyOnOne},
 		{name: "Rule01/ManyCallersOnManyKeys", run: checkManyOnMany},
 		{name: "Rule01/AbandonedIsUntouchedWithoutTakeOver", run: checkAbandonedUntouched},
-		{name: "Rule01/TakeOverKeepsWhatIsKnown", run: checkTakeOver},
+		{name: "Rule01/TakeOverKeepsTheRecord", run: checkTakeOver},
 		{name: "Rule08/MismatchComesBeforeEverythingElse", run: checkMismatch},
 		{name: "Rule08/AnotherAlgIsNoMismatch", run: checkOtherAlg},
 		{name: "Rule14/SettlingNeverInserts", run: func(e *env) {

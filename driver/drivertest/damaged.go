@@ -12,7 +12,7 @@ import (
 // record.
 func damageChecks() []check {
 	return []check{
-		{name: "Damage/NobodyTakesItOver", run: checkDamageRefused},
+		{name: "Damage/IsNotTakenOver", run: checkDamageRefused},
 		{name: "Damage/TheAttemptThatRunsMayEndIt", run: checkDamageEnded},
 		{name: "Damage/APurgePassesItOver", run: checkDamagePurge, needs: func(c Capabilities) bool { return !c.RemovesByItself }},
 		{name: "Damage/GoesWithItsTime", run: checkDamageGoes, needs: func(c Capabilities) bool { return !c.RemovesByItself }},

@@ -8,7 +8,7 @@ import (
 // it also survives a loss of power is beyond a test in one process.
 func durableChecks() []check {
 	return []check{
-		{name: "Rule15/WhatIsAcknowledgedIsThere", run: func(e *env) {
+		{name: "Rule15/AcknowledgedWritesAreVisible", run: func(e *env) {
 			peer := e.to(e.reporter, e.h.Peer)
 			for _, pair := range [][2]*env{{e, peer}, {peer, e}} {
 				writer, reader := pair[0], pair[1]

@@ -83,7 +83,7 @@ func storeBugs() []bug {
 			},
 		},
 		{
-			name: "acknowledged before commit", caught: "Rule15/WhatIsAcknowledgedIsThere",
+			name: "acknowledged before commit", caught: "Rule15/AcknowledgedWritesAreVisible",
 			plant: func(h Harness) Harness {
 				if h.Peer == nil {
 					h.Peer = h.Store

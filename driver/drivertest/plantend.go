@@ -40,7 +40,7 @@ func endBugs() []bug {
 			plant: both(func(s driver.Store) driver.Store { return &briefWithoutFingerprint{planted{s}} }),
 		},
 		{
-			name: "an identity that is not read", caught: "IdentityKeeper/ReadsWhatItKeeps",
+			name: "an identity that is not read", caught: "IdentityKeeper/ReadsTheSavedValue",
 			plant: both(func(s driver.Store) driver.Store { return &unboundIdentity{planted{s}} }),
 		},
 		{

@@ -44,11 +44,11 @@ func raceBugs() []bug {
 			}),
 		},
 		{
-			name: "a token that is looked at before the completion", caught: "Rule03/ALateCompletionMeetsATakeover",
+			name: "a token that is looked at before the completion", caught: "Rule03/ALateCompletionRacesATakeover",
 			plant: lookThenWrites,
 		},
 		{
-			name: "a token that is looked at before the step", caught: "Rule03/ALateStepMeetsATakeover",
+			name: "a token that is looked at before the step", caught: "Rule03/ALateStepRacesATakeover",
 			plant: lookThenWrites,
 		},
 		{

@@ -10,20 +10,20 @@ import (
 // other is answered according to its result.
 func raceChecks() []check {
 	return []check{
-		{name: "Rule03/ALateCompletionMeetsATakeover", run: checkCompletionMeets},
-		{name: "Rule03/ALateStepMeetsATakeover", run: func(e *env) {
+		{name: "Rule03/ALateCompletionRacesATakeover", run: checkCompletionMeets},
+		{name: "Rule03/ALateStepRacesATakeover", run: func(e *env) {
 			e.renewalMeets("SaveStep", func(s driver.Store, a *attempt) error {
 				_, err := s.SaveStep(e.ctx, a.stepping("mail", driver.StepDone))
 				return err
 			})
 		}},
-		{name: "Rule03/ALateRenewalMeetsATakeover", run: func(e *env) {
+		{name: "Rule03/ALateRenewalRacesATakeover", run: func(e *env) {
 			e.renewalMeets("Renew", func(s driver.Store, a *attempt) error {
 				_, err := s.Renew(e.ctx, a.renewal())
 				return err
 			})
 		}},
-		{name: "Rule03/ALateReleaseMeetsATakeover", run: checkReleaseMeets},
+		{name: "Rule03/ALateReleaseRacesATakeover", run: checkReleaseMeets},
 		{name: "Rule03/NoRenewalUndoesACompletion", run: func(e *env) { e.endMeetsRenewals(driver.StateCompleted) }},
 		{name: "Rule03/NoRenewalUndoesARelease", run: func(e *env) { e.endMeetsRenewals(driver.StateReleased) }},
 	}

@@ -14,7 +14,7 @@ import (
 
 // A store may say of what a removal holds that it is in progress, as mysqlstore does where that takes long. The
 // checks then try again, but find one that says so when the removal is over.
-func TestAClaimMayMeetARemoval(t *testing.T) {
+func TestClaimCollidesWithRemoval(t *testing.T) {
 	for name, check := range map[string]func(*env){"deletion": checkDeleteMeets, "purge": checkReclaimed} {
 		for _, stays := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, held for ever %v", name, stays), func(t *testing.T) {

@@ -34,7 +34,7 @@ func repeatChecks() []check {
 				b.released(driver.StateAbandoned)
 			}
 		}},
-		{name: "Rule04/WhoMeetsARunningAttemptIsToldWhoseItIs", run: func(e *env) { // a waiting caller whose claim came late learns that from the others
+		{name: "Rule04/ADuplicateGetsTheRunningAttemptsNonce", run: func(e *env) { // a waiting caller whose claim came late learns that from the others
 			a := e.claimed(claimReq(e.key()))
 			res := e.decided(a.taking(driver.TakeNone), driver.DecideInProgress)
 			res.Record.Steps = nil // which are not promised here

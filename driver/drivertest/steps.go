@@ -46,7 +46,7 @@ func stepChecks() []check {
 			}
 		}},
 		{name: "Rule18/AStepThatCanNotBeReadIsUnknown", run: checkUnreadStep},
-		{name: "Rule18/ADoneStepStaysAsItIs", run: func(e *env) {
+		{name: "Rule18/ADoneStepStaysDone", run: func(e *env) {
 			a := e.claimed(claimReq(e.key()))
 			a.stepped("mail", driver.StepOpen)
 			a.stepped("mail", driver.StepDone)

@@ -15,7 +15,7 @@ func txEngineChecks[Tx any]() []check {
 	return []check{
 		{name: "Transact/ManyDeliveriesTakeEffectOnce", run: inTx(func(e *txEnv[Tx]) { e.manyTransactions() })},
 		{name: "Transact/ManyOptimisticDeliveriesTakeEffectOnce", run: inTx(func(e *txEnv[Tx]) { e.manyTransactions(everonce.Optimistic()) })},
-		{name: "Transact/WhatDidNotCommitDidNotHappen", run: inTx(checkTransactFails[Tx])},
+		{name: "Transact/NoCommitNoEffect", run: inTx(checkTransactFails[Tx])},
 		{name: "Transact/AndDoShareKeys", run: inTx(func(e *txEnv[Tx]) {
 			key := e.key()
 			res, _, err := e.transact(newProcess(-1, noFault), key, false, nil)
@@ -32,7 +32,7 @@ func txEngineChecks[Tx any]() []check {
 		})},
 		{name: "DoTx/CommitsWithTheCaller", run: inTx(checkDoTx[Tx])},
 		{name: "DoTx/AFailureLeavesTheCallersTransactionAlive", run: inTx(checkDoTxFails[Tx]), needs: hasSavepoints},
-		{name: "DoTx/DuplicatesAtOnceAreTold", run: inTx(checkDoTxDuplicates[Tx]), needs: func(c Capabilities) bool { return !c.OneWriter && hasSavepoints(c) && decidesAtClaim(c) }},
+		{name: "DoTx/ConcurrentDuplicatesFailFast", run: inTx(checkDoTxDuplicates[Tx]), needs: func(c Capabilities) bool { return !c.OneWriter && hasSavepoints(c) && decidesAtClaim(c) }},
 		{name: "Rule19/ACallOnTheStoreInsideOfATransactionIsRefused", run: inTx(checkInside[Tx])},
 		{name: "Rule17/NothingIsRetriedInTheCallersTransaction", run: inTx(checkNoRetry[Tx])},
 	}

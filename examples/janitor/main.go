@@ -64,12 +64,9 @@ func run(ctx context.Context, out io.Writer) error {
 	}
 	// The janitor stops with its context. A service passes the context that ends at shutdown.
 	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	stopped := make(chan error, 1)
 	go func() { stopped <- cleaner.Run(ctx) }()
-	defer func() {
-		stop()
-		<-stopped
-	}()
 	later := func(days int) {
 		passed.Add(int64(time.Duration(days) * day))
 		res := <-removed
@@ -81,5 +78,6 @@ func run(ctx context.Context, out io.Writer) error {
 	deliver()
 	later(30)
 	deliver()
-	return nil
+	stop()
+	return <-stopped
 }

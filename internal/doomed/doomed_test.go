@@ -51,7 +51,7 @@ func TestDoomedSet(t *testing.T) {
 }
 
 // While a call is inside a transaction nothing pushes its mark out, nor does another call take it away by leaving.
-func TestDoomedSetKeepsWhatIsOpen(t *testing.T) {
+func TestDoomedSetKeepsOpenTransactions(t *testing.T) {
 	for name, own := range map[string]bool{"everonce's": true, "the caller's": false} {
 		t.Run(name, func(t *testing.T) {
 			var d Set
@@ -76,7 +76,7 @@ func TestDoomedSetKeepsWhatIsOpen(t *testing.T) {
 }
 
 // Handles that cannot be compared are rejected by DoTx, and so are never doomed.
-func TestDoomedSetOfWhatCanNotBeTold(t *testing.T) {
+func TestDoomedSetOfIncomparableHandles(t *testing.T) {
 	var d Set
 	for _, tx := range []any{nil, []int{1}, struct{ v any }{[]int{1}}} {
 		d.doom(tx, true)

@@ -65,7 +65,7 @@ func TestDownstreamKeysDiffer(t *testing.T) {
 	}
 }
 
-func TestAttemptTellsWhatTheClaimFound(t *testing.T) {
+func TestAttemptReturnsThePreviousAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(nil)
 		r := newReceiver(t, s, everonce.Reexecute, &everonce.Options{Owner: "host:1"})

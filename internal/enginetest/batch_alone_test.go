@@ -177,7 +177,7 @@ func TestBatchOfTheMost(t *testing.T) {
 }
 
 // A second item with another fingerprint is a mismatch also where the result is gone, or was never kept.
-func TestBatchSecondsOfWhatIsGone(t *testing.T) {
+func TestBatchSecondsOfAnExpiredResult(t *testing.T) {
 	batches(t, everonce.Options{MaxResult: 1}, func(b *batchTest) {
 		do := func() string {
 			all := items("a", "a")
@@ -195,7 +195,7 @@ func TestBatchSecondsOfWhatIsGone(t *testing.T) {
 
 // A second item with a fingerprint that the first cannot be compared with is compared with the record's, also where
 // that was refused.
-func TestBatchSecondsOfWhatWasRefused(t *testing.T) {
+func TestBatchSecondsOfARefusal(t *testing.T) {
 	batches(t, everonce.Options{}, func(b *batchTest) {
 		b.fails = func(int, *mapTx) error { return everonce.Permanent("declined", nil, nil) }
 		b.transact(context.Background(), items("a"))

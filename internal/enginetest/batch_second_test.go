@@ -13,7 +13,7 @@ import (
 
 // A key that is in a batch twice has two values: changing one, a slice here, does not change the other. The
 // recorded value is replayed to both, even if the receiver itself would not record one so large.
-func TestBatchSecondHasAValueOfItsOwn(t *testing.T) {
+func TestBatchSecondHasASeparateValue(t *testing.T) {
 	batches(t, everonce.Options{}, func(b *batchTest) {
 		small := newTxReceiver(b, b.s, &everonce.Options{MaxResult: 1})
 		for _, c := range []struct {
@@ -48,7 +48,7 @@ func (oneWay) Unmarshal([]byte, any) error   { return errors.New("this cannot be
 
 // A value that another codec has recorded is replayed to both items of a key that is in a batch twice, although the
 // receiver's codec cannot read back its own.
-func TestBatchSecondOfWhatAnotherCodecWrote(t *testing.T) {
+func TestBatchSecondOfAnotherCodecsValue(t *testing.T) {
 	batches(t, everonce.Options{}, func(b *batchTest) {
 		var store driver.TxStore[*mapTx] = b.s
 		b.transact(context.Background(), items("a"))

@@ -411,7 +411,7 @@ func TestBatchOfAnotherSecret(t *testing.T) {
 }
 
 // An item that is in the batch twice gets a separate value each time: changing one does not change the other.
-func TestBatchGivesEachAValueOfItsOwn(t *testing.T) {
+func TestBatchItemsHaveSeparateValues(t *testing.T) {
 	batches(t, everonce.Options{}, func(b *batchTest) {
 		for _, want := range []string{"[executed replayed]", "[replayed replayed]"} {
 			res, err := everonce.TransactBatch(context.Background(), b.x, items("a", "a"), everonce.EachItem(func(context.Context, *mapTx, int) ([]byte, error) {

@@ -159,7 +159,7 @@ func TestACallerThatGoesBetweenTwoTries(t *testing.T) {
 }
 
 // A caller that is gone still gets the saved result of a finished step: nothing is begun for it.
-func TestAStepThatIsDoneIsToldToACallerThatIsGone(t *testing.T) {
+func TestAFinishedStepIsReturnedToACallerThatIsGone(t *testing.T) {
 	s := newMapStore()
 	r := newReceiver(t, s, everonce.Refuse, nil)
 	inAttempt(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) {
@@ -269,7 +269,7 @@ func TestSettleForACallerThatIsGone(t *testing.T) {
 }
 
 // A caller whose context ends during a wait gets its cause, even if it was the one that was asking for all.
-func TestWhoGoesWhileItAsksHasWaited(t *testing.T) {
+func TestACallerThatLeavesWhileItAsksHasWaited(t *testing.T) {
 	for name, do := range map[string]behaviour{
 		"no answer came":  func(ctx context.Context, _ func() error) error { <-ctx.Done(); return cutShort(ctx) },
 		"it was answered": func(ctx context.Context, call func() error) error { err := call(); <-ctx.Done(); return err },
@@ -292,7 +292,7 @@ func TestWhoGoesWhileItAsksHasWaited(t *testing.T) {
 
 // A caller that has waited and then got the record no longer waits: when it ends, it does not report that another
 // attempt is running.
-func TestWhoGotTheRecordWaitsNoMore(t *testing.T) {
+func TestACallerWithTheRecordWaitsNoMore(t *testing.T) {
 	t.Parallel()
 	for name, late := range map[string]bool{"in its work": false, "as it got it": true} {
 		t.Run(name, func(t *testing.T) {
@@ -322,7 +322,7 @@ func TestWhoGotTheRecordWaitsNoMore(t *testing.T) {
 }
 
 // The store's error of a call whose caller has gone is in the returned error, by its type too.
-func TestCallerThatIsGoneHearsWhatTheStoreSaid(t *testing.T) {
+func TestCallerThatIsGoneGetsTheStoresError(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s := newFaultStore()
 	s.on("Claim", 1, func(context.Context, func() error) error {

@@ -45,7 +45,7 @@ func TestRawMessageThatIsNoJSON(t *testing.T) {
 
 // A negative number is the same number in every type; an interface in a part holds what it holds; a field that its
 // tag leaves out is left out on purpose.
-func TestFingerprintOfWhatIsEqual(t *testing.T) {
+func TestFingerprintOfEqualValues(t *testing.T) {
 	checkEqual(t, "int32", everonce.FingerprintOf(int32(-1)), everonce.FingerprintOf(-1))
 	type free struct{ V any }
 	checkEqual(t, "an int in an interface", everonce.FingerprintOf(free{5}).Alg, "parts/1")

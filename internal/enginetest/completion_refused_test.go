@@ -117,7 +117,7 @@ func TestLateCompletionBehindATombstone(t *testing.T) {
 
 // An unknown outcome inside another operation's work is reported for the outer one by a separate class, and an
 // unknown step once.
-func TestUnknownInsideIsTold(t *testing.T) {
+func TestUnknownInsideIsReported(t *testing.T) {
 	s := newFaultStore()
 	r := newReceiver(t, s, everonce.Refuse, nil)
 	leaveUnknown(t, r, keyOf("inner"))

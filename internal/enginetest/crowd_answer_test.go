@@ -17,7 +17,7 @@ import (
 
 // An answer that one caller has read for all is not used for a caller that came later: by then it may have been
 // forgotten, and the key be in use again.
-func TestAnOldAnswerIsNotForWhoCameLater(t *testing.T) {
+func TestAnOldAnswerIsNotForLaterCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
 		here, there := newReceiver(t, s, everonce.Refuse, nil), newReceiver(t, s, everonce.Refuse, nil)

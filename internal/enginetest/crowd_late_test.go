@@ -87,7 +87,7 @@ func TestThoseWhoseClaimsWereSentAgainAskByTurns(t *testing.T) {
 
 // Each caller whose first claim comes late is informed, whichever caller asks: it has the record at once, and its
 // lease is renewed.
-func TestClaimsThatComeLateAreToldToTheirCallers(t *testing.T) {
+func TestLateClaimsReachTheirCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
 		r := newReceiver(t, s, everonce.Refuse, nil)

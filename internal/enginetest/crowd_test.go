@@ -219,7 +219,7 @@ func TestWordIsSeenToByAnother(t *testing.T) {
 }
 
 // An end in another process soon after a late duplicate has come is found soon, however long others have waited.
-func TestWhoComesLateNeedNotWaitLong(t *testing.T) {
+func TestALateCallerNeedNotWaitLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
 		here, there := newReceiver(t, s, everonce.Refuse, nil), newReceiver(t, s, everonce.Refuse, nil)
@@ -242,7 +242,7 @@ func TestWhoComesLateNeedNotWaitLong(t *testing.T) {
 
 // A store that fails in the middle of a wait fails the calls that ask it meanwhile, one at a time, and not all who
 // wait.
-func TestAShortFailureReachesFewOfThoseWhoWait(t *testing.T) {
+func TestAShortFailureReachesFewWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
 		here, there := newReceiver(t, s, everonce.Refuse, nil), newReceiver(t, s, everonce.Refuse, nil)
@@ -278,7 +278,7 @@ func TestAShortFailureReachesFewOfThoseWhoWait(t *testing.T) {
 
 // When many callers leave at once, as when a service stops, none of them asks the store any more. A caller that
 // remains is answered as before.
-func TestManyWhoGoAtOnce(t *testing.T) {
+func TestManyCallersLeaveAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newWordStore()
 		here, there := newReceiver(t, s, everonce.Refuse, nil), newReceiver(t, s, everonce.Refuse, nil)

@@ -197,7 +197,7 @@ func (s *hangsFirst) Watch(ctx context.Context, req driver.WatchRequest) (driver
 
 // A caller that leaves while it starts a watch does not show whether the store can watch: the others start one
 // without delay.
-func TestWhoGoesWhileItAsksForWord(t *testing.T) {
+func TestACallerLeavesWhileItStartsAWatch(t *testing.T) {
 	for name, c := range map[string]struct{ limit, gone time.Duration }{
 		"its time is up":    {500 * time.Millisecond, time.Hour},
 		"its context ended": {time.Hour, 500 * time.Millisecond},

@@ -244,7 +244,7 @@ func TestDoTxWhenTheStoreFails(t *testing.T) {
 	}
 }
 
-func TestDoTxMeetsOtherRecords(t *testing.T) {
+func TestDoTxWithOtherRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newMapStore()
 		r, x := newReceiver(t, s, everonce.Refuse, nil), newTxReceiver(t, s, nil)

@@ -79,7 +79,7 @@ func checkJSON[T any](t *testing.T, name string, v T, kept bool) {
 }
 
 // Values that all have one JSON would let another request pass for this one.
-func TestFingerprintOfWhatJSONCannotTellApart(t *testing.T) {
+func TestFingerprintOfValuesWithTheSameJSON(t *testing.T) {
 	r := newReceiver(t, memstore.New(nil), everonce.Refuse, nil)
 	for name, f := range map[string]everonce.Fingerprint{
 		"no exported fields":     everonce.FingerprintOf("id", price{5}),

@@ -13,7 +13,7 @@ import (
 
 // Observation.Retries counts what was made again: not what was made once, and not what was given up before it was
 // made again.
-func TestRetriesAreWhatWasMadeAgain(t *testing.T) {
+func TestRetriesCountRepeatedCalls(t *testing.T) {
 	for _, c := range []struct {
 		method string
 		nth    int

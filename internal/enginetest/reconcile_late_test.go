@@ -84,7 +84,7 @@ func TestReconcilerThatAnswersTooLate(t *testing.T) {
 }
 
 // Reconciled is set if the reconciler's answer was recorded, and not for another attempt's answer.
-func TestReconciledIsToldOfWhatAskingSettled(t *testing.T) {
+func TestReconciledIsSetIfTheAnswerSettled(t *testing.T) {
 	asked := func(t *testing.T, want everonce.Outcome, sentinel error, meanwhile func(*faultStore, *everonce.Receiver)) (everonce.Result[string], everonce.Observation) {
 		t.Helper()
 		rec := &recorder{}
@@ -116,7 +116,7 @@ func TestReconciledIsToldOfWhatAskingSettled(t *testing.T) {
 	})
 }
 
-func TestReconciledIsToldOfAStepThatIsRecorded(t *testing.T) {
+func TestReconciledIsSetForARecordedStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rec := &recorder{}
 		s := newFaultStore()

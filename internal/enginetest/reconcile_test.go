@@ -115,7 +115,7 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
-func TestReconcilerIsToldWhatIsKnown(t *testing.T) {
+func TestReconcilerGetsTheAbandonedAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(nil)
 		r := newReceiver(t, s, everonce.Reconcile, &everonce.Options{Owner: "host:1", Lease: time.Minute})

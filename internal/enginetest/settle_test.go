@@ -364,7 +364,7 @@ func TestSettleText(t *testing.T) {
 }
 
 // A settled refusal is outlived by its summary, or else by its code, as one that the work returned is.
-func TestWhatOutlivesASettledFailure(t *testing.T) {
+func TestASettledFailureLeavesItsSummary(t *testing.T) {
 	for want, summary := range map[string][]byte{"see #7": []byte("see #7"), "declined": nil} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newReceiver(t, memstore.New(nil), everonce.Refuse, nil)

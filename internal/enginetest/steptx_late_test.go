@@ -13,7 +13,7 @@ import (
 
 // If a step's commit was lost, and found not to have been made, the next attempt finds the result of the step's
 // last run: a value, or a permanent failure.
-func TestStepTxAfterALostCommitIsWhatItsLastRunWas(t *testing.T) {
+func TestStepTxAfterALostCommitHasTheResultOfItsLastRun(t *testing.T) {
 	for name, fails := range map[string]bool{"done": false, "refused": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestStepTxIsRolledBackBeforeItsRefusalIsRecorded(t *testing.T) {
 
 // A commit that was given up for lost arrives when the step has failed in a further run: before the failure is
 // recorded it is the step's result, and afterwards it takes no effect. The work gets the one that holds.
-func TestStepTxWhoseLateCommitMeetsAFailure(t *testing.T) {
+func TestStepTxWhoseLateCommitFollowsAFailure(t *testing.T) {
 	for name, before := range map[string]bool{"before it is recorded": true, "once it is recorded": false, "it is recorded by the attempt's end alone": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -47,7 +47,7 @@ func (h oddHandle) Claim(ctx context.Context, req driver.ClaimRequest) (driver.C
 }
 
 // An invalid answer is the store's failure: it is neither a granted claim nor a duplicate (rule 7).
-func TestAnAnswerThatIsNone(t *testing.T) {
+func TestInvalidAnswersOfAStore(t *testing.T) {
 	for _, decision := range []driver.Decision{0, driver.DecideAbsent, driver.DecideReleased, driver.DecideEnded, 99} {
 		t.Run(fmt.Sprint(int(decision)), func(t *testing.T) {
 			s := oddStore{newMapStore(), decision}

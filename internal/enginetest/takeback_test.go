@@ -25,7 +25,7 @@ func leaveClaimed(t *testing.T, s *faultStore, r *everonce.Receiver, key everonc
 // A store that goes away in the middle of a claim leaves nothing unknown, however long it is away: no work was
 // called. The receiver takes the claims back: a key's claims before the key is claimed again, and the others after
 // the first claim that is answered again.
-func TestWhatCouldNotBeTakenBackIsTakenBackLater(t *testing.T) {
+func TestLeftClaimsAreTakenBackLater(t *testing.T) {
 	for name, away := range map[string]time.Duration{"within the lease": time.Second, "after it": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestWhatCouldNotBeTakenBackIsTakenBackLater(t *testing.T) {
 }
 
 // As long as the store is away, a key that was left is asked about once in a call, and not claimed.
-func TestWhatWasLeftIsTakenBackBeforeItIsClaimed(t *testing.T) {
+func TestALeftClaimIsTakenBackBeforeTheNextClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
 		r := newReceiver(t, s, everonce.Refuse, nil)
@@ -62,7 +62,7 @@ func TestWhatWasLeftIsTakenBackBeforeItIsClaimed(t *testing.T) {
 }
 
 // A record that another attempt has taken over is left alone.
-func TestWhatWasLeftAndTakenOverIsLeftAlone(t *testing.T) {
+func TestALeftClaimThatWasTakenOverIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
 		r, other := newReceiver(t, s, everonce.Reexecute, nil), newReceiver(t, s.under, everonce.Reexecute, nil)
@@ -76,7 +76,7 @@ func TestWhatWasLeftAndTakenOverIsLeftAlone(t *testing.T) {
 }
 
 // A receiver remembers the first thousand, which are those that were under way.
-func TestWhatIsLeftIsBounded(t *testing.T) {
+func TestLeftClaimsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
 		r := newReceiver(t, s, everonce.Refuse, nil)
@@ -96,7 +96,7 @@ func TestWhatIsLeftIsBounded(t *testing.T) {
 
 // Several callers of one key may each have left a claim, and it is unknown which of them holds it: all are taken
 // back.
-func TestWhatSeveralHaveLeftOfOneKeyIsTakenBack(t *testing.T) {
+func TestSeveralLeftClaimsOfOneKeyAreTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
 		r := newReceiver(t, s, everonce.Refuse, nil)
@@ -118,7 +118,7 @@ func TestWhatSeveralHaveLeftOfOneKeyIsTakenBack(t *testing.T) {
 }
 
 // Until the store has answered, no call finds a left claim: a call that comes meanwhile takes it back too.
-func TestWhatIsBeingTakenBackIsNotMet(t *testing.T) {
+func TestLeftClaimsAreNotFoundMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
 		r := newReceiver(t, s, everonce.Refuse, nil)
@@ -153,7 +153,7 @@ func TestAFullStoreLeavesNothingClaimed(t *testing.T) {
 }
 
 // Others' claims are taken back before a lease begins to run: a store that hangs over them costs no call its own.
-func TestWhatOthersHaveLeftCostsNoLease(t *testing.T) {
+func TestOthersLeftClaimsCostNoLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
 		r := newReceiver(t, s, everonce.Refuse, nil)

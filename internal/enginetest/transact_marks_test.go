@@ -139,7 +139,7 @@ func TestAttemptOfDoTx(t *testing.T) {
 }
 
 // The observation says how long a transaction's caller waited.
-func TestObserverIsToldHowLongATransactWaited(t *testing.T) {
+func TestObserverGetsTheWaitOfATransact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newMapStore()
 		rec := &recorder{}

@@ -124,7 +124,7 @@ func TestTransactOverAReleasedRecord(t *testing.T) {
 	})
 }
 
-func TestTransactMeetsOtherRecords(t *testing.T) {
+func TestTransactWithOtherRecords(t *testing.T) {
 	ways(t, func(t *testing.T, o everonce.Options) {
 		s := newMapStore()
 		r := newReceiver(t, s, everonce.Refuse, nil)

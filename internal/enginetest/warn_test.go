@@ -32,7 +32,7 @@ func warningsOf(t *testing.T, o everonce.Options, f func(r *everonce.Receiver, s
 }
 
 // An outcome that may be reported nowhere else is logged once, with what to do, and without the key.
-func TestWhatNeedsAPersonIsLogged(t *testing.T) {
+func TestOutcomesThatNeedAPersonAreLogged(t *testing.T) {
 	const raw = "very-secret-idempotency-key"
 	key := keyOf(raw)
 	for outcome, call := range map[everonce.Outcome]func(r *everonce.Receiver, s *faultStore){

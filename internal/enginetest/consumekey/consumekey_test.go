@@ -141,7 +141,7 @@ func TestCompositesOfAllShapesAreInjective(t *testing.T) {
 
 // The content's hash tells bodies apart, and differs from other hashes of them: from the bare SHA-256, which a
 // producer may have put into a header, and from the hash of a body that begins as the domain does.
-func TestContentHashIsOfItsOwnDomain(t *testing.T) {
+func TestContentHashHasASeparateDomain(t *testing.T) {
 	const domain = "everonce/consume/content/1\x00"
 	hash := func(t *rapid.T, body []byte) string {
 		k, err := consume.ContentHash()(&consume.Message{Body: body})
@@ -203,7 +203,7 @@ func pointer(path []string) string {
 
 // A JSON pointer finds the value that it names, however deep, with all of its digits, whatever stands around it;
 // and however the body is spaced, which a relay may change.
-func TestJSONPointerFindsWhatItNames(t *testing.T) {
+func TestJSONPointerFindsTheNamedValue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := drawTree(t)
 		compact, err := json.Marshal(v.body)

@@ -39,7 +39,7 @@ func (r *tracer) Trace(ctx context.Context) string {
 
 // The observation of a duplicate has the trace of the attempt that left the record, and how long ago that was;
 // after a takeover it has the trace that broke off. Neither changes the record's owner.
-func TestObserverIsToldOfTheAttemptThatItMet(t *testing.T) {
+func TestObserverGetsTheTraceOfTheEarlierAttempt(t *testing.T) {
 	for name, s := range map[string]everonce.Store{"by a claim": newFaultStore(), "recalled": memstore.New(nil)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestObserverIsToldOfTheAttemptThatItMet(t *testing.T) {
 }
 
 // In transactional mode it is the same, and what has no room is left out.
-func TestObserverIsToldOfTheTransactionThatItMet(t *testing.T) {
+func TestObserverGetsTheTraceOfTheEarlierTransaction(t *testing.T) {
 	rec, s := &tracer{trace: "t-1"}, newMapStore()
 	x := newTxReceiver(t, s, &everonce.Options{Observer: rec, Owner: "me"})
 	transact(t, x, s, keyOf("x"), func(context.Context, *mapTx) (int, error) { return 1, nil }, everonce.Executed, nil)
@@ -83,7 +83,7 @@ func TestObserverIsToldOfTheTransactionThatItMet(t *testing.T) {
 }
 
 // The items of a batch have separate traces, taken from their contexts: alone or together, done or repeated.
-func TestObserverIsToldOfTheItemThatItMet(t *testing.T) {
+func TestObserverGetsTheTraceOfTheEarlierItem(t *testing.T) {
 	for _, names := range [][]string{{"a"}, {"a", "b", "c"}} {
 		rec := &tracer{trace: "the batch's"}
 		x := newTxReceiver(t, newMapStore(), &everonce.Options{Observer: rec})

@@ -12,7 +12,7 @@ import (
 
 // The observation of a step says how it ended: elided, refused with a detail that was too large, or with a panic in
 // one that runs again.
-func TestObserverIsToldOfStepsThatAreCut(t *testing.T) {
+func TestObserverGetsStepsThatAreCut(t *testing.T) {
 	rec := &recorder{}
 	s := newFaultStore()
 	r := newReceiver(t, s, everonce.Reexecute, &everonce.Options{Observer: rec, MaxResult: 10})
@@ -34,7 +34,7 @@ func TestObserverIsToldOfStepsThatAreCut(t *testing.T) {
 }
 
 // Waited is the time until the answer, not until the last time that the duplicate asked.
-func TestObserverIsToldHowLongADuplicateWaited(t *testing.T) {
+func TestObserverGetsTheWaitOfADuplicate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rec := &recorder{}
 		r := newReceiver(t, newFaultStore(), everonce.Refuse, &everonce.Options{Observer: rec})
@@ -50,7 +50,7 @@ func TestObserverIsToldHowLongADuplicateWaited(t *testing.T) {
 
 // Calls that are no operation are not observed: a look, a transaction without a key, and an invalid call, of a step
 // too. A call in the wrong place is observed.
-func TestObserverIsNotToldOfWhatIsNoOperation(t *testing.T) {
+func TestObserverIgnoresCallsThatAreNoOperation(t *testing.T) {
 	rec := &recorder{}
 	s := newMapStore()
 	o := &everonce.Options{Observer: rec}
