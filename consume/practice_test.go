@@ -453,10 +453,12 @@ func TestPracticeHourlyCleanup(t *testing.T) {
 		store := memstore.New(nil)
 		c := serving(t, store, done)
 		ctx, stop := context.WithCancel(t.Context())
-		stopped, err := janitor.Start(ctx, store, &janitor.Options{Every: time.Hour})
+		j, err := janitor.New(store, &janitor.Options{Every: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
+		stopped := make(chan error, 1)
+		go func() { stopped <- j.Run(ctx) }()
 		records := func() (n int) {
 			page, err := store.List(t.Context(), driver.ListRequest{Limit: 100})
 			if err != nil {
@@ -476,7 +478,9 @@ func TestPracticeHourlyCleanup(t *testing.T) {
 			t.Errorf("%d records an hour after, want none", n)
 		}
 		stop()
-		<-stopped
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
 	})
 }
 

@@ -95,7 +95,7 @@ func TestNegativeValues(t *testing.T) {
 			return err
 		}),
 		"janitor.Options": taking(func(o janitor.Options) error {
-			_, err := janitor.Start(over, store, &o)
+			_, err := janitor.New(store, &o)
 			return err
 		}),
 		"sqlitestore.Options": taking(func(o sqlitestore.Options) error { return o.Validate("payments.db") }),

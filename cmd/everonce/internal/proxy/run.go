@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
 	"github.com/everonce/everonce/driver"
@@ -60,23 +61,21 @@ func (s *Server) Run(ctx context.Context, now <-chan struct{}) error {
 	return err
 }
 
-// maintain purges and counts records until ctx ends, and returns what waits for that. Where it is charged for reading all of them each time,
-// it does neither.
+// maintain purges and counts records until ctx ends, and returns a function that waits for both to stop. It does
+// neither on a store that charges for reading all records each time.
 func (s *Server) maintain(ctx context.Context) (wait func(), err error) {
 	if storeurl.Scans(s.conf.Store) {
 		s.log.Info("records are neither purged nor counted: that would read the whole store each time")
 		return func() {}, nil
 	}
-	swept, err := janitor.Start(ctx, s.store, &janitor.Options{Report: s.swept})
+	j, err := janitor.New(s.store, &janitor.Options{Report: s.swept})
 	if err != nil {
 		return nil, err
 	}
-	counted := make(chan struct{})
-	go func() {
-		defer close(counted)
-		s.census(ctx)
-	}()
-	return func() { <-swept; <-counted }, nil
+	var running sync.WaitGroup
+	running.Go(func() { _ = j.Run(ctx) }) //nolint:errcheck // nil when ctx ends
+	running.Go(func() { s.census(ctx) })
+	return running.Wait, nil
 }
 
 // ErrNotDrained: requests were given up in mid-work. What they were about is unknown when their lease is over.
@@ -106,7 +105,7 @@ func (s *Server) drain(now <-chan struct{}) error {
 	return nil
 }
 
-// swept is told of every round of the janitor.
+// swept reports a round of the janitor.
 func (s *Server) swept(res driver.PurgeResult, err error) {
 	s.metrics.Purged(res, err)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// tracer is a recorder whose calls stand in traces: trace is that of the next.
+// tracer is a recorder whose calls belong to traces: trace is the next one's.
 type tracer struct {
 	recorder
 	trace string
@@ -37,9 +37,9 @@ func (r *tracer) Trace(ctx context.Context) string {
 	return trace
 }
 
-// A duplicate is told of the trace of the attempt that left the record, and of how long ago that was; one that takes over of the trace that broke
-// off. Neither changes whose the record is.
-func TestObserverIsToldOfTheAttemptThatItMet(t *testing.T) {
+// The observation of a duplicate has the trace of the attempt that left the record, and how long ago that was;
+// after a takeover it has the trace that broke off. Neither changes the record's owner.
+func TestObserverGetsTheTraceOfTheEarlierAttempt(t *testing.T) {
 	for name, s := range map[string]everonce.Store{"by a claim": newFaultStore(), "recalled": memstore.New(nil)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestObserverIsToldOfTheAttemptThatItMet(t *testing.T) {
 }
 
 // In transactional mode it is the same, and what has no room is left out.
-func TestObserverIsToldOfTheTransactionThatItMet(t *testing.T) {
+func TestObserverGetsTheTraceOfTheEarlierTransaction(t *testing.T) {
 	rec, s := &tracer{trace: "t-1"}, newMapStore()
 	x := newTxReceiver(t, s, &everonce.Options{Observer: rec, Owner: "me"})
 	transact(t, x, s, keyOf("x"), func(context.Context, *mapTx) (int, error) { return 1, nil }, everonce.Executed, nil)
@@ -82,8 +82,8 @@ func TestObserverIsToldOfTheTransactionThatItMet(t *testing.T) {
 	}
 }
 
-// The items of a batch are in traces of their own, those of their contexts: alone or together, done or again.
-func TestObserverIsToldOfTheItemThatItMet(t *testing.T) {
+// The items of a batch have separate traces, taken from their contexts: alone or together, done or repeated.
+func TestObserverGetsTheTraceOfTheEarlierItem(t *testing.T) {
 	for _, names := range [][]string{{"a"}, {"a", "b", "c"}} {
 		rec := &tracer{trace: "the batch's"}
 		x := newTxReceiver(t, newMapStore(), &everonce.Options{Observer: rec})

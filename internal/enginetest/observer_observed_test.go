@@ -10,8 +10,9 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// A step is told as it ended: what was not kept of it, a refusal whose detail was too large, and a panic in one that runs again.
-func TestObserverIsToldOfStepsThatAreCut(t *testing.T) {
+// The observation of a step says how it ended: elided, refused with a detail that was too large, or with a panic in
+// one that runs again.
+func TestObserverGetsStepsThatAreCut(t *testing.T) {
 	rec := &recorder{}
 	s := newFaultStore()
 	r := newReceiver(t, s, everonce.Reexecute, &everonce.Options{Observer: rec, MaxResult: 10})
@@ -32,8 +33,8 @@ func TestObserverIsToldOfStepsThatAreCut(t *testing.T) {
 	checkEqual(t, "outcome of the panic", events[2].Outcome, everonce.Failed)
 }
 
-// How long a duplicate waited is told up to the answer, and not up to the last time that it asked.
-func TestObserverIsToldHowLongADuplicateWaited(t *testing.T) {
+// Waited is the time until the answer, not until the last time that the duplicate asked.
+func TestObserverGetsTheWaitOfADuplicate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rec := &recorder{}
 		r := newReceiver(t, newFaultStore(), everonce.Refuse, &everonce.Options{Observer: rec})
@@ -47,9 +48,9 @@ func TestObserverIsToldHowLongADuplicateWaited(t *testing.T) {
 	})
 }
 
-// What is no operation is not told: a look, a transaction without a key, and a call that is wrong from the start, of a step too. One that is
-// wrong where it stands is.
-func TestObserverIsNotToldOfWhatIsNoOperation(t *testing.T) {
+// Calls that are no operation are not observed: a look, a transaction without a key, and an invalid call, of a step
+// too. A call in the wrong place is observed.
+func TestObserverIgnoresCallsThatAreNoOperation(t *testing.T) {
 	rec := &recorder{}
 	s := newMapStore()
 	o := &everonce.Options{Observer: rec}
@@ -75,5 +76,5 @@ func TestObserverIsNotToldOfWhatIsNoOperation(t *testing.T) {
 	for _, ev := range rec.take(t) {
 		told = append(told, ev.Kind+" "+ev.Outcome.String())
 	}
-	checkEqual(t, "told", told, []string{"step executed", "do invalid", "do executed"})
+	checkEqual(t, "observed", told, []string{"step executed", "do invalid", "do executed"})
 }
