@@ -86,7 +86,7 @@ func RunBroker(tb testing.TB, c *consume.Consumer, messages []*consume.Message, 
 		o.Lost = 0.2
 	}
 	if o.Workers == nil {
-		o.Workers = &consume.Workers{PauseMin: time.Millisecond, PauseMax: 10 * time.Millisecond}
+		o.Workers = &consume.Workers{Backoff: consume.Backoff{Min: time.Millisecond, Max: 10 * time.Millisecond}}
 	}
 	if o.Seed == 0 {
 		o.Seed = seedFrom(tb)

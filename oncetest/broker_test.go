@@ -283,7 +283,7 @@ func TestBrokerPrintsItsSeed(t *testing.T) {
 
 // A delay is what the consumer asks for, but not more than 10 milliseconds.
 func TestBrokerKeepsDelaysShort(t *testing.T) {
-	for retry, delay := range map[consume.Backoff]struct{ least, most time.Duration }{
+	for retry, delay := range map[consume.RetryPolicy]struct{ least, most time.Duration }{
 		{Min: time.Hour, Max: time.Hour}:               {10 * time.Millisecond, 10 * time.Millisecond},
 		{Min: time.Millisecond, Max: time.Millisecond}: {time.Millisecond / 2, time.Millisecond}, // it asks for half of it, or more
 	} {

@@ -65,7 +65,7 @@ func (q *letterQueue) run(handle func(context.Context, *consume.Message, letter)
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
 	h, err := consume.New(recv, consume.Spec[letter]{
-		Consumer: "billing", Key: consume.ProducerID(), Handle: handle, Retry: consume.Backoff{Limit: -1},
+		Consumer: "billing", Key: consume.ProducerID(), Handle: handle, Retry: consume.RetryPolicy{Limit: -1},
 		Observe: func(_ context.Context, _ *consume.Message, v consume.Decision) {
 			if enough(v) {
 				end() // and the drain gives the broker its answers

@@ -123,7 +123,7 @@ func fillSagas[Tx any](ctx context.Context, r *everonce.TxReceiver[Tx]) error {
 	type order struct{ Card string }
 	fulfil, err := saga.Define("fulfilment", 1,
 		saga.Step[order, Tx]{
-			Name: "reserve", Retry: consume.Backoff{Limit: 1, Min: time.Millisecond, Max: time.Millisecond}, Action: func(context.Context, *saga.Call[order]) (any, error) { return "shelf 4", nil },
+			Name: "reserve", Retry: consume.RetryPolicy{Limit: 1, Min: time.Millisecond, Max: time.Millisecond}, Action: func(context.Context, *saga.Call[order]) (any, error) { return "shelf 4", nil },
 			Compensation: func(context.Context, *saga.Call[order]) error { return errRefused },
 		},
 		saga.Step[order, Tx]{Name: "charge", Final: true, Action: func(_ context.Context, c *saga.Call[order]) (any, error) {

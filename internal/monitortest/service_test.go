@@ -33,7 +33,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// service runs all that is observed, on a database of its own, and returns what a scraper then sees.
+// service runs all that is observed, on a new database, and returns what a scraper then sees.
 func service(t *testing.T) string {
 	ctx, end := context.WithCancel(t.Context())
 	defer end()

@@ -36,7 +36,7 @@ func drawMessage(t *rapid.T) consume.Message {
 	m := consume.Message{
 		ID: rapid.OneOf(rapid.Just(""), awkward).Draw(t, "id"), BrokerID: rapid.OneOf(rapid.Just(""), awkward).Draw(t, "broker's id"),
 		ContentType: rapid.SampledFrom([]string{"", "application/json", "application/cloudevents+json"}).Draw(t, "content type"),
-		Headers:     rapid.MapOfN(name, awkward, 0, 5).Draw(t, "headers"), Odd: rapid.SliceOfN(name, 0, 1).Draw(t, "odd"),
+		Headers:     rapid.MapOfN(name, awkward, 0, 5).Draw(t, "headers"), OmittedHeaders: rapid.SliceOfN(name, 0, 1).Draw(t, "odd"),
 	}
 	m.Body = []byte(rapid.SampledFrom([]string{
 		`{}`, `{"id":"7"}`, `{"id":7,"source":"/shop"}`, `{"source":"/shop","id":"a:b"}`, `{"id":"x","id":"y"}`, `{"id":1.0}`, `[`, ``, `"7"`, `{"a":{"id":"z"}}`,
@@ -281,7 +281,7 @@ func TestBrokersHeadersNeverEnterKeyOrFingerprint(t *testing.T) {
 		again.BrokerID, again.Source, again.Subject = awkward.Draw(t, "broker's id"), awkward.Draw(t, "queue"), awkward.Draw(t, "routing key")
 		again.Deliveries, again.Redelivered, again.Retries = rapid.IntRange(0, 30).Draw(t, "deliveries"), rapid.Bool().Draw(t, "redelivered"), rapid.IntRange(0, 30).Draw(t, "retries")
 		again.First = time.Unix(rapid.Int64Range(0, 2e9).Draw(t, "first"), 0)
-		again.Odd = rapid.SliceOfN(brokers, 0, 2).Draw(t, "odd")
+		again.OmittedHeaders = rapid.SliceOfN(brokers, 0, 2).Draw(t, "odd")
 		again.Headers = rapid.MapOfN(brokers, awkward, 0, 5).Draw(t, "headers")
 		again.Headers["tenant"] = m.Headers["tenant"]
 		first, err := c.KeyOf(&m)

@@ -50,7 +50,7 @@ func Of(l *consume.DeadLetter, data bool) DeadLetter {
 	if !data {
 		return o
 	}
-	o.MessageID, o.ContentType, o.Headers, o.OddHeaders = m.ID, m.ContentType, m.Headers, m.Odd
+	o.MessageID, o.ContentType, o.Headers, o.OddHeaders = m.ID, m.ContentType, m.Headers, m.OmittedHeaders
 	body := string(m.Body)
 	if utf8.ValidString(body) {
 		o.Body = &body

@@ -12,9 +12,9 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// LetterID returns [consume.DeadLetter.ID] of a letter whose headers are text. What is hashed is written down here, and nowhere else: a look
-// at the letter does not change it.
-func LetterID(l *consume.DeadLetter, headers map[string]string, key, body []byte) string {
+// DeadLetterID returns [consume.DeadLetter.ID] for brokers whose headers are text. It hashes only what does not change
+// when a dead letter is read.
+func DeadLetterID(l *consume.DeadLetter, headers map[string]string, key, body []byte) string {
 	h := sha256.New()
 	for _, text := range []string{
 		string(l.Reason), l.Detail, l.Consumer, l.Source, l.KeyHash, strconv.Itoa(l.Attempts), timeText(l.First), timeText(l.Last), l.Queue, string(key), string(body),
@@ -30,5 +30,5 @@ func LetterID(l *consume.DeadLetter, headers map[string]string, key, body []byte
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// spell writes a text so that no two lists of texts are written alike.
+// spell writes text with its length, so that different lists of texts never give the same bytes.
 func spell(w io.Writer, text string) { fmt.Fprintf(w, "%d:%s", len(text), text) }

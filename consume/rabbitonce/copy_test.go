@@ -50,8 +50,8 @@ func TestHeadersSurviveEveryCopy(t *testing.T) {
 		"text": "a", "yes": "true", "int8": "-1", "byte": "200", "int16": "-300", "int32": "7", "int64": "1152921504606846976", "uint16": "40000", "uint32": "4000000000",
 		"float32": "1.5", "float64": "2.25", "time": "2023-11-14T22:13:20Z",
 	}
-	if !reflect.DeepEqual(first.Headers, wantText) || !reflect.DeepEqual(second.Headers, wantText) || !reflect.DeepEqual(first.Odd, []string{"bytes", "decimal", "latin", "list", "nothing", "table"}) {
-		t.Errorf("the handler saw %v and %v, and then %v", first.Headers, first.Odd, second.Headers)
+	if !reflect.DeepEqual(first.Headers, wantText) || !reflect.DeepEqual(second.Headers, wantText) || !reflect.DeepEqual(first.OmittedHeaders, []string{"bytes", "decimal", "latin", "list", "nothing", "table"}) {
+		t.Errorf("the handler saw %v and %v, and then %v", first.Headers, first.OmittedHeaders, second.Headers)
 	}
 	if !first.First.Equal(msg.Timestamp) || first.ContentType != msg.ContentType || first.ContentEncoding != msg.ContentEncoding {
 		t.Errorf("first sent at %v, as %q, %q", first.First, first.ContentType, first.ContentEncoding)
@@ -76,7 +76,7 @@ func TestHeadersSurviveEveryCopy(t *testing.T) {
 	}
 }
 
-// A dead letter stays: a message's own time to live is not on its copies.
+// A dead letter does not expire: copies do not have the message's own time to live.
 func TestATimeToLiveIsNotOnCopies(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -124,8 +124,8 @@ func TestAUserIDIsNotOnCopies(t *testing.T) {
 	}
 }
 
-// All headers of a message must fit into one frame. Where those of a copy would not, the largest are left out, and
-// named: a copy that the broker refuses would be tried for ever.
+// All headers of a message must fit into one frame. If a copy's headers do not, the largest are left out, and named: a
+// copy that the broker refuses would be retried for ever.
 func TestHugeHeadersBlockNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -156,8 +156,8 @@ func TestHugeHeadersBlockNothing(t *testing.T) {
 	}
 }
 
-// A header that had no room on a copy is not the same as none: what needs it for the key or for the fingerprint makes the message a
-// dead letter, and the handler is told.
+// A header that did not fit on a copy is not a missing header: if the key or the fingerprint needs it, the message
+// becomes a dead letter, and the handler sees it in OmittedHeaders.
 func TestAHeaderThatHadNoRoomIsMissed(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -176,7 +176,7 @@ func TestAHeaderThatHadNoRoomIsMissed(t *testing.T) {
 			b := newBench(t)
 			odd := make(chan []string, 10)
 			spec := specOf(func(_ context.Context, m *consume.Message, _ order) error {
-				odd <- m.Odd
+				odd <- m.OmittedHeaders
 				return everonce.NotDone(errClosed)
 			})
 			c.change(&spec)
@@ -200,7 +200,7 @@ func TestAHeaderThatHadNoRoomIsMissed(t *testing.T) {
 				}
 			}
 			if d := b.letter(); d.Headers["x-everonce-reason"] != string(c.want) {
-				t.Errorf("the letter is %v (%v), want %v", d.Headers["x-everonce-reason"], d.Headers["x-everonce-detail"], c.want)
+				t.Errorf("the dead letter is %v (%v), want %v", d.Headers["x-everonce-reason"], d.Headers["x-everonce-detail"], c.want)
 			}
 		})
 	}
@@ -222,7 +222,7 @@ func TestALongDetailIsCut(t *testing.T) {
 	}
 }
 
-// A producer's headers that look like ours, and are not, harm nobody.
+// A producer's headers with the package's names are harmless.
 func TestForgedHeaders(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -243,7 +243,8 @@ func TestForgedHeaders(t *testing.T) {
 	}
 }
 
-// What a producer forges makes no copy that the broker, or the library, refuses: it would be tried for ever, and hold its worker.
+// Forged headers do not lead to copies that the broker, or the library, refuses: they would be retried for ever, and
+// block a worker.
 func TestForgedHeadersBlockNothing(t *testing.T) {
 	t.Parallel()
 	large := strings.Repeat("x", 129_500)
@@ -266,14 +267,14 @@ func TestForgedHeadersBlockNothing(t *testing.T) {
 			msg.Headers = c.forged
 			b.send(msg)
 			if d := b.letter(); d.Headers["x-everonce-reason"] != string(c.want) {
-				t.Errorf("the letter is %v, want %v", d.Headers["x-everonce-reason"], c.want)
+				t.Errorf("the dead letter is %v, want %v", d.Headers["x-everonce-reason"], c.want)
 			}
 		})
 	}
 }
 
-// A producer that sends milliseconds, where AMQP's timestamp has seconds, names a year that no text has: nobody has noted then when the
-// message was sent, and its letter can be written like any other.
+// A producer that sends milliseconds, though AMQP's timestamp has seconds, gives a year that no text can have: the
+// time is then unknown, and the dead letter can be written like any other.
 func TestATimestampOfMillisecondsIsNoTime(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -289,15 +290,15 @@ func TestATimestampOfMillisecondsIsNoTime(t *testing.T) {
 	b.whenBuried(r, 1)
 	found, err := b.letters().List(t.Context(), consume.Filter{})
 	if err != nil || len(found) != 1 {
-		t.Fatalf("%d letters, %v", len(found), err)
+		t.Fatalf("%d dead letters, %v", len(found), err)
 	}
 	if _, err := json.Marshal(found[0]); err != nil || time.Since(found[0].First) > time.Hour {
 		t.Errorf("first given back at %v: %v", found[0].First, err)
 	}
 }
 
-// Where a message was addressed to is what the broker says, who may have looked whether its producer may send there: a header
-// that looks like that of a copy does not change it, on a copy neither.
+// The address of a message is what the broker says, which may have checked that its producer may send there: a forged
+// header of copies does not change it, also not on a copy.
 func TestAForgedRoutingKeyIsNotTheSubject(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -325,6 +326,6 @@ func TestAForgedRoutingKeyIsNotTheSubject(t *testing.T) {
 		}
 	}
 	if d := b.letter(); d.Headers["x-everonce-routing-key"] != "tenant-a.order" || d.Headers["x-everonce-exchange"] != exchange {
-		t.Errorf("the letter: %v", d.Headers)
+		t.Errorf("the dead letter: %v", d.Headers)
 	}
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/everonce/everonce/consume/internal/copies"
 )
 
-// original is the message as its producer has sent it, but for what would harm a copy: a time to live would let the
-// copy go, a user-id is refused from another user, and CC and BCC would send the copy to other queues. A copy is persistent.
+// original returns the message as its producer sent it, without what would harm a copy: a time to live would delete
+// the copy, a user-id is refused from another user, and CC and BCC would send the copy to other queues. A copy is
+// persistent.
 func original(d *amqp.Delivery) amqp.Publishing {
 	headers := make(amqp.Table, len(d.Headers)+10)
 	for name, value := range d.Headers {
@@ -26,7 +27,7 @@ func original(d *amqp.Delivery) amqp.Publishing {
 	if d.UserId != "" {
 		headers[headerUser] = d.UserId
 	}
-	if buried(d) {
+	if isDeadLetter(d) {
 		for _, name := range []string{copies.Reason, copies.Detail, copies.Attempts, copies.Last, copies.Consumer, copies.KeyHash, copies.MessageID, copies.Retries} {
 			delete(headers, name)
 		}
@@ -38,12 +39,12 @@ func original(d *amqp.Delivery) amqp.Publishing {
 	}
 }
 
-// copyOf is original with where the message came from. The queue is the one that it was consumed from, whatever a header of the
-// message's says: a replay puts it there.
+// copyOf is original with headers that say where the message came from. Its queue is the one that it was consumed
+// from, whatever the message's headers say, because a replay sends it there.
 func copyOf(d *amqp.Delivery, m *consume.Message, queue string, now time.Time) amqp.Publishing {
 	msg := original(d)
 	if !maybeCopy(d) {
-		delete(msg.Headers, copies.Replays) // a producer's
+		delete(msg.Headers, copies.Replays) // set by a producer
 	}
 	if _, known := msg.Headers[headerRoutingKey]; !known || !maybeCopy(d) {
 		msg.Headers[headerRoutingKey], msg.Headers[headerExchange] = d.RoutingKey, d.Exchange
@@ -59,7 +60,7 @@ func copyOf(d *amqp.Delivery, m *consume.Message, queue string, now time.Time) a
 	return msg
 }
 
-// retryCopy is what comes again later.
+// retryCopy returns the copy for a retry.
 func retryCopy(d *amqp.Delivery, m *consume.Message, queue string, retries int, now time.Time) amqp.Publishing {
 	msg := copyOf(d, m, queue, now)
 	delete(msg.Headers, copies.Retries)
@@ -69,10 +70,10 @@ func retryCopy(d *amqp.Delivery, m *consume.Message, queue string, retries int, 
 	return msg
 }
 
-// deadLetter is the copy among the dead letters.
+// deadLetter returns the message of a dead letter.
 func deadLetter(d *amqp.Delivery, m *consume.Message, queue string, l *consume.Death) amqp.Publishing {
 	msg := copyOf(d, m, queue, l.Last)
-	for _, name := range []string{copies.Retries, copies.MessageID, copies.KeyHash} { // a producer's, where they are not set here
+	for _, name := range []string{copies.Retries, copies.MessageID, copies.KeyHash} { // set by a producer, unless set here
 		delete(msg.Headers, name)
 	}
 	if msg.MessageId != "" {
@@ -90,12 +91,14 @@ func deadLetter(d *amqp.Delivery, m *consume.Message, queue string, l *consume.D
 	return msg
 }
 
-// roomForHeaders bounds the headers of a copy, in bytes. All of a message's headers must fit into one frame, and a copy has more of
-// them than the message had. The other properties, seven texts of up to 255 bytes and some numbers, take less than 2 KiB.
+// roomForHeaders returns the largest size of the headers of a copy, in bytes. All headers must fit into one frame, and
+// a copy has more of them than the message had. The other properties, seven strings of up to 255 bytes and some
+// numbers, take less than 2 KiB.
 func roomForHeaders(frame int) int { return frame - 2<<10 }
 
-// fit drops the largest headers of a producer until the rest fits, and notes their names: a copy that the broker
-// refuses would be tried for ever. What has one of our names, and is larger than what we write, is a producer's too.
+// fit removes the largest headers of the producer until the rest fits, and records their names. A copy that the broker
+// refuses would be retried for ever. A header with one of the package's names that is larger than the package writes
+// is the producer's too.
 func fit(headers amqp.Table, room int) {
 	if sizeOf(headers) <= room {
 		return
@@ -112,14 +115,14 @@ func fit(headers amqp.Table, room int) {
 		if size <= room {
 			break
 		}
-		size += sizeOf(name) - (1 + len(name) + sizeOf(headers[name])) // what is noted is always less
+		size += sizeOf(name) - (1 + len(name) + sizeOf(headers[name])) // the name is always smaller
 		delete(headers, name)
 		dropped = append(dropped, name)
 	}
 	headers[copies.Dropped] = dropped
 }
 
-// sizeOf is at least what a value takes on the wire.
+// sizeOf returns an upper bound for the size of a value on the wire.
 func sizeOf(value any) int {
 	switch v := value.(type) {
 	case string:

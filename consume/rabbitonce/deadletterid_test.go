@@ -10,9 +10,9 @@ import (
 	"github.com/everonce/everonce/consume/rabbitonce"
 )
 
-// Each letter can be named, one without a key too, and one that the broker made in the same second as its twin: by an ID that
-// stays, however often and from wherever it is looked at.
-func TestALetterHasAnID(t *testing.T) {
+// Each dead letter has an ID, also without a key, and also if the broker made it in the same second as an equal one:
+// the ID does not change, however often and from wherever it is read.
+func TestADeadLetterHasAnID(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	r := b.run(specOf(nothing), nil)
@@ -25,17 +25,17 @@ func TestALetterHasAnID(t *testing.T) {
 	b.wantLength(b.queue.DeadLetters, n)
 
 	ids := map[string]consume.DeadLetter{}
-	for range 3 { // over and over, and each time by a connection of its own
+	for range 3 { // repeatedly, each time on a new connection
 		all, err := b.letters().List(t.Context(), consume.Filter{})
 		if err != nil || len(all) != n {
-			t.Fatalf("%d letters, %v; want %d", len(all), err, n)
+			t.Fatalf("%d dead letters, %v; want %d", len(all), err, n)
 		}
 		for _, l := range all {
 			ids[l.ID] = l
 		}
 	}
 	if len(ids) != n {
-		t.Fatalf("%d letters have %d IDs: %v", n, len(ids), ids)
+		t.Fatalf("%d dead letters have %d IDs: %v", n, len(ids), ids)
 	}
 	l := b.letters()
 	for id, letter := range ids {
@@ -47,19 +47,19 @@ func TestALetterHasAnID(t *testing.T) {
 			t.Errorf("%s: discarded %d, %v", id, discarded, err)
 		}
 		if left, err := l.List(t.Context(), filter); len(left) != 0 || err != nil {
-			t.Errorf("%s is still there: %v, %v", id, left, err)
+			t.Errorf("%s was not removed: %v, %v", id, left, err)
 		}
 	}
 	b.wantLength(b.queue.DeadLetters, 0)
 }
 
-// What a letter is called does not depend on where it is looked at.
-func TestALettersIDIsTheSameInEveryTimeZone(t *testing.T) {
+// The ID of a dead letter does not depend on the reader's time zone.
+func TestADeadLetterIDIsTheSameInEveryTimeZone(t *testing.T) {
 	t.Parallel()
 	ids := map[string]bool{}
-	for _, zone := range []*time.Location{time.UTC, time.FixedZone("there", 5*3600)} { // the client library reads times into that of its process
+	for _, zone := range []*time.Location{time.UTC, time.FixedZone("there", 5*3600)} { // the client library reads times in the zone of its process
 		at := time.Unix(1_700_000_000, 0).In(zone)
-		ids[rabbitonce.LetterID(&amqp.Delivery{Timestamp: at, Headers: amqp.Table{
+		ids[rabbitonce.DeadLetterID(&amqp.Delivery{Timestamp: at, Headers: amqp.Table{
 			"at": at, "inside": amqp.Table{"of": []any{amqp.Table{"at": at}}},
 			"x-death": []any{amqp.Table{"queue": "orders", "reason": "expired", "time": at}},
 		}})] = true
@@ -69,24 +69,25 @@ func TestALettersIDIsTheSameInEveryTimeZone(t *testing.T) {
 	}
 }
 
-// Two letters of one message that were buried at different times, or for different reasons, are two: to discard one leaves the other.
-func TestLettersOfOneMessageAreTwo(t *testing.T) {
+// Dead letters of one message that was set aside at different times, or for different reasons, have different IDs:
+// discarding one leaves the other.
+func TestDeadLettersOfOneMessageAreTwo(t *testing.T) {
 	t.Parallel()
 	ids := map[string]bool{}
 	for _, last := range []string{"2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"} {
 		for _, reason := range []string{"rejected", "exhausted"} {
-			ids[rabbitonce.LetterID(&amqp.Delivery{MessageId: "hash", Body: []byte("{}"), Headers: amqp.Table{
+			ids[rabbitonce.DeadLetterID(&amqp.Delivery{MessageId: "hash", Body: []byte("{}"), Headers: amqp.Table{
 				"x-everonce-reason": reason, "x-everonce-last": last, "x-everonce-message-id": "m-1", "x-everonce-key-hash": "hash",
 			}})] = true
 		}
 	}
 	if len(ids) != 4 {
-		t.Errorf("4 letters have %d IDs", len(ids))
+		t.Errorf("4 dead letters have %d IDs", len(ids))
 	}
 }
 
 // An ID that somebody has noted names its letter for ever: what is hashed is the same in every version, of the client library too.
-func TestFormatOfLetterIDs(t *testing.T) {
+func TestFormatOfDeadLetterIDs(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, time.March, 4, 5, 6, 7, 0, time.UTC)
 	for name, test := range map[string]struct {
@@ -99,7 +100,7 @@ func TestFormatOfLetterIDs(t *testing.T) {
 			"tenant": "acme", "x-death": []any{amqp.Table{"queue": "orders", "reason": "expired", "time": at, "count": int64(2)}},
 		}}, id: "56ccf2742b7db3da"},
 	} {
-		if id := rabbitonce.LetterID(&test.letter); id != test.id {
+		if id := rabbitonce.DeadLetterID(&test.letter); id != test.id {
 			t.Errorf("%s: the ID is %s, and was %s", name, id, test.id)
 		}
 	}
@@ -119,13 +120,13 @@ func fullLetter(at time.Time) amqp.Delivery {
 	}
 }
 
-// Letters that differ in anything have IDs of their own, lest one is discarded in place of another.
-func TestLettersThatDifferHaveIDsOfTheirOwn(t *testing.T) {
+// Dead letters that differ in anything have different IDs, so that the right one is discarded.
+func TestDifferentDeadLettersHaveDifferentIDs(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, time.March, 4, 5, 6, 7, 0, time.UTC)
 	ids := map[string]string{}
 	add := func(name string, d amqp.Delivery) {
-		id := rabbitonce.LetterID(&d)
+		id := rabbitonce.DeadLetterID(&d)
 		if other, there := ids[id]; there {
 			t.Errorf("%s has the ID of %s", name, other)
 		}

@@ -12,25 +12,25 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// ErrUnreadable says that a dead letter cannot be read. What a method returned or did before this error is right; the
-// error says where the letter is.
+// ErrUnreadable says that a dead letter cannot be read. The results and effects of the method that returns it are
+// valid; the error says where the dead letter is.
 var ErrUnreadable = errors.New("consume: a dead letter cannot be read")
 
 // DeadLetters shows, replays and discards the dead letters of one queue or topic. Adapters implement it; the program
 // everonce dlq uses it. Its methods must not be called concurrently.
 type DeadLetters interface {
-	// All returns an iterator over the selected letters, which stay where they are. It ends with the first error. One
-	// that wraps ErrUnreadable comes after the letters that can be read.
+	// All returns an iterator over the selected dead letters, and removes none. It ends with the first error. An error
+	// that wraps ErrUnreadable comes after the dead letters that can be read.
 	All(ctx context.Context, filter Filter) iter.Seq2[DeadLetter, error]
-	// Replay sends copies of the selected letters to where they were consumed, with the original key and headers and zero
-	// retries. It removes each letter once the broker has confirmed its copy. If the message was already handled, the copy
-	// is a duplicate. An interrupted replay may leave a letter beside its copy. Replay returns the number of replayed
-	// letters.
+	// Replay sends copies of the selected dead letters to where they were consumed, with the original key and headers and
+	// zero retries. It removes each dead letter once the broker has confirmed its copy. If the message was already
+	// handled, the copy is a duplicate. An interrupted replay may leave a dead letter beside its copy. Replay returns the
+	// number of replayed dead letters.
 	Replay(ctx context.Context, filter Filter) (replayed int, err error)
-	// Discard deletes the selected letters, and returns their number.
+	// Discard deletes the selected dead letters and returns their number.
 	Discard(ctx context.Context, filter Filter) (discarded int, err error)
-	// Consumers returns the current number of other consumers that may hold letters, which no method sees; 0 if the
-	// broker does not hide letters.
+	// Consumers returns the current number of other consumers that may hold dead letters, which the methods then do not
+	// see; 0 if the broker does not hide dead letters.
 	Consumers(ctx context.Context) (int, error)
 	// Close closes the connection.
 	Close() error
@@ -47,9 +47,9 @@ type DeadLetter struct {
 	Queue string
 	// Replays counts its earlier replays.
 	Replays int
-	// ID identifies the letter, which may have no key or share it with others. It is a hash of the whole letter, in 16
-	// hexadecimal digits. It is stable: neither a look at the letter nor another version of this package changes it.
-	// Letters that are equal in everything, including their times, have the same ID.
+	// ID identifies the dead letter, which may have no key or share it with others. It is a hash of the whole dead
+	// letter, in 16 hexadecimal digits. It is stable: neither reading the dead letter nor another version of this package
+	// changes it. Dead letters that are equal in everything, including their times, have the same ID.
 	ID string
 }
 
@@ -59,14 +59,14 @@ type Filter struct {
 	Reasons []Reason
 	// Queue is the queue or topic that a replay sends to: several may share their dead letters. Empty means any.
 	Queue string
-	// ID and KeyHash are prefixes of the letter's. Empty means any.
+	// ID and KeyHash are prefixes of the fields of the dead letter. Empty means any.
 	ID, KeyHash string
 	// Before and After bound the time when it became a dead letter. The zero time means no bound.
 	Before, After time.Time
-	// Only, if set, is called once for each letter that the fields above select, and selects those for which it returns
-	// true.
+	// Only, if set, is called once for each dead letter that the fields above select, and selects those for which it
+	// returns true.
 	Only func(*DeadLetter) bool
-	// Limit is the largest number of letters to select. 0 means no limit; a negative value is an error.
+	// Limit is the largest number of dead letters to select. 0 means no limit; a negative value is an error.
 	Limit int
 }
 

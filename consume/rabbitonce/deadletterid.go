@@ -16,10 +16,10 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// letterID hashes what a look at the letter does not change, wherever that is: the count of its deliveries is left out, and times
-// are in UTC. What is hashed is written down here, and nowhere else: an ID that somebody has noted names its letter under another
-// version of the client library, and of Go, too.
-func letterID(l *consume.DeadLetter, d *amqp.Delivery) string {
+// deadLetterID returns a hash of what does not change when the dead letter is read or moved: without the number of
+// deliveries, and with times in UTC. The format is independent of the versions of Go and of the client library, so
+// that an ID stays valid.
+func deadLetterID(l *consume.DeadLetter, d *amqp.Delivery) string {
 	sent := original(d)
 	h := sha256.New()
 	spell(h, []any{
@@ -30,8 +30,8 @@ func letterID(l *consume.DeadLetter, d *amqp.Delivery) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// spell writes a value, so that no other value is written like it: a letter for its kind, how long it is, and what it is. The letters
-// are those of AMQP, which has kinds of integers; here they are one.
+// spell writes a value so that different values never give the same bytes: a letter for its kind, its length, and its
+// content. The letters are AMQP's, except that all kinds of integers have the same one.
 func spell(w io.Writer, value any) {
 	var kind byte
 	var text []byte
@@ -70,5 +70,5 @@ func spell(w io.Writer, value any) {
 		kind, text = 'l', strconv.AppendInt(nil, n, 10)
 	}
 	fmt.Fprintf(w, "%c%d:", kind, len(text))
-	w.Write(text) //nolint:errcheck // a hash has no errors
+	w.Write(text) //nolint:errcheck // a hash returns no errors
 }

@@ -12,18 +12,18 @@ import (
 	"github.com/everonce/everonce/consume/internal/copies"
 )
 
-// isInstruction reports whether a header is meant for the server, or was written by it. A copy has none of them: what the producer expected
-// of the stream is not so any more, and a time to live would let the copy go.
+// isInstruction reports whether a header is an instruction to the server or was written by it. A copy has none of
+// them: the stream no longer is as the producer expected, and a time to live would delete the copy.
 func isInstruction(name string) bool {
 	const prefix = "nats-"
 	return len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
 }
 
-// maxHeaders is how many bytes of headers JetStream takes, less what is set when a message is published.
+// maxHeaders is the size of the headers that JetStream accepts, less those that are set when a message is published.
 const maxHeaders = math.MaxUint16 - 1<<10
 
-// copyOf is the message as its producer has sent it, with note in place of what an earlier copy has noted, and the subject that it was sent
-// to, if that is to be noted. largest is what the server takes.
+// copyOf returns a message as its producer sent it, with the headers of note, and with the original subject if it is
+// not empty. largest is the size of the largest message that the server accepts.
 func copyOf(h nats.Header, body []byte, note *copies.Note, subject string, largest int64) *nats.Msg {
 	kept := map[string]string{copies.MessageID: h.Get(jetstream.MsgIDHeader), headerSubject: subject}
 	for name, as := range tickHeaders {
@@ -50,7 +50,7 @@ func copyOf(h nats.Header, body []byte, note *copies.Note, subject string, large
 		}
 		return head
 	}
-	all := texts(sent, func(string) bool { return true })
+	all := textHeaders(sent, func(string) bool { return true })
 	maps.Copy(all, noted())
 	const line = len(": \r\n")
 	for _, name := range copies.Fit(all, min(maxHeaders, int(largest)-len(body)-1<<10), line) {
@@ -63,20 +63,20 @@ func copyOf(h nats.Header, body []byte, note *copies.Note, subject string, large
 	return &nats.Msg{Header: sent, Data: body}
 }
 
-// oneLine keeps a text in its header.
+// oneLine removes line breaks from the value of a header.
 var oneLine = strings.NewReplacer("\r", " ", "\n", " ")
 
-// deadLetter is the copy among the dead letters.
+// deadLetter returns the message of a dead letter.
 func deadLetter(d *delivery, l *consume.Death, largest int64) *nats.Msg {
 	h := d.msg.Headers()
-	note := copies.Read(texts(h, copies.Ours))
+	note := copies.Read(textHeaders(h, copies.Ours))
 	note.Retries, note.First, note.Queue, note.Death = 0, d.m.First, d.at.Stream, *l
 	return copyOf(h, d.m.Body, &note, d.m.Subject, largest)
 }
 
-// replayCopy is the message as it was sent.
+// replayCopy returns the message as its producer sent it.
 func replayCopy(raw *jetstream.RawStreamMsg, largest int64) *nats.Msg {
-	note := copies.Read(texts(raw.Header, copies.Ours))
+	note := copies.Read(textHeaders(raw.Header, copies.Ours))
 	note.Death, note.Queue = consume.Death{}, ""
 	note.Replays = min(note.Replays, math.MaxInt32-1) + 1
 	msg := copyOf(raw.Header, raw.Data, &note, "", largest)

@@ -8,20 +8,22 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// count is what the bucket knows of a message.
+// count is the value of a message in the bucket.
 type count struct {
-	retries  int // that count towards the limit
-	answered int // the number of the last delivery that was answered: those after it ended without a word
+	retries  int // retries that count towards the limit
+	answered int // number of the last answered delivery; later deliveries ended without an answer
 }
 
-// nameOf names a message of a consumer. The time tells it from one of a stream that was made anew.
+// nameOf returns the name of a message of a consumer. It includes the time, to distinguish a stream that was created
+// anew.
 func nameOf(at *jetstream.MsgMetadata) string {
 	return fmt.Sprintf("%s.%s.%d-%d", at.Stream, at.Consumer, at.Sequence.Stream, at.Timestamp.UnixNano())
 }
 
-// countOf reads the count of a message. One that cannot be reached is an error: a message without its count would be retried for ever, or be taken
-// for one that nobody lives to answer. A message that was delivered before, and has none, gets one: its last delivery ended without a word, and what
-// was before that is not known, because a bucket may be lost or made anew.
+// countOf reads the count of a message. It returns an error if the bucket cannot be read: without its count, a message
+// would be retried for ever, or would seem to end without an answer. A redelivered message without a count gets one:
+// its last delivery ended without an answer, and earlier deliveries are not known, because a bucket may be lost or
+// created anew.
 func countOf(ctx context.Context, bucket jetstream.KeyValue, at *jetstream.MsgMetadata) (c count, err error) {
 	if at.NumDelivered <= 1 {
 		return c, nil

@@ -36,8 +36,8 @@ func (l *lines) String() string {
 
 func textTo(l *lines) *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// poisoned runs a consumer whose dead letters take no more, for which spoil sees. It sends more messages that cannot be handled
-// than may be in hand, with a good one behind them, and wants that one to be handled, and the log to tell of the others.
+// poisoned runs a consumer whose dead-letter queue accepts nothing, which spoil arranges. It sends more bad messages
+// than may be unacknowledged, and then a good one, and wants that one to be handled, and the log to report the others.
 func (b *bench) poisoned(spoil func(), why string) (poison int) {
 	b.t.Helper()
 	log := &lines{}
@@ -60,8 +60,8 @@ func (b *bench) poisoned(spoil func(), why string) (poison int) {
 	return poison
 }
 
-// A queue of dead letters that is full, and rejects what comes, holds up nothing: what cannot be buried comes again later,
-// without counting, and is buried when there is room.
+// A full dead-letter queue that rejects messages blocks nothing: bad messages are deferred, and set aside when there
+// is room.
 func TestFullDeadLettersBlockNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

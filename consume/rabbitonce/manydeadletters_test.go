@@ -37,9 +37,9 @@ func counted(t *testing.T, brokerURL string) (url string, said *atomic.Int64) {
 	return url, said
 }
 
-// What is said to the broker for a letter is waited for, and a write to its disk: a look at many asks for many at a time, and sees
-// them in their order.
-func TestManyLettersAreAskedForTogether(t *testing.T) {
+// Each request for a dead letter costs a round trip and a write to the broker's disk: a read of many asks for many at
+// a time, and sees them in their order.
+func TestManyDeadLettersAreFetchedTogether(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.declare()
@@ -64,12 +64,12 @@ func TestManyLettersAreAskedForTogether(t *testing.T) {
 		}
 	}
 	if cost := then - before; seen != n || cost > n/3 {
-		t.Errorf("%d letters of %d, and something was said to the broker %d times", seen, n, cost)
+		t.Errorf("%d dead letters of %d, and something was said to the broker %d times", seen, n, cost)
 	}
 }
 
 // Two who look at the same time see each letter at most once each, and none is lost by it; neither waits for what the other one has.
-func TestTwoLookAtTheLetters(t *testing.T) {
+func TestTwoReadTheDeadLetters(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.declare()
@@ -91,7 +91,7 @@ func TestTwoLookAtTheLetters(t *testing.T) {
 		}
 	}
 	if len(seen) != n-20 {
-		t.Errorf("%d letters, want %d", len(seen), n-20)
+		t.Errorf("%d dead letters, want %d", len(seen), n-20)
 	}
 	for id, times := range seen {
 		if times != 1 {
@@ -101,8 +101,9 @@ func TestTwoLookAtTheLetters(t *testing.T) {
 	b.wantLength(b.queue.DeadLetters, n-20)
 }
 
-// What one has in hand the other one does not see, and takes for none: that somebody has letters can be asked. Who asks does not count.
-func TestWhoElseHasLettersIsCounted(t *testing.T) {
+// One reader does not see the dead letters that another one holds: Consumers says that there are other readers,
+// without the caller.
+func TestOtherReadersAreCounted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.declare()
@@ -111,7 +112,7 @@ func TestWhoElseHasLettersIsCounted(t *testing.T) {
 	wants := func(of *rabbitonce.DeadLetters, want int) {
 		t.Helper()
 		if n, err := of.Consumers(t.Context()); n != want || err != nil {
-			t.Errorf("%d have letters, %v; want %d", n, err, want)
+			t.Errorf("%d have dead letters, %v; want %d", n, err, want)
 		}
 	}
 	for _, err := range one.All(t.Context(), consume.Filter{}) {
@@ -119,11 +120,11 @@ func TestWhoElseHasLettersIsCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 		if found, err := other.List(t.Context(), consume.Filter{}); len(found) != 0 || err != nil {
-			t.Errorf("%d letters, %v", len(found), err)
+			t.Errorf("%d dead letters, %v", len(found), err)
 		}
 		n, err := other.Consumers(t.Context())
 		if n == 0 || err != nil {
-			t.Errorf("%d have letters, %v", n, err)
+			t.Errorf("%d have dead letters, %v", n, err)
 		}
 	}
 	wants(one, 0)
@@ -139,14 +140,14 @@ func TestWhoElseHasLettersIsCounted(t *testing.T) {
 	}
 }
 
-// A classic queue counts only those who consume it: that nobody is counted does not say there that nobody has letters.
-func TestAClassicQueueCountsNoneWhoLook(t *testing.T) {
+// A classic queue counts only consumers: with 0 consumers, there may still be readers.
+func TestAClassicQueueDoesNotCountReaders(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	if _, err := b.ch.QueueDeclare(b.queue.DeadLetters, true, false, false, false, amqp.Table{"x-queue-type": "classic"}); err != nil {
 		t.Fatal(err)
 	}
-	b.declare() // which takes them as they are
+	b.declare() // which does not change them
 	b.sendLetters(3)
 	other := b.letters()
 	for _, err := range b.letters().All(t.Context(), consume.Filter{}) {
@@ -154,20 +155,20 @@ func TestAClassicQueueCountsNoneWhoLook(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n, err := other.Consumers(t.Context()); n != 0 || err != nil {
-			t.Errorf("%d have letters, %v", n, err)
+			t.Errorf("%d have dead letters, %v", n, err)
 		}
 	}
 	if _, err := b.ch.Consume(b.queue.DeadLetters, "", false, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := other.Consumers(t.Context()); n != 1 || err != nil {
-		t.Errorf("%d have letters, %v, want who consumes them", n, err)
+		t.Errorf("%d have dead letters, %v, want who consumes them", n, err)
 	}
 }
 
-// A letter that the client library does not read ends the connection of who looks at it. That is told, and not only that the
-// connection is gone: an operator can take it out by the broker's own tools alone.
-func TestALetterThatCanNotBeReadIsTold(t *testing.T) {
+// A dead letter that the client library cannot read ends the reader's connection. The error says so, and not only that
+// the connection is lost: an operator must remove it with the broker's own tools.
+func TestAnUnreadableDeadLetterIsReported(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.declare()
@@ -185,8 +186,9 @@ func TestALetterThatCanNotBeReadIsTold(t *testing.T) {
 	b.wantLength(b.queue.DeadLetters, 2)
 }
 
-// Large letters are not all in memory at once: of those that are as large as the first, only as many are in hand as have room.
-func TestLargeLettersAreTakenByAndBy(t *testing.T) {
+// Large dead letters are not all in memory at once: only as many are received as fit, if they are as large as the
+// first.
+func TestLargeDeadLettersAreReadInParts(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.declare()
@@ -204,7 +206,7 @@ func TestLargeLettersAreTakenByAndBy(t *testing.T) {
 		b.wantLength(b.queue.DeadLetters, 3-seen)
 	}
 	if seen != 3 {
-		t.Errorf("%d letters", seen)
+		t.Errorf("%d dead letters", seen)
 	}
 	b.wantLength(b.queue.DeadLetters, 3)
 }

@@ -12,18 +12,19 @@ import (
 	"github.com/everonce/everonce/consume/internal/copies"
 )
 
-// headerGroup is the group that a retry is of.
+// headerGroup is the consumer group that retries the message.
 const headerGroup = copies.Prefix + "group"
 
-// The headers of dead letters that only Kafka has need of. The record key of a letter is its ID, and a letter without a value would be
+// Headers of dead letters on Kafka. The record key of a dead letter is its ID. A dead letter without a value would be
 // the tombstone that removes it.
 const (
 	headerKey     = copies.Prefix + "key"     // the record key
 	headerNull    = copies.Prefix + "null"    // the value is null, not empty
-	headerOmitted = copies.Prefix + "omitted" // the value was too large for a letter
+	headerOmitted = copies.Prefix + "omitted" // the value was too large for a dead letter
 )
 
-// copyOf is a record with the producer's key, headers and value, and what note says, for another topic. Its time is when it is produced.
+// copyOf returns a record for another topic, with the producer's key, headers and value, and the headers of note. It
+// has no timestamp, so that it gets the time at which it is produced.
 func copyOf(r *kgo.Record, topic string, note *copies.Note, at string) *kgo.Record {
 	c := &kgo.Record{Topic: topic, Key: r.Key, Value: r.Value}
 	for _, h := range r.Headers {
@@ -40,25 +41,26 @@ func copyOf(r *kgo.Record, topic string, note *copies.Note, at string) *kgo.Reco
 	return c
 }
 
-// retryCopy is what comes again later, to one group of those that the topic may have: all of them read its retry topics.
+// retryCopy returns the copy for a retry. It names the group, because all groups of the topic read its retry topics.
 func retryCopy(r *kgo.Record, m *consume.Message, topic, group string, retries int) *kgo.Record {
-	text, _ := texts(r)
+	text, _ := textHeaders(r)
 	note := copies.Read(text)
 	c := copyOf(r, topic, &copies.Note{Retries: retries, Replays: note.Replays, First: m.First, Queue: m.Source}, m.BrokerID)
 	c.Headers = append(c.Headers, kgo.RecordHeader{Key: headerGroup, Value: []byte(group)})
 	return c
 }
 
-// another reports whether a retry is of another group. It comes to that one, whatever its consumer is called by then.
-func another(r *kgo.Record, group string) bool {
-	text, _ := texts(r)
+// otherGroups reports whether a retry belongs to another group. A retry belongs to its group even if the consumer was
+// renamed.
+func otherGroups(r *kgo.Record, group string) bool {
+	text, _ := textHeaders(r)
 	of := text[headerGroup]
 	return of != "" && of != group
 }
 
-// deadLetter is the copy among the dead letters.
+// deadLetter returns the record of a dead letter.
 func deadLetter(r *kgo.Record, m *consume.Message, topic, queue string, l *consume.Death) *kgo.Record {
-	text, _ := texts(r)
+	text, _ := textHeaders(r)
 	note := copies.Note{Replays: copies.Read(text).Replays, First: m.First, Queue: queue, Death: *l}
 	c := copyOf(r, topic, &note, m.BrokerID)
 	letter := consume.DeadLetter{Death: *l, Queue: queue}
@@ -67,26 +69,27 @@ func deadLetter(r *kgo.Record, m *consume.Message, topic, queue string, l *consu
 		c.Value = []byte{}
 		c.Headers = append(c.Headers, kgo.RecordHeader{Key: headerNull, Value: []byte("1")})
 	}
-	c.Key = []byte(copies.LetterID(&letter, text, r.Key, r.Value))
+	c.Key = []byte(copies.DeadLetterID(&letter, text, r.Key, r.Value))
 	return c
 }
 
-// withoutValue makes a letter one that says where its value is.
+// withoutValue removes the value of a dead letter and names the topic, partition and offset that still have it.
 func withoutValue(letter *kgo.Record) {
 	letter.Value = []byte{}
 	letter.Headers = append(letter.Headers, kgo.RecordHeader{Key: headerOmitted, Value: []byte("1")})
 }
 
-// withoutHeaders leaves a letter what is ours and short: it has no value, and is not replayed.
+// withoutHeaders removes all headers of a dead letter but the package's short ones. It has no value, so it cannot be
+// replayed.
 func withoutHeaders(letter *kgo.Record) {
 	letter.Headers = slices.DeleteFunc(letter.Headers, func(h kgo.RecordHeader) bool {
 		return !copies.Ours(h.Key) || len(h.Value) > copies.MaxDetail
 	})
 }
 
-// letterOf reads a dead letter. It returns false if the record is not one.
-func letterOf(r *kgo.Record) (l consume.DeadLetter, ok bool) {
-	text, _ := texts(r)
+// deadLetterOf reads a dead letter. It returns false if the record is not one.
+func deadLetterOf(r *kgo.Record) (l consume.DeadLetter, ok bool) {
+	text, _ := textHeaders(r)
 	note := copies.Read(text)
 	if note.Death.Reason == "" {
 		return l, false
@@ -99,7 +102,7 @@ func letterOf(r *kgo.Record) (l consume.DeadLetter, ok bool) {
 	return l, true
 }
 
-// original is the record of a dead letter as it was consumed.
+// original returns the record of a dead letter as it was consumed.
 func original(r *kgo.Record) *kgo.Record {
 	c := *r
 	c.Key = nil
@@ -114,9 +117,9 @@ func original(r *kgo.Record) *kgo.Record {
 	return &c
 }
 
-// replayCopy is the message as it was sent, for its topic.
+// replayCopy returns the record as the producer sent it, for its topic.
 func replayCopy(r *kgo.Record) *kgo.Record {
-	text, _ := texts(r)
+	text, _ := textHeaders(r)
 	note := copies.Read(text)
 	return copyOf(original(r), note.Queue, &copies.Note{Replays: note.Replays + 1, First: note.First, Queue: note.Queue}, text[headerOrigin])
 }
@@ -125,8 +128,8 @@ func has(r *kgo.Record, header string) bool {
 	return slices.ContainsFunc(r.Headers, func(h kgo.RecordHeader) bool { return h.Key == header })
 }
 
-// due is when a message of a retry topic is to be handled: timestamps are cut to milliseconds. Whatever the clock of its producer says,
-// it waits for no longer than the delay.
+// due returns how long a message of a retry topic must wait. Timestamps have milliseconds. It waits no longer than the
+// delay, whatever its producer's clock says.
 func due(r *kgo.Record, delay time.Duration, now time.Time) time.Duration {
 	return min(r.Timestamp.Add(delay+time.Millisecond).Sub(now), delay)
 }

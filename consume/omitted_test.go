@@ -8,18 +8,18 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// A header of the fingerprint whose value is not there cannot be compared: the message is a dead letter, and neither handled nor
-// taken for one that was.
-func TestAHeaderOfTheFingerprintThatIsNotThere(t *testing.T) {
+// An omitted header of the fingerprint cannot be compared: the message becomes a dead letter, and is neither handled
+// nor a duplicate.
+func TestAnOmittedHeaderOfTheFingerprint(t *testing.T) {
 	r := rigged(t, done, func(s *consume.Spec[order]) { s.Compare.Headers = []string{"tenant"} })
 	odd := first()
-	odd.Odd = []string{"nested", "tenant"}
-	v := r.wantsLetter(odd, 0, consume.Undecodable)
+	odd.OmittedHeaders = []string{"nested", "tenant"}
+	v := r.wantsDeadLetter(odd, 0, consume.Undecodable)
 	if !strings.Contains(v.Death.Detail, `"tenant"`) || v.KeyHash == "" {
-		t.Errorf("the letter says %q, of the key %q", v.Death.Detail, v.KeyHash)
+		t.Errorf("the dead letter says %q, of the key %q", v.Death.Detail, v.KeyHash)
 	}
 	r.wants(first(), everonce.Executed, consume.Ack)
-	r.wantsLetter(odd, 0, consume.Undecodable)
+	r.wantsDeadLetter(odd, 0, consume.Undecodable)
 
 	l := newLedger()
 	c := booking(t, l, func(s *txSpec) { s.Compare.Headers = []string{"tenant"} })
@@ -29,17 +29,17 @@ func TestAHeaderOfTheFingerprintThatIsNotThere(t *testing.T) {
 	}
 }
 
-// A header whose value is not there may be there in another delivery: no other way to a key is taken in its place.
-func TestFirstOfDoesNotPassOverAHeaderThatIsNotThere(t *testing.T) {
+// Another delivery may have the omitted header, so FirstOf does not take another key instead.
+func TestFirstOfDoesNotSkipAnOmittedHeader(t *testing.T) {
 	odd := first()
-	odd.Odd = []string{"order-id"}
+	odd.OmittedHeaders = []string{"order-id"}
 	for name, key := range map[string]consume.Key{
 		"a header":       consume.FirstOf(consume.Header("order-id"), consume.ProducerID()),
 		"of a composite": consume.FirstOf(consume.Composite("order", consume.Header("order-id")), consume.ContentHash()),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := rigged(t, done, func(s *consume.Spec[order]) { s.Key = key })
-			r.wantsLetter(odd, 0, consume.NoKey)
+			r.wantsDeadLetter(odd, 0, consume.NoKey)
 			r.wants(first(), everonce.Executed, consume.Ack)
 		})
 	}

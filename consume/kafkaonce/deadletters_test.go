@@ -63,7 +63,7 @@ func TestARetryIsTheSameMessageLater(t *testing.T) {
 	r.wants(everonce.Failed, everonce.Failed, everonce.Executed)
 	for i, m := range tries {
 		if m.Retries != i || m.ID != "m-1" || m.BrokerID != b.topic.Name+":0:0" || m.Source != b.topic.Name || m.Subject != "\xffkey" || !m.First.Equal(sent.Timestamp) ||
-			!slices.Equal(m.Odd, []string{"binary"}) || len(m.Headers) != 3 || m.Headers["twice"] != "2" || m.Deliveries != 0 || string(m.Body) != `{"id":"m-1"}` {
+			!slices.Equal(m.OmittedHeaders, []string{"binary"}) || len(m.Headers) != 3 || m.Headers["twice"] != "2" || m.Deliveries != 0 || string(m.Body) != `{"id":"m-1"}` {
 			t.Errorf("try %d: %+v", i, m)
 		}
 		if v, ok := m.Headers["null"]; v != "" || !ok {
@@ -72,7 +72,7 @@ func TestARetryIsTheSameMessageLater(t *testing.T) {
 	}
 }
 
-// Two consumers of one topic, which both fail: each retries its own as often as it may, and not those of the other.
+// Two consumers of one topic, which both fail: each retries its own messages up to the limit, and not the other's.
 func TestConsumersOfOneTopicRetryTheirOwn(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
@@ -101,7 +101,8 @@ func TestConsumersOfOneTopicRetryTheirOwn(t *testing.T) {
 	}
 }
 
-// A message that fails too often becomes a dead letter with its reason and its origin. A replay runs it again, and removes the letter.
+// A message that fails too often becomes a dead letter with its reason and its origin. A replay runs it again, and
+// removes the dead letter.
 func TestADeadLetterRunsWhenItIsReplayed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
@@ -132,11 +133,11 @@ func TestADeadLetterRunsWhenItIsReplayed(t *testing.T) {
 	}
 	r.wants(everonce.Executed)
 	if left := b.all(l, consume.Filter{}); len(left) != 0 {
-		t.Errorf("%d letters are left", len(left))
+		t.Errorf("%d dead letters are left", len(left))
 	}
 }
 
-// The work of a message whose outcome is unknown was done, as somebody found out and said. Its replay is a duplicate.
+// A message whose outcome was unknown was settled as done. Its replay is a duplicate.
 func TestAReplayedDeadLetterIsADuplicateIfTheWorkWasDone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
@@ -167,8 +168,8 @@ func TestAReplayedDeadLetterIsADuplicateIfTheWorkWasDone(t *testing.T) {
 	}
 }
 
-// What is no message of this consumer becomes a dead letter with the reason, and those behind it run. That has no body is not lost either: a
-// letter that is null would be the tombstone of one.
+// A bad message becomes a dead letter with the reason, and later messages are handled. A message without a body is not
+// lost either: a dead letter with a null value would be a tombstone.
 func TestBadInputIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
@@ -207,15 +208,15 @@ func TestBadInputIsADeadLetter(t *testing.T) {
 		t.Errorf("discarded %d, %v", n, err)
 	}
 	if left := b.all(l, consume.Filter{}); len(left) != 6 {
-		t.Errorf("%d letters are left, want 6", len(left))
+		t.Errorf("%d dead letters are left, want 6", len(left))
 	}
 	if at := b.committed(0); at != 11 {
 		t.Errorf("%d is committed, want 11", at)
 	}
 }
 
-// A message that the retry topics do not take becomes a dead letter, and one that this does not take leaves one without a body, which says
-// where it is. It blocks nothing.
+// A message that is too large for the retry topics becomes a dead letter. If it is too large for that topic too, the
+// dead letter has no body, but says where the message is. It blocks nothing.
 func TestAMessageThatIsTooLargeForACopy(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
@@ -255,7 +256,8 @@ func TestAMessageThatIsTooLargeForACopy(t *testing.T) {
 	}
 }
 
-// What its producer has compressed well is retried, buried and replayed whole, though it is larger than the topics take before that.
+// A message that its producer compressed well is retried, set aside and replayed unchanged, though its uncompressed
+// size is over the topics' limit.
 func TestAMessageThatIsLargeBeforeItIsCompressed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)

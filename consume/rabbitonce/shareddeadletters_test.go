@@ -19,7 +19,7 @@ func TestSharedDeadLetters(t *testing.T) {
 	b, other := newBench(t), newBench(t)
 	own := other.queue.DeadLetters
 	other.queue.DeadLetters = b.queue.DeadLetters
-	b.buryInBoth(other)
+	b.setAsideInBoth(other)
 	other.queue.DeadLetters = own
 	expires := amqp.Table{"x-message-ttl": int64(1), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": b.queue.DeadLetters}
 	if _, err := b.ch.QueueDeclare(own, true, false, false, false, expires); err != nil {
@@ -46,8 +46,8 @@ func TestSharedDeadLetters(t *testing.T) {
 	b.wantLength(b.queue.DeadLetters, 1)
 }
 
-// buryInBoth has a message without a key buried by a consumer of each queue.
-func (b *bench) buryInBoth(other *bench) {
+// setAsideInBoth sends a message without a key to both queues, where consumers set it aside.
+func (b *bench) setAsideInBoth(other *bench) {
 	b.t.Helper()
 	for i, queue := range []*bench{b, other} {
 		r := queue.run(specOf(nothing), nil)
@@ -87,7 +87,7 @@ func (b *bench) wantReplayed(other *bench, want int) {
 }
 
 // Nor does it where the broker has made the letter: there is no copy of ours in which the header would have been overwritten.
-func TestAForgedQueueIsNotReplayedToFromABrokersLetter(t *testing.T) {
+func TestABrokersDeadLetterIsNotReplayedToAForgedQueue(t *testing.T) {
 	t.Parallel()
 	b, other := newBench(t), newBench(t)
 	b.declare()
@@ -103,7 +103,7 @@ func TestAForgedQueueIsNotReplayedToFromABrokersLetter(t *testing.T) {
 	b.wantLength(b.queue.DeadLetters, 2)
 	found, err := b.letters().List(t.Context(), consume.Filter{})
 	if err != nil || len(found) != 2 {
-		t.Fatalf("%d letters, %v", len(found), err)
+		t.Fatalf("%d dead letters, %v", len(found), err)
 	}
 	for _, l := range found {
 		if l.Queue != b.queue.Name {
@@ -113,8 +113,8 @@ func TestAForgedQueueIsNotReplayedToFromABrokersLetter(t *testing.T) {
 	b.wantReplayed(other, 2)
 }
 
-// Who has seen enough leaves all letters where they are.
-func TestLettersAreLookedAtOneByOne(t *testing.T) {
+// A reader that stops early leaves all dead letters in the queue.
+func TestDeadLettersAreReadOneByOne(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	r := b.run(specOf(nothing), nil)
@@ -135,13 +135,13 @@ func TestLettersAreLookedAtOneByOne(t *testing.T) {
 		count++
 	}
 	if count != 3 {
-		t.Errorf("%d letters, want 3", count)
+		t.Errorf("%d dead letters, want 3", count)
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
 	for _, err := range l.All(ended, consume.Filter{}) {
 		if err == nil {
-			t.Error("a letter after the end")
+			t.Error("a dead letter after the end")
 		}
 	}
 }
@@ -166,7 +166,8 @@ func TestADeletedDelayIsDeclaredAgain(t *testing.T) {
 	b.letter()
 }
 
-// Whoever waits for another's connection to a broker that does not answer waits no longer than its own time.
+// A call that waits for another call's connection to a broker that does not answer waits no longer than its own
+// timeout.
 func TestAPublisherWaitsForItsTurnAsLongAsItMay(t *testing.T) {
 	t.Parallel()
 	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

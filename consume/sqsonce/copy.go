@@ -14,11 +14,11 @@ import (
 	"github.com/everonce/everonce/consume/sqsonce/internal/entries"
 )
 
-// MaxReceives is the reason of a letter that SQS itself has moved, by the queue's RedrivePolicy.
+// MaxReceives is the reason of a dead letter that SQS itself has moved, by the queue's RedrivePolicy.
 const MaxReceives consume.Reason = "broker_max_receive_count"
 
-// letterFor is the dead letter of a message: a copy of it with a note.
-func letterFor(d *delivery, letter *consume.Death) (*sqs.SendMessageInput, error) {
+// deadLetterFor returns the dead letter of a message: a copy of it with a note.
+func deadLetterFor(d *delivery, letter *consume.Death) (*sqs.SendMessageInput, error) {
 	n := d.note
 	n.Retries, n.Queue, n.First, n.Death = 0, d.c.queue.name, letter.First, *letter
 	if n.Group == "" {
@@ -30,8 +30,8 @@ func letterFor(d *delivery, letter *consume.Death) (*sqs.SendMessageInput, error
 	return copyFor(&d.raw, d.c.dead, &n, "dead-"+*d.raw.MessageId, "dead-"+*d.raw.MessageId)
 }
 
-// copyFor is a copy of a message for a queue. In a FIFO queue it has a group and a deduplication ID: SQS would drop a copy that has
-// its original's within five minutes.
+// copyFor returns a copy of a message for a queue. In a FIFO queue it has a group and a new deduplication ID: SQS
+// would drop a copy with the original's within five minutes.
 func copyFor(raw *types.Message, to *place, n *note, group, deduplication string) (*sqs.SendMessageInput, error) {
 	_, theirs := readNote(raw.MessageAttributes)
 	attributes, err := n.attributes(theirs, to.maxSize-len(aws.ToString(raw.Body)))
@@ -45,20 +45,21 @@ func copyFor(raw *types.Message, to *place, n *note, group, deduplication string
 	return in, nil
 }
 
-// letterOf reads a dead letter: one of ours, or one that SQS has moved. queue is what it came from if it does not say.
-func letterOf(raw *types.Message, queue string, envelope Envelope) (consume.DeadLetter, note) {
+// deadLetterOf reads a dead letter, which this package sent or SQS moved. queue is where it came from if it does not
+// say.
+func deadLetterOf(raw *types.Message, queue string, envelope Envelope) (consume.DeadLetter, note) {
 	m, n := messageOf(raw, queue)
 	headers := m.Headers
-	_ = envelope.unwrap(m) //nolint:errcheck // it is shown as it is
+	_ = envelope.unwrap(m) //nolint:errcheck // it is shown unchanged
 	if n.Group == "" {
 		n.Group = raw.Attributes["MessageGroupId"]
 	}
-	m.Retries, m.Deliveries, m.Redelivered = 0, 0, false // those of the letter
+	m.Retries, m.Deliveries, m.Redelivered = 0, 0, false // these would count deliveries of the dead letter
 	l := consume.DeadLetter{Death: n.Death, Message: m, Queue: queue, Replays: n.Replays}
 	if n.Queue != "" {
 		l.Queue = n.Queue
 	}
-	if arn := raw.Attributes["DeadLetterQueueSourceArn"]; arn != "" { // SQS has moved it: what a note says is older, or forged
+	if arn := raw.Attributes["DeadLetterQueueSourceArn"]; arn != "" { // SQS has moved it: a note is older, or forged
 		l.Queue, l.Death = arn[strings.LastIndex(arn, ":")+1:], consume.Death{}
 	}
 	if l.Reason == "" {
@@ -66,11 +67,12 @@ func letterOf(raw *types.Message, queue string, envelope Envelope) (consume.Dead
 		l.Detail = fmt.Sprintf("SQS has moved it out of the queue %q: it was received too often", l.Queue) // part of the ID: never change it
 	}
 	m.Source, l.Source, l.First = l.Queue, l.Queue, m.First
-	l.ID = copies.LetterID(&l, headers, []byte(*raw.MessageId), []byte(aws.ToString(raw.Body)))
+	l.ID = copies.DeadLetterID(&l, headers, []byte(*raw.MessageId), []byte(aws.ToString(raw.Body)))
 	return l, n
 }
 
-// replayOf is a copy of a letter for its queue. The deduplication ID is the same when it is sent again because its answer was lost.
+// replayOf returns a copy of a dead letter for its queue. The deduplication ID is the same if a lost answer makes it
+// be sent again.
 func replayOf(raw *types.Message, to *place, n note) (*sqs.SendMessageInput, error) {
 	first := n.First
 	if first.IsZero() {
@@ -83,7 +85,7 @@ func replayOf(raw *types.Message, to *place, n note) (*sqs.SendMessageInput, err
 	name := "replay-" + *raw.MessageId
 	group := entries.Valid(cmp.Or(n.Group, name)) // a note may be forged
 	in, err := copyFor(raw, to, &again, group, name)
-	if err == nil && n.Group != "" { // a standard queue has groups too, for its fairness
+	if err == nil && n.Group != "" { // a standard queue may have groups too (fair queues)
 		in.MessageGroupId = &group
 	}
 	return in, err
