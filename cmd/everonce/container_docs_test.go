@@ -163,7 +163,7 @@ func TestManifestOfTheHowTo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxyEnds := time.Duration(proxy.Lifecycle.PreStop.Sleep.Seconds)*time.Second + defaults.Drain
+	proxyEnds := time.Duration(proxy.Lifecycle.PreStop.Sleep.Seconds)*time.Second + defaults.DrainTimeout
 	serviceEnds, killed := time.Duration(service.Lifecycle.PreStop.Sleep.Seconds)*time.Second, time.Duration(pod.TerminationGracePeriodSeconds)*time.Second
 	if proxyEnds >= serviceEnds || serviceEnds >= killed {
 		t.Errorf("the proxy ends after %v, its service is told to after %v, and both are killed after %v", proxyEnds, serviceEnds, killed)

@@ -199,7 +199,7 @@ func TestUnitOfTheHowTo(t *testing.T) {
 	}
 
 	for _, f := range config.Fields() {
-		if f.Key != "drain" {
+		if f.Key != "drain-timeout" {
 			continue
 		}
 		drain, err := time.ParseDuration(f.Default)

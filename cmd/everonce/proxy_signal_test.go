@@ -77,7 +77,7 @@ func TestProxySignals(t *testing.T) {
 				io.WriteString(w, "done")
 			}))
 			t.Cleanup(up.Close)
-			cmd, url, until := runProxy(t, up.URL, "--drain", "1h")
+			cmd, url, until := runProxy(t, up.URL, "--drain-timeout", "1h")
 			answered := make(chan string, 1)
 			go func() {
 				r, err := http.NewRequest(http.MethodPost, url, strings.NewReader("amount=1"))

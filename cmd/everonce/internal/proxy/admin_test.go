@@ -247,9 +247,9 @@ func TestProxyDoesNotDrainForEver(t *testing.T) {
 				t.Run(fmt.Sprintf("%s, %s, a key %v", name, protocol, keyed), func(t *testing.T) {
 					began, finish := make(chan struct{}), make(chan struct{})
 					defer close(finish)
-					drain := "--drain=1h"
+					drain := "--drain-timeout=1h"
 					if name == "its time is over" {
-						drain = "--drain=50ms"
+						drain = "--drain-timeout=50ms"
 					}
 					p := start(t, func(http.ResponseWriter, *http.Request) {
 						close(began)
@@ -290,7 +290,7 @@ func TestProxyDoesNotDrainForEver(t *testing.T) {
 
 // Work whose client was answered before it ended is waited for, too, and told of where the time is over.
 func TestProxyWaitsForWorkWithoutAClient(t *testing.T) {
-	p := start(t, (&counting{}).ServeHTTP, "--drain=50ms")
+	p := start(t, (&counting{}).ServeHTTP, "--drain-timeout=50ms")
 	p.running.Start(t.Context(), everonce.Op{})
 	p.stop()
 	if <-p.ended; !errors.Is(p.err, ErrNotDrained) {

@@ -270,7 +270,7 @@ func TestProxyTLSHandshakesAreApart(t *testing.T) {
 // Nor does it keep the proxy from its end.
 func TestAHandshakeIsGivenUpAtTheEnd(t *testing.T) {
 	cert, key := writePair(t, t.TempDir(), "proxy")
-	p := start(t, func(http.ResponseWriter, *http.Request) {}, "--tls-cert="+cert, "--tls-key="+key, "--header-timeout=24h", "--drain=24h")
+	p := start(t, func(http.ResponseWriter, *http.Request) {}, "--tls-cert="+cert, "--tls-key="+key, "--header-timeout=24h", "--drain-timeout=24h")
 	slow, err := net.Dial("tcp", strings.TrimPrefix(p.url, "https://"))
 	if err != nil {
 		t.Fatal(err)

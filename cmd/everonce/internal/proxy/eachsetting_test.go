@@ -99,7 +99,7 @@ func TestEachSettingChangesItsOwnOption(t *testing.T) {
 		// These are no options of the library's: tests of their own say what they do.
 		"listen": {":1", none}, "upstream": {"http://x", none}, "store": {"memory:", none}, "table-prefix": {"p_", none}, "schema": {"s", none},
 		"identity-secret-file": {ca, none}, "admin": {"none", none}, "admin-anywhere": {"true", none}, "tls-cert": {ca, none}, "tls-key": {ca, none},
-		"header-timeout": {"1s", none}, "client-idle": {"1s", none}, "stall": {"1s", none}, "drain": {"1s", none}, "access-log": {"false", none}, "log-level": {"warn", none},
+		"header-timeout": {"1s", none}, "client-idle": {"1s", none}, "stall": {"1s", none}, "drain-timeout": {"1s", none}, "access-log": {"false", none}, "log-level": {"warn", none},
 	}
 	beside := map[string]string{"upstream-tls-cert": "upstream-tls-key: " + key, "upstream-tls-key": "upstream-tls-cert: " + ca} // that it goes with
 	routes := map[string][3]string{                                                                                              // its value, the option, and what that is then

@@ -83,7 +83,7 @@ func (s *Server) maintain(ctx context.Context) (wait func(), err error) {
 var ErrNotDrained = errors.New("ended before all requests had finished")
 
 func (s *Server) drain(now <-chan struct{}) error {
-	ctx, cancel := context.WithTimeout(context.Background(), s.conf.Drain)
+	ctx, cancel := context.WithTimeout(context.Background(), s.conf.DrainTimeout)
 	defer cancel()
 	go func() {
 		select {

@@ -30,9 +30,9 @@ func TestAConnectionWithoutARequestIsNothingGivenUp(t *testing.T) {
 		for protocol, args := range map[string][]string{"HTTP/1.1": nil, "HTTP/2.0": {"--tls-cert=" + cert, "--tls-key=" + key}} {
 			t.Run(name+", "+protocol, func(t *testing.T) {
 				if name == "its time is over" {
-					args = append(args, "--drain=1ms")
+					args = append(args, "--drain-timeout=1ms")
 				} else {
-					args = append(args, "--drain=1h")
+					args = append(args, "--drain-timeout=1h")
 				}
 				args = append(args, "--header-timeout=1h") // until then the silent one stays
 				var p *proxied

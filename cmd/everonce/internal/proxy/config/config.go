@@ -41,7 +41,7 @@ type Config struct {
 	HeaderTimeout               time.Duration
 	ClientIdle                  time.Duration
 	Stall                       time.Duration
-	Drain                       time.Duration
+	DrainTimeout                time.Duration
 	AccessLog                   bool
 	LogLevel                    string
 	Route                       Route

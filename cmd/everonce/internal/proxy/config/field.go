@@ -98,7 +98,7 @@ var fields = []Field{
 	set("header-timeout", "10s", "timeout for the head of a request, and for the TLS handshake of a client", func(c *Config) pflag.Value { return (*term)(&c.HeaderTimeout) }),
 	set("client-idle", "2m", "how long an unused connection of a client is kept", func(c *Config) pflag.Value { return (*term)(&c.ClientIdle) }),
 	set("stall", "30s", "how long a client may pause while it sends a request or receives an answer", func(c *Config) pflag.Value { return (*term)(&c.Stall) }),
-	set("drain", "30s", "how long running requests may take to end after SIGTERM", func(c *Config) pflag.Value { return (*duration.Value)(&c.Drain) }),
+	set("drain-timeout", "30s", "how long running requests may take to end after SIGTERM", func(c *Config) pflag.Value { return (*duration.Value)(&c.DrainTimeout) }),
 	set("access-log", "true", "write a line of JSON for every request", func(c *Config) pflag.Value { return (*truth)(&c.AccessLog) }),
 	set("log-level", "info", "debug, info, warn or error", func(c *Config) pflag.Value {
 		return &choice[string]{&c.LogLevel, []string{"debug", "info", "warn", "error"}}
