@@ -34,8 +34,8 @@ Everything listens on 127.0.0.1 only, and all files are in a temporary folder th
 removed at the end.
 
 The service uses everonce's HTTP middleware, and the client its transport. With
---via proxy the service knows nothing of keys: everonce's proxy stands in front of it as
-a process of its own, and the kills take turns: the service, the proxy, both.
+--via proxy the service knows no idempotency keys: everonce's proxy stands in front of it
+in a separate process, and the kills take turns: the service, the proxy, both.
 
 With --json, progress goes to standard error, and standard output is one object. In it,
 operations and kills are per run; deliveries and losses are the network's counts over

@@ -23,7 +23,7 @@ type view struct {
 	mu         sync.Mutex // of the lines
 	mode       mode
 	operations int
-	quarters   int                      // of the run, that were told
+	quarters   int                      // of the run, already reported
 	bar        *progressbar.ProgressBar // nil: none
 }
 

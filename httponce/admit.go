@@ -29,7 +29,7 @@ type exchange struct {
 	stay   stay
 	told   Served
 
-	opts    [3]everonce.CallOption // room for those of a call
+	opts    [3]everonce.CallOption // room for the options of a call
 	recv    everonce.AnyReceiver   // set when the key counts
 	own     *recorder              // what the handler writes; nil until it is called
 	absence *absence               // set where the client does not wait for ever
@@ -126,8 +126,8 @@ func (x *exchange) accepted(place, id string) bool {
 	return wrong == ""
 }
 
-// keyWithBody reads the body, and returns the key in it or in the header. It refuses the request, and returns ok false, if what is
-// there is no key, or is not the key in the header.
+// keyWithBody reads the body, and returns the key in the body or in the header. It rejects the request, and returns ok
+// false, if the body has an invalid key, or another key than the header.
 func (x *exchange) keyWithBody(id string, inHeader bool) (key string, found, ok bool) {
 	if !x.readBody() {
 		return "", false, false
@@ -151,7 +151,7 @@ func (x *exchange) keyWithBody(id string, inHeader bool) (key string, found, ok 
 	return "", false, false
 }
 
-// keyRefused refuses a request whose key, at that place, is none.
+// keyRefused rejects a request whose key, at the named place, is invalid.
 func (x *exchange) keyRefused(place string, wrong wire.KeyProblem) {
 	p := wire.InvalidKey
 	p.Detail = place + ": " + string(wrong) + "."
@@ -166,7 +166,8 @@ func (x *exchange) keyMissing() {
 	x.refused(p, 0)
 }
 
-// sender returns who sends the request; it refuses the request, and returns false, where nobody is known.
+// sender returns the principal that sends the request. If there is no principal, it rejects the request and returns
+// false.
 func (x *exchange) sender(principal Principal) (who string, ok bool) {
 	if x.route.Principal != nil {
 		principal = x.route.Principal
@@ -190,8 +191,8 @@ func (x *exchange) readFingerprint() bool {
 	return true
 }
 
-// notHeeded warns, once for a route, of a request that its sender may believe protected, and whose method heeds no key. An exempt
-// route was meant, and a safe method needs none.
+// notHeeded warns, once for a route, of a request whose sender may believe it protected, but whose method takes no key.
+// It does not warn on an exempt route, nor for a safe method, which needs no key.
 func (s *settings) notHeeded(rt *route, name string, r *http.Request) {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
@@ -200,7 +201,7 @@ func (s *settings) notHeeded(rt *route, name string, r *http.Request) {
 	if _, found := r.Header[s.header]; len(rt.methods) == 0 || !found && !rt.Required || rt.warned.Swap(true) {
 		return
 	}
-	s.log.WarnContext(r.Context(), "httponce: a request passes unprotected because its method heeds no key (if that is not intended, add it to Methods; logged once per route)",
+	s.log.WarnContext(r.Context(), "httponce: a request passes unprotected because its method takes no key (if that is not intended, add it to Methods; logged once per route)",
 		"route", name, "method", r.Method)
 }
 
@@ -256,7 +257,7 @@ func (x *exchange) refused(p wire.Problem, retryAfter time.Duration) {
 	x.report()
 }
 
-// keyHash returns the key as logs and metrics may have it: empty as long as it does not count.
+// keyHash returns the key's hash for logs and metrics: empty as long as the key is not in use.
 func (x *exchange) keyHash() string {
 	if x.recv == nil {
 		return ""
@@ -288,7 +289,7 @@ func (x *exchange) tell() {
 	x.observe(x.r.Context(), x.told)
 }
 
-// request returns the request that the handler gets: with its body, and with a context of its own.
+// request returns the handler's request, with its body and its own context.
 func (x *exchange) request(ctx context.Context) *http.Request {
 	r := x.r.WithContext(ctx)
 	r.Body = x.body.open()

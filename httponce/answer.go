@@ -32,7 +32,7 @@ func (a *Answer) mend() {
 		a.Status = http.StatusOK
 	}
 	if _, told := a.Header["Content-Length"]; told && a.Header.Get("Content-Length") != strconv.Itoa(len(a.Body)) {
-		a.Header = a.Header.Clone() // the caller's stays as it is
+		a.Header = a.Header.Clone() // the caller's is unchanged
 		a.Header.Del("Content-Length")
 	}
 }
@@ -101,7 +101,7 @@ func (a *Answer) fields() (fs fields) {
 	return all.mark(fs, nil)
 }
 
-// declared returns the names of the trailers that net/http must know of before it sends the header.
+// declared returns the names of the trailers that net/http needs before it sends the header.
 func (a *Answer) declared() (names []string) {
 	for name := range a.Trailer {
 		if !wire.IsPrefixed(name) && wire.Trails(name) && !wire.NeverSaved[http.CanonicalHeaderKey(name)] {

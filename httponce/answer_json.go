@@ -46,9 +46,9 @@ func (a *Answer) statusAnswer(body []byte) statusAnswer {
 	return doc
 }
 
-// UnmarshalJSON reads what MarshalJSON writes. Every member is optional; the default status is 200. An unknown member,
-// an invalid status and two bodies are errors: a misspelled member must not become an empty answer that is kept for
-// good. Content-Length is always that of the body.
+// UnmarshalJSON reads the output of MarshalJSON. Every member is optional; the default status is 200. An unknown
+// member, an invalid status and two bodies are errors: a misspelled member must not become an empty answer that is kept
+// for good. Content-Length is always the body's length.
 func (a *Answer) UnmarshalJSON(data []byte) error {
 	var doc statusAnswer
 	dec := json.NewDecoder(bytes.NewReader(data))
@@ -81,7 +81,7 @@ func typedFields(h http.Header) http.Header {
 	}
 	c := make(http.Header, len(h))
 	for name, values := range h {
-		if plain, ok := strings.CutPrefix(name, http.TrailerPrefix); ok { // with the colon it would be left as it is
+		if plain, ok := strings.CutPrefix(name, http.TrailerPrefix); ok { // with the colon it would not be canonicalized
 			name = http.TrailerPrefix + http.CanonicalHeaderKey(plain)
 		}
 		for _, v := range values {

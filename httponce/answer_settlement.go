@@ -34,7 +34,7 @@ func (a Answer) Settlement() (everonce.Settlement, error) {
 	return s, nil
 }
 
-// canBeSettled checks what nobody could take back.
+// canBeSettled checks the answer before it is settled, which cannot be undone.
 func (a *Answer) canBeSettled() error {
 	invalid := func(format string, args ...any) error {
 		return fmt.Errorf("%w: an answer: "+format, append([]any{everonce.ErrInvalidArgument}, args...)...)

@@ -31,8 +31,9 @@ func (e *spoolError) Error() string {
 }
 func (e *spoolError) Unwrap() error { return e.err }
 
-// body is a request body that has been read to its end. What it holds outside of memory goes when its last holder
-// releases it: the exchange is the first, and a handler that goes on after its exchange has ended must be another.
+// body is a request body that has been read to its end. Its memory and its file are given back when its last holder
+// releases it. The exchange is the first holder; a handler that continues after its exchange has ended must be another
+// one.
 type body struct {
 	content
 	memory, files *space       // of all bodies together
@@ -107,7 +108,7 @@ func firstSize(declared int64) int64 {
 	return min(declared, firstBody-1) + 1
 }
 
-// grown returns a full buffer with more room, or as it is where memory has no more.
+// grown returns a full buffer with more room, or unchanged if memory has no more.
 func (b *body) grown(buf []byte, declared int64) []byte {
 	size := nextSize(int64(len(buf)), declared)
 	if size > smallBody {
@@ -179,7 +180,7 @@ func (b *body) bytes() ([]byte, error) {
 	return p, nil
 }
 
-// open returns the body from its beginning, as a request holds it. Each has a place of its own.
+// open returns the body from its beginning, as a request holds it. Each returned reader has its own position.
 func (b *body) open() io.ReadCloser {
 	if b.size == 0 {
 		return http.NoBody
@@ -204,7 +205,7 @@ func (b *body) release() {
 		_ = b.file.Close() //nolint:errcheck // it was only read
 	}
 	if b.name != "" {
-		_ = os.Remove(b.name) //nolint:errcheck,gosec // os.CreateTemp made the name; nobody is left who could do something about an error
+		_ = os.Remove(b.name) //nolint:errcheck,gosec // os.CreateTemp made the name; no caller could handle an error
 	}
 	b.memory.give(b.inMemory)
 	b.files.give(b.inFiles)

@@ -29,8 +29,8 @@ import (
 // them, whatever its method; one that also has a key is refused, since it would have two names. A session is its
 // principal's alone: with another one's, or with another secret, it is unknown. Refusals are problem documents.
 //
-// What handle may do, and what becomes of its effects, is as for [HandleTx]: below 400 they are committed, and otherwise
-// rolled back. Where HandleTx saves such a refusal, it is kept for its number here too. Where HandleTx says that the key may
+// The rules for handle, and for its effects, are as for [HandleTx]: below 400 they are committed, and otherwise rolled
+// back. Where HandleTx saves such a refusal, it is kept for its number here too. Where HandleTx says that the key may
 // be used again, the number may be used again, for the same request.
 //
 // An answer larger than [session.Config].MaxResult, or than [Route.MaxAnswer], is sent, but not kept: duplicates get status
@@ -192,8 +192,8 @@ type applied struct {
 	kept   bool  // of the handler's answer
 }
 
-// apply has the request executed once. A refusal that is to be kept is kept in a transaction of its own, after its effects
-// were rolled back: whoever has the number by then is replayed.
+// apply has the request executed once. A refusal that is to be kept is saved in a second transaction, after its effects
+// were rolled back. If another attempt has the number by then, its answer is replayed.
 func (h *sessionHandler[Tx]) apply(x *exchange, c *session.Command) *applied {
 	a := &applied{verdict: verdict{tx: true}}
 	a.res.Attempt = 1
@@ -278,7 +278,7 @@ func (h *sessionHandler[Tx]) text(a Answer) []byte {
 // exposed are the headers of answers that scripts of other origins may read.
 var exposed = strings.Join([]string{wire.SessionRequest, wire.SessionOutcome, wire.SessionNext, "Retry-After"}, ", ")
 
-// heeded says in the answer which number it is of, and what is known of that.
+// heeded sets the response headers that name the number and its outcome.
 func (x *exchange) heeded() {
 	if x.number == "" {
 		return
@@ -320,8 +320,8 @@ func (h *sessionHandler[Tx]) answer(x *exchange, a *applied) {
 	}
 }
 
-// known is what the client may know of its number: that the answer is kept, or that this attempt had no effect. Otherwise
-// it may have been executed, or be executed now.
+// known returns the outcome that the client may see for its number: that the answer is kept, or that this attempt had
+// no effect. Otherwise the request may have been executed, or be executing now.
 func (a *applied) known() string {
 	switch {
 	case a.err == nil && a.answer.Err == 0:

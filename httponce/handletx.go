@@ -167,7 +167,7 @@ func serveTx[Tx any](ctx context.Context, x *exchange, v *verdict, tx Tx, handle
 	r := x.request(ctx)
 	defer x.tidy(r)
 	err := handle(&txWriter{own}, r, tx)
-	if err == nil && own.silent() && ctx.Err() != nil { // as one does that has nobody left to answer: the 200 would be no word of its own
+	if err == nil && own.silent() && ctx.Err() != nil { // it returned because the client left, so it did not mean the default 200
 		err = context.Cause(ctx)
 	}
 	if err == nil {
@@ -235,7 +235,7 @@ func (w *txWriter) Header() http.Header { return w.own.Header() }
 
 func (w *txWriter) Write(p []byte) (int, error) { return w.own.Write(p) }
 
-// WriteHeader sets the status. What is sent before an answer is dropped: the transaction may yet be rolled back.
+// WriteHeader sets the status. Informational answers sent before it are dropped: the transaction may still roll back.
 func (w *txWriter) WriteHeader(status int) {
 	if status >= http.StatusOK || status < http.StatusContinue { // the recorder says what is wrong with the latter
 		w.own.WriteHeader(status)

@@ -97,7 +97,8 @@ func (f *headerFilter) mark(fs, before fields) fields {
 	return fs
 }
 
-// ofConnection returns, in small letters, the headers that are of one connection because Connection, in any spelling, names them.
+// ofConnection returns, in lower case, the headers that belong to one connection because Connection, in any spelling,
+// names them.
 func (fs fields) ofConnection() (names map[string]bool) {
 	for i := range fs {
 		if strings.EqualFold(fs[i].name, "Connection") {

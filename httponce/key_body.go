@@ -75,7 +75,7 @@ func (k *bodyKey) place() string {
 	return "the key in the body"
 }
 
-// keyInBody returns the key in the body, which has been read. found is false if there is none. The error is the body's.
+// keyInBody returns the key in the body, which has been read. found is false if it has no key. The error is the body's.
 func (x *exchange) keyInBody() (key string, found bool, wrong wire.KeyProblem, err error) {
 	k, b := &x.route.bodyKey, &x.body
 	switch {

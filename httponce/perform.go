@@ -86,8 +86,8 @@ func (g *guard) perform(ctx context.Context, x *exchange, a *everonce.Attempt) *
 	return &p.own
 }
 
-// gaveUp is the end of a handler that has returned without an answer behind the end of its context, as one does that has nobody left to
-// answer. The 200 that net/http would send is no word of its own: the outcome is as unknown as after a panic.
+// gaveUp handles a handler that has returned without an answer after the end of its context, because its client has
+// left. It did not mean the 200 that net/http would send by default, so the outcome is as unknown as after a panic.
 func (x *exchange) gaveUp(ctx context.Context) {
 	x.log.WarnContext(x.r.Context(), "httponce: the handler returned without an answer after the end of its context: the connection is closed, and the outcome is unknown",
 		"route", x.told.Route, "key", x.keyHash(), "cause", context.Cause(ctx))

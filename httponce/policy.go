@@ -26,8 +26,8 @@ const policyPage = "https://github.com/everonce/everonce/blob/main/docs/referenc
 // equal in a repetition, the answer while the first request runs, and the limits. The draft requires this
 // (draft-ietf-httpapi-idempotency-key-header, section 2). The document contains no secrets.
 //
-// recv and opts are those of the middleware, or of HandleTx. The document is fixed when the handler is made. The error
-// wraps [everonce.ErrInvalidArgument].
+// recv and opts are the same as for the middleware, or HandleTx. The document is fixed when the handler is made. The
+// error wraps [everonce.ErrInvalidArgument].
 func Policy(recv everonce.AnyReceiver, opts *Options) (http.Handler, error) {
 	if missing(recv) {
 		return nil, fmt.Errorf("%w: the receiver is nil", everonce.ErrInvalidArgument)
@@ -111,7 +111,7 @@ func (r *Route) unsaidRule() string {
 		rules = append(rules, "it may be in the body")
 	}
 	if r.CheckKey != nil {
-		rules = append(rules, "each key is checked, and one that is refused is told why")
+		rules = append(rules, "each key is checked, and a refusal says why")
 	}
 	return strings.Join(rules, "; ")
 }
@@ -180,7 +180,7 @@ func (rt *route) published(profile Profile, receivers everonce.Lifetime, guarded
 	return p
 }
 
-// heeded returns the methods of a route that heed a key: none that its pattern leaves out.
+// heeded returns the methods of a route that take a key, without those that its pattern excludes.
 func (rt *route) heeded() []string {
 	methods := slices.Sorted(maps.Keys(rt.methods))
 	if method, _ := cutMethod(rt.pattern); method != "" {

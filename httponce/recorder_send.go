@@ -16,7 +16,8 @@ func (r *recorder) send() {
 	}
 }
 
-// sendHeld sends the header as it was when the handler wrote it, the body, and then the trailers that the handler left in the header.
+// sendHeld sends the header in the form that it had when the handler wrote it, the body, and then the trailers that the
+// handler left in the header.
 func (r *recorder) sendHeld() {
 	var left http.Header
 	if r.used && r.status != 0 {

@@ -31,7 +31,7 @@ func (r *recorder) forget() {
 	r.held.rest = nil
 }
 
-// drop makes the recorder one whose body nobody gets: it is too late to stream it.
+// drop makes the recorder drop the body: it is too late to stream it.
 func (r *recorder) drop() {
 	if r.held.buf == nil {
 		r.begin(0)
@@ -154,8 +154,8 @@ func (r *recorder) EnableFullDuplex() error {
 	return r.control((*http.ResponseController).EnableFullDuplex)
 }
 
-// CloseNotify is that of the deprecated http.CloseNotifier, which some routers still ask for. Without one around it
-// tells of nothing.
+// CloseNotify implements the deprecated http.CloseNotifier, which some routers still look for. If the ResponseWriter
+// around it has none, the channel never receives.
 func (r *recorder) CloseNotify() <-chan bool {
 	gone := make(<-chan bool)
 	_ = r.control(func(*http.ResponseController) error { //nolint:errcheck // it has no error to return

@@ -16,13 +16,13 @@ import (
 type verdict struct {
 	res everonce.Result[Answer]
 	err error
-	// own is what the handler wrote in this call, and ending what that was taken for; nil and 0 where it was not
-	// called, or where it wrote nothing that is to be sent.
+	// own is the answer that the handler wrote in this call, and ending the meaning that it was given; nil and 0 if it was
+	// not called, or if it wrote no answer that is to be sent.
 	own    *recorder
 	ending Ending
 	// tx: the effects were in a transaction.
 	tx bool
-	// met: another attempt was running when this call was first made; waited is how long this one waited for it.
+	// concurrent: another attempt was running when this call first claimed; waited is how long this call waited for it.
 	met    bool
 	waited time.Duration
 }
@@ -44,8 +44,8 @@ func (v *verdict) sendsOwn() bool {
 	return false
 }
 
-// lostCommit reports whether it is unknown what became of this call's own commit. What the record says to be unknown is an attempt
-// before it.
+// lostCommit reports whether the outcome of this call's own commit is unknown. If the record says unknown, it means an
+// earlier attempt.
 func (v *verdict) lostCommit() bool { return v.tx && v.res.Attempt != 0 }
 
 // statusError is the error of an attempt whose answer is not to be saved.
@@ -120,8 +120,8 @@ func errorOf(err error) *everonce.Error {
 	return &noError
 }
 
-// logVerdict logs what nobody else does. What needs a person is logged by the receiver (everonce.Options.Log), which knows only
-// operations with a key.
+// logVerdict logs what is not logged elsewhere. The receiver logs outcomes that need a person (everonce.Options.Log),
+// but only for operations with a key.
 func (x *exchange) logVerdict(v *verdict) {
 	say := x.log.ErrorContext
 	var text string
@@ -165,7 +165,8 @@ func (x *exchange) problem(p wire.Problem, retryAfter time.Duration) {
 	p.Send(x.w, x.problems, retryAfter)
 }
 
-// unknown answers where nobody knows. Where the next request would find out, or ask, it is told when to come.
+// unknown answers a request whose outcome is unknown. If the next request would find out, or ask, the answer has a
+// Retry-After.
 func (x *exchange) unknown(v *verdict, e *everonce.Error) {
 	switch {
 	case x.key.ID != "" && !v.lostCommit():

@@ -16,9 +16,10 @@ import (
 // chosen. PUT renews a session, and tells its mark; DELETE ends it. docs/reference/http-sessions.md lists headers and
 // answers. A registration, and each of the others, may be repeated: with the same secret it is the same session.
 //
-// principal is that of HandleSession. Its sessions count against [session.Config].PerPrincipal. Set that: by default it is no
-// bound, so one caller can take all sessions that there may be, and then nobody else can register. Of opts it uses ProblemBase,
-// RetryAfter, Log, and Principal, but all must be valid. The error wraps [everonce.ErrInvalidArgument].
+// principal is the same as for HandleSession. Its sessions are limited by [session.Config].PerPrincipal. Set that: by
+// default it is no bound, so one caller can take all sessions that there may be, and then no other caller can register.
+// Of opts it uses ProblemBase, RetryAfter, Log, and Principal, but all must be valid. The error wraps
+// [everonce.ErrInvalidArgument].
 func Sessions[Tx any](host session.Host[Tx], principal Principal, opts *Options) (http.Handler, error) {
 	if host == nil || principal == nil {
 		return nil, fmt.Errorf("%w: the host or the principal is nil", everonce.ErrInvalidArgument)
@@ -78,7 +79,7 @@ func (h *sessionsHandler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) 
 	switch {
 	case err != nil:
 		h.failed(x, err)
-	case op == session.End && answer.Err == session.ErrSessionExpired: // by an attempt whose answer was lost, or by itself
+	case op == session.End && answer.Err == session.ErrSessionExpired: // ended by an attempt whose answer was lost, or by its lease
 		h.tell(x, http.StatusNoContent)
 	case op == session.Register && answer.Err == session.ErrMismatch:
 		p := wire.InvalidSession

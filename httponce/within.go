@@ -52,7 +52,7 @@ func (g *gate) end() (late bool) {
 	return g.answered
 }
 
-// absence is a handler that runs in a goroutine of its own, because its client does not wait for ever.
+// detached is a handler call that runs in its own goroutine, because its client does not wait for ever.
 type absence struct {
 	gate
 	ctx     context.Context // the request's, until the client has been answered
@@ -61,7 +61,7 @@ type absence struct {
 	started sync.Once
 	ended   chan struct{}
 
-	// What it came to, when ended is closed.
+	// The result, when ended is closed.
 	v        verdict
 	panicked any
 	returned bool
@@ -70,8 +70,8 @@ type absence struct {
 // begin tells that the handler is called now: from then on the client waits so long, and no longer.
 func (a *absence) begin() { a.started.Do(func() { close(a.begun) }) }
 
-// within makes a call of the core in a goroutine of its own. It returns false where the handler took longer
-// than the client waits; the call goes on then, and what it comes to is logged where nobody else is told.
+// within makes a call of the core in a separate goroutine. It returns false if the handler took longer than the client
+// waits. The call then continues, and its result is logged if it is not reported elsewhere.
 //
 // A panic and a Goexit are the serving goroutine's, as long as that waits.
 func (x *exchange) within(c core) (v verdict, inTime bool) {
@@ -98,9 +98,9 @@ func (x *exchange) within(c core) (v verdict, inTime bool) {
 	return a.v, true
 }
 
-// inTime waits for the call, for as long as the route says after its handler has begun. It returns false when the
-// client is to be told that it goes on: that takes a place, which the end of the call gives back. Where there is none
-// the client waits on.
+// inTime waits for the call, for as long as the route allows after its handler has begun. It returns false if the
+// client is to be answered that the call continues. That takes a place, which the end of the call gives back; without a
+// free place the client waits on.
 func (a *absence) inTime(x *exchange) bool {
 	select {
 	case <-a.ended:

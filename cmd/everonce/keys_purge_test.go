@@ -10,7 +10,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// batches is a store that has as many left to remove, and fails once there are none if it is to.
+// batches is a store with a number of records left to remove. It can fail once all are removed.
 type batches struct {
 	everonce.Store
 	left, limit int

@@ -39,7 +39,7 @@ func fill[Tx any](store driver.TxStore[Tx]) error {
 	return nil
 }
 
-var errRefused = everonce.Permanent("refused", errors.New("nobody wants it"), nil)
+var errRefused = everonce.Permanent("refused", errors.New("not wanted"), nil)
 
 func fillOutbox[Tx any](ctx context.Context, r *everonce.TxReceiver[Tx]) error {
 	box, err := outbox.New(r, nil)

@@ -48,8 +48,8 @@ func runProxy(t *testing.T, upstream string, args ...string) (cmd *exec.Cmd, url
 	return cmd, "http://" + line.Listen, until
 }
 
-// SIGTERM lets what runs end, and ends the program with 0, as SIGHUP does, of a terminal that closes; a second one does not wait, and says
-// so by 130. Under nohup SIGHUP is none.
+// SIGTERM lets running requests finish, and the program ends with 0; so does SIGHUP, from a closed terminal. A second
+// signal does not wait, and the exit code is 130. Under nohup SIGHUP is ignored.
 func TestProxySignals(t *testing.T) {
 	for name, c := range map[string]struct {
 		nohup   bool
@@ -124,7 +124,7 @@ func TestProxySignals(t *testing.T) {
 	}
 }
 
-// What net/http finds on a connection of the upstream's that nobody uses is bytes of an answer: whatever they say, it is not written anywhere.
+// net/http may find bytes of an answer on an idle connection to the upstream. They are not written anywhere.
 func TestProxyLogsNothingOfAnAnswer(t *testing.T) {
 	up, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

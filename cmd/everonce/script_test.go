@@ -24,7 +24,7 @@ import (
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
-// TestScripts pins what the program says and how it ends. The scripts have these commands of their own:
+// TestScripts pins what the program says and how it ends. The scripts add these commands:
 //
 //	records FILE                 makes a SQLite store with one record of each kind
 //	filled FILE                  makes one with an outbox and an inbox: see fill

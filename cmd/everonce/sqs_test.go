@@ -97,7 +97,8 @@ func TestDeadLettersOfSQS(t *testing.T) {
 	}
 }
 
-// A queue's URL stands for its name on SQS. On other brokers it is a name: its last part is another queue's, or, empty, that of all queues.
+// On SQS a queue's URL stands for its name. On other brokers it is itself a name: its last part would name another
+// queue or, if empty, all queues.
 func TestTheNameOfAQueue(t *testing.T) {
 	t.Setenv(brokerVariable, "sqs://eu-central-1")
 	for _, c := range []struct{ broker, queue, want string }{

@@ -71,7 +71,7 @@ func (a *attempt) peek(n int64) (text []byte, whole bool, err error) {
 		buf.Grow(int(min(l, n, defaultBuffer) + bytes.MinRead))
 	}
 	_, err = buf.ReadFrom(io.LimitReader(body, n+1))
-	err = a.told(err)
+	err = a.contextCause(err)
 	text = buf.Bytes()
 	read := &answerBody{head: bytes.NewReader(text), fault: err, rest: body, done: a.release}
 	whole = err == nil && int64(len(text)) <= n
@@ -91,7 +91,7 @@ func (a *attempt) peek(n int64) (text []byte, whole bool, err error) {
 func (a *attempt) drop(spare time.Duration) {
 	if a.resp != nil && a.resp.Body != nil {
 		a.timer.Reset(min(drainTime, spare/2))
-		_, _ = io.CopyN(io.Discard, a.resp.Body, drainBytes) //nolint:errcheck // nobody will see it
+		_, _ = io.CopyN(io.Discard, a.resp.Body, drainBytes) //nolint:errcheck // the result is not needed
 		_ = a.resp.Body.Close()                              //nolint:errcheck // nor that
 	}
 	a.release()

@@ -59,7 +59,7 @@ func (t *Transport) attempt(req *http.Request, op *operation, n int) *attempt {
 	}
 	switch {
 	case err != nil:
-		a.resp, a.err = nil, a.told(err)
+		a.resp, a.err = nil, a.contextCause(err)
 	case op.put != nil:
 		a.resp.Request = req // what was put into it is a secret
 	}
@@ -81,8 +81,8 @@ func (a *attempt) status() int {
 	return a.resp.StatusCode
 }
 
-// told returns the reason for an error of the base if that is the end of a context.
-func (a *attempt) told(err error) error {
+// contextCause returns the reason for an error of the base transport if a context ended it.
+func (a *attempt) contextCause(err error) error {
 	if err == nil {
 		return nil
 	}

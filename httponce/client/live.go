@@ -27,8 +27,8 @@ type live struct {
 	last time.Time // when what the service last accepted was sent
 }
 
-// accepted notes that the service has accepted what was sent then. The wall clock counts: the other one may stand still
-// while the machine sleeps.
+// accepted records when an accepted request was sent. It uses the wall clock, because the monotonic clock may stand
+// still while the machine sleeps.
 func (l *live) accepted(sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

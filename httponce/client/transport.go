@@ -23,15 +23,15 @@ import (
 //
 // # The key
 //
-// The key is the request's own Idempotency-Key header, sent unchanged; else the key of [WithKey]; else that of
-// Options.KeyFunc; else a random one of 130 bits. A random key covers one call of RoundTrip and its redirects: calling
+// The key is the request's own Idempotency-Key header, sent unchanged; else the key of [WithKey]; else the result of
+// Options.KeyFunc; else a random key of 130 bits. A random key covers one call of RoundTrip and its redirects: calling
 // again, in a loop or after a restart, starts another operation. The key is sent as a quoted string, as the draft
-// requires; see Options.RawKey for servers that do not accept that. The answer's Request.Header has the header that
-// was sent.
+// requires; see Options.RawKey for servers that do not accept that. The answer's Request.Header has the header that was
+// sent.
 //
-// A redirect with 307 or 308 keeps the key; with 301, 302 or 303 it becomes a GET, which has none. Whoever may ask as
-// the same caller can read the saved answer with the key, and another origin may not share the record, so the key is
-// not sent to another origin: see [ErrRedirectedElsewhere].
+// A redirect with 307 or 308 keeps the key; with 301, 302 or 303 it becomes a GET, which has none. A server that has
+// the key and the caller's credentials can read the saved answer, and another origin may not share the record, so the
+// key is not sent to another origin: see [ErrRedirectedElsewhere].
 //
 // # What is retried
 //
@@ -47,9 +47,9 @@ import (
 // another attempt was interrupted, the error is a [*RetryError]. If the last answer, or one too large to be buffered,
 // is cut off, reading its body returns the error.
 //
-// An [http.Transport] below may send a request with this header again by itself, which is not counted as an attempt:
-// if a reused connection turns out to be closed, and over HTTP/2 after GOAWAY and REFUSED_STREAM, up to seven times
-// within a minute. It has the same key.
+// An [http.Transport] below may send a request with this header again automatically, which is not counted as an
+// attempt: if a reused connection turns out to be closed, and over HTTP/2 after GOAWAY and REFUSED_STREAM, up to seven
+// times within a minute. It has the same key.
 //
 // A Transport is safe for concurrent use.
 type Transport struct {
@@ -81,7 +81,7 @@ func (t *Transport) CloseIdleConnections() {
 }
 
 // RoundTrip sends the request until it has an answer, within the limits. If nothing was sent, the error is
-// [ErrInvalidKey], [ErrBodyNotRepeatable], KeyFunc's error, or that of reading the body into memory. It is
+// [ErrInvalidKey], [ErrBodyNotRepeatable], KeyFunc's error, or an error from reading the body into memory. It is
 // [ErrRedirectedElsewhere] if a redirect leads to another origin, otherwise a [*RetryError]. If the request is not an
 // operation, it is the base's error.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {

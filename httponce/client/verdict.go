@@ -12,17 +12,17 @@ import (
 	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
-// call is an operation of a session. A nil one is none.
+// call is an operation of a session. A nil call is a request without a session.
 //
-// What became of it follows one rule. Each attempt may have executed it, unless there is proof that this attempt did not, and
-// will not. Once one may have, only the answer that the service keeps for the number ends the operation as answered: all
-// else is unknown. Without such an attempt, it was not executed.
+// Its outcome follows one rule. Each attempt may have executed it, unless there is proof that the attempt did not, and
+// will not. Once an attempt may have executed it, only the answer that the service keeps for the number ends the
+// operation as answered; otherwise the outcome is unknown. Without such an attempt it was not executed.
 type call struct {
 	t      *Transport
 	live   *live
 	number uint64
 	maybe  bool // an attempt may have executed it
-	busy   int  // how many attempts met a busy session, which are not counted
+	busy   int  // how many attempts found a busy session; they are not counted
 }
 
 // put writes the headers of an attempt, with the mark of the moment.
@@ -70,7 +70,7 @@ func (c *call) didNothing(a *attempt) bool {
 		return sent == 0 && errors.As(a.err, &op) && op.Op == "dial" // there was no connection
 	}
 	switch code := a.resp.StatusCode; {
-	case sent > 1: // net/http has sent it again by itself: the answer is that of the last copy
+	case sent > 1: // net/http has sent it again: this is the last copy's answer
 		return false
 	case c.heeded(a.resp):
 		return a.resp.Header.Get(wire.SessionOutcome) == wire.OutcomeNone
@@ -84,7 +84,8 @@ func (c *call) didNothing(a *attempt) bool {
 	}
 }
 
-// heeded reports whether an answer is the session's service's for this number, and not of who is in between, or knows no sessions.
+// heeded reports whether an answer comes from the session's service and is for this number, and not from an
+// intermediary or a service without sessions.
 func (c *call) heeded(resp *http.Response) bool {
 	number, found, problem := wire.SessionInteger(resp.Header, wire.SessionRequest)
 	return found && problem == "" && number == c.number

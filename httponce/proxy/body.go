@@ -17,8 +17,8 @@ import (
 // one packet then, and a body that came in chunks has a length.
 const heldBody = 64 << 10
 
-// holdBody gives a request with a small body that body in memory, and one with a larger body its length, where in is of a
-// middleware, which has read it to its end.
+// holdBody gives a request with a small body that body in memory, and sets the length of a larger one, if in comes from
+// a middleware, which has read it to its end.
 func holdBody(out *http.Request, in io.Reader) error {
 	if out.Body == nil || out.Body == http.NoBody || out.ContentLength > heldBody || len(out.Trailer) > 0 {
 		return nil // nothing to hold, too much of it, or fields that only chunks can carry
@@ -66,10 +66,10 @@ func sendOnce(out *http.Request) {
 		return
 	}
 	out.Body = io.NopCloser(strings.NewReader(""))
-	// A body of length 0 that is not none counts as one of unknown length, and would go in chunks, which not
-	// every server reads. With another transfer encoding than chunked it goes as it is; and its length,
-	// which the transport leaves out then, by a spelling of the name that it does not look for. HTTP/2 has its own framing
-	// and drops the field.
+	// The transport takes a body of length 0 that is not http.NoBody for one of unknown length, and would send it in
+	// chunks, which not every server reads. With another transfer encoding than chunked it sends the body unchanged, but
+	// leaves out its length, so the length is set by a spelling of the name that the transport does not look for. HTTP/2
+	// has its own framing and drops the field.
 	out.ContentLength, out.TransferEncoding = 0, []string{"identity"}
 	if _, told := out.Header["Content-Length"]; told || !safeMethods[out.Method] && out.Method != http.MethodDelete {
 		delete(out.Header, "Content-Length")
@@ -120,7 +120,8 @@ func (x *passage) asClientError(err error) (e *clientError, ok bool) {
 	return cmp.Or(e, &clientError{err}), true
 }
 
-// answer answers the client, if it is still there. Without closing, net/http would wait for the rest of the body first.
+// answer answers the client, if it is still connected. Without closing, net/http would wait for the rest of the body
+// first.
 func (e *clientError) answer(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "close")

@@ -52,8 +52,8 @@ func (p *handler) tell(w http.ResponseWriter, r *http.Request, x *passage, err e
 	failure.Send(w, p.opts.problems(), retryAfter)
 }
 
-// cut ends the connection of an attempt whose middleware cannot be told of a failure: a panic is unknown to it, whatever its Save
-// says of a status.
+// cut ends the connection of an attempt whose middleware cannot learn of the failure: to the middleware a panic is
+// unknown, whatever its Save says of a status.
 func (p *handler) cut(r *http.Request, err error) {
 	p.opts.Log.ErrorContext(r.Context(), "proxy: the upstream gave no answer, and a ResponseWriter without Unwrap hides the middleware: the connection is closed, and the outcome is unknown",
 		"method", r.Method, "path", r.URL.Path, "error", unquoted(err.Error()))

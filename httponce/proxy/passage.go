@@ -130,7 +130,7 @@ func (h *holding) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// FlushError flushes a stream, and nothing that is held.
+// FlushError flushes a stream, but not a held answer.
 func (h *holding) FlushError() error {
 	if h.x.stream.Load() || streams(h.ResponseWriter) {
 		return http.NewResponseController(h.ResponseWriter).Flush()

@@ -46,14 +46,14 @@ import (
 // Deadline, unless the route says EndWithClient. Requests without a key are streamed both ways in bounded memory.
 //
 // Every ResponseWriter between the middleware and the proxy needs the method Unwrap, as for [http.ResponseController].
-// If one hides the middleware, as that of [http.TimeoutHandler] does, a request without an answer ends as a panic does:
-// its connection is closed, and the outcome is unknown, even if nothing was written.
+// If one hides the middleware, as [http.TimeoutHandler]'s does, a request without an answer ends as a panic does: its
+// connection is closed, and the outcome is unknown, even if nothing was written.
 //
 // A method that is not in capital letters is answered 501, because some services take "post" for POST, which no
-// middleware protects. A target that is not a path, or has a blank in its query, is answered 400, and so is a path that
-// leaves that of upstream.
+// middleware protects. A target that is not a path, or has a blank in its query, is answered 400, and so is a path
+// outside of upstream's path.
 //
-// upstream is http or https, with or without a path, which is put before that of the request; or it is a Unix domain
+// upstream is http or https, with or without a path, which is put before the request's path; or it is a Unix domain
 // socket, like unix:/run/service.sock, where HTTP/1.1 is spoken. The error wraps [everonce.ErrInvalidArgument].
 func New(upstream *url.URL, opts *Options) (http.Handler, error) {
 	if err := checkUpstream(upstream); err != nil {
@@ -133,7 +133,7 @@ func (p *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if p.upstream.Path != "" && climbs(r.URL.Path) {
 		wire.MarkNotDone(w)
-		http.Error(w, "the path leaves that of the service", http.StatusBadRequest)
+		http.Error(w, "the path is outside of the service's path", http.StatusBadRequest)
 		return
 	}
 	x := &passage{w: w}
@@ -171,7 +171,8 @@ func (p *handler) brokeOff(x *passage, r *http.Request) {
 		panic(cause)
 	}
 	err = fmt.Errorf("the answer broke off: %w", err)
-	// What lies between may have seen a status, and pass on no other: the problem goes to the middleware's own ResponseWriter.
+	// A ResponseWriter in between may have seen a status already, and pass on no other: the problem goes to the
+	// middleware's own ResponseWriter.
 	recorder, ok := wire.Unwrapped[wire.Recorder](x.w)
 	switch {
 	case !ok:

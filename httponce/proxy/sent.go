@@ -71,10 +71,10 @@ func promised(err error) bool {
 // sending is what is seen of a request on its way out.
 type sending struct {
 	fields  atomic.Bool // its head was begun, or that is not looked at
-	unasked atomic.Bool // what came as its answer was there before it
+	unasked atomic.Bool // its answer arrived before the request was written
 	mu      sync.Mutex
 	got     bool         // there was a connection
-	tls     *tls.Conn    // it, where it is of TLS
+	tls     *tls.Conn    // conn, if it uses TLS
 	conn    *countedConn // its own; nil where it is shared, as HTTP/2's are
 	before  written
 }
@@ -103,7 +103,7 @@ func (s *sending) firstByte() {
 	}
 	if s.conn != nil && s.conn.heardBefore(s.before) {
 		s.unasked.Store(true)
-		_ = s.conn.Close() //nolint:errcheck // nobody may have it again
+		_ = s.conn.Close() //nolint:errcheck // it must not be used again
 	}
 }
 
@@ -219,8 +219,8 @@ func (c *countedConn) count() written {
 	return c.written
 }
 
-// seal gives the connection up if nothing was written since it had written before, and reports whether that is so.
-// What is written from then on fails. A connection whose request failed is used no more.
+// seal closes the connection for writes if nothing was written since before, and reports whether it did. Later writes
+// fail. A connection whose request failed is not used again.
 func (c *countedConn) seal(before written) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// rig is a network between a client and a service that counts.
+// rig is a network between a client and a service that counts requests.
 type rig struct {
 	network *Network
 	url     string

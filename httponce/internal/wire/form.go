@@ -51,13 +51,13 @@ func (p Problem) stripe(code string) *StripeError {
 	return &e
 }
 
-// The headers by which SDKs decide about a retry: those of Stripe, and those that Stainless generates.
+// The headers by which SDKs decide about a retry: Stripe's own SDKs, and those that Stainless generates.
 const (
 	StripeShouldRetry = "Stripe-Should-Retry"
 	ShouldRetry       = "X-Should-Retry"
 )
 
-// SetRetry tells an SDK whether its retry helps. A header that is set already, by a handler, stays.
+// SetRetry tells an SDK whether its retry helps. It keeps a header that a handler has set.
 func SetRetry(h http.Header, helps bool) {
 	value := "false"
 	if helps {

@@ -43,7 +43,7 @@ var (
 	KeyReused    = Problem{"key-reused", http.StatusUnprocessableEntity, "Idempotency-Key is already used", "The key was used with another request. Use a new key for a new operation."}
 	InProgress   = Problem{"in-progress", http.StatusConflict, "A request is outstanding for this Idempotency-Key", "Send the same request again later."}
 	StillRunning = Problem{"still-running", http.StatusServiceUnavailable, "The operation is still running", "Send the same request again later for its answer."}
-	Unknown      = Problem{"outcome-unknown", http.StatusConflict, "The outcome of this operation is unknown", "An earlier attempt ended, and nobody knows whether it took effect. It is not run again before that is settled: ask the service."}
+	Unknown      = Problem{"outcome-unknown", http.StatusConflict, "The outcome of this operation is unknown", "An earlier attempt ended, and it is unknown whether it took effect. It does not run again until that is settled: ask the service."}
 	Refused      = Problem{"refused", http.StatusUnprocessableEntity, "The operation was refused", ""}
 	NoPrincipal  = Problem{"no-principal", http.StatusForbidden, "The sender is not known", "A key counts only for a known sender."}
 	BodyTooLarge = Problem{"body-too-large", http.StatusRequestEntityTooLarge, "The request body is too large", ""}

@@ -27,7 +27,8 @@ func MarkNotDone(w http.ResponseWriter) {
 	}
 }
 
-// MarkUnknown tells a middleware around w that nobody knows whether the request took effect, whatever the status of its answer.
+// MarkUnknown tells a middleware around w that the outcome of the request is unknown, whatever the status of its
+// answer.
 func MarkUnknown(w http.ResponseWriter) {
 	if m, ok := Unwrapped[Marker](w); ok {
 		m.MarkUnknown()

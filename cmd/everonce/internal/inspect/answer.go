@@ -39,7 +39,8 @@ func (r *Result) asAnswer(res *driver.SavedResult, withData bool) {
 	}
 }
 
-// answerJSON returns an answer in the form of the status handler; of one whose body is in records of its own, its head.
+// answerJSON returns an answer in the form of the status handler. If the body is stored in separate records, it returns
+// the head only.
 func answerJSON(whole, head httponce.Answer) json.RawMessage {
 	text, err := json.Marshal(whole)
 	if err != nil {

@@ -45,7 +45,7 @@ type Saga struct {
 	Steps  []*SagaStep `json:"steps,omitempty"`
 }
 
-// SagaStep is an action, or a compensation. Its output is there only where it was asked for.
+// SagaStep is an action, or a compensation. Output is set only if it was asked for.
 type SagaStep struct {
 	Name         string          `json:"name"`
 	Compensation bool            `json:"compensation,omitempty"`
@@ -70,8 +70,8 @@ func SagaOf(s *saga.Saga, asked bool) *Saga {
 	return o
 }
 
-// Content is what an event or a message holds. Headers and payload are there only where they were asked for; PayloadBase64
-// is set in place of Payload where that is no text.
+// Content is the content of an event or a message. Headers and Payload are set only if they were asked for;
+// PayloadBase64 is set instead of Payload if the payload is not text.
 type Content struct {
 	Source        string            `json:"source,omitempty"`
 	ContentType   string            `json:"content_type,omitempty"`

@@ -97,7 +97,7 @@ var classes = map[string]string{
 	"settle":       "a settlement was not finished",
 }
 
-// nothingTookHold has the classes after which that is known of a released operation.
+// nothingTookHold has the error classes after which a released operation is known to have had no effect.
 var nothingTookHold = map[string]bool{"not_done": true, "claim": true, "settled": true}
 
 func (x *explainer) because() string {
@@ -137,7 +137,7 @@ func (x *explainer) story() {
 		switch {
 		case !nothingTookHold[r.LastError]:
 			x.tell("That does not mean that nothing happened: with the policy reexecute the key is released in any case. Unless all effects are in steps, it is unknown whether the effect happened.")
-		case r.Attempt > 1 && r.LastError != "settled": // whoever settles has looked for the effect of all of them
+		case r.Attempt > 1 && r.LastError != "settled": // the operator who settled it has checked all attempts
 			x.tell("That holds for attempt %d only: with the policy reexecute an earlier attempt may have failed, and it is unknown whether the effect happened.", r.Attempt)
 		}
 		x.tookHold()
@@ -156,8 +156,8 @@ func (x *explainer) story() {
 	}
 }
 
-// next tells what the next delivery gets. What it is depends on the policy only where a claim that may
-// take over is decided otherwise than one that may not.
+// next adds what the next delivery gets. That depends on the policy only if a claim that may take over an abandoned
+// record is decided differently from one that may not.
 func (x *explainer) next() {
 	ask := driver.ClaimRequest{Nonce: driver.NewNonce()}
 	careful := driver.Decide(x.rec, ask, x.now)
@@ -221,7 +221,7 @@ func (x *explainer) abandoned(mayTakeOver bool) {
 	if IsRequest(x.rec) {
 		x.settle("whether it happened", "", "--status STATUS --body-file FILE", "the answer that its duplicates get")
 	} else {
-		x.settle("whether it happened", "", "--result JSON", "its result, as JSON; leave it out if there is none")
+		x.settle("whether it happened", "", "--result JSON", "its result, as JSON; leave it out if it has no result")
 	}
 	x.steps()
 }

@@ -53,7 +53,7 @@ type Fingerprint struct {
 	Sum string `json:"sum"`
 }
 
-// Result is a saved result. Its data are there only where they were asked for.
+// Result is a saved result. Its data are set only if they were asked for.
 type Result struct {
 	Kind  string `json:"kind"`
 	Codec string `json:"codec,omitempty"`

@@ -27,7 +27,7 @@ func (s *Server) census(ctx context.Context) {
 	for {
 		began := time.Now()
 		s.count(ctx, checker)
-		rest := max(countEvery/2+rand.N(countEvery/2), (countShare-1)*time.Since(began)) //nolint:gosec // jitter, so that proxies do not count in step
+		rest := max(countEvery/2+rand.N(countEvery/2), (countShare-1)*time.Since(began)) //nolint:gosec // jitter, so that proxies do not scan at the same time
 		select {
 		case <-time.After(rest):
 		case <-ctx.Done():

@@ -30,10 +30,10 @@ func loadCertificate(certFile, keyFile string, log *slog.Logger) (*certificate, 
 	return c, nil
 }
 
-// stat looks at the files; one that is not there is nil.
+// stat reads the state of the files; a missing one is nil.
 func (c *certificate) stat() (infos [2]os.FileInfo) {
 	for i, name := range []string{c.certFile, c.keyFile} {
-		infos[i], _ = os.Stat(name) //nolint:errcheck // whoever reads it meets the error
+		infos[i], _ = os.Stat(name) //nolint:errcheck // reading the file returns the error
 	}
 	return infos
 }
@@ -50,7 +50,7 @@ func (c *certificate) get() *tls.Certificate {
 	c.read = now
 	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
-		c.log.Error("certificate not reloaded; the old one stays", "error", err)
+		c.log.Error("certificate not reloaded; the old one remains in use", "error", err)
 		return c.pair
 	}
 	c.pair = &pair

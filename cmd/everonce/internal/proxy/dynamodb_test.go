@@ -58,7 +58,7 @@ func TestTheTTLOfADynamoDBTable(t *testing.T) {
 	}
 
 	denied.Store("UpdateTimeToLive")
-	if _, err := open(); err == nil { // as by a kill before the TTL, the table is there now
+	if _, err := open(); err == nil { // as after a kill before the TTL, the table exists now
 		t.Fatal("a table without TTL was created in silence")
 	}
 	for _, not := range []string{"CreateTable, DescribeTimeToLive", "CreateTable, UpdateTimeToLive", "CreateTable"} { // the last one switches it on

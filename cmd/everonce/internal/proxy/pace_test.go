@@ -110,8 +110,8 @@ func TestProxyBodyOutlivesItsHandler(t *testing.T) {
 	}
 }
 
-// Who has sent all of a body waits for the answer for as long as it takes: no deadline is left, nor is one set by a read behind the end, as
-// net/http's client makes.
+// A client that has sent its whole body waits for the answer as long as it takes: no deadline remains, and a read
+// behind the end, as net/http's client does, sets none.
 func TestProxyBodyThatIsThereHasNoDeadline(t *testing.T) {
 	for _, major := range []int{1, 2} {
 		w := &ended{ResponseWriter: httptest.NewRecorder()}
@@ -155,7 +155,7 @@ func TestPacedWriterGivesEveryWriteItsTime(t *testing.T) {
 		for major, behind := range map[int]int{1: 0, 2: 1} {
 			w := &ended{ResponseWriter: httptest.NewRecorder()}
 			p := newPacedWriter(w, &http.Request{ProtoMajor: major}, 0)
-			p.status, w.writes = http.StatusOK, nil // the head is there
+			p.status, w.writes = http.StatusOK, nil // the head is written
 			if err := tc.write(p); err != nil {
 				t.Error(err)
 			}
@@ -163,20 +163,20 @@ func TestPacedWriterGivesEveryWriteItsTime(t *testing.T) {
 				t.Errorf("HTTP/%d, %s: %v", major, name, w.writes)
 			}
 			if name == "a body" && p.bytes != int64(len(large)) {
-				t.Errorf("%d bytes are told, want %d", p.bytes, len(large))
+				t.Errorf("%d bytes are reported, want %d", p.bytes, len(large))
 			}
 		}
 	}
 }
 
-// The status that is told is the answer's: no one below 200, and none that came too late.
+// The reported status is the answer's: no one below 200, and none that came too late.
 func TestPacedWriterTellsTheStatusOfTheAnswer(t *testing.T) {
 	w := newPacedWriter(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil), time.Hour)
 	for _, status := range []int{http.StatusEarlyHints, http.StatusCreated, http.StatusInternalServerError} {
 		w.WriteHeader(status)
 	}
 	if w.status != http.StatusCreated {
-		t.Errorf("told %d, want %d", w.status, http.StatusCreated)
+		t.Errorf("reported %d, want %d", w.status, http.StatusCreated)
 	}
 }
 
@@ -223,7 +223,7 @@ func TestProxyCutsOffSlowStreams(t *testing.T) {
 					t.Fatalf("%v, %v", res, err)
 				}
 				defer res.Body.Close()
-				for !strings.Contains(p.log.String(), `"path":"`+path+`","status":200`) { // it gives up by itself
+				for !strings.Contains(p.log.String(), `"path":"`+path+`","status":200`) { // it gives up on its own
 					runtime.Gosched()
 				}
 				if n, err := io.Copy(io.Discard, res.Body); err == nil || n >= 64<<20 {

@@ -51,7 +51,7 @@ func (s *Server) Run(ctx context.Context, now <-chan struct{}) error {
 	stopSweeping()
 	maintained()
 	if s.private != nil {
-		_ = s.private.Close() //nolint:errcheck // nobody is owed an answer there
+		_ = s.private.Close() //nolint:errcheck // its clients need no answer
 	}
 	err = errors.Join(broke, err, s.close())
 	if err == nil {
@@ -79,7 +79,7 @@ func (s *Server) maintain(ctx context.Context) (wait func(), err error) {
 	return func() { <-swept; <-counted }, nil
 }
 
-// ErrNotDrained: requests were given up in mid-work. What they were about is unknown when their lease is over.
+// ErrNotDrained reports that running requests were given up. Their outcome is unknown when their lease is over.
 var ErrNotDrained = errors.New("ended before all requests had finished")
 
 func (s *Server) drain(now <-chan struct{}) error {
@@ -92,9 +92,9 @@ func (s *Server) drain(now <-chan struct{}) error {
 		case <-ctx.Done():
 		}
 	}()
-	err := s.public.Shutdown(ctx) // it also waits, for some seconds, for whoever has connected and asked nothing
+	err := s.public.Shutdown(ctx) // it also waits some seconds for connections without a request
 	before := s.serving.state()
-	_ = s.public.Close() //nolint:errcheck // what it cuts off is told below
+	_ = s.public.Close() //nolint:errcheck // the error below reports cut requests
 	if after := s.serving.state(); err == nil || before.running == 0 && after.begun == before.begun {
 		err = s.running.wait(ctx) // work whose client was answered before it ended
 	}
@@ -106,7 +106,7 @@ func (s *Server) drain(now <-chan struct{}) error {
 	return nil
 }
 
-// swept is told of every round of the janitor.
+// swept records the result of a janitor round.
 func (s *Server) swept(res driver.PurgeResult, err error) {
 	s.metrics.Purged(res, err)
 	if err != nil {

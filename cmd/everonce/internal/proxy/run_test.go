@@ -22,8 +22,8 @@ func TestNothingRunsAtTheSecondSignal(t *testing.T) {
 	}
 }
 
-// Nor does it give anything up that clients are connected and ask nothing: one that has just come, as a balancer does that looks whether somebody
-// is there, and one of HTTP/2 whose requests are answered. net/http waits for both, some seconds.
+// Connections without a request give nothing up: a new one, such as a balancer's probe, and one of HTTP/2 whose
+// requests are answered. net/http waits some seconds for both.
 func TestAConnectionWithoutARequestIsNothingGivenUp(t *testing.T) {
 	cert, key := writePair(t, t.TempDir(), "proxy")
 	for name, hurry := range map[string]func(*proxied){"asked again": func(p *proxied) { close(p.now) }, "its time is over": func(*proxied) {}} {
@@ -34,7 +34,7 @@ func TestAConnectionWithoutARequestIsNothingGivenUp(t *testing.T) {
 				} else {
 					args = append(args, "--drain-timeout=1h")
 				}
-				args = append(args, "--header-timeout=1h") // until then the silent one stays
+				args = append(args, "--header-timeout=1h") // until then the silent one remains open
 				var p *proxied
 				p = start(t, func(http.ResponseWriter, *http.Request) {
 					if p.serving.state().running == 0 {
@@ -48,7 +48,7 @@ func TestAConnectionWithoutARequestIsNothingGivenUp(t *testing.T) {
 				defer silent.Close()
 				tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
 				defer tr.CloseIdleConnections()
-				res, err := (&http.Client{Transport: tr}).Get(p.url) // by a connection that was accepted behind the other, and stays
+				res, err := (&http.Client{Transport: tr}).Get(p.url) // over a connection accepted after the other, which remains open
 				if err != nil {
 					t.Fatal(err)
 				}

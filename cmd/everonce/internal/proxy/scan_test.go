@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What a scanner says does not depend on how the bytes arrive; and it looks for a head where net/http reads one.
+// The scanner's verdict does not depend on how the bytes arrive, and it looks for a head where net/http reads one.
 func FuzzHeadScanner(f *testing.F) {
 	for _, seed := range []string{
 		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nabGET / HTTP/1.1\r\n\r\n",

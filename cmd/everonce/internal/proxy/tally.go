@@ -17,7 +17,7 @@ type tally struct {
 // tallied is what a tally has counted.
 type tallied struct {
 	running int
-	begun   int // since the tally is there
+	begun   int // since the tally began
 }
 
 func newTally() *tally {
@@ -64,11 +64,11 @@ func (t *tally) wait(ctx context.Context) error {
 	return nil
 }
 
-// Start is of everonce.Observer: it is called before a claim.
+// Start implements everonce.Observer: it is called before a claim.
 func (t *tally) Start(ctx context.Context, _ everonce.Op) context.Context {
 	t.begin()
 	return ctx
 }
 
-// End is of everonce.Observer: it is called when an operation is recorded.
+// End implements everonce.Observer: it is called when an operation is recorded.
 func (t *tally) End(context.Context, everonce.Observation) { t.end() }

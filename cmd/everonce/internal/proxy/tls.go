@@ -11,7 +11,7 @@ import (
 // certificate reads the pair of files that two settings name; none where both are empty.
 func (s *Server) certificate(certSetting, certFile, keySetting, keyFile string) (*certificate, error) {
 	if certFile == "" && keyFile == "" {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil //nolint:nilnil // no TLS is configured
 	}
 	if certFile == "" || keyFile == "" {
 		return nil, invalid("%s and %s go together", certSetting, keySetting)

@@ -134,7 +134,7 @@ func FuzzSQLiteFile(f *testing.F) {
 			}
 		}
 		if there != (err == nil) {
-			t.Errorf("%q: %v, and its file is there: %v", name, err, there)
+			t.Errorf("%q: %v, and its file exists: %v", name, err, there)
 		}
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/everonce/everonce/store/redisstore"
 )
 
-// A store of Redis' opens, lists what is there, and tells no password.
+// A Redis store opens, lists its records, and reveals no password.
 func TestRedis(t *testing.T) {
 	t.Parallel()
 	server := testserver.URL(t, "redis")

@@ -13,7 +13,8 @@ import (
 	"github.com/everonce/everonce/internal/testserver"
 )
 
-// A role that may not create the tables is told who has to, and by what; once they are there, and it has its rights, it needs no more.
+// If the role may not create the tables, the error says who must, and how. Once the tables exist and the role has its
+// rights, it needs no more.
 func TestARoleThatMayNotCreateTables(t *testing.T) {
 	t.Parallel()
 	url := testserver.URL(t, "postgres")

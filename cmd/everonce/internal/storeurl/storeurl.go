@@ -47,10 +47,10 @@ const sqliteScheme = "sqlite:"
 // kind is a kind of store.
 type kind struct {
 	name    string
-	begins  []string                                                    // its URLs begin so; the first is told
+	begins  []string                                                    // the prefixes of its URLs; errors name the first
 	schemas bool                                                        // it has some
 	scans   bool                                                        // see [Scans]
-	forgets bool                                                        // its records end with the process, so that there are none to look at
+	forgets bool                                                        // its records end with the process, so a tool cannot see them
 	read    func(url string, opts Options, create bool) (Opener, error) // the errors, and the Opener's, may tell a password
 }
 
@@ -78,9 +78,9 @@ func Open(ctx context.Context, url string, opts Options) (Store, error) {
 	return open(ctx)
 }
 
-// Prepare reads the URL of a store for a service that writes to it: those of [Open], and [Memory] too. Nothing is opened before the
-// Opener is called. A file or tables that are not there are created then, and a PostgreSQL store has as many connections as its URL says
-// (pool_max_conns). Errors are as in Open.
+// Prepare reads the URL of a store for a service that writes to it: any URL of [Open], or [Memory]. It opens nothing
+// before the Opener is called. The Opener creates a missing file or missing tables, and a PostgreSQL store has as many
+// connections as its URL says (pool_max_conns). Errors are as in Open.
 func Prepare(url string, opts Options) (Opener, error) { return read(url, opts, true) }
 
 func read(url string, opts Options, create bool) (Opener, error) {
@@ -138,7 +138,7 @@ func Name(url string) string {
 		return "?"
 	}
 	at, query := strings.LastIndexByte(rest, '@'), strings.IndexByte(rest, '?')
-	if query >= 0 && query < at { // in which of the two the password is, nobody knows
+	if query >= 0 && query < at { // the password may be in either part
 		return scheme + "://" + redacted
 	}
 	rest, _, _ = strings.Cut(rest[at+1:], "?")

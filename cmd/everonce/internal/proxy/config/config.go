@@ -14,7 +14,7 @@ import (
 // what is secret in it.
 var ErrInvalid = errors.New("configuration")
 
-// Config is what a proxy is told.
+// Config is the configuration of a proxy.
 type Config struct {
 	Listen, Upstream, Store     string
 	TablePrefix, Schema, Secret string
@@ -48,7 +48,7 @@ type Config struct {
 	Routes                      map[string]Route
 }
 
-// Route is what may be told for a route.
+// Route is the configuration of a route.
 type Route struct {
 	Methods    []string
 	Required   bool

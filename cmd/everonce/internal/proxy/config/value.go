@@ -171,7 +171,7 @@ func (*pattern) Type() string     { return "pattern" }
 
 // wholly returns what matches a text that an expression matches from its beginning to its end.
 func wholly(expression string) (*regexp.Regexp, error) {
-	if _, err := regexp.Compile(expression); err != nil { // by itself: "a)(?:b" is none
+	if _, err := regexp.Compile(expression); err != nil { // alone: "a)(?:b" is invalid
 		return nil, err
 	}
 	return regexp.Compile(`\A(?:` + expression + `)\z`)
