@@ -92,8 +92,8 @@ func (c *Config) Check() error {
 }
 
 // Run runs the demo, and writes its progress and its result. The error says what the ledgers show, if it is not what
-// the demo promises. All of its files are in a temporary folder that is gone when Run returns, and so are its processes:
-// the program itself, which must call [Serve] when its first argument is [ChildCommand].
+// the demo promises. All of its files are in a temporary folder that is gone when Run returns, and so are its
+// processes: the program itself, which must call [Serve] when its first argument is [ChildCommand].
 func Run(ctx context.Context, c Config, out, errOut io.Writer) error {
 	if c.Seed == 0 {
 		c.Seed = uint64(rand.Uint32()) //nolint:gosec // the seed of a demo

@@ -43,8 +43,8 @@ func program(t *testing.T, args ...string) (cmd *exec.Cmd, temp string) {
 	return cmd, temp
 }
 
-// TestDemo runs the demo, small, and compares what it writes with what it promises: in both ways, its own middleware and
-// the proxy, which is killed too.
+// TestDemo runs the demo, small, and compares what it writes with what it promises: in both ways, its own middleware
+// and the proxy, which is killed too.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -17,7 +17,7 @@ import (
 // records.
 type settled struct {
 	done, notDone int
-	// finished counts those of done that a crash had left charged and without a mail: the operator sent it.
+	// finished counts the payments of done that a crash had left charged and without a mail: the operator sent it.
 	finished int
 }
 
@@ -30,7 +30,8 @@ type ledgers struct {
 	mails   map[string][]string // by order
 }
 
-// settle does the operator's work: it finds what is unknown, looks it up in the ledgers, and tells everonce what it found.
+// settle does the operator's work: it finds what is unknown, looks it up in the ledgers, and tells everonce what it
+// found.
 //
 // A ledger must not gain an entry after it was read. So the ledgers are read when neither the service nor the gateway
 // is working, and the process that would continue is gone, which is why its record is abandoned.

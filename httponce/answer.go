@@ -25,9 +25,9 @@ type Answer struct {
 	saved *savedAnswer
 }
 
-// mend sets the status of an answer that somebody made without one, 200, and leaves a Content-Length out that is not the body's:
-// no client could read such an answer to its end.
-func (a *Answer) mend() {
+// normalize sets the status of an answer that somebody made without one, 200, and leaves a Content-Length out that is
+// not the body's: no client could read such an answer to its end.
+func (a *Answer) normalize() {
 	if a.Status == 0 {
 		a.Status = http.StatusOK
 	}
@@ -49,7 +49,7 @@ func (answerCodec) Name() string { return "http/1" }
 
 func (answerCodec) Marshal(v any) ([]byte, error) {
 	a, ok := v.(Answer)
-	a.mend()
+	a.normalize()
 	switch {
 	case !ok:
 		return nil, fmt.Errorf("httponce: %T is not an Answer", v)
@@ -72,7 +72,7 @@ func (answerCodec) Unmarshal(data []byte, v any) error {
 // summary is what outlives the answer: all but the body and the trailers, and of the headers only Location and
 // Content-Type where there is no room for all.
 func (a Answer) summary() []byte {
-	a.mend()
+	a.normalize()
 	if s := a.saved; s != nil && s.head <= driver.MaxSummaryLen {
 		return s.summary()
 	}

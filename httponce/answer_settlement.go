@@ -19,7 +19,7 @@ import (
 // body with a status that has none or of more than 256 KiB, or an invalid header field.
 func (a Answer) Settlement() (everonce.Settlement, error) {
 	s := everonce.Settlement{Verdict: everonce.SettleDone}
-	a.mend()
+	a.normalize()
 	if err := a.canBeSettled(); err != nil {
 		return s, err
 	}

@@ -14,8 +14,8 @@ import (
 const (
 	// firstBody is how much memory a sender gets for what it has only announced.
 	firstBody = 8 << 10
-	// smallBody is how much of every body may be in memory. Nearly every request that takes a key is smaller, and a thousand
-	// that are not, sent slowly, take 64 MiB at the most.
+	// smallBody is how much of every body may be in memory. Nearly every request that takes a key is smaller, and a
+	// thousand that are not, sent slowly, take 64 MiB at the most.
 	smallBody = 64 << 10
 	// memoryBody is the largest body in memory, as far as Options.MaxBodyMemory goes. Others are in a temporary file.
 	memoryBody = 1 << 20
@@ -54,7 +54,8 @@ type content struct {
 }
 
 // fill reads src to its end. declared is how long src says that it is, or -1. The errors are src's, errBodyTooLarge,
-// os.ErrDeadlineExceeded where a read begins after until, errSpoolFull, and a *spoolError. After one the body is still to be released.
+// os.ErrDeadlineExceeded where a read begins after until, errSpoolFull, and a *spoolError. After one the body is still
+// to be released.
 func (b *body) fill(src io.Reader, declared, limit int64, until time.Time) error {
 	buf := make([]byte, firstSize(declared))
 	var digest hash.Hash // of what is in the file
@@ -120,8 +121,8 @@ func (b *body) grown(buf []byte, declared int64) []byte {
 	return append(make([]byte, 0, size), buf...)[:size]
 }
 
-// nextSize has room for the body and a byte more where its length is declared, and doubles where it is not. A sender that
-// only announces gets no more than smallBody.
+// nextSize has room for the body and a byte more where its length is declared, and doubles where it is not. A sender
+// that only announces gets no more than smallBody.
 func nextSize(have, declared int64) int64 {
 	limit := int64(smallBody)
 	if have >= smallBody {

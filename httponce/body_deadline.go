@@ -68,8 +68,8 @@ func deadlines(w http.ResponseWriter) readDeadliner {
 	}
 }
 
-// fillTimeout reads where the connection is out of reach, behind a ResponseWriter that hides it. A read that comes too late
-// goes on in its goroutine until the server ends it, which it does as soon as the handler has returned.
+// fillTimeout reads where the connection is out of reach, behind a ResponseWriter that hides it. A read that comes too
+// late goes on in its goroutine until the server ends it, which it does as soon as the handler has returned.
 func (b *body) fillTimeout(r *http.Request, limit int64, until time.Time) error {
 	read := &lateRead{body: body{memory: b.memory, files: b.files}, done: make(chan struct{})}
 	go read.fill(r.Body, r.ContentLength, limit, until)

@@ -53,8 +53,8 @@ type fingerprinter struct {
 }
 
 const (
-	// algDefault is the Alg of what is hashed by default. An Alg names all that the sum depends on but the request, so that a
-	// deploy that changes it makes no mismatch of every retry.
+	// algDefault is the Alg of what is hashed by default. An Alg names all that the sum depends on but the request, so
+	// that a deploy that changes it makes no mismatch of every retry.
 	algDefault = "http/2"
 	// algRedirected is the Alg of a key that was released by a redirect: see [guard.unbind].
 	algRedirected = "http/redirected"
@@ -62,7 +62,7 @@ const (
 	maxHeaders = 64
 )
 
-func (f Compare) checked(keyHeader string) (fingerprinter, error) {
+func (f Compare) compile(keyHeader string) (fingerprinter, error) {
 	c := fingerprinter{ignoreHost: f.IgnoreHost, alg: algDefault}
 	for _, name := range f.Headers {
 		canonical := http.CanonicalHeaderKey(name)

@@ -16,8 +16,8 @@ import (
 	"github.com/everonce/everonce/httponce/proxy"
 )
 
-// A client that resets its stream while it is sent statuses below 200 does not let net/http read a header that is being changed: the race
-// detector would tell (golang/go#67940).
+// A client that resets its stream while it is sent statuses below 200 does not let net/http read a header that is being
+// changed: the race detector would tell (golang/go#67940).
 func TestNobodyReadsAHeaderThatChangesBehindEarlyHints(t *testing.T) {
 	hints := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for n := 0; r.Context().Err() == nil; n++ {

@@ -76,7 +76,7 @@ func (x *exchange) passOn(next http.Handler) {
 // serve runs the handler of a request, or finds its answer.
 func (g *guard) serve(x *exchange) {
 	x.recv = g.recv
-	x.told.Panicked = true // unless it returns
+	x.served.Panicked = true // unless it returns
 	defer x.end()
 	v, inTime := g.verdict(x)
 	switch {
@@ -87,7 +87,7 @@ func (g *guard) serve(x *exchange) {
 	default:
 		x.answer(v)
 	}
-	x.told.Panicked = false
+	x.served.Panicked = false
 }
 
 // verdict calls the core, in this goroutine unless the route bounds the client's wait.
@@ -95,5 +95,5 @@ func (g *guard) verdict(x *exchange) (v verdict, inTime bool) {
 	if x.route.AnswerWithin > 0 {
 		return x.within(g)
 	}
-	return x.awaited(g), true
+	return x.callWaiting(g), true
 }

@@ -44,9 +44,9 @@ type Options struct {
 	// time. Beyond it a client waits until its handler, or another one, has returned. All principals share it. Default
 	// 1024.
 	MaxStillRunning int
-	// MaxBodyMemory bounds the bytes that request bodies above 64 KiB take up in memory at any time. All middlewares of the
-	// process count together, and each keeps to its own limit. A body that does not fit is kept in a temporary file. Default
-	// 64 MiB.
+	// MaxBodyMemory bounds the bytes that request bodies above 64 KiB take up in memory at any time. All middlewares of
+	// the process count together, and each keeps to its own limit. A body that does not fit is kept in a temporary file.
+	// Default 64 MiB.
 	MaxBodyMemory int64
 	// MaxSpool bounds the bytes that request bodies take up in temporary files at any time, over all routes. A
 	// request whose body does not fit is answered 503, with the problem busy and RetryAfter, and nothing is claimed.
@@ -82,10 +82,10 @@ type Route struct {
 	// key is the string there, of printable ASCII; nothing and null are no key. It is looked for in bodies of the media
 	// types application/json and …+json, whatever their parameters, and of any other whose Content-Type mentions JSON, but
 	// for sequences such as application/x-ndjson. They are read for it even if they have none, so MaxBody and BodyTimeout
-	// hold for them. The header may have the key instead, or the same key too; another one is answered 400, with the problem
-	// invalid-key, and so is such a body that is not JSON, has a name twice in one object, or is compressed without a key in
-	// the header; with one, a compressed body is not searched. [Options.EchoKey] repeats only
-	// a key in the header.
+	// hold for them. The header may have the key instead, or the same key too; another one is answered 400, with the
+	// problem invalid-key, and so is such a body that is not JSON, has a name twice in one object, or is compressed
+	// without a key in the header; with one, a compressed body is not searched. [Options.EchoKey] repeats only a key in
+	// the header.
 	KeyJSON string
 	// KeyFrom, if set, finds the key in the body of any request, for example in a form. It returns "" if the body has no
 	// key. An error is answered 400, with the problem invalid-key and the error's text as its detail, so it must not
@@ -94,8 +94,8 @@ type Route struct {
 	// searched at once as there are processors, so it must not block. It may be called concurrently; a panic continues. It
 	// excludes KeyJSON.
 	KeyFrom func(r *http.Request, body []byte) (key string, err error)
-	// KeyRule describes CheckKey or KeyFrom for [Policy], such as "a UUID in lower case". Default: that a key is checked, or
-	// that it may be in the body.
+	// KeyRule describes CheckKey or KeyFrom for [Policy], such as "a UUID in lower case". Default: that a key is checked,
+	// or that it may be in the body.
 	KeyRule string
 	// Name names the route in the scope of its keys; if it returns "", the default holds. Default: the pattern, or else
 	// the cleaned path. The pattern comes from Options.Routes, or from [http.Request.Pattern], which is set if a
@@ -136,11 +136,11 @@ type Route struct {
 	// unknown.
 	Deadline time.Duration
 	// AnswerWithin is how long a client waits for its handler before it gets the problem still-running, 503 with a
-	// Retry-After; a duplicate waits no longer either (Wait). The handler then continues in a goroutine until it returns, and its answer is recorded; Flush, Hijack
-	// and deadlines fail with [http.ErrHandlerTimeout]. An answer that is being sent already is not cut off.
-	// [http.Server.Shutdown] does not wait for such handlers: the receiver's Observer sees when they end.
-	// Options.MaxStillRunning bounds their number. Default 0: until the handler returns, in the goroutine of the
-	// request.
+	// Retry-After; a duplicate waits no longer either (Wait). The handler then continues in a goroutine until it returns,
+	// and its answer is recorded; Flush, Hijack and deadlines fail with [http.ErrHandlerTimeout]. An answer that is being
+	// sent already is not cut off. [http.Server.Shutdown] does not wait for such handlers: the receiver's Observer sees
+	// when they end. Options.MaxStillRunning bounds their number. Default 0: until the handler returns, in the goroutine
+	// of the request.
 	AnswerWithin time.Duration
 	// EndWithClient ends the handler's context if the client disconnects before it is answered. Default: the work
 	// goes on, and the client's retry finds its answer.
@@ -149,10 +149,10 @@ type Route struct {
 	// as without the middleware: Deadline, AnswerWithin and EndWithClient do not apply.
 	FailOpen bool
 
-	// MaxBody is the largest request body, in bytes; a larger one is answered 413. Default 8 MiB; 1 MiB where
-	// Compare compares JSON, and with KeyJSON or KeyFrom, because that is done in memory. A body above 1 MiB is kept in a temporary file
-	// ([os.TempDir]) until the handler has returned, and so is one above 64 KiB while Options.MaxBodyMemory is reached;
-	// Options.MaxSpool bounds these files together.
+	// MaxBody is the largest request body, in bytes; a larger one is answered 413. Default 8 MiB; 1 MiB where Compare
+	// compares JSON, and with KeyJSON or KeyFrom, because that is done in memory. A body above 1 MiB is kept in a
+	// temporary file ([os.TempDir]) until the handler has returned, and so is one above 64 KiB while Options.MaxBodyMemory
+	// is reached; Options.MaxSpool bounds these files together.
 	MaxBody int64
 	// BodyTimeout is how long a client may take to send its body; a slower one is answered 408. Default 30 s; negative
 	// leaves it to the server. It sets the connection's read deadline ([http.ResponseController]), and then restores the
@@ -236,7 +236,7 @@ func (o *Options) settings() (*settings, error) {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
-	if s.base, err = o.Route.checked("", s); err != nil {
+	if s.base, err = o.Route.compile("", s); err != nil {
 		return nil, err
 	}
 	s.routes = []*route{s.base}
@@ -277,7 +277,7 @@ func (s *settings) checkNames() error {
 	return nil
 }
 
-func (r Route) checked(pattern string, s *settings) (*route, error) {
+func (r Route) compile(pattern string, s *settings) (*route, error) {
 	rt := &route{Route: r, pattern: pattern, methods: map[string]bool{}}
 	if rt.Methods == nil {
 		rt.Methods = []string{http.MethodPost, http.MethodPatch}
@@ -298,13 +298,13 @@ func (r Route) checked(pattern string, s *settings) (*route, error) {
 	if rt.bodyKey, err = r.bodyKey(); err != nil {
 		return nil, err
 	}
-	if rt.save, err = r.Save.checked(s.profile); err != nil {
+	if rt.save, err = r.Save.compile(s.profile); err != nil {
 		return nil, err
 	}
-	if rt.sum, err = r.Compare.checked(s.header); err != nil {
+	if rt.sum, err = r.Compare.compile(s.header); err != nil {
 		return nil, err
 	}
-	if rt.headers, err = r.Header.checked(); err != nil {
+	if rt.headers, err = r.Header.compile(); err != nil {
 		return nil, err
 	}
 	rt.wait = max(0, cmp.Or(r.Wait, defaultWait))

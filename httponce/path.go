@@ -49,8 +49,8 @@ func unreserved(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '.' || c == '_' || c == '~'
 }
 
-// normalEscapes returns an escaped path without the escapes of unreserved characters, and the others in capital letters.
-// A character that is not allowed is escaped, but for the brackets, which net/url leaves.
+// normalEscapes returns an escaped path without the escapes of unreserved characters, and the others in capital
+// letters. A character that is not allowed is escaped, but for the brackets, which net/url leaves.
 func normalEscapes(p string) string {
 	const hex = "0123456789ABCDEF"
 	b := make([]byte, 0, len(p))

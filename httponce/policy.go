@@ -104,8 +104,8 @@ type publishedRoute struct {
 	MaxAnswerBytes   int64                `json:"max_answer_bytes"`
 }
 
-// unsaidRule is published for a CheckKey or a KeyFrom without a KeyRule.
-func (r *Route) unsaidRule() string {
+// defaultKeyRule is published for a CheckKey or a KeyFrom without a KeyRule.
+func (r *Route) defaultKeyRule() string {
 	var rules []string
 	if r.KeyFrom != nil {
 		rules = append(rules, "it may be in the body")
@@ -151,7 +151,7 @@ func (rt *route) published(profile Profile, receivers everonce.Lifetime, guarded
 		kept = receivers
 	}
 	p := publishedRoute{
-		Pattern: rt.pattern, Methods: rt.heeded(), Required: rt.Required, KeyInBody: rt.KeyJSON,
+		Pattern: rt.pattern, Methods: rt.keyMethods(), Required: rt.Required, KeyInBody: rt.KeyJSON,
 		Retention: isoDuration(kept.Retention), RetentionSeconds: seconds(kept.Retention),
 		Remember: isoDuration(kept.Remember), RememberSeconds: seconds(kept.Remember),
 		Fingerprint:  publishedFingerprint{Alg: rt.sum.alg, Parts: []string{"method"}, Headers: rt.sum.headers},
@@ -160,7 +160,7 @@ func (rt *route) published(profile Profile, receivers everonce.Lifetime, guarded
 		MaxBodyBytes: rt.MaxBody, MaxAnswerBytes: rt.MaxAnswer,
 	}
 	if p.KeyRule = rt.KeyRule; p.KeyRule == "" {
-		p.KeyRule = rt.unsaidRule()
+		p.KeyRule = rt.defaultKeyRule()
 	}
 	if !rt.sum.ignoreHost {
 		p.Fingerprint.Parts = append(p.Fingerprint.Parts, "host")
@@ -180,8 +180,8 @@ func (rt *route) published(profile Profile, receivers everonce.Lifetime, guarded
 	return p
 }
 
-// heeded returns the methods of a route that take a key, without those that its pattern excludes.
-func (rt *route) heeded() []string {
+// keyMethods returns the methods of a route that take a key, without those that its pattern excludes.
+func (rt *route) keyMethods() []string {
 	methods := slices.Sorted(maps.Keys(rt.methods))
 	if method, _ := cutMethod(rt.pattern); method != "" {
 		methods = slices.DeleteFunc(methods, func(m string) bool {

@@ -30,7 +30,8 @@ type order struct {
 	Rejected bool
 }
 
-// gatewayStatus are what the services here answer where their gateway fails: it says, or does not, that nothing took hold.
+// gatewayStatus are what the services here answer where their gateway fails: it says, or does not, that nothing took
+// hold.
 const (
 	gatewayMute = http.StatusBadGateway
 	gatewayDown = http.StatusServiceUnavailable
@@ -92,7 +93,7 @@ func delivered(res *http.Response, muteMeans everonce.Outcome) oncetest.Answer {
 	return a
 }
 
-// toldKey is where a request's context has room for what is told of it.
+// toldKey is the key of a request's context value for what Observe gets.
 type toldKey struct{}
 
 // tell is an observer that puts the outcome there: an answer that could not be recorded looks like any other.

@@ -9,8 +9,8 @@ import (
 
 // Principal returns the sender of a request: a tenant, an account, a user. A saved answer is replayed to no other
 // principal. The name must be authenticated: put authentication around the middleware. An error or an empty name
-// refuses the request with 403. The error's text is logged at level Info, because any client can cause it, and not sent;
-// it must not contain a credential. A panic continues. The function must not read the body, and may be called
+// refuses the request with 403. The error's text is logged at level Info, because any client can cause it, and not
+// sent; it must not contain a credential. A panic continues. The function must not read the body, and may be called
 // concurrently.
 //
 // The name is stored in clear, as a part of the scope, or as a hash if it is long or not printable. If a credential

@@ -47,8 +47,9 @@ const (
 	modeDrop                 // it is dropped: it is a stream, or too large to be kept, and the client has been answered
 )
 
-// init makes the recorder of a handler whose answer goes to x.w. The header that the handler sees is x.w's own, unless it is
-// separate: an attempt that is not the last one, or that goes on when the client has been answered, must not touch x.w's.
+// init makes the recorder of a handler whose answer goes to x.w. The header that the handler sees is x.w's own, unless
+// it is separate: an attempt that is not the last one, or that goes on when the client has been answered, must not
+// touch x.w's.
 func (r *recorder) init(x *exchange, separate bool) {
 	r.x, r.separate, r.declared = x, separate, -1
 	r.held.room = x.pieceSize
@@ -168,8 +169,8 @@ func bodyAllowed(status int) bool {
 	return status >= http.StatusOK && status != http.StatusNoContent && status != http.StatusNotModified
 }
 
-// silent reports whether the handler has said nothing: neither a status, nor a body, nor [NotDone].
-func (r *recorder) silent() bool { return r.status == 0 && r.mode != modeHijacked && !r.notDone }
+// wroteNothing reports whether the handler has said nothing: neither a status, nor a body, nor [NotDone].
+func (r *recorder) wroteNothing() bool { return r.status == 0 && r.mode != modeHijacked && !r.notDone }
 
 func (r *recorder) finish() {
 	if r.status == 0 && r.mode != modeHijacked {

@@ -31,7 +31,7 @@ func (r *recorder) sendHeld() {
 			r.sent.put(h)
 		}
 	}
-	r.x.heeded()
+	r.x.putSessionHeaders()
 	if r.x.echoed != "" { // else the header is not asked for
 		r.x.echo(r.x.w.Header())
 	}
@@ -40,7 +40,7 @@ func (r *recorder) sendHeld() {
 			r.x.w.Header()[name] = values
 		}
 	}
-	if r.x.repetitionRefused() {
+	if r.x.retryIsUseless() {
 		wire.SetRetry(r.x.w.Header(), false)
 	}
 	if r.explicit {
@@ -95,9 +95,9 @@ func (r *recorder) keep(rest *pieces, elided bool) *savedAnswer {
 	return s
 }
 
-// repetitionRefused reports whether an SDK's own retry would only get outcome-unknown, and hide the handler's answer from its
-// user. Where all effects are in steps, the retry may complete them: that depends on the steps, so the SDK decides.
-func (x *exchange) repetitionRefused() bool {
-	return x.problems.Stripe && x.told.Outcome == everonce.Unknown && x.route.Reconcile == nil &&
+// retryIsUseless reports whether an SDK's own retry would only get outcome-unknown, and hide the handler's answer from
+// its user. Where all effects are in steps, the retry may complete them: that depends on the steps, so the SDK decides.
+func (x *exchange) retryIsUseless() bool {
+	return x.problems.Stripe && x.served.Outcome == everonce.Unknown && x.route.Reconcile == nil &&
 		(x.recv == nil || !x.recv.Options().EffectsInSteps)
 }

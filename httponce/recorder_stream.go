@@ -64,8 +64,8 @@ func (r *recorder) outgrow(p []byte, s string) (int, error) {
 	return r.writeThrough(p)
 }
 
-// overrun reports whether the handler wrote more than it had declared before its answer became a stream: net/http, which
-// was not given what was refused, would take what follows.
+// overrun reports whether the handler wrote more than it had declared before its answer became a stream: net/http,
+// which was not given what was refused, would take what follows.
 func (r *recorder) overrun() bool {
 	return r.mode == modeStream && r.declared >= 0 && r.written > r.declared
 }
@@ -187,5 +187,5 @@ func (r *recorder) leave() {
 
 // misused reports a call that net/http would report too: it changes nothing.
 func (r *recorder) misused(what string) {
-	r.x.log.WarnContext(r.x.r.Context(), "httponce: "+what, "route", r.x.told.Route, "key", r.x.keyHash())
+	r.x.log.WarnContext(r.x.r.Context(), "httponce: "+what, "route", r.x.served.Route, "key", r.x.keyHash())
 }

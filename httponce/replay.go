@@ -16,7 +16,7 @@ func (x *exchange) replay(a Answer, mark string) {
 		var err error
 		if rest, err = s.pieces.fetch(x.r.Context(), x.recv, x.key); err != nil {
 			x.log.WarnContext(x.r.Context(), "httponce: a piece of a saved answer cannot be read: only status and headers are sent",
-				"route", x.told.Route, "key", x.keyHash(), "error", err)
+				"route", x.served.Route, "key", x.keyHash(), "error", err)
 			a.Elided = true
 		}
 	}
@@ -28,9 +28,9 @@ func (x *exchange) replay(a Answer, mark string) {
 	if a.Elided {
 		withoutBody(h)
 	}
-	x.heeded()
+	x.putSessionHeaders()
 	x.mark(h, mark, spare)
-	x.told.Status = a.Status
+	x.served.Status = a.Status
 	if a.Elided {
 		x.w.WriteHeader(a.Status)
 		return

@@ -23,8 +23,8 @@ type verdict struct {
 	// tx: the effects were in a transaction.
 	tx bool
 	// concurrent: another attempt was running when this call first claimed; waited is how long this call waited for it.
-	met    bool
-	waited time.Duration
+	concurrent bool
+	waited     time.Duration
 }
 
 // sendsOwn reports whether the client gets what the handler wrote in this call. In every other case that is
@@ -66,11 +66,11 @@ const (
 
 // answer sends what a verdict comes to.
 func (x *exchange) answer(v verdict) {
-	x.told.Outcome, x.told.Waited = v.res.Outcome, v.waited
+	x.served.Outcome, x.served.Waited = v.res.Outcome, v.waited
 	x.logVerdict(&v)
 	if v.own != nil {
 		if v.sendsOwn() || v.own.Sending() {
-			x.told.Status, x.told.Problem = v.own.status, v.own.upstream
+			x.served.Status, x.served.Problem = v.own.status, v.own.upstream
 			if v.own.marked() {
 				wire.MarkUnknown(x.w) // inside another protected handler, whatever that one saves
 			}
@@ -83,9 +83,9 @@ func (x *exchange) answer(v verdict) {
 	e := errorOf(v.err)
 	switch v.res.Outcome {
 	case everonce.Executed, everonce.Replayed, everonce.NotRecorded: // where nothing was written now, it was reconciled
-		v.res.Value.mend()
+		v.res.Value.normalize()
 		if !v.res.Value.hasStatus() {
-			x.log.ErrorContext(x.r.Context(), "httponce: a reconciled or settled answer has no status that can be sent", "route", x.told.Route, "key", x.keyHash(), "status", v.res.Value.Status)
+			x.log.ErrorContext(x.r.Context(), "httponce: a reconciled or settled answer has no status that can be sent", "route", x.served.Route, "key", x.keyHash(), "status", v.res.Value.Status)
 			x.problem(wire.Unreadable, x.retryAfter)
 			return
 		}
@@ -105,7 +105,7 @@ func (x *exchange) answer(v verdict) {
 	case everonce.Invalid:
 		x.problem(wire.Internal, 0)
 	default:
-		x.storeFailed(v.err)
+		x.answerStoreError(v.err)
 	}
 }
 
@@ -151,7 +151,7 @@ func (x *exchange) logVerdict(v *verdict) {
 	default:
 		return
 	}
-	say(x.r.Context(), text, "route", x.told.Route, "key", x.keyHash(), "error", v.err)
+	say(x.r.Context(), text, "route", x.served.Route, "key", x.keyHash(), "error", v.err)
 }
 
 // onlyStatus reports whether an error says no more than what the handler answered.
@@ -161,7 +161,7 @@ func onlyStatus(err error) bool {
 }
 
 func (x *exchange) problem(p wire.Problem, retryAfter time.Duration) {
-	x.told.Problem, x.told.Status = p.Name, p.Status
+	x.served.Problem, x.served.Status = p.Name, p.Status
 	p.Send(x.w, x.problems, retryAfter)
 }
 
@@ -185,8 +185,8 @@ func (x *exchange) unknown(v *verdict, e *everonce.Error) {
 	}
 }
 
-// storeFailed answers where the store has no answer, or one that cannot be read here.
-func (x *exchange) storeFailed(err error) { x.problem(problemOfStore(err), x.retryAfter) }
+// answerStoreError answers where the store has no answer, or one that cannot be read here.
+func (x *exchange) answerStoreError(err error) { x.problem(problemOfStore(err), x.retryAfter) }
 
 func problemOfStore(err error) wire.Problem {
 	for _, unreadable := range [...]error{everonce.ErrUndecodable, driver.ErrCorruptRecord, driver.ErrNewerRecord} {

@@ -25,7 +25,7 @@ func (s *settings) addRoutes(routes map[string]Route) error {
 		if pattern == "" { // an error would name all requests
 			return fmt.Errorf("httponce: route %q: %w: the pattern is empty", pattern, everonce.ErrInvalidArgument)
 		}
-		rt, err := routes[pattern].checked(pattern, s)
+		rt, err := routes[pattern].compile(pattern, s)
 		if err != nil {
 			return (&route{pattern: pattern}).in(err)
 		}
@@ -42,7 +42,7 @@ func (s *settings) addRoutes(routes map[string]Route) error {
 
 // checkMethod rejects a pattern whose method takes no key: its author believes its requests protected.
 func (rt *route) checkMethod() error {
-	if len(rt.methods) == 0 || len(rt.heeded()) > 0 {
+	if len(rt.methods) == 0 || len(rt.keyMethods()) > 0 {
 		return nil
 	}
 	method, _ := cutMethod(rt.pattern)
@@ -50,9 +50,9 @@ func (rt *route) checkMethod() error {
 		everonce.ErrInvalidArgument, method)
 }
 
-// heeds reports whether requests of this method take a key on any route.
-func (s *settings) heeds(method string) bool {
-	return slices.ContainsFunc(s.routes, func(rt *route) bool { return slices.Contains(rt.heeded(), method) })
+// takesKey reports whether requests of this method take a key on any route.
+func (s *settings) takesKey(method string) bool {
+	return slices.ContainsFunc(s.routes, func(rt *route) bool { return slices.Contains(rt.keyMethods(), method) })
 }
 
 func (rt *route) in(err error) error {

@@ -59,7 +59,7 @@ const (
 // saves is a checked Save: an ending for every status from firstStatus.
 type saves [lastStatus - firstStatus + 1]Ending
 
-func (s Save) checked(p Profile) (by saves, err error) {
+func (s Save) compile(p Profile) (by saves, err error) {
 	all := p.save()
 	maps.Copy(all, s)
 	for name, e := range all {

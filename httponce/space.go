@@ -14,7 +14,8 @@ var (
 	waitingRequests atomic.Int64 // requests that wait for another attempt
 )
 
-// space bounds what requests take up together: the bytes of their bodies in memory or in temporary files, or places to wait.
+// space bounds what requests take up together: the bytes of their bodies in memory or in temporary files, or places to
+// wait.
 type space struct {
 	limit int64
 	used  *atomic.Int64 // shared with others, each with its own limit

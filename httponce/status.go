@@ -46,7 +46,7 @@ func Status(recv everonce.AnyReceiver, principal Principal, route string, opts *
 	if err != nil {
 		return nil, err
 	}
-	if !s.heeds(method) {
+	if !s.takesKey(method) {
 		return nil, fmt.Errorf("%w: the route %q: %s takes no key by these options (pass the options of the middleware, with its Methods)",
 			everonce.ErrInvalidArgument, route, method)
 	}
@@ -107,7 +107,7 @@ func (h *statusHandler) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	key := everonce.Key{Scope: scopeOf(who, h.method, h.name), ID: id}
 	res, err := everonce.Lookup[Answer](r.Context(), h.recv, key, everonce.WithCodec(answerCodec{}))
-	h.tell(w, r, key, res, err)
+	h.answer(w, r, key, res, err)
 }
 
 func (h *statusHandler) key(r *http.Request) (key string, found bool, wrong wire.KeyProblem) {
@@ -122,8 +122,8 @@ func (h *statusHandler) key(r *http.Request) (key string, found bool, wrong wire
 	return value, true, wire.CheckKey(value)
 }
 
-// tell answers with the known state of a key.
-func (h *statusHandler) tell(w http.ResponseWriter, r *http.Request, key everonce.Key, res everonce.Result[Answer], err error) {
+// answer writes the known state of a key.
+func (h *statusHandler) answer(w http.ResponseWriter, r *http.Request, key everonce.Key, res everonce.Result[Answer], err error) {
 	e := errorOf(err)
 	switch res.Outcome {
 	case everonce.Replayed:
@@ -159,7 +159,7 @@ func (h *statusHandler) done(w http.ResponseWriter, r *http.Request, key everonc
 	var body []byte
 	if !a.Elided {
 		var err error
-		if body, err = a.whole(r.Context(), h.recv, key); err != nil {
+		if body, err = a.fullBody(r.Context(), h.recv, key); err != nil {
 			h.log.WarnContext(r.Context(), "httponce: a piece of a saved answer cannot be read: only status and headers are sent",
 				"route", h.name, "key", h.recv.RecordID(key).Short(), "error", err)
 			a.Elided = true
@@ -170,8 +170,8 @@ func (h *statusHandler) done(w http.ResponseWriter, r *http.Request, key everonc
 	h.send(w, http.StatusOK, statusDocument{State: stateDone, Answer: &doc})
 }
 
-// whole returns the body of an answer, from all records that it is in.
-func (a *Answer) whole(ctx context.Context, recv everonce.AnyReceiver, key everonce.Key) ([]byte, error) {
+// fullBody returns the body of an answer, from all records that it is in.
+func (a *Answer) fullBody(ctx context.Context, recv everonce.AnyReceiver, key everonce.Key) ([]byte, error) {
 	if a.saved == nil {
 		return a.Body, nil
 	}

@@ -76,8 +76,8 @@ type podProbe struct {
 	FailureThreshold int                         `yaml:"failureThreshold"`
 }
 
-// The page's deployment starts a proxy that does its work, and answers its probes, at every address. Its times fit together:
-// a service goes on for longer than its proxy, and both end before they are killed.
+// The page's deployment starts a proxy that does its work, and answers its probes, at every address. Its times fit
+// together: a service goes on for longer than its proxy, and both end before they are killed.
 func TestManifestOfTheHowTo(t *testing.T) {
 	var m manifest
 	if err := yaml.Unmarshal([]byte(blocks(t, "how-to", "run-in-containers.md", "yaml")[0]), &m); err != nil {

@@ -86,7 +86,8 @@ func TestLettersThatCannotBeLookedAtAreTold(t *testing.T) {
 	}
 }
 
-// A replay that is repeated by a timer ends: a letter that was replayed so often is left alone, and shown with its count.
+// A replay that is repeated by a timer ends: a letter that was replayed so often is left alone, and shown with its
+// count.
 func TestALetterIsNotReplayedForEver(t *testing.T) {
 	url, queue, publish := deadQueue(t)
 	for id, replays := range map[string]int64{"m-0": 0, "m-2": 2} {

@@ -106,7 +106,8 @@ func TestAReleasedKeyIsNoProof(t *testing.T) {
 	}
 }
 
-// Nor must "no" be read where an operation has steps: what the finished ones did took hold, whatever the operation's last attempt said.
+// Nor must "no" be read where an operation has steps: what the finished ones did took hold, whatever the operation's
+// last attempt said.
 func TestAReleasedKeyNamesWhatTookHold(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(nil)
@@ -134,7 +135,8 @@ func TestAReleasedKeyNamesWhatTookHold(t *testing.T) {
 	}
 }
 
-// Nor where an operation was refused for good: that is said of the whole, by its work, which may have done a part of it, or not know.
+// Nor where an operation was refused for good: that is said of the whole, by its work, which may have done a part of
+// it, or not know.
 func TestARefusalNamesWhatTookHold(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(nil)

@@ -18,8 +18,8 @@ import (
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
-// fill makes an outbox, an inbox and sagas with an entry in each state, under IDs that say which: "blocked" has "behind" waiting for
-// it, "dead-1" and "dead-2" have nothing behind them, and "later" is not due for an hour.
+// fill makes an outbox, an inbox and sagas with an entry in each state, under IDs that say which: "blocked" has
+// "behind" waiting for it, "dead-1" and "dead-2" have nothing behind them, and "later" is not due for an hour.
 func fill[Tx any](store driver.TxStore[Tx]) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()

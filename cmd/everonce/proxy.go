@@ -120,7 +120,7 @@ func (a *app) runProxy(cmd *cobra.Command, file string, printConfig bool) error 
 	if !cmd.Flags().Changed("store") && os.Getenv(storeVariable) == "" && storeurl.Shown(conf.Store) != conf.Store {
 		secrets = append(secrets, secretFile{"config", file}) // which has the store's password
 	}
-	tellReadable(log, secrets)
+	warnReadable(log, secrets)
 	if printConfig {
 		return proxyError(proxy.Check(conf, log))
 	}
@@ -147,9 +147,9 @@ func (a *app) runProxy(cmd *cobra.Command, file string, printConfig bool) error 
 // secretFile is a file with a secret, and the setting that names it.
 type secretFile struct{ setting, file string }
 
-// tellReadable warns of files whose mode lets every user of the machine read them. It does not check the folders above,
+// warnReadable warns of files whose mode lets every user of the machine read them. It does not check the folders above,
 // which may protect them.
-func tellReadable(log *slog.Logger, files []secretFile) {
+func warnReadable(log *slog.Logger, files []secretFile) {
 	for _, f := range files {
 		info, err := os.Stat(f.file)
 		if err == nil && runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0 {

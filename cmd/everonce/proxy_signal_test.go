@@ -16,7 +16,8 @@ import (
 	"testing"
 )
 
-// runProxy runs the program, and returns where it listens, once it does, and a function for its next log line with that message.
+// runProxy runs the program, and returns where it listens, once it does, and a function for its next log line with that
+// message.
 func runProxy(t *testing.T, upstream string, args ...string) (cmd *exec.Cmd, url string, until func(message string)) {
 	t.Helper()
 	cmd = exec.Command("everonce", append([]string{"proxy", "--listen", "127.0.0.1:0", "--admin", "none", "--store", "memory:", "--upstream", upstream}, args...)...)

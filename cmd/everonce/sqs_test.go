@@ -16,7 +16,8 @@ import (
 	"github.com/everonce/everonce/internal/testserver"
 )
 
-// queuesSQS sets the environment up for the server, and makes a queue with the name of a relay's topic and one with a dead letter.
+// queuesSQS sets the environment up for the server, and makes a queue with the name of a relay's topic and one with a
+// dead letter.
 func queuesSQS(t *testing.T) (client *sqs.Client, queue, url string) {
 	t.Helper()
 	for name, value := range map[string]string{

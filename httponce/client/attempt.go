@@ -30,8 +30,8 @@ func (t *Transport) attempt(req *http.Request, op *operation, n int) *attempt {
 	a.ctx, a.cancel = context.WithCancelCause(req.Context())
 	late := &limitError{"Options.AttemptTimeout", t.set.AttemptTimeout}
 	limit := t.set.AttemptTimeout
-	if left := t.left(op, time.Now()); limit < 0 || left < limit {
-		late, limit = t.late(op), left
+	if left := t.timeLeft(op, time.Now()); limit < 0 || left < limit {
+		late, limit = t.limitExceeded(op), left
 	}
 	if op.most > 0 && (limit < 0 || op.most < limit) {
 		late, limit = &limitError{"a third of the lease", op.most}, op.most
@@ -95,8 +95,8 @@ func (a *attempt) contextCause(err error) error {
 	return err
 }
 
-// hand returns the answer to the caller; the attempt ends with its body.
-func (a *attempt) hand(ctx context.Context, op *operation) *http.Response {
+// response returns the answer to the caller; the attempt ends with its body.
+func (a *attempt) response(ctx context.Context, op *operation) *http.Response {
 	a.timer.Stop()
 	op.mark(ctx, a.resp, a.out)
 	body := a.resp.Body

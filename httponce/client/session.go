@@ -20,8 +20,8 @@ type SessionOptions struct {
 	// Options are as for a [Transport], except for keys: KeyHeader, KeyFunc and RawKey are rejected. FollowTo allows the
 	// secret to be sent to other origins than the sessions' own.
 	Options
-	// Ordered has the service execute the operations one after the other, in the order in which they began. So there is one
-	// under way at a time.
+	// Ordered has the service execute the operations one after the other, in the order in which they began. So there is
+	// one under way at a time.
 	Ordered bool
 	// OneSession has operations fail once the session is lost, with the error that says why. Default: the next operation
 	// registers another session.
@@ -40,9 +40,10 @@ type SessionOptions struct {
 // Options.MaxElapsed. (An operation ends a little before its context's deadline, so that its error comes first, but
 // that is a race.)
 //
-// An operation is a request with one of Options.Methods: POST and PATCH by default. GET, HEAD, OPTIONS and TRACE are sent once,
-// unchanged, and any other method is refused: see [ErrMethod]. An operation may be for any path of the origin that is served by
-// a httponce.HandleSession over the same host of sessions: they share the session and its numbers.
+// An operation is a request with one of Options.Methods: POST and PATCH by default. GET, HEAD, OPTIONS and TRACE are
+// sent once, unchanged, and any other method is refused: see [ErrMethod]. An operation may be for any path of the
+// origin that is served by a httponce.HandleSession over the same host of sessions: they share the session and its
+// numbers.
 //
 // The first operation registers the session. Each operation has the next number, and is sent again with the same
 // number, by the rules of [Transport], until it has an answer. Any number of operations may be under way; if the
@@ -51,14 +52,15 @@ type SessionOptions struct {
 //
 // # Unknown outcomes
 //
-// After any attempt that may have executed an operation, only the answer that the service keeps for its number is one. If the
-// operation ends without it, by its context, by the limits of the options, or because the session was lost (nothing could
-// renew it within its lease), the error is everonce.ErrOutcomeUnknown (the driver's constant of that name is the same). Why
-// is in its text only: it matches no other error but [ErrNotHeeded]. An error that is not ErrOutcomeUnknown, and an answer of
-// 400 or above, mean that it was not executed.
+// After any attempt that may have executed an operation, only the answer that the service keeps for its number is one.
+// If the operation ends without it, by its context, by the limits of the options, or because the session was lost
+// (nothing could renew it within its lease), the error is everonce.ErrOutcomeUnknown (the driver's constant of that
+// name is the same). Why is in its text only: it matches no other error but [ErrNotHeeded]. An error that is not
+// ErrOutcomeUnknown, and an answer of 400 or above, mean that it was not executed.
 //
-// An answer below 400 means that it was executed, whatever becomes of its body: look at the status first. An error from reading
-// the body (the answer was larger than Options.BufferAnswer, or the last attempt's was cut off) says nothing of the effect.
+// An answer below 400 means that it was executed, whatever becomes of its body: look at the status first. An error from
+// reading the body (the answer was larger than Options.BufferAnswer, or the last attempt's was cut off) says nothing of
+// the effect.
 //
 // Never send an operation with an unknown outcome again: as a new operation, under this session or another, it may take
 // effect a second time. Find out its outcome first. A copy that is still on its way, or runs, may take effect after the
@@ -70,8 +72,8 @@ type SessionOptions struct {
 // Only the operations that were under way report the loss of a session. A new operation registers another session, so
 // that one unknown outcome stops no other payment; see SessionOptions.OneSession.
 //
-// The secret of the session is sent to its origin only (SessionOptions.FollowTo), is not in an answer's Request, and in no
-// error. A redirect followed by an [http.Client] is a new operation.
+// The secret of the session is sent to its origin only (SessionOptions.FollowTo), is not in an answer's Request, and in
+// no error. A redirect followed by an [http.Client] is a new operation.
 //
 // A Session is safe for concurrent use.
 type Session struct {
@@ -92,8 +94,8 @@ type Session struct {
 var (
 	// ErrSessionClosed means that Session.Close was called.
 	ErrSessionClosed = errors.New("client: the session is closed")
-	// ErrMethod means that a request may change something by its method, but that this is none of Options.Methods, so it has no
-	// number. It was not sent.
+	// ErrMethod means that a request may change something by its method, but that this is none of Options.Methods, so it
+	// has no number. It was not sent.
 	ErrMethod = errors.New("client: the request's method is not one of Options.Methods, and is not safe")
 	// ErrOtherOrigin means that a request is for another origin than the sessions' own, which must not get the secret. It
 	// was not sent.
@@ -103,8 +105,8 @@ var (
 	ErrNotHeeded = errors.New("client: the service does not support sessions at this URL")
 )
 
-// NewSession returns a session of the service whose sessions are registered at sessionsURL; base is what requests are sent
-// through, as for [NewTransport]. Nothing is sent yet. It returns an error if the URL or opts are invalid.
+// NewSession returns a session of the service whose sessions are registered at sessionsURL; base is what requests are
+// sent through, as for [NewTransport]. Nothing is sent yet. It returns an error if the URL or opts are invalid.
 func NewSession(sessionsURL string, base http.RoundTripper, opts *SessionOptions) (*Session, error) {
 	var set SessionOptions
 	if opts != nil {
@@ -174,7 +176,7 @@ func closeBody(req *http.Request) {
 
 // begin allots a number in the current session, as far as the client knows it.
 func (s *Session) begin(ctx context.Context, op *operation) (*call, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.t.left(op, time.Now()), s.t.late(op))
+	ctx, cancel := context.WithTimeoutCause(ctx, s.t.timeLeft(op, time.Now()), s.t.limitExceeded(op))
 	defer cancel()
 	for {
 		if ctx.Err() != nil {
@@ -299,14 +301,14 @@ func (s *Session) register(ctx context.Context) (*live, error) {
 	}
 	l.calls, l.renewed = sessioncalls.New(window), make(chan struct{})
 	l.accepted(begun)
-	if !s.begun(l) {
+	if !s.startRenewal(l) {
 		return nil, errors.Join(ErrSessionClosed, l.finish(ctx))
 	}
 	return l, nil
 }
 
-// begun has the session renewed from now on. It returns false if Close was called meanwhile.
-func (s *Session) begun(l *live) bool {
+// startRenewal has the session renewed from now on. It returns false if Close was called meanwhile.
+func (s *Session) startRenewal(l *live) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {

@@ -123,32 +123,32 @@ func (t *Transport) repeat(req *http.Request, op *operation) (*http.Response, er
 	ctx := req.Context()
 	for n := 1; ; n++ {
 		a := t.attempt(req, op, n)
-		op.call.tried(a)
+		op.call.noteAttempt(a)
 		retry := t.worthAnother(ctx, a)
 		pause, may := t.pauseAfter(ctx, op, n, a)
 		if a.resp != nil && a.err == nil && (!retry || !may) {
 			if a.err = a.buffer(t.set.BufferAnswer); a.err == nil {
-				return a.hand(ctx, op), nil
+				return a.response(ctx, op), nil
 			}
 			retry = t.worthAnother(ctx, a)
 			pause, may = t.pauseAfter(ctx, op, n, a)
 		}
 		if !retry || !may {
 			if a.resp != nil {
-				return a.hand(ctx, op), nil
+				return a.response(ctx, op), nil
 			}
 			a.release()
-			return nil, op.failed(a.sent(n), a.err)
+			return nil, op.retryError(a.sent(n), a.err)
 		}
-		a.drop(t.left(op, time.Now()) - pause)
+		a.drop(t.timeLeft(op, time.Now()) - pause)
 		if t.set.OnRetry != nil {
 			t.set.OnRetry(ctx, Retry{Request: req, Attempt: n, Status: a.status(), Err: a.err, Pause: pause})
 		}
 		if err := wait(ctx, pause); err != nil {
-			return nil, op.failed(n, err)
+			return nil, op.retryError(n, err)
 		}
 		if err := op.call.over(); err != nil {
-			return nil, op.failed(n, err)
+			return nil, op.retryError(n, err)
 		}
 	}
 }
@@ -196,7 +196,7 @@ func (t *Transport) pauseAfter(ctx context.Context, op *operation, n int, a *att
 		retryAfter = retryAfterOf(a.resp.Header, now)
 	}
 	pause := backoff{t.set.Backoff, t.set.MaxBackoff}.pause(n, retryAfter)
-	if pause >= t.left(op, now) {
+	if pause >= t.timeLeft(op, now) {
 		return 0, false
 	}
 	if deadline, ok := ctx.Deadline(); ok && pause >= deadline.Sub(now) {
@@ -205,7 +205,7 @@ func (t *Transport) pauseAfter(ctx context.Context, op *operation, n int, a *att
 	return pause, true
 }
 
-func (t *Transport) left(op *operation, now time.Time) time.Duration {
+func (t *Transport) timeLeft(op *operation, now time.Time) time.Duration {
 	left := time.Duration(math.MaxInt64)
 	if t.set.MaxElapsed >= 0 {
 		left = t.set.MaxElapsed - now.Sub(op.begun)
@@ -216,8 +216,8 @@ func (t *Transport) left(op *operation, now time.Time) time.Duration {
 	return left
 }
 
-// late is the error of an operation for which nothing is left.
-func (t *Transport) late(op *operation) *limitError {
+// limitExceeded returns the error of an operation whose time is over.
+func (t *Transport) limitExceeded(op *operation) *limitError {
 	if within := op.until.Sub(op.begun); !op.until.IsZero() && (t.set.MaxElapsed < 0 || within < t.set.MaxElapsed) {
 		return &limitError{"the request's deadline", within}
 	}
@@ -252,7 +252,7 @@ func (op *operation) mark(ctx context.Context, resp *http.Response, sent *http.R
 	resp.Request = sent.WithContext(context.WithValue(ctx, operationInContext{}, op))
 }
 
-func (op *operation) failed(attempts int, err error) error {
+func (op *operation) retryError(attempts int, err error) error {
 	return &RetryError{Attempts: attempts, Elapsed: time.Since(op.begun), Err: err}
 }
 

@@ -66,10 +66,10 @@ func sendOnce(out *http.Request) {
 		return
 	}
 	out.Body = io.NopCloser(strings.NewReader(""))
-	// The transport takes a body of length 0 that is not http.NoBody for one of unknown length, and would send it in
-	// chunks, which not every server reads. With another transfer encoding than chunked it sends the body unchanged, but
-	// leaves out its length, so the length is set by a spelling of the name that the transport does not look for. HTTP/2
-	// has its own framing and drops the field.
+	// The transport takes a body of length 0, other than its own empty one, for one of unknown length, and would send it
+	// in chunks, which not every server reads. With another transfer encoding than chunked it sends the body unchanged,
+	// but leaves out its length, so the length is set by a spelling of the name that the transport does not look for.
+	// HTTP/2 has its own framing and drops the field.
 	out.ContentLength, out.TransferEncoding = 0, []string{"identity"}
 	if _, told := out.Header["Content-Length"]; told || !safeMethods[out.Method] && out.Method != http.MethodDelete {
 		delete(out.Header, "Content-Length")
@@ -77,7 +77,8 @@ func sendOnce(out *http.Request) {
 	}
 }
 
-// upload is the body of a request without a key, which flows. Behind it the trailers have come, of which those are passed on that were announced.
+// upload is the body of a request without a key, which flows. Behind it the trailers have come, of which those are
+// passed on that were announced.
 type upload struct {
 	io.ReadCloser
 	trailer   http.Header
@@ -99,14 +100,15 @@ func (u *upload) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// clientError means that a client did not send its request without a key to the end, or disconnected: not a failure of the upstream.
+// clientError means that a client did not send its request without a key to the end, or disconnected: not a failure of
+// the upstream.
 type clientError struct{ err error }
 
 func (e *clientError) Error() string { return e.err.Error() }
 func (e *clientError) Unwrap() error { return e.err }
 
-// asClientError returns err as a clientError, if it is one. net/http ends the context of a client whose connection fails before the reader
-// gets an error: then the upload has the reason.
+// asClientError returns err as a clientError, if it is one. net/http ends the context of a client whose connection
+// fails before the reader gets an error: then the upload has the reason.
 func (x *passage) asClientError(err error) (e *clientError, ok bool) {
 	if errors.As(err, &e) {
 		return e, true

@@ -7,8 +7,8 @@ import (
 	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
-// informed is the ResponseWriter that ReverseProxy gets. Behind each status below 200 that clears the header, and with the
-// upstream's fields those that others around have set: here they stand again before the next ones are added.
+// informed is the ResponseWriter that ReverseProxy gets. Behind each status below 200 that clears the header, and with
+// the upstream's fields those that others around have set: here they stand again before the next ones are added.
 type informed struct {
 	http.ResponseWriter
 	outer   http.Header // what stood there at the beginning

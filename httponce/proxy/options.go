@@ -56,7 +56,7 @@ const (
 	defaultMaxIdle        = 256
 )
 
-func (o *Options) checked() (Options, error) {
+func (o *Options) withDefaults() (Options, error) {
 	var c Options
 	if o != nil {
 		c = *o

@@ -16,8 +16,8 @@ import (
 	"github.com/everonce/everonce/internal/socketurl"
 )
 
-// New returns a handler that passes requests on to a service, in any language, that knows nothing of keys. Put it inside
-// a middleware:
+// New returns a handler that passes requests on to a service, in any language, that knows nothing of keys. Put it
+// inside a middleware:
 //
 //	p, err := proxy.New(upstream, nil)
 //	…
@@ -59,7 +59,7 @@ func New(upstream *url.URL, opts *Options) (http.Handler, error) {
 	if err := checkUpstream(upstream); err != nil {
 		return nil, err
 	}
-	o, err := opts.checked()
+	o, err := opts.withDefaults()
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func New(upstream *url.URL, opts *Options) (http.Handler, error) {
 		Rewrite:        p.rewrite,
 		Transport:      o.transport(socket),
 		ModifyResponse: answered,
-		ErrorHandler:   p.failed,
+		ErrorHandler:   p.handleError,
 		BufferPool:     &copyBuffers,
 		ErrorLog:       log.New(unquoting{o.Log}, "", 0),
 	}
@@ -131,7 +131,7 @@ func (p *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the target of the request is not a path with a query", http.StatusBadRequest)
 		return
 	}
-	if p.upstream.Path != "" && climbs(r.URL.Path) {
+	if p.upstream.Path != "" && leavesRoot(r.URL.Path) {
 		wire.MarkNotDone(w)
 		http.Error(w, "the path is outside of the service's path", http.StatusBadRequest)
 		return
@@ -142,7 +142,7 @@ func (p *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r = r.WithContext(withPassage(r.Context(), x))
 	if p.name.signed(r) {
-		p.tell(w, r, x, errLoop)
+		p.answerError(w, r, x, errLoop)
 		return
 	}
 	h := &holding{informed: informing(w), x: x}
@@ -151,7 +151,7 @@ func (p *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		wire.WithoutWrongTrailers(w.Header())
 		return
 	}
-	defer p.brokeOff(x, r)
+	defer p.recoverBrokenAnswer(x, r)
 	p.reverse.ServeHTTP(h, r)
 	// Outside of a server, ReverseProxy returns where it would panic.
 	if x.answer.broken() != nil {
@@ -159,9 +159,9 @@ func (p *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// brokeOff is the end of an attempt. If the upstream's answer broke off, the client gets a problem, or, if a part of the
-// answer has been sent, its connection is closed.
-func (p *handler) brokeOff(x *passage, r *http.Request) {
+// recoverBrokenAnswer is the end of an attempt. If the upstream's answer broke off, the client gets a problem, or, if a
+// part of the answer has been sent, its connection is closed.
+func (p *handler) recoverBrokenAnswer(x *passage, r *http.Request) {
 	err := x.answer.broken()
 	if err == nil {
 		return
@@ -180,7 +180,7 @@ func (p *handler) brokeOff(x *passage, r *http.Request) {
 	case !recorder.Restart():
 		panic(cause)
 	}
-	p.tell(recorder, r, x, err)
+	p.answerError(recorder, r, x, err)
 }
 
 func (p *handler) rewrite(pr *httputil.ProxyRequest) {

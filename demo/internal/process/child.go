@@ -48,7 +48,8 @@ func Start(ctx context.Context, name string, failed func(error), args ...string)
 	c.cmd = exec.Command(self, args...) //nolint:gosec,noctx // this program itself; the parent ends it
 	c.cmd.Args[0] = os.Args[0]          // a program with several names acts by the name it was called with
 	c.cmd.Stderr = &c.stderr
-	// The child reads its standard input until that ends, which it does when the parent is gone, for whatever reason: see [Serve].
+	// The child reads its standard input until that ends, which it does when the parent is gone, for whatever reason: see
+	// [Serve].
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

@@ -70,8 +70,8 @@ func SetRetry(h http.Header, helps bool) {
 	}
 }
 
-// undecided are the problems after which a retry may help, but which have no Retry-After: the SDK decides. After Lost and
-// Timeout the policy for the unknown matters, which only the middleware knows.
+// undecided are the problems after which a retry may help, but which have no Retry-After: the SDK decides. After Lost
+// and Timeout the policy for the unknown matters, which only the middleware knows.
 var undecided = map[string]bool{Lost.Name: true, Timeout.Name: true, BodyTooSlow.Name: true, BodyBroken.Name: true}
 
 // setRetry says whether a retry helps after p.

@@ -21,7 +21,8 @@ func IsToken(s string) bool {
 	return s != ""
 }
 
-// NeverSaved are the headers that belong to one answer. Trailer is not among them: without it a replay could not declare its trailers.
+// NeverSaved are the headers that belong to one answer. Trailer is not among them: without it a replay could not
+// declare its trailers.
 var NeverSaved = map[string]bool{
 	"Set-Cookie": true, "Set-Cookie2": true, "Clear-Site-Data": true,
 	"Www-Authenticate": true, "Authentication-Info": true, "Authorization": true,

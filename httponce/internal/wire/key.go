@@ -14,7 +14,8 @@ const MaxKeyLen = 255
 // parameters.
 const maxKeyField = 4 * MaxKeyLen
 
-// KeyProblem says why a value is not a key, in words that a client may read. It never contains the value. An empty one means no problem.
+// KeyProblem says why a value is not a key, in words that a client may read. It never contains the value. An empty one
+// means no problem.
 type KeyProblem string
 
 // The problems that a key can have.

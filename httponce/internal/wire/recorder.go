@@ -6,7 +6,8 @@ import "net/http"
 type Recorder interface {
 	http.ResponseWriter
 	Marker
-	// MarkUpstream says that the answer is the proxy's own problem of that name, and returns the hash that logs name the key by.
+	// MarkUpstream says that the answer is the proxy's own problem of that name, and returns the hash that logs name the
+	// key by.
 	MarkUpstream(problem string) (keyHash string)
 	// Sending reports whether a part of the answer has been sent, and what is written is sent as it comes.
 	Sending() bool

@@ -18,7 +18,8 @@ func IsRequest(rec *driver.Record) bool {
 	return strings.HasPrefix(rec.Fingerprint.Alg, httpAlg)
 }
 
-// asAnswer writes the answer that a result holds in a way that can be read. Headers are data as the body is: without data it is the status.
+// asAnswer writes the answer that a result holds in a way that can be read. Headers are data as the body is: without
+// data it is the status.
 func (r *Result) asAnswer(res *driver.SavedResult, withData bool) {
 	var head, whole httponce.Answer
 	if head.UnmarshalBinary(res.Summary) == nil {

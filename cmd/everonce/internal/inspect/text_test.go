@@ -38,7 +38,7 @@ func TestNothingCommandsTheTerminal(t *testing.T) {
 			}
 		}
 	}
-	if got := text("Grüße, 日本"); got != "Grüße, 日本" {
+	if got := printable("Grüße, 日本"); got != "Grüße, 日本" {
 		t.Errorf("a good name is written as %s", got)
 	}
 }

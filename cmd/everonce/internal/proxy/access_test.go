@@ -171,7 +171,8 @@ func TestAnEmptyStoreIsTold(t *testing.T) {
 	}
 }
 
-// An answer that breaks off is cut off for the client too, be it counted or in chunks: an end that looked whole would be taken for one.
+// An answer that breaks off is cut off for the client too, be it counted or in chunks: an end that looked whole would
+// be taken for one.
 func TestAnAnswerThatBreaksOffIsCutOff(t *testing.T) {
 	p := start(t, func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, "half")
@@ -212,7 +213,8 @@ func TestConnectIsRefused(t *testing.T) {
 	}
 }
 
-// To some services "post" is POST: what they do would be protected by no method of a route. fetch() sends such a "patch".
+// To some services "post" is POST: what they do would be protected by no method of a route. fetch() sends such a
+// "patch".
 func TestMethodsInSmallLettersAreRefused(t *testing.T) {
 	service := &counting{}
 	p := start(t, service.ServeHTTP, "--required")

@@ -115,7 +115,7 @@ func rare(t *testing.T) *metrics {
 		m.End(m.Start(t.Context(), everonce.Op{Kind: "do"}), everonce.Observation{Op: everonce.Op{Kind: "do"}, Outcome: o, Since: time.Second})
 	}
 	s := &Server{metrics: m, log: slog.New(slog.DiscardHandler), store: abandonedStore{}}
-	s.swept(driver.PurgeResult{Records: 4}, everonce.ErrStore)
+	s.recordSweep(driver.PurgeResult{Records: 4}, everonce.ErrStore)
 	s.count(t.Context(), abandonedStore{})
 	return m
 }

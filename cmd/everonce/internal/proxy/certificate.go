@@ -44,7 +44,7 @@ func (c *certificate) get() *tls.Certificate {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.stat()
-	if same(now, c.read) {
+	if sameFiles(now, c.read) {
 		return c.pair
 	}
 	c.read = now
@@ -58,7 +58,7 @@ func (c *certificate) get() *tls.Certificate {
 	return c.pair
 }
 
-func same(a, b [2]os.FileInfo) bool {
+func sameFiles(a, b [2]os.FileInfo) bool {
 	for i := range a {
 		if a[i] == nil || b[i] == nil {
 			if a[i] != b[i] {

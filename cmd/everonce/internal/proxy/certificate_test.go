@@ -150,8 +150,8 @@ func TestProxyTrustsTheUpstreamsCA(t *testing.T) {
 	}
 }
 
-// A file is another where any of these has changed: which file it is, its time, its size. Certificates are replaced by a new file or in
-// place, and a new one is mostly as long as the old.
+// A file is another where any of these has changed: which file it is, its time, its size. Certificates are replaced by
+// a new file or in place, and a new one is mostly as long as the old.
 func TestCertificateIsNoticed(t *testing.T) {
 	dir := t.TempDir()
 	stat := func(name, text string, at time.Time) [2]os.FileInfo {
@@ -176,11 +176,11 @@ func TestCertificateIsNoticed(t *testing.T) {
 		"another time": stat("a", "new", at.Add(time.Second)),
 		"another size": stat("a", "newer", at),
 	} {
-		if same(first, now) {
+		if sameFiles(first, now) {
 			t.Errorf("%s is not noticed", name)
 		}
 	}
-	if !same(first, stat("a", "old", at)) {
+	if !sameFiles(first, stat("a", "old", at)) {
 		t.Error("the same file is another")
 	}
 }

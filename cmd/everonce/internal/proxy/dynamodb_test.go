@@ -23,7 +23,8 @@ import (
 	"github.com/everonce/everonce/internal/testserver"
 )
 
-// A table whose TTL is off keeps its records: a proxy switches it on, or says so if it may not. A table of a newer version is not created again.
+// A table whose TTL is off keeps its records: a proxy switches it on, or says so if it may not. A table of a newer
+// version is not created again.
 func TestTheTTLOfADynamoDBTable(t *testing.T) {
 	for name, value := range map[string]string{
 		"AWS_REGION": "eu-central-1", "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",

@@ -17,8 +17,8 @@ import (
 	"github.com/everonce/everonce/cmd/everonce/internal/proxy/config"
 )
 
-// effectiveOptions returns the options that a configuration results in, by name: of the middleware, of its default route, of the route
-// /a, and of the upstream.
+// effectiveOptions returns the options that a configuration results in, by name: of the middleware, of its default
+// route, of the route /a, and of the upstream.
 func effectiveOptions(t *testing.T, c *config.Config) map[string]string {
 	t.Helper()
 	s := &Server{conf: c, log: slog.New(slog.DiscardHandler)}
@@ -69,7 +69,8 @@ func changed(before, after map[string]string) map[string]string {
 	return differ
 }
 
-// A setting changes the option that it is called after, to what it says, and no other; one of a route changes it there alone.
+// A setting changes the option that it is called after, to what it says, and no other; one of a route changes it there
+// alone.
 func TestEachSettingChangesItsOwnOption(t *testing.T) {
 	ca, key := writePair(t, t.TempDir(), "upstream")
 	none := map[string]string{}

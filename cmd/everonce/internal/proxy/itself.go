@@ -21,8 +21,8 @@ func isItself(listen string, upstream *url.URL) bool {
 	return sameListener(listen, net.JoinHostPort(upstream.Hostname(), port))
 }
 
-// sameListener reports whether a connection to one of two addresses may reach a listener at the other, as far as the addresses
-// show it.
+// sameListener reports whether a connection to one of two addresses may reach a listener at the other, as far as the
+// addresses show it.
 func sameListener(a, b string) bool {
 	hostA, portA, errA := net.SplitHostPort(a)
 	hostB, portB, errB := net.SplitHostPort(b)

@@ -20,7 +20,8 @@ import (
 	"github.com/everonce/everonce/internal/testserver"
 )
 
-// A port that is taken is found before the store is opened: it leaves no file behind, and binds none to an identity secret.
+// A port that is taken is found before the store is opened: it leaves no file behind, and binds none to an identity
+// secret.
 func TestAPortThatIsTakenLeavesNoStore(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -50,8 +51,8 @@ func TestAPortThatIsTakenLeavesNoStore(t *testing.T) {
 	}
 }
 
-// A store that takes the connection, and then says nothing, does not keep the proxy from ending: clients are connected already, and wait.
-// That somebody else has ended the start is no failure of the store's.
+// A store that takes the connection, and then says nothing, does not keep the proxy from ending: clients are connected
+// already, and wait. That somebody else has ended the start is no failure of the store's.
 func TestStoreThatDoesNotOpen(t *testing.T) {
 	mute, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -152,8 +152,8 @@ func (p *pacedBody) extend() {
 	}
 }
 
-// end is when the handler returns. The connection is the server's then: it reads what is left, under a deadline too; and what the
-// transport may still be reading must not touch it.
+// end is when the handler returns. The connection is the server's then: it reads what is left, under a deadline too;
+// and what the transport may still be reading must not touch it.
 func (p *pacedBody) end() {
 	if !p.stream { // what is left of a stream is dropped
 		p.extend()

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// A service that takes its time is no client that stalls: not before its answer, not in it, and not while it reads a body.
+// A service that takes its time is no client that stalls: not before its answer, not in it, and not while it reads a
+// body.
 func TestProxySlowServiceIsNoSlowClient(t *testing.T) {
 	const stall, slow = "--stall=500ms", 1200 * time.Millisecond
 	cert, key := writePair(t, t.TempDir(), "proxy")
@@ -61,7 +62,8 @@ func TestProxySlowServiceIsNoSlowClient(t *testing.T) {
 	}
 }
 
-// ended is a ResponseWriter that notes deadlines, and may be the server's again: net/http panics where HTTP/2's is asked for something then.
+// ended is a ResponseWriter that notes deadlines, and may be the server's again: net/http panics where HTTP/2's is
+// asked for something then.
 type ended struct {
 	http.ResponseWriter
 	over   bool
@@ -84,8 +86,8 @@ func (e *ended) SetReadDeadline(at time.Time) error {
 	return nil
 }
 
-// A service may answer before it has read the body, and the body is still on its way when the answer has been passed on: nothing is
-// done then to a connection that is not this request's any more. In mid-body each read has its own time.
+// A service may answer before it has read the body, and the body is still on its way when the answer has been passed
+// on: nothing is done then to a connection that is not this request's any more. In mid-body each read has its own time.
 func TestProxyBodyOutlivesItsHandler(t *testing.T) {
 	for major, want := range map[int]int{1: 2, 2: 4} { // two reads; the end over HTTP/1.1; none of the time between two over HTTP/2
 		w := &ended{ResponseWriter: httptest.NewRecorder()}
@@ -128,8 +130,8 @@ func TestProxyBodyThatIsThereHasNoDeadline(t *testing.T) {
 	}
 }
 
-// Before anything of an answer is written there is a deadline, for net/http itself writes "100 Continue"; but none over HTTP/2, where it would end
-// the stream of who waits.
+// Before anything of an answer is written there is a deadline, for net/http itself writes "100 Continue"; but none over
+// HTTP/2, where it would end the stream of who waits.
 func TestPacedWriterBoundsWhatComesBeforeTheAnswer(t *testing.T) {
 	for major, want := range map[int]int{1: 1, 2: 0} {
 		w := &ended{ResponseWriter: httptest.NewRecorder()}
@@ -140,8 +142,8 @@ func TestPacedWriterBoundsWhatComesBeforeTheAnswer(t *testing.T) {
 	}
 }
 
-// All that is written has its own time, a status below 200 and each piece of a large body too; and over HTTP/2 none of it is left behind, so that
-// the stream outlives a service that is silent for longer.
+// All that is written has its own time, a status below 200 and each piece of a large body too; and over HTTP/2 none of
+// it is left behind, so that the stream outlives a service that is silent for longer.
 func TestPacedWriterGivesEveryWriteItsTime(t *testing.T) {
 	large := strings.Repeat("x", 3*pieceSize)
 	for name, tc := range map[string]struct {
@@ -180,8 +182,8 @@ func TestPacedWriterTellsTheStatusOfTheAnswer(t *testing.T) {
 	}
 }
 
-// Over HTTP/2 a client that stops in the middle loses its stream: one that sends no more of a body, with a key or without, and one that
-// takes no more of an answer.
+// Over HTTP/2 a client that stops in the middle loses its stream: one that sends no more of a body, with a key or
+// without, and one that takes no more of an answer.
 func TestProxyCutsOffSlowStreams(t *testing.T) {
 	cert, key := writePair(t, t.TempDir(), "proxy")
 	p := start(t, func(w http.ResponseWriter, r *http.Request) {

@@ -67,8 +67,8 @@ func (f *fullStore) CheckWrite(ctx context.Context, _ driver.CheckWriteRequest) 
 	return res, ctx.Err()
 }
 
-// Ready is who can write a claim: a store that only answers reads is not enough. While it takes writes, one is tried now and then;
-// once it has refused one, at each question, and the log says why, once.
+// Ready is who can write a claim: a store that only answers reads is not enough. While it takes writes, one is tried
+// now and then; once it has refused one, at each question, and the log says why, once.
 func TestReadyIsWhoCanWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder

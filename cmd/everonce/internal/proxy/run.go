@@ -12,9 +12,9 @@ import (
 	"github.com/everonce/everonce/janitor"
 )
 
-// Run serves until ctx ends, and then drains: it takes no new requests and tells so at /readyz, lets those that
-// run end and be recorded, and closes the store. It returns nil when all of that was done; [ErrNotDrained] when its time
-// was over, or now ended, before that. A Server runs once.
+// Run serves until ctx ends, and then drains: it takes no new requests and tells so at /readyz, lets those that run end
+// and be recorded, and closes the store. It returns nil when all of that was done; [ErrNotDrained] when its time was
+// over, or now ended, before that. A Server runs once.
 func (s *Server) Run(ctx context.Context, now <-chan struct{}) error {
 	sweeping, stopSweeping := context.WithCancel(context.Background())
 	maintained, err := s.maintain(sweeping)
@@ -60,14 +60,14 @@ func (s *Server) Run(ctx context.Context, now <-chan struct{}) error {
 	return err
 }
 
-// maintain purges and counts records until ctx ends, and returns what waits for that. Where it is charged for reading all of them each time,
-// it does neither.
+// maintain purges and counts records until ctx ends, and returns what waits for that. Where it is charged for reading
+// all of them each time, it does neither.
 func (s *Server) maintain(ctx context.Context) (wait func(), err error) {
 	if storeurl.Scans(s.conf.Store) {
 		s.log.Info("records are neither purged nor counted: that would read the whole store each time")
 		return func() {}, nil
 	}
-	swept, err := janitor.Start(ctx, s.store, &janitor.Options{Report: s.swept})
+	swept, err := janitor.Start(ctx, s.store, &janitor.Options{Report: s.recordSweep})
 	if err != nil {
 		return nil, err
 	}
@@ -106,8 +106,8 @@ func (s *Server) drain(now <-chan struct{}) error {
 	return nil
 }
 
-// swept records the result of a janitor round.
-func (s *Server) swept(res driver.PurgeResult, err error) {
+// recordSweep records the result of a janitor round.
+func (s *Server) recordSweep(res driver.PurgeResult, err error) {
 	s.metrics.Purged(res, err)
 	if err != nil {
 		s.log.Warn("the janitor failed; it tries again", "error", err)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A second signal that comes while nothing runs gives nothing up: what sends a signal to a whole group of processes, as timeout(1) does, sends
-// two of them.
+// A second signal that comes while nothing runs gives nothing up: what sends a signal to a whole group of processes, as
+// timeout(1) does, sends two of them.
 func TestNothingRunsAtTheSecondSignal(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -50,7 +50,8 @@ func FuzzHeadScanner(f *testing.F) {
 	})
 }
 
-// agrees checks that where net/http reads a request the scanner looks for its head: else one could hide in what it takes for a body.
+// agrees checks that where net/http reads a request the scanner looks for its head: else one could hide in what it
+// takes for a body.
 func agrees(t *testing.T, text []byte) {
 	t.Helper()
 	in := bytes.NewReader(text)

@@ -68,7 +68,7 @@ func New(ctx context.Context, conf *config.Config, log *slog.Logger) (*Server, e
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	s.tellTempFiles()
+	s.warnTempFiles()
 	s.serve(s.front(handler), certs)
 	return s, nil
 }
@@ -286,14 +286,14 @@ func (s *Server) openStore(ctx context.Context) error {
 	}
 	s.store, s.ready = store, newReadiness(store, s.log)
 	if s.conf.Store != storeurl.Memory { // which is empty at each start, and says so
-		s.tellEmpty(ctx)
+		s.warnEmpty(ctx)
 	}
 	return nil
 }
 
-// tellEmpty warns of a store without a record. This may be its first start; or a volume is not mounted, or the prefix
+// warnEmpty warns of a store without a record. This may be its first start; or a volume is not mounted, or the prefix
 // is another one. It says nothing if the store does not answer soon.
-func (s *Server) tellEmpty(ctx context.Context) {
+func (s *Server) warnEmpty(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	if page, err := s.store.List(ctx, driver.ListRequest{Limit: 1}); err == nil && len(page.Records) == 0 {
@@ -301,9 +301,9 @@ func (s *Server) tellEmpty(ctx context.Context) {
 	}
 }
 
-// tellTempFiles warns where no temporary file can be written, as on a file system that is for reading only: request bodies that are too
-// large for memory would be refused one by one.
-func (s *Server) tellTempFiles() {
+// warnTempFiles warns where no temporary file can be written, as on a file system that is for reading only: request
+// bodies that are too large for memory would be refused one by one.
+func (s *Server) warnTempFiles() {
 	f, err := os.CreateTemp("", "everonce-body-*")
 	if err == nil {
 		err = errors.Join(f.Close(), os.Remove(f.Name()))

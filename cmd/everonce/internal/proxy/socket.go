@@ -15,7 +15,8 @@ import (
 	"github.com/everonce/everonce/internal/socketurl"
 )
 
-// socketOf returns the path of a Unix domain socket, and whether addr is one, like unix:/run/everonce.sock; an error where it is a wrong one.
+// socketOf returns the path of a Unix domain socket, and whether addr is one, like unix:/run/everonce.sock; an error
+// where it is a wrong one.
 func socketOf(addr string) (file string, ok bool, err error) {
 	u, err := url.Parse(addr)
 	if err != nil || u.Scheme != socketurl.Scheme {

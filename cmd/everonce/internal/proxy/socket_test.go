@@ -77,7 +77,8 @@ func TestProxyAtUnixSockets(t *testing.T) {
 	}
 }
 
-// A socket that a process has left behind, because it was killed, is replaced. One that somebody listens at is not, nor is another file.
+// A socket that a process has left behind, because it was killed, is replaced. One that somebody listens at is not, nor
+// is another file.
 func TestProxyReplacesASocketThatWasLeft(t *testing.T) {
 	at := socketIn(t, "proxy.sock")
 	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: at, Net: "unix"})
@@ -113,7 +114,8 @@ func TestProxyReplacesASocketThatWasLeft(t *testing.T) {
 	}
 }
 
-// Of proxies that begin together at a socket that was left, one listens, and the end of those that do not takes it nothing.
+// Of proxies that begin together at a socket that was left, one listens, and the end of those that do not takes it
+// nothing.
 func TestOneProxyReplacesASocketThatWasLeft(t *testing.T) {
 	at := socketIn(t, "proxy.sock")
 	for range 50 {

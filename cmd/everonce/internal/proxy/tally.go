@@ -49,7 +49,8 @@ func (t *tally) state() tallied {
 	return t.now
 }
 
-// wait returns when nothing runs, or with the context's error: where nothing runs, nil, though the context has ended too.
+// wait returns when nothing runs, or with the context's error: where nothing runs, nil, though the context has ended
+// too.
 func (t *tally) wait(ctx context.Context) error {
 	t.mu.Lock()
 	none := t.none

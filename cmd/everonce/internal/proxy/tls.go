@@ -34,7 +34,8 @@ func clientTLS(c *certificate) *tls.Config {
 	}
 }
 
-// upstreamTLS is by what the upstream is trusted, and by what it may know the proxy; nil where no setting speaks of that.
+// upstreamTLS is by what the upstream is trusted, and by what it may know the proxy; nil where no setting speaks of
+// that.
 func (s *Server) upstreamTLS(upstream *url.URL) (*tls.Config, error) {
 	pair, err := s.certificate("upstream-tls-cert", s.conf.UpstreamTLSCert, "upstream-tls-key", s.conf.UpstreamTLSKey)
 	switch {

@@ -9,7 +9,8 @@ import (
 // redacted stands where a secret stood.
 const redacted = "xxxxx"
 
-// secretName is what a secret stands behind: the name of a parameter that is called a password, or of MongoDB's session token.
+// secretName is what a secret stands behind: the name of a parameter that is called a password, or of MongoDB's session
+// token.
 const secretName = `(?i)((?:password\s*=|AWS_SESSION_TOKEN(?::|%3A))\s*)`
 
 // In text that is not parsed: whatever is between a scheme and the last "@" of the word, but for a user's

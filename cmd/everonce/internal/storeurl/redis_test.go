@@ -55,7 +55,8 @@ func TestRedis(t *testing.T) {
 	}
 }
 
-// A service is refused a server that does not tell whether it forgets; who looks and settles, which may be urgent, is not.
+// A service is refused a server that does not tell whether it forgets; who looks and settles, which may be urgent, is
+// not.
 func TestRedisOfWhichNothingIsKnown(t *testing.T) {
 	t.Parallel()
 	server, err := url.Parse(testserver.URL(t, "redis"))

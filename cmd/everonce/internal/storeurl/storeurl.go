@@ -1,5 +1,5 @@
-// Package storeurl opens the store that a URL names: for tools that only look and settle, where it creates nothing and migrates
-// nothing, and for a service that writes. A URL's password is in none of its errors.
+// Package storeurl opens the store that a URL names: for tools that only look and settle, where it creates nothing and
+// migrates nothing, and for a service that writes. A URL's password is in none of its errors.
 package storeurl
 
 import (
@@ -19,13 +19,15 @@ var ErrURL = errors.New("not the URL of a store")
 
 // Options say where in the database the tables are. The zero value of each field is its default.
 type Options struct {
-	// TablePrefix begins the names of the tables. Default "everonce_". Of MongoDB it is the collection's name. Default "everonce". Of Redis
-	// it begins the names of the keys. Default "everonce:". Of DynamoDB it must be empty: the URL names the table.
+	// TablePrefix begins the names of the tables. Default "everonce_". Of MongoDB it is the collection's name. Default
+	// "everonce". Of Redis it begins the names of the keys. Default "everonce:". Of DynamoDB it must be empty: the URL
+	// names the table.
 	TablePrefix string
-	// Schema is the PostgreSQL schema of the tables, or the database of MariaDB or MySQL. Default: the first of the search_path, or the
-	// URL's.
+	// Schema is the PostgreSQL schema of the tables, or the database of MariaDB or MySQL. Default: the first of the
+	// search_path, or the URL's.
 	Schema string
-	// Works says that more than one thing is done at a time: a PostgreSQL store then has as many connections as its URL says.
+	// Works says that more than one thing is done at a time: a PostgreSQL store then has as many connections as its URL
+	// says.
 	Works bool
 	// Log, if set, gets a warning about a store that opens though something is wrong with it.
 	Log *slog.Logger

@@ -118,7 +118,8 @@ func FuzzCookiePrincipal(f *testing.F) {
 	})
 }
 
-// FuzzClaimPrincipal: the principal of a token is its claim, which the token has once, and as that text for every reader of JSON.
+// FuzzClaimPrincipal: the principal of a token is its claim, which the token has once, and as that text for every
+// reader of JSON.
 func FuzzClaimPrincipal(f *testing.F) {
 	for _, claims := range []string{
 		`{"sub":"alice"}`, `{"sub":"alice","sub":"bob"}`, `{"sub":"alice","s\u0075b":"bob"}`, `{"SUB":"alice"}`, `{"sub":["alice"]}`, `{"sub":null}`,

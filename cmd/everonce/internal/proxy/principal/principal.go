@@ -22,8 +22,8 @@ import (
 // ErrSource: a text names no source of principals.
 var ErrSource = errors.New("must be header:NAME, jwt:CLAIM, cookie:NAME or " + None)
 
-// neverThere are the headers that tell a service nothing: net/http moves the first three out of a request's header, and the others are
-// for the next hop alone.
+// neverThere are the headers that tell a service nothing: net/http moves the first three out of a request's header, and
+// the others are for the next hop alone.
 var neverThere = map[string]bool{
 	"Host": true, "Transfer-Encoding": true, "Trailer": true,
 	"Connection": true, "Http2-Settings": true, "Keep-Alive": true, "Proxy-Authenticate": true, "Proxy-Authorization": true, "Proxy-Connection": true, "Te": true, "Upgrade": true,
@@ -32,8 +32,8 @@ var neverThere = map[string]bool{
 // None is the source by which everybody is one.
 const None = "none"
 
-// Forwarded reports whether a source is a header that says for whom a hop in front asks. Unless the proxy believes what is in front, it writes these anew,
-// and what arrives in them is what any client likes.
+// Forwarded reports whether a source is a header that says for whom a hop in front asks. Unless the proxy believes what
+// is in front, it writes these anew, and what arrives in them is what any client likes.
 func Forwarded(source string) bool {
 	kind, name, _ := strings.Cut(source, ":")
 	switch http.CanonicalHeaderKey(name) {
@@ -58,7 +58,8 @@ const Anonymous = "anonymous"
 // The value of a header or a cookie is a credential and is hashed, with the secret if there is one, so that a reader of
 // the store cannot guess it. A claim is a name and is not hashed.
 //
-// Where one is required, who sends an empty header or cookie, as logging out leaves it, is anonymous like who sends none.
+// Where one is required, who sends an empty header or cookie, as logging out leaves it, is anonymous like who sends
+// none.
 func New(source string, secret []byte, required bool) (httponce.Principal, error) {
 	kind, name, _ := strings.Cut(source, ":")
 	h := hasher{kind: kind, name: name, secret: secret, required: required}
@@ -198,7 +199,8 @@ func claim(name string) httponce.Principal {
 		if err != nil {
 			return "", errToken // the library's text may quote it
 		}
-		// The library takes the last of two claims of one name, and one character for all that is no UTF-8: two readers, two names.
+		// The library takes the last of two claims of one name, and one character for all that is no UTF-8: two readers, two
+		// names.
 		if plain, err := parser.DecodeSegment(parts[1]); err != nil || !jsontext.Value(plain).IsValid() {
 			return "", errToken
 		}
