@@ -71,7 +71,7 @@ func (c *Config) Flags() *flag.FlagSet {
 	f.IntVar(&c.Operations, "operations", 300, "payments in each run")
 	f.IntVar(&c.Kills, "kills", 5, "how often the service is killed in each run")
 	f.Uint64Var(&c.Seed, "seed", 0, "seed of the payments and the network's faults (default: a new one, which is printed)")
-	f.StringVar(&c.Via, "via", "", "what handles the keys in the run with everonce: proxy, in front of a service that knows nothing of keys (default: the service's own middleware)")
+	f.StringVar(&c.Via, "via", "", "what handles the keys in the run with everonce: proxy, in front of a service without keys (default: the service's own middleware)")
 	f.BoolVar(&c.JSON, "json", false, "write the result as one JSON object")
 	return f
 }

@@ -31,7 +31,7 @@ func (a *Answer) normalize() {
 	if a.Status == 0 {
 		a.Status = http.StatusOK
 	}
-	if _, told := a.Header["Content-Length"]; told && a.Header.Get("Content-Length") != strconv.Itoa(len(a.Body)) {
+	if _, declared := a.Header["Content-Length"]; declared && a.Header.Get("Content-Length") != strconv.Itoa(len(a.Body)) {
 		a.Header = a.Header.Clone() // the caller's is unchanged
 		a.Header.Del("Content-Length")
 	}

@@ -41,7 +41,6 @@ func ExampleRoute_checkKey() {
 		fmt.Println(w.Code, w.Body)
 	}
 	// Output:
-	// 400
-	// {"type":"https://github.com/everonce/everonce/blob/main/docs/reference/problems/invalid-key.md","title":"Idempotency-Key
-	// is invalid","status":400,"detail":"Idempotency-Key: it must be a UUID, in lower case."} 200 charged
+	// 400 {"type":"https://github.com/everonce/everonce/blob/main/docs/reference/problems/invalid-key.md","title":"Idempotency-Key is invalid","status":400,"detail":"Idempotency-Key: it must be a UUID, in lower case."}
+	// 200 charged
 }

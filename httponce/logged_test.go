@@ -17,7 +17,7 @@ import (
 
 // The log reports the outcome of a handler that continues after its client was answered, since the client cannot see
 // it. Observe reports when all is recorded, so that a service that ends can wait for it.
-func TestTheEndOfAHandlerThatIsLateIsTold(t *testing.T) {
+func TestTheEndOfALateHandlerIsReported(t *testing.T) {
 	for name, c := range map[string]struct {
 		status int
 		logged string
@@ -96,7 +96,7 @@ func TestAReleaseThatFailedIsLoggedWithoutItsClient(t *testing.T) {
 }
 
 // An operation that becomes unknown is logged once, with the hash that finds its record; its repetitions are not.
-func TestAnOperationThatBecomesUnknownIsTold(t *testing.T) {
+func TestAnUnknownOperationIsLogged(t *testing.T) {
 	ways := map[string]func(){"5xx": func() {}}
 	maps.Copy(ways, unwindings)
 	for name, way := range ways {

@@ -264,7 +264,7 @@ func (s *settings) checkNames() error {
 	case !wire.IsToken(s.marker):
 		return fmt.Errorf("%w: Marker: %q is not the name of a header", everonce.ErrInvalidArgument, s.marker)
 	case wire.HasMeaning(s.marker):
-		return fmt.Errorf("%w: Marker: %s already has a meaning", everonce.ErrInvalidArgument, s.marker)
+		return fmt.Errorf("%w: Marker: %s has a meaning already", everonce.ErrInvalidArgument, s.marker)
 	case s.header == s.marker:
 		return fmt.Errorf("%w: KeyHeader and Marker are both %s", everonce.ErrInvalidArgument, s.header)
 	}

@@ -114,7 +114,7 @@ func pass(client, server net.Conn, breaks func()) {
 
 // Go's own transport may send a POST with a key again, and does so when a kept connection breaks off. Two full copies
 // arrive, and the client knows about one. It gets the answer to the first, which a 409 would have hidden from it.
-func TestGoSendsAgainByItself(t *testing.T) {
+func TestNetHTTPSendsAgain(t *testing.T) {
 	p := newSlowPayments(t, httponce.Route{})
 	url := "http://" + relay(t, p.Listener.Addr(), func() { <-p.entered })
 	client := &http.Client{Transport: &http.Transport{}}

@@ -139,7 +139,7 @@ func TestBadPatterns(t *testing.T) {
 }
 
 // A pattern whose method takes no key would protect nothing, whatever else its route says.
-func TestPatternOfAMethodThatHeedsNoKey(t *testing.T) {
+func TestPatternOfAMethodThatTakesNoKey(t *testing.T) {
 	for _, c := range []struct {
 		pattern string
 		methods []string

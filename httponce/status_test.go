@@ -401,7 +401,7 @@ func TestStatusRefusesBadArguments(t *testing.T) {
 }
 
 // The status of any method that takes a key on some route may be asked for: the route may have its own name.
-func TestStatusOfAMethodThatHeedsKeys(t *testing.T) {
+func TestStatusOfAMethodThatTakesKeys(t *testing.T) {
 	svc := newService(t, setup{handle: answers(201, "paid")})
 	put := httponce.Route{Methods: []string{http.MethodPut}}
 	for name, opts := range map[string]*httponce.Options{"the base": {Route: put}, "a route": {Routes: map[string]httponce.Route{"PUT /orders/{id}": put}}} {

@@ -28,7 +28,7 @@ func (opsBegun) End(context.Context, everonce.Observation) {}
 // A client that leaves its connection, or its stream, stops waiting at once, however it leaves: with a wait of an hour,
 // a kept place would not be reported here. Over HTTP/1.1 net/http reads no further than one byte beyond a request. A
 // client that has sent that byte is not seen to leave, and keeps its place until the wait is over.
-func TestWhoeverLeavesGivesThePlaceBack(t *testing.T) {
+func TestALeavingClientGivesItsPlaceBack(t *testing.T) {
 	for name, tc := range map[string]struct {
 		http2 bool
 		wait  time.Duration

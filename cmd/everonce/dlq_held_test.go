@@ -12,7 +12,7 @@ import (
 
 // Letters that a consumer or another command holds cannot be seen. The command warns about that, instead of just
 // showing an empty list, and stops warning when they are free again.
-func TestLettersInOtherHandsAreTold(t *testing.T) {
+func TestHeldLettersAreReported(t *testing.T) {
 	url, queue, publish := lettersOf(t, amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum})
 	publish(amqp.Publishing{MessageId: "m-1", Headers: amqp.Table{"x-everonce-reason": "exhausted", "x-everonce-queue": queue}})
 	conn, err := amqp.Dial(url)

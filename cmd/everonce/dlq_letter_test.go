@@ -42,7 +42,7 @@ func TestALetterWithoutAKey(t *testing.T) {
 }
 
 // A letter whose queue no longer exists is kept. The output and the exit code report that it was not replayed.
-func TestALetterThatIsNotReplayedIsTold(t *testing.T) {
+func TestALetterThatIsNotReplayedIsReported(t *testing.T) {
 	url, queue, publish := deadQueue(t)
 	publish(amqp.Publishing{MessageId: "m-1", Headers: amqp.Table{"x-everonce-reason": "exhausted", "x-everonce-queue": queue}})
 	var out, said bytes.Buffer
@@ -61,7 +61,7 @@ func TestALetterThatIsNotReplayedIsTold(t *testing.T) {
 }
 
 // Letters that cannot be read without taking them all, as in a stream, are an error and not an empty list.
-func TestLettersThatCannotBeLookedAtAreTold(t *testing.T) {
+func TestUnreadableLettersAreReported(t *testing.T) {
 	url, queue, _ := deadQueue(t)
 	conn, err := amqp.Dial(url)
 	if err != nil {

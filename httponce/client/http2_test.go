@@ -184,7 +184,7 @@ func TestTransportHTTP2(t *testing.T) {
 }
 
 // A server that refuses every stream: net/http repeats each attempt seven times before it says so.
-func TestTransportTrapHTTP2SendsAgainByItself(t *testing.T) {
+func TestTransportTrapHTTP2SendsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int32
 		pipes := serveHTTP2(t, func(p h2Peer, stream uint32) bool {

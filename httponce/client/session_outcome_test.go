@@ -166,8 +166,8 @@ func TestSessionGivenUp(t *testing.T) {
 	})
 }
 
-// TestSessionSecretStaysAtHome: it is sent to no other origin, and is not in what the application sees.
-func TestSessionSecretStaysAtHome(t *testing.T) {
+// TestSessionSecretIsSentToItsOriginOnly: it is sent to no other origin, and is not in what the application sees.
+func TestSessionSecretIsSentToItsOriginOnly(t *testing.T) {
 	b := newBank(t, session.Config{Lease: time.Minute})
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("another origin was asked") }))
 	defer elsewhere.Close()

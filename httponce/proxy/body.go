@@ -71,7 +71,7 @@ func sendOnce(out *http.Request) {
 	// but leaves out its length, so the length is set by a spelling of the name that the transport does not look for.
 	// HTTP/2 has its own framing and drops the field.
 	out.ContentLength, out.TransferEncoding = 0, []string{"identity"}
-	if _, told := out.Header["Content-Length"]; told || !safeMethods[out.Method] && out.Method != http.MethodDelete {
+	if _, declared := out.Header["Content-Length"]; declared || !safeMethods[out.Method] && out.Method != http.MethodDelete {
 		delete(out.Header, "Content-Length")
 		out.Header["content-length"] = []string{"0"}
 	}

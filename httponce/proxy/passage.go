@@ -112,7 +112,7 @@ func readable(h http.Header) {
 // holding is the ResponseWriter of an attempt. ReverseProxy flushes what has no Content-Length after every
 // piece; a middleware takes a flush for a stream, whose body it cannot keep.
 type holding struct {
-	informed
+	headerKeeper
 	x    *passage
 	gone bool // the client takes no more
 }

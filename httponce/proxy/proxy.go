@@ -145,9 +145,9 @@ func (p *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.answerError(w, r, x, errLoop)
 		return
 	}
-	h := &holding{informed: informing(w), x: x}
+	h := &holding{headerKeeper: keepHeader(w), x: x}
 	if x.attempt == nil {
-		p.reverse.ServeHTTP(&h.informed, r)
+		p.reverse.ServeHTTP(&h.headerKeeper, r)
 		wire.WithoutWrongTrailers(w.Header())
 		return
 	}

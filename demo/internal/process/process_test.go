@@ -91,8 +91,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestEndsByItself: an end that was not requested is an error.
-func TestEndsByItself(t *testing.T) {
+// TestEndsUnexpectedly: an end that was not requested is an error.
+func TestEndsUnexpectedly(t *testing.T) {
 	t.Parallel()
 	c, ended := start(t)
 	if got, err := get(t, c, "/exit"); err == nil {

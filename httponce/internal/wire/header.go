@@ -53,7 +53,7 @@ func CheckKeyHeader(name string) error {
 	case ServerTakes[name]:
 		return fmt.Errorf("KeyHeader: %s never reaches a handler as a header", name)
 	case HasMeaning(name) || RequestsOwn[name]:
-		return fmt.Errorf("KeyHeader: %s already has a meaning", name)
+		return fmt.Errorf("KeyHeader: %s has a meaning already", name)
 	}
 	return nil
 }

@@ -156,7 +156,7 @@ func TestMemoryIsWarnedOf(t *testing.T) {
 
 // An empty store was never used, or differs from the previous one. The start warns about it, because every repetition
 // is new to such a store.
-func TestAnEmptyStoreIsTold(t *testing.T) {
+func TestAnEmptyStoreIsWarnedOf(t *testing.T) {
 	store := "--store=sqlite:" + filepath.Join(t.TempDir(), "proxy.db")
 	for i, want := range []int{1, 1, 0} { // the first two starts find nothing
 		p := start(t, (&counting{}).ServeHTTP, store)

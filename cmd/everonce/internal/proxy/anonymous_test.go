@@ -12,7 +12,7 @@ import (
 
 // The default principal, in front of a service whose sessions are in cookies, makes all senders one. The proxy warns
 // about that, once.
-func TestAnonymousWithACredentialIsTold(t *testing.T) {
+func TestAnonymousWithACredentialIsWarnedOf(t *testing.T) {
 	service := &counting{}
 	for label, tc := range map[string]struct {
 		principal string

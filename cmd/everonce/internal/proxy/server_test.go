@@ -256,7 +256,7 @@ func TestProxyRefusesToStart(t *testing.T) {
 	unprotected := configOf(t, "--listen=127.0.0.1:0", "--store=sqlite:"+db, "--upstream=http://127.0.0.1:1")
 	unprotected.Route.Methods = nil
 	if _, err := New(t.Context(), unprotected, slog.New(slog.DiscardHandler)); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), "methods: empty") {
-		t.Errorf("if no method supports a key: %v", err)
+		t.Errorf("if no method takes a key: %v", err)
 	}
 	downstream := configOf(t, "--listen=127.0.0.1:0", "--store=sqlite:"+db, "--upstream=http://127.0.0.1:1", "--upstream-key=downstream")
 	failOpen := downstream.Route

@@ -39,19 +39,19 @@ func TestARoleThatMayNotCreateTables(t *testing.T) {
 	if strings.Contains(url, "?") {
 		sep = "&"
 	}
-	refused := func(when string) {
+	wantRefused := func(when string) {
 		t.Helper()
-		if s, err := create(t.Context(), url+sep+"role="+name, opts); !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), `by the text of "everonce schema"`) {
+		if s, err := create(t.Context(), url+sep+"role="+name, opts); !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), `run the output of "everonce schema"`) {
 			t.Errorf("%s: %v, %v; want ErrStore, and what to do", when, s, err)
 		}
 	}
-	refused("without tables")
+	wantRefused("without tables")
 	text, err := Schema(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	run(text)
-	refused("without rights on them")
+	wantRefused("without rights on them")
 	run("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA " + name + " TO " + name)
 	s, err := create(t.Context(), url+sep+"role="+name, opts)
 	if err != nil {

@@ -47,7 +47,7 @@ func TestCreate(t *testing.T) {
 
 // A file without a write-ahead log is not a store, whatever its tables are: opening it would change the journal mode of
 // somebody else's file.
-func TestAFileWithoutAWriteAheadLogStaysAsItIs(t *testing.T) {
+func TestAFileWithoutAWriteAheadLogIsUnchanged(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "other.db")
 	s, err := create(t.Context(), sqliteScheme+file, Options{})

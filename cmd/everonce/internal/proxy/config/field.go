@@ -104,7 +104,7 @@ var fields = []Field{
 		return &choice[string]{&c.LogLevel, []string{"debug", "info", "warn", "error"}}
 	}),
 
-	per("methods", "POST,PATCH", "methods that support a key", func(r *Route) pflag.Value { return (*list)(&r.Methods) }),
+	per("methods", "POST,PATCH", "methods that take a key", func(r *Route) pflag.Value { return (*list)(&r.Methods) }),
 	per("required", "false", "refuse a request without a key", func(r *Route) pflag.Value { return (*truth)(&r.Required) }),
 	per("key-json", "", "where JSON bodies may have the key instead of the header: a JSON pointer like /idempotency_key; such bodies are read into memory, up to max-body", func(r *Route) pflag.Value { return (*text)(&r.KeyJSON) }),
 	per("key-pattern", "", "regular expression (RE2) that the whole key must match, like [0-9a-f-]{36}; if empty: any key", func(r *Route) pflag.Value { return (*pattern)(&r.KeyPattern) }),

@@ -167,7 +167,7 @@ func TestProxyBlamesNoUpstreamForAClient(t *testing.T) {
 }
 
 // Observe gets the problem that the proxy answered with, and no problem if the upstream answered.
-func TestProxyProblemsAreTold(t *testing.T) {
+func TestProxyProblemsAreObserved(t *testing.T) {
 	unreachable := &url.URL{Scheme: "http", Host: refusing}
 	text := func(s string) *url.URL {
 		return newWireUpstream(t, func(int, wireRequest) (string, bool) { return s, true }).url
