@@ -7,8 +7,9 @@ import (
 	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
-// headerKeeper is the ResponseWriter that ReverseProxy gets. After each status below 200, ReverseProxy clears the header,
-// and with the upstream's fields also those that outer middlewares have set. Header restores these before it returns.
+// headerKeeper is the ResponseWriter that ReverseProxy gets. After each status below 200, ReverseProxy clears the
+// header, and with the upstream's fields also those that outer middlewares have set. Header restores these before it
+// returns.
 type headerKeeper struct {
 	http.ResponseWriter
 	outer   http.Header // what stood there at the beginning
