@@ -188,7 +188,7 @@ func sessionOf(h http.Header, needed ...string) (c session.Command, secret []byt
 // applied is what a request's command came to.
 type applied struct {
 	verdict
-	answer session.Answer
+	answer session.Reply
 	worked error // the handler's own, in its last call
 	kept   bool  // of the handler's answer
 }
@@ -373,7 +373,7 @@ func (x *exchange) sendOwn(v *verdict) {
 }
 
 // replayKept sends an answer that the host has kept.
-func (x *exchange) replayKept(a *session.Answer) {
+func (x *exchange) replayKept(a *session.Reply) {
 	var kept Answer
 	if a.Elided || kept.decode(a.Result) != nil {
 		x.log.ErrorContext(x.r.Context(), "httponce: what the host kept of a request is no answer (it was executed by another handler)", "route", x.served.Route)
@@ -404,7 +404,7 @@ func (x *exchange) answerHostError(err error) {
 }
 
 // rejectSession answers a refusal of a session.
-func (x *exchange) rejectSession(a *session.Answer) {
+func (x *exchange) rejectSession(a *session.Reply) {
 	p, retryAfter := problemOfRefusal(a, x.retryAfter)
 	if a.Err == session.ErrGap {
 		x.w.Header().Set(wire.SessionNext, wire.FormatInteger(a.Next))
@@ -414,7 +414,7 @@ func (x *exchange) rejectSession(a *session.Answer) {
 
 // problemOfRefusal returns the problem of a refusal, and when to come again if that may help. later is when there may
 // be room for another session.
-func problemOfRefusal(a *session.Answer, later time.Duration) (p wire.Problem, retryAfter time.Duration) {
+func problemOfRefusal(a *session.Reply, later time.Duration) (p wire.Problem, retryAfter time.Duration) {
 	switch a.Err {
 	case session.ErrSessionExpired:
 		return wire.SessionExpired, 0

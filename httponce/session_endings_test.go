@@ -136,13 +136,13 @@ type failing struct {
 	before, after error
 }
 
-func (f *failing) Apply(ctx context.Context, c *session.Command, work session.Work[*account]) (session.Answer, error) {
+func (f *failing) Apply(ctx context.Context, c *session.Command, work session.Work[*account]) (session.Reply, error) {
 	if f.before != nil {
-		return session.Answer{}, f.before
+		return session.Reply{}, f.before
 	}
 	a, err := f.Host.Apply(ctx, c, work)
 	if err == nil && f.after != nil {
-		return session.Answer{}, f.after
+		return session.Reply{}, f.after
 	}
 	return a, err
 }
@@ -216,7 +216,7 @@ func TestSessionKeptByAnotherHandler(t *testing.T) {
 // foreign is a host whose results another program has written.
 type foreign struct{ session.Host[*account] }
 
-func (f *foreign) Apply(ctx context.Context, c *session.Command, work session.Work[*account]) (session.Answer, error) {
+func (f *foreign) Apply(ctx context.Context, c *session.Command, work session.Work[*account]) (session.Reply, error) {
 	return f.Host.Apply(ctx, c, func(ctx context.Context, l *account, payload []byte) ([]byte, error) {
 		_, err := work(ctx, l, payload)
 		return []byte("done"), err

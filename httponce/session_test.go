@@ -353,9 +353,9 @@ func TestSessionsEndpoint(t *testing.T) {
 // lockedHost renews no session, as a database does while a request is executed.
 type lockedHost struct{ session.Host[*account] }
 
-func (h lockedHost) Apply(ctx context.Context, c *session.Command, work session.Work[*account]) (session.Answer, error) {
+func (h lockedHost) Apply(ctx context.Context, c *session.Command, work session.Work[*account]) (session.Reply, error) {
 	if c.Op == session.KeepAlive {
-		return session.Answer{Beats: []session.Refusal{session.ErrInProgress}}, nil
+		return session.Reply{Beats: []session.Refusal{session.ErrInProgress}}, nil
 	}
 	return h.Host.Apply(ctx, c, work)
 }

@@ -44,8 +44,8 @@ func taking[O any](take func(O) error) func(any) error {
 	}
 }
 
-// TestNegativeValues gives each number of the tables of docs/reference/options.md a negative value, to whatever takes the options: it is
-// refused, unless the number's row says what it means.
+// TestNegativeValues gives each number of the tables of docs/reference/options.md a negative value, to whatever takes
+// the options: it is refused, unless the number's row says what it means.
 func TestNegativeValues(t *testing.T) {
 	store, err := sqlitestore.Open(t.Context(), t.TempDir()+"/test.db", nil)
 	if err != nil {

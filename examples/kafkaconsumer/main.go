@@ -1,5 +1,5 @@
-// Command kafkaconsumer handles the orders of a Kafka topic, each once: an invoice in PostgreSQL, which commits with the
-// record of its order. It takes DATABASE_URL and BROKER_URL, and runs until it is interrupted.
+// Command kafkaconsumer handles the orders of a Kafka topic, each once: an invoice in PostgreSQL, which commits with
+// the record of its order. It takes DATABASE_URL and BROKER_URL, and runs until it is interrupted.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command natsconsumer handles the orders of a JetStream stream, each once: an invoice in PostgreSQL, which commits with
-// the record of its order. It takes DATABASE_URL and BROKER_URL, and runs until it is interrupted.
+// Command natsconsumer handles the orders of a JetStream stream, each once: an invoice in PostgreSQL, which commits
+// with the record of its order. It takes DATABASE_URL and BROKER_URL, and runs until it is interrupted.
 package main
 
 import (

@@ -64,7 +64,7 @@ func TestBatchesFillUp(t *testing.T) {
 	}
 }
 
-// A batch that does not fill up is handled all the same; so is a message that is there twice, and one without a key.
+// A batch that does not fill up is handled too; so is a message that is in the queue twice, and one without a key.
 func TestAnIncompleteBatchIsHandled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -80,7 +80,8 @@ func TestAnIncompleteBatchIsHandled(t *testing.T) {
 	b.wants(2, 0)
 }
 
-// A message that fails is retried, and becomes a dead letter, alone; so is one that is refused. Their neighbours commit.
+// A message that fails is retried, and becomes a dead letter, alone; so is one that is refused. Their neighbours
+// commit.
 func TestAFailingMessageOfABatchIsAlone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

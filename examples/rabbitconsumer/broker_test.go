@@ -45,14 +45,14 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.pool.Close)
-	if _, err := b.pool.Exec(t.Context(), `CREATE TABLE invoice (order_id text NOT NULL, cents bigint NOT NULL)`); err != nil { // no unique index: what is there twice must show
+	if _, err := b.pool.Exec(t.Context(), `CREATE TABLE invoice (order_id text NOT NULL, cents bigint NOT NULL)`); err != nil { // no unique index: duplicates must show
 		t.Fatal(err)
 	}
 	var schema string
 	if err := b.pool.QueryRow(t.Context(), `SELECT current_schema()`).Scan(&schema); err != nil {
 		t.Fatal(err)
 	}
-	// Named, and not only found by the search_path: the locks of keys are of the whole database.
+	// A named schema, not only one in the search_path: the locks of keys are shared by the whole database.
 	store, err := pgxstore.New(b.pool, &pgxstore.Options{Schema: schema})
 	if err != nil {
 		t.Fatal(err)
@@ -276,7 +276,7 @@ func newWire(t *testing.T, broker string) *wire {
 				return
 			}
 			if out, err := net.Dial("tcp", to); err != nil {
-				in.Close() //nolint:errcheck // there is nobody at the other end
+				in.Close() //nolint:errcheck // the other end is closed
 			} else {
 				w.relay(in, out)
 			}

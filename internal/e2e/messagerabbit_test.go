@@ -39,7 +39,7 @@ func (r *rabbit) letters(ctx context.Context, way string) (consume.DeadLetters, 
 
 func (r *rabbit) declare(ctx context.Context, ways []string) error {
 	nobody, err := consume.NewNatural(consume.NaturalSpec[operation]{
-		Consumer: "nobody", Key: consume.ProducerID(),
+		Consumer: "none", Key: consume.ProducerID(),
 		Handle: func(context.Context, *consume.Message, operation) (bool, error) { return false, nil },
 	})
 	if err != nil {

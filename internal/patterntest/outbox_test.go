@@ -220,7 +220,7 @@ func testOutboxManyInOrder[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// What a destination asks for is more than the relay's own backoff would be.
+// A destination asks for a longer delay than the relay's own backoff.
 func TestOutboxRetryAfter(t *testing.T) {
 	t.Parallel()
 	h := onSQLite(t)

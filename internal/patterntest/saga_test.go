@@ -302,7 +302,8 @@ func testParticipant[Tx any](t *testing.T, h *handle[Tx]) {
 		t.Errorf("%d actions, %d compensations, want none", count("act 2"), count("undo 2"))
 	}
 
-	// A compensation that fails is never final, whatever its error says; nor does it need to read what the action returned.
+	// A compensation that fails is never final, whatever its error says; nor does it need to read what the action
+	// returned.
 	raw, err := everonce.NewTxReceiver(h.store, &everonce.Options{Codec: everonce.Raw()})
 	if err != nil {
 		t.Fatal(err)

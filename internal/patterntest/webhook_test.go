@@ -35,8 +35,8 @@ func TestOutboxToWebhooks(t *testing.T) {
 	}
 }
 
-// One endpoint that is silent delays no other: neither before it is found out, nor while one request tries whether it answers. It
-// gets its own when it answers.
+// One endpoint that is silent delays no other: neither before it is found out, nor while one request tries whether it
+// answers. It gets its own when it answers.
 func TestASilentWebhookDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	h := onSQLite(t)

@@ -50,7 +50,7 @@ func run(ctx context.Context, command, first, second string) error {
 	if err != nil {
 		return err
 	}
-	defer store.Close() //nolint:errcheck // what was committed is there
+	defer store.Close() //nolint:errcheck // commits are stored
 	for _, table := range []string{
 		`CREATE TABLE IF NOT EXISTS customer (name TEXT PRIMARY KEY)`,
 		`CREATE TABLE IF NOT EXISTS booking (id TEXT, customer TEXT NOT NULL)`,
@@ -117,7 +117,7 @@ func publish(o Order) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close() //nolint:errcheck // what was confirmed is there
+	defer conn.Close() //nolint:errcheck // confirmed messages are stored
 	ch, err := conn.Channel()
 	if err != nil {
 		return err

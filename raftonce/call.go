@@ -10,23 +10,23 @@ import (
 	"github.com/everonce/everonce/session"
 )
 
-// outcome is what became of a command.
+// outcome is the outcome of a command.
 type outcome struct {
-	answer session.Answer
+	answer session.Reply
 	terms  terms
 	err    error // why there is no answer
-	sent   bool  // the command may have come to the log
+	sent   bool  // the command may be in the log
 }
 
-// ask sends a command until it is answered, ctx ends, or the session is known to be gone.
-func (c *Client) ask(ctx context.Context, command *session.Command) outcome {
+// call sends a command until it is answered, ctx ends, or the session has certainly ended.
+func (c *Client) call(ctx context.Context, command *session.Command) outcome {
 	var got outcome
 	var last error
 	for try := 1; ; try++ {
 		if err := context.Cause(ctx); err != nil {
 			got.err = err
 			if last != nil {
-				got.err = fmt.Errorf("%w (the last attempt: %v)", err, last) //nolint:errorlint // its meaning ends with the attempt
+				got.err = fmt.Errorf("%w (the last attempt: %v)", err, last) //nolint:errorlint // errors.Is must not match the last attempt's error
 			}
 			return got
 		}
@@ -50,13 +50,14 @@ func (c *Client) ask(ctx context.Context, command *session.Command) outcome {
 		last = again
 		var elsewhere *NotLeaderError
 		if errors.As(again, &elsewhere) && elsewhere.Leader != "" && try == 1 {
-			continue // at once, for the first time
+			continue // without a pause the first time
 		}
 		_ = retry.Pause(ctx, retry.Within(firstPause, longestPause, try)) //nolint:errcheck // the loop looks at ctx
 	}
 }
 
-// limit is how long an attempt may take. A renewal has time for another one or two before the session ends.
+// limit returns how long an attempt may take. A renewal leaves time for one or two more attempts before the session
+// ends.
 func (c *Client) limit(op session.Op) time.Duration {
 	if op == session.KeepAlive {
 		return min(c.attempt, max(c.lease/6, time.Millisecond))
@@ -64,7 +65,7 @@ func (c *Client) limit(op session.Op) time.Duration {
 	return c.attempt
 }
 
-// try sends the command once. The error is why it is to be sent again.
+// try sends the command once. The error is why it must be sent again.
 func (c *Client) try(ctx context.Context, limit time.Duration, body []byte, got *outcome) error {
 	node := c.Leader()
 	attempt, cancel := context.WithTimeout(ctx, limit)
@@ -76,14 +77,14 @@ func (c *Client) try(ctx context.Context, limit time.Duration, body []byte, got 
 	var elsewhere *NotLeaderError
 	switch {
 	case errors.As(err, &elsewhere):
-		c.turn(node, elsewhere.Leader)
+		c.moveOn(node, elsewhere.Leader)
 		return err
 	case errors.Is(err, ErrTooLarge):
 		got.err = err
 		return nil
 	case err != nil:
 		got.sent = true
-		c.turn(node, "")
+		c.moveOn(node, "")
 		return fmt.Errorf("%s: %w", node, err)
 	}
 	got.sent = true
@@ -94,12 +95,12 @@ func (c *Client) try(ctx context.Context, limit time.Duration, body []byte, got 
 	return nil
 }
 
-// turn goes from a node to the leader, or to the next node where that is not known.
-func (c *Client) turn(from, leader string) {
+// moveOn moves from a node to the leader, or to the next node if the leader is unknown.
+func (c *Client) moveOn(from, leader string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.node != from: // another call has turned already
+	case c.node != from: // another call has moved on already
 	case leader != "" && leader != from:
 		c.node = leader
 	default:

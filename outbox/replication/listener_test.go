@@ -10,8 +10,8 @@ import (
 	"github.com/everonce/everonce/outbox/replication"
 )
 
-// ear is a listener under test.
-type ear struct {
+// testListener is a listener under test.
+type testListener struct {
 	t     testing.TB
 	woken chan struct{}
 	stop  func()
@@ -22,9 +22,9 @@ type ear struct {
 }
 
 // listening runs Listen until the test ends, or stop is called.
-func (d *database) listening(t testing.TB, opts *replication.Options) *ear {
+func (d *database) listening(t testing.TB, opts *replication.Options) *testListener {
 	t.Helper()
-	e := &ear{t: t, woken: make(chan struct{}, 1000), ended: make(chan error, 1)}
+	e := &testListener{t: t, woken: make(chan struct{}, 1000), ended: make(chan error, 1)}
 	set := replication.Options{Heartbeat: 20 * time.Millisecond, CheckEvery: 20 * time.Millisecond}
 	if opts != nil {
 		set = *opts
@@ -47,13 +47,13 @@ func (d *database) listening(t testing.TB, opts *replication.Options) *ear {
 }
 
 // ready waits for the wake at the beginning.
-func (e *ear) ready() *ear {
+func (e *testListener) ready() *testListener {
 	e.t.Helper()
 	e.wake("the connection")
 	return e
 }
 
-func (e *ear) wake(after string) {
+func (e *testListener) wake(after string) {
 	e.t.Helper()
 	select {
 	case <-e.woken:
@@ -64,7 +64,7 @@ func (e *ear) wake(after string) {
 	}
 }
 
-func (e *ear) end() error {
+func (e *testListener) end() error {
 	e.t.Helper()
 	select {
 	case err := <-e.ended:
@@ -75,7 +75,7 @@ func (e *ear) end() error {
 	}
 }
 
-func (e *ear) status() replication.Status {
+func (e *testListener) status() replication.Status {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.all) == 0 {
