@@ -18,8 +18,8 @@ import (
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
-// fill makes an outbox, an inbox and sagas with an entry in each state, under IDs that say which: "blocked" has "behind" waiting for
-// it, "dead-1" and "dead-2" have nothing behind them, and "later" is not due for an hour.
+// fill makes an outbox, an inbox and sagas with an entry in each state, under IDs that say which: "blocked" has
+// "behind" waiting for it, "dead-1" and "dead-2" have nothing behind them, and "later" is not due for an hour.
 func fill[Tx any](store driver.TxStore[Tx]) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
@@ -39,7 +39,7 @@ func fill[Tx any](store driver.TxStore[Tx]) error {
 	return nil
 }
 
-var errRefused = everonce.Permanent("refused", errors.New("nobody wants it"), nil)
+var errRefused = everonce.Permanent("refused", errors.New("not wanted"), nil)
 
 func fillOutbox[Tx any](ctx context.Context, r *everonce.TxReceiver[Tx]) error {
 	box, err := outbox.New(r, nil)

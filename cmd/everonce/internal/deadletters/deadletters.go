@@ -114,7 +114,7 @@ func WriteList(w io.Writer, all []DeadLetter) error {
 	return t.Flush()
 }
 
-// Write writes all that is known of each.
+// Write writes everything known about each letter.
 func Write(w io.Writer, all []DeadLetter) error {
 	for i := range all {
 		l := &all[i]

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// A proxy whose upstream is itself would send a request without a key round and round, until it has no connections left.
+// A proxy whose upstream is itself would send a request without a key round and round, until it has no connections
+// left.
 func TestUpstreamIsNotTheProxyItself(t *testing.T) {
 	for upstream, listen := range map[string]map[string]bool{
 		"http://127.0.0.1:8080": {

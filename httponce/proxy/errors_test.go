@@ -25,7 +25,8 @@ import (
 	"github.com/everonce/everonce/internal/testserver"
 )
 
-// refusing is an address that refuses every connection. A port that somebody has listened at may be another test's by now.
+// refusing is an address that refuses every connection. A port that somebody has listened at may be another test's by
+// now.
 const refusing = "127.0.0.1:0"
 
 // Where nothing was sent, nothing took hold: 502, and the retry runs.
@@ -58,8 +59,9 @@ func TestProxyReleasesWhatWasNotSent(t *testing.T) {
 	}
 }
 
-// A service that takes the connection, and then says nothing to the TLS handshake, is waited for no longer than for a connection; and
-// where the request's body cannot be read, because something in between has replaced it, nothing of it is sent.
+// A service that takes the connection, and then says nothing to the TLS handshake, is waited for no longer than for a
+// connection; and where the request's body cannot be read, because something in between has replaced it, nothing of it
+// is sent.
 func TestProxyReleasesWhatCouldNotBeSent(t *testing.T) {
 	mute, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -102,8 +104,8 @@ func TestProxyReleasesAnUpgradeToNothing(t *testing.T) {
 	}
 }
 
-// The log says which request the upstream did not answer, by the hash of its key, and nothing that a query may hold; whoever
-// observes the middleware is told the problem that the client got.
+// The log names the request that the upstream did not answer by the hash of its key, without its query. Observe gets
+// the problem that the client got.
 func TestProxyLogsWhatHadNoAnswer(t *testing.T) {
 	u := &url.URL{Scheme: "http", Host: refusing}
 	var logs bytes.Buffer
@@ -120,8 +122,8 @@ func TestProxyLogsWhatHadNoAnswer(t *testing.T) {
 	}
 }
 
-// A request without a key that its client does not send to the end is the client's failure: it is answered as that, and no log says that the
-// upstream failed.
+// A request without a key that its client does not send to the end is the client's failure: it is answered as that, and
+// no log says that the upstream failed.
 func TestProxyBlamesNoUpstreamForAClient(t *testing.T) {
 	u := newWireUpstream(t, func(int, wireRequest) (string, bool) { return wireCreated, false })
 	var logs bytes.Buffer
@@ -164,9 +166,8 @@ func TestProxyBlamesNoUpstreamForAClient(t *testing.T) {
 	}
 }
 
-// Whoever observes the middleware is told the problem that the proxy behind it answered by, and of an answer of the
-// upstream's none.
-func TestProxyProblemsAreTold(t *testing.T) {
+// Observe gets the problem that the proxy answered with, and no problem if the upstream answered.
+func TestProxyProblemsAreObserved(t *testing.T) {
 	unreachable := &url.URL{Scheme: "http", Host: refusing}
 	text := func(s string) *url.URL {
 		return newWireUpstream(t, func(int, wireRequest) (string, bool) { return s, true }).url
@@ -194,7 +195,7 @@ func TestProxyProblemsAreTold(t *testing.T) {
 			t.Errorf("%s: the answer has a header of the one that broke off: %v", name, header)
 		}
 		if s := <-told; s.Problem != tc.problem || s.Outcome != tc.outcome || s.Status != status {
-			t.Errorf("%s: %d, told is %+v", name, status, s)
+			t.Errorf("%s: %d, Observe got %+v", name, status, s)
 		}
 	}
 }
@@ -218,23 +219,24 @@ func TestProxyRetryAfterRefusedConnectionRuns(t *testing.T) {
 	}
 }
 
-// What may have been worked on is unknown, and is not sent again; the client hears that there was no answer.
+// A request that the upstream may have worked on is unknown, and is not sent again; the client learns that there was no
+// answer.
 func TestProxyUnknownAfterWriting(t *testing.T) {
 	for name, tc := range map[string]struct {
 		text   string
 		status int
 	}{
-		"no answer":                   {"", 502},
-		"half of a head":              {"HTTP/1.1 201 Created\r\nContent-Le", 502},
-		"no HTTP":                     {"SSH-2.0-OpenSSH_9.6\r\n\r\n", 502},
-		"a status that is none":       {"HTTP/1.1 099 Done\r\nContent-Length: 0\r\n\r\n", 502},
-		"half of a body":              {"HTTP/1.1 201 Created\r\nContent-Length: 8\r\n\r\nhalf", 502},
-		"half of a chunked body":      {"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n", 502},
-		"a broken chunk":              {"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 502},
-		"an upgrade nobody asked for": {"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n", 502},
-		"500":                         {"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n", 500},
-		"503, as a mesh says":         {"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n", 503},
-		"408":                         {"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n", 408},
+		"no answer":                    {"", 502},
+		"half of a head":               {"HTTP/1.1 201 Created\r\nContent-Le", 502},
+		"no HTTP":                      {"SSH-2.0-OpenSSH_9.6\r\n\r\n", 502},
+		"an invalid status":            {"HTTP/1.1 099 Done\r\nContent-Length: 0\r\n\r\n", 502},
+		"half of a body":               {"HTTP/1.1 201 Created\r\nContent-Length: 8\r\n\r\nhalf", 502},
+		"half of a chunked body":       {"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n", 502},
+		"a broken chunk":               {"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 502},
+		"an upgrade without a request": {"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n", 502},
+		"500":                          {"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n", 500},
+		"503, as a mesh says":          {"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n", 503},
+		"408":                          {"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n", 408},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, profile := range []httponce.Profile{httponce.ProfileDefault, httponce.ProfileStripe} {
@@ -279,7 +281,7 @@ func TestProxyBrokenAnswerWithoutAKey(t *testing.T) {
 	}
 }
 
-// The deadline of the work is told as that, and its outcome is unknown.
+// A passed deadline is reported as such, and its outcome is unknown.
 func TestProxyDeadline(t *testing.T) {
 	hold := make(chan struct{})
 	u := newWireUpstream(t, func(int, wireRequest) (string, bool) {
@@ -296,8 +298,8 @@ func TestProxyDeadline(t *testing.T) {
 	}
 }
 
-// With HTTP/2's word that it was not processed, a request may be sent again, and by nobody but its sender; without
-// that word it is unknown. What net/http alone does is to send all of these again.
+// If HTTP/2 says that a request was not processed, it may be sent again, but only by its sender; otherwise it is
+// unknown. net/http alone would send all of these again.
 func TestProxyHTTP2Refused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		frames  []byte
@@ -365,7 +367,7 @@ func TestProxyWithoutMiddleware(t *testing.T) {
 	}
 }
 
-// A truncated answer is none outside of a server, too, where ReverseProxy does not panic.
+// A truncated answer is an error outside of a server too, where ReverseProxy does not panic.
 func TestProxyBrokenAnswerOutsideOfAServer(t *testing.T) {
 	u := newWireUpstream(t, func(int, wireRequest) (string, bool) {
 		return "HTTP/1.1 201 Created\r\nContent-Length: 8\r\n\r\nhalf", true
@@ -412,8 +414,8 @@ func TestProxyBrokenAnswerWhileTheClientIsAnswered(t *testing.T) {
 	}
 }
 
-// An answer that has neither a length nor chunks ends where its connection does (RFC 9112, 6.3): that it broke off cannot be seen,
-// unless the connection was reset. What came is the answer.
+// An answer with neither a length nor chunks ends where its connection does (RFC 9112, 6.3). A truncation is visible
+// only if the connection was reset. The bytes that came are the answer.
 func TestProxyAnswerThatEndsWithItsConnection(t *testing.T) {
 	u := newWireUpstream(t, func(int, wireRequest) (string, bool) {
 		return "HTTP/1.1 201 Created\r\nConnection: close\r\n\r\nwhole, or half", true
@@ -430,10 +432,10 @@ func TestProxyAnswerThatEndsWithItsConnection(t *testing.T) {
 	}
 }
 
-// A client that gives its request up with itself does not end what the service has begun: the key is unknown, and no answer is kept that
-// speaks of the client.
+// A client that gives its request up with itself does not end what the service has begun: the key is unknown, and no
+// answer is kept that speaks of the client.
 func TestProxyEndWithClientIsUnknown(t *testing.T) {
-	for _, held := range []bool{false, true} { // the head of the answer is there, or not
+	for _, held := range []bool{false, true} { // the head of the answer has arrived, or not
 		begun, calls := make(chan struct{}, 1), atomic.Int64{}
 		u := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 			calls.Add(1)
@@ -462,7 +464,7 @@ func TestProxyEndWithClientIsUnknown(t *testing.T) {
 		}
 		status, _, body := post(t, srv, "/", "k", "amount=1")
 		if status != http.StatusConflict || !strings.Contains(body, "outcome-unknown") || calls.Load() != 1 {
-			t.Errorf("the head is there: %v: the repetition: %d %s, after %d calls", held, status, body, calls.Load())
+			t.Errorf("the head has arrived: %v: the repetition: %d %s, after %d calls", held, status, body, calls.Load())
 		}
 	}
 }

@@ -11,18 +11,19 @@ import (
 	"github.com/everonce/everonce/internal/socketurl"
 )
 
-// isItself reports whether upstream is where the proxy itself listens, as far as that is told by numbers and by localhost: what
-// another name means may change.
+// isItself reports whether upstream is the proxy's own listener, as far as numeric addresses and localhost show it:
+// another name may change its meaning.
 func isItself(listen string, upstream *url.URL) bool {
 	if file, ok, _ := socketOf(listen); ok || upstream.Scheme == socketurl.Scheme { //nolint:errcheck // it was looked at
 		return ok && upstream.Scheme == socketurl.Scheme && path.Clean(file) == path.Clean(upstream.Path)
 	}
 	port := cmp.Or(upstream.Port(), map[string]string{"http": "80", "https": "443"}[upstream.Scheme])
-	return meet(listen, net.JoinHostPort(upstream.Hostname(), port))
+	return sameListener(listen, net.JoinHostPort(upstream.Hostname(), port))
 }
 
-// meet reports, as far as that is told, whether who connects to one of two addresses may reach who listens at the other.
-func meet(a, b string) bool {
+// sameListener reports whether a connection to one of two addresses may reach a listener at the other, as far as the
+// addresses show it.
+func sameListener(a, b string) bool {
 	hostA, portA, errA := net.SplitHostPort(a)
 	hostB, portB, errB := net.SplitHostPort(b)
 	if errA != nil || errB != nil || portA != portB || portA == "0" { // 0 is any that is free
@@ -53,7 +54,7 @@ func meantBy(host string) []net.IP {
 		return []net.IP{ip}
 	}
 	var all []net.IP
-	addrs, _ := net.InterfaceAddrs() //nolint:errcheck // what cannot be told is not refused
+	addrs, _ := net.InterfaceAddrs() //nolint:errcheck // an address that cannot be checked is accepted
 	for _, a := range addrs {
 		if n, ok := a.(*net.IPNet); ok && (ip.To4() == nil || n.IP.To4() != nil) {
 			all = append(all, n.IP)

@@ -52,8 +52,8 @@ func (g *gate) end() (late bool) {
 	return g.answered
 }
 
-// absence is a handler that runs in a goroutine of its own, because its client does not wait for ever.
-type absence struct {
+// detached is a handler call that runs in its own goroutine, because its client does not wait for ever.
+type detached struct {
 	gate
 	ctx     context.Context // the request's, until the client has been answered
 	cancel  context.CancelFunc
@@ -61,23 +61,23 @@ type absence struct {
 	started sync.Once
 	ended   chan struct{}
 
-	// What it came to, when ended is closed.
+	// The result, when ended is closed.
 	v        verdict
 	panicked any
 	returned bool
 }
 
 // begin tells that the handler is called now: from then on the client waits so long, and no longer.
-func (a *absence) begin() { a.started.Do(func() { close(a.begun) }) }
+func (a *detached) begin() { a.started.Do(func() { close(a.begun) }) }
 
-// within makes a call of the core in a goroutine of its own. It returns false where the handler took longer
-// than the client waits; the call goes on then, and what it comes to is logged where nobody else is told.
+// within makes a call of the core in a separate goroutine. It returns false if the handler took longer than the client
+// waits. The call then continues, and its result is logged if it is not reported elsewhere.
 //
 // A panic and a Goexit are the serving goroutine's, as long as that waits.
 func (x *exchange) within(c core) (v verdict, inTime bool) {
-	a := &absence{begun: make(chan struct{}), ended: make(chan struct{})}
+	a := &detached{begun: make(chan struct{}), ended: make(chan struct{})}
 	a.ctx, a.cancel = context.WithCancel(context.WithoutCancel(x.r.Context()))
-	x.absence = a
+	x.detached = a
 	client := context.AfterFunc(x.r.Context(), a.cancel)
 	x.body.hold()
 	go func() {
@@ -98,10 +98,10 @@ func (x *exchange) within(c core) (v verdict, inTime bool) {
 	return a.v, true
 }
 
-// inTime waits for the call, for as long as the route says after its handler has begun. It returns false when the
-// client is to be told that it goes on: that takes a place, which the end of the call gives back. Where there is none
-// the client waits on.
-func (a *absence) inTime(x *exchange) bool {
+// inTime waits for the call, for as long as the route allows after its handler has begun. It returns false if the
+// client is to be answered that the call continues. That takes a place, which the end of the call gives back; without a
+// free place the client waits on.
+func (a *detached) inTime(x *exchange) bool {
 	select {
 	case <-a.ended:
 		return true
@@ -128,14 +128,14 @@ func (a *absence) inTime(x *exchange) bool {
 }
 
 // run is the goroutine of the call.
-func (x *exchange) run(a *absence, c core) {
+func (x *exchange) run(a *detached, c core) {
 	defer func() {
 		if !a.returned {
 			a.panicked = recover() // nil after a Goexit
 		}
 		if a.panicked != nil && a.panicked != http.ErrAbortHandler { //nolint:errorlint // the value of a panic
 			// The stack is gone when the serving goroutine panics with the same value.
-			x.log.ErrorContext(a.ctx, "httponce: the handler panicked", "route", x.told.Route, "key", x.keyHash(), "panic", a.panicked, "stack", string(debug.Stack()))
+			x.log.ErrorContext(a.ctx, "httponce: the handler panicked", "route", x.served.Route, "key", x.keyHash(), "panic", a.panicked, "stack", string(debug.Stack()))
 		}
 		if a.gate.end() {
 			<-x.goingOn
@@ -146,13 +146,13 @@ func (x *exchange) run(a *absence, c core) {
 		a.cancel()
 		close(a.ended)
 	}()
-	a.v = x.awaited(c)
+	a.v = x.callWaiting(c)
 	a.returned = true
 }
 
 // stillRunning tells the client that its handler goes on.
 func (x *exchange) stillRunning() {
-	x.told.Outcome = everonce.InProgress // by this very request: it was not refused
+	x.served.Outcome = everonce.InProgress // by this very request: it was not refused
 	x.echo(x.w.Header())
 	x.problem(wire.StillRunning, max(x.route.AnswerWithin, time.Second))
 }

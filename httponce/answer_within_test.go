@@ -65,8 +65,8 @@ func serveOnce(h http.Handler, key string) *usedWriter {
 	return w
 }
 
-// A client that waited long enough is told to ask again. Its handler goes on, with a context of its own and its body,
-// and without the ResponseWriter, which is the server's again; what it answers is the answer.
+// A client that waited long enough gets a Retry-After. Its handler continues, with its own context and its body, and
+// without the ResponseWriter, which is the server's again; its answer is the answer.
 func TestAnswerWithin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late := make(chan map[string]error, 1)
@@ -120,8 +120,8 @@ func TestAnswerWithin(t *testing.T) {
 	})
 }
 
-// The context of a handler that ends with its client does so while the client waits. That the client was told to ask again is not its end:
-// the work goes on, and its answer is recorded.
+// The context of a handler that ends with its client does so while the client waits. That the client was told to ask
+// again is not its end: the work goes on, and its answer is recorded.
 func TestAnswerWithinAndEndWithClient(t *testing.T) {
 	for name, leaves := range map[string]bool{"the client leaves": true, "it is answered": false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -182,7 +182,7 @@ func TestAnswerWithinInTime(t *testing.T) {
 	})
 }
 
-// What a handler that is late writes beyond the limit is dropped: nobody is there to stream to.
+// A late handler's writes beyond the limit are dropped: there is no client to stream to.
 func TestALargeAnswerThatIsLateIsElided(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := protected(t, &httponce.Options{Route: httponce.Route{AnswerWithin: time.Second, MaxAnswer: 1000}}, func(w http.ResponseWriter, _ *http.Request) {
@@ -275,7 +275,8 @@ func TestAPanicInAGoroutineOfItsOwn(t *testing.T) {
 	}
 }
 
-// Inside a limit that answers in the place of a handler and does not wait for it, the handler goes on, and its answer is kept.
+// Inside a limit that answers in the place of a handler and does not wait for it, the handler goes on, and its answer
+// is kept.
 func TestInsideOfATimeoutHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0

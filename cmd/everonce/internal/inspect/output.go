@@ -14,8 +14,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// text is a name that somebody else chose, as a terminal may show it.
-func text(s string) string {
+// printable returns a name that somebody else chose, as a terminal may show it.
+func printable(s string) string {
 	if s == "" {
 		return "-"
 	}
@@ -31,7 +31,7 @@ var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=-]+$`)
 
 // Word quotes a text that somebody else chose, so that a shell takes it for one word of a command.
 func Word(s string) string {
-	if s = text(s); plainWord.MatchString(s) {
+	if s = printable(s); plainWord.MatchString(s) {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
@@ -62,13 +62,13 @@ func WriteList(out io.Writer, records []Record) error {
 		r := &records[i]
 		state := r.State
 		if r.UnknownStep != "" {
-			state += " (" + text(r.UnknownStep) + ")"
+			state += " (" + printable(r.UnknownStep) + ")"
 		}
 		updated := "-"
 		if !r.UpdatedAt.IsZero() { // as in what a newer version wrote
 			updated = r.UpdatedAt.UTC().Format(time.RFC3339)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", text(string(r.Scope)), text(r.ID), state, r.Attempt, text(r.Owner), updated, r.Record)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", printable(string(r.Scope)), printable(r.ID), state, r.Attempt, printable(r.Owner), updated, r.Record)
 	}
 	return w.Flush()
 }
@@ -81,21 +81,21 @@ func WriteRecord(out io.Writer, r *Record, now time.Time) error {
 			fmt.Fprintf(w, "%s\t%s\n", name, value)
 		}
 	}
-	line("scope", text(string(r.Scope)))
-	line("id", text(r.ID))
+	line("scope", printable(string(r.Scope)))
+	line("id", printable(r.ID))
 	line("record", r.Record)
 	line("key hash", r.Key)
 	line("state", r.State)
-	line("unknown step", text(r.UnknownStep))
-	line("attempt", fmt.Sprintf("%d, by %s, token %d", r.Attempt, text(r.Owner), r.Token))
+	line("unknown step", printable(r.UnknownStep))
+	line("attempt", fmt.Sprintf("%d, by %s, token %d", r.Attempt, printable(r.Owner), r.Token))
 	line("claimed", stamp(r.ClaimedAt, now))
 	line("lease until", stamp(r.LeaseUntil, now))
-	line("last error", text(r.LastError))
+	line("last error", printable(r.LastError))
 	if p := r.Previous; p != nil {
-		line("claim found", fmt.Sprintf("%s, by %s, claimed %s", p.State, text(p.Owner), stamp(p.ClaimedAt, now)))
+		line("claim found", fmt.Sprintf("%s, by %s, claimed %s", p.State, printable(p.Owner), stamp(p.ClaimedAt, now)))
 	}
 	if f := r.Fingerprint; f != nil {
-		line("fingerprint", text(f.Alg)+" "+f.Sum)
+		line("fingerprint", printable(f.Alg)+" "+f.Sum)
 	}
 	line("result", resultText(r.Result))
 	line("created", stamp(r.CreatedAt, now))
@@ -104,7 +104,7 @@ func WriteRecord(out io.Writer, r *Record, now time.Time) error {
 	line("result until", stamp(r.ResultUntil, now))
 	line("removed from", stamp(r.PurgeAt, now))
 	for _, s := range r.Steps {
-		line("step "+text(s.Name), strings.Join(nonEmpty(s.State, fmt.Sprintf("attempt %d", s.Attempt),
+		line("step "+printable(s.Name), strings.Join(nonEmpty(s.State, fmt.Sprintf("attempt %d", s.Attempt),
 			prefixed("begun ", stamp(s.BeganAt, now)), prefixed("ended ", stamp(s.EndedAt, now)), resultText(s.Result)), ", "))
 	}
 	return w.Flush()
@@ -116,14 +116,14 @@ func resultText(r *Result) string {
 	}
 	s := r.Kind
 	if r.Kind != driver.ResultElided.String() && r.Bytes != nil {
-		s += fmt.Sprintf(", %d bytes of %s", *r.Bytes, text(r.Codec))
+		s += fmt.Sprintf(", %d bytes of %s", *r.Bytes, printable(r.Codec))
 	}
 	if r.Summary != "" {
-		s += ", summary " + text(r.Summary)
+		s += ", summary " + printable(r.Summary)
 	}
 	switch {
 	case r.JSON != nil:
-		s += ": " + text(string(r.JSON))
+		s += ": " + printable(string(r.JSON))
 	case r.Data != nil:
 		s += fmt.Sprintf(": %q", r.Data)
 	}
@@ -173,7 +173,7 @@ func WriteExplanation(out io.Writer, x *Explanation) error {
 	if len(x.Steps) > 0 {
 		b.WriteString("\nIts steps, when it runs:\n")
 		for _, a := range x.Steps {
-			fmt.Fprintf(&b, "  %s: %s: %s.\n", text(a.Step), a.Outcome, a.Why)
+			fmt.Fprintf(&b, "  %s: %s: %s.\n", printable(a.Step), a.Outcome, a.Why)
 		}
 	}
 	if len(x.Notes) > 0 {

@@ -2,8 +2,9 @@ package httponce
 
 import "testing"
 
-// The call of a handler ends, or its client is answered in its place: whichever comes first, and not both. Else the client would be told to
-// ask again for an answer that is there, and the place of one that goes on never be given back.
+// Either the handler's call ends, or its client is answered in its place, whichever comes first, and not both.
+// Otherwise the client would get a Retry-After for an answer that exists, and the place of a continuing call would
+// never be given back.
 func TestAGateIsPassedOnce(t *testing.T) {
 	var over, taken gate
 	if over.end() || over.take(new(recorder)) {

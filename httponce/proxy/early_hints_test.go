@@ -14,8 +14,8 @@ import (
 	"github.com/everonce/everonce/httponce/proxy"
 )
 
-// What a middleware around has set reaches the client behind a status below 200 too, and is its own on every repetition:
-// [net/http/httputil.ReverseProxy] clears the header behind each of them.
+// Headers set by an outer middleware reach the client after a status below 200 too, and are fresh on every repetition:
+// [net/http/httputil.ReverseProxy] clears the header after each such status.
 func TestProxyKeepsOuterHeadersBehindEarlyHints(t *testing.T) {
 	const hints = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n"
 	for name, tc := range map[string]struct {
@@ -54,7 +54,7 @@ func TestProxyKeepsOuterHeadersBehindEarlyHints(t *testing.T) {
 			final := finalHead(t, srv, key+"X-Outer: "+id+"\r\n")
 			for _, line := range []string{"HTTP/1.1 201 Created", "X-Outer: " + id, "Vary: Origin", "Vary: Accept", "X-Inner: i"} {
 				if strings.Count(final, line+"\r\n") != 1 {
-					t.Errorf("%s, %s: %q is not there once:\n%s", name, id, line, final)
+					t.Errorf("%s, %s: %q is not present exactly once:\n%s", name, id, line, final)
 				}
 			}
 			if strings.Contains(final, "Link:") {
@@ -64,7 +64,7 @@ func TestProxyKeepsOuterHeadersBehindEarlyHints(t *testing.T) {
 	}
 }
 
-// finalHead sends a request over a connection of its own, and returns the head of its answer, behind those below 200.
+// finalHead sends a request over a new connection, and returns the head of its final answer.
 func finalHead(t *testing.T, srv *httptest.Server, fields string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", srv.Listener.Addr().String())

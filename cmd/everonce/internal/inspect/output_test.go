@@ -12,7 +12,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// What somebody else wrote reaches a terminal as text, and as no command of the terminal's: a summary and a result may hold any bytes.
+// Text that someone else wrote reaches a terminal as text, and never as a terminal command: a summary and a result may
+// hold any bytes.
 func TestNothingCommandsTheTerminal(t *testing.T) {
 	t.Parallel()
 	for _, evil := range []string{"\x1b[2J", "\x9b2J", "a\xc2\x9b2J", "a\u202eb", "a\nb"} {
@@ -37,12 +38,12 @@ func TestNothingCommandsTheTerminal(t *testing.T) {
 			}
 		}
 	}
-	if got := text("Grüße, 日本"); got != "Grüße, 日本" {
+	if got := printable("Grüße, 日本"); got != "Grüße, 日本" {
 		t.Errorf("a good name is written as %s", got)
 	}
 }
 
-// What becomes of each step when the operation runs again is told by how the step was left.
+// The explanation of each step, when the operation runs again, depends on how the step ended.
 func TestAnExplanationTellsOfTheSteps(t *testing.T) {
 	t.Parallel()
 	rec := driver.Record{State: driver.StateAbandoned, Format: driver.FormatVersion, Attempt: 2, Steps: []driver.StepRecord{
@@ -66,7 +67,7 @@ func TestAnExplanationTellsOfTheSteps(t *testing.T) {
 	}
 }
 
-// A step may have the name of what somebody sent: in a command that is there to be copied it is one word, and no command itself.
+// A step's name may come from someone else's input. In a suggested command it is one word, and never a command.
 func TestASuggestedCommandNamesTheStep(t *testing.T) {
 	t.Parallel()
 	for step, want := range map[string]string{

@@ -12,8 +12,9 @@ import (
 	"github.com/everonce/everonce/httponce/proxy"
 )
 
-// What is left on a connection behind an answer is not the answer to the next request on it, and is not saved as such: somebody else may have
-// made the service say it. net/http looks for it when the connection is free again; here the next request has the connection by then.
+// Bytes left on a connection after an answer are not the answer to the next request on it, and are not saved as such:
+// somebody else may have made the service send them. net/http checks for them when the connection is free again; here
+// the next request has the connection by then.
 func TestProxyTakesNothingLeftOverForAnAnswer(t *testing.T) {
 	const leftOver = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
 	body := strings.Repeat("x", 8<<10) // more than net/http holds back: WroteRequest comes before the last of it is written

@@ -16,8 +16,8 @@ import (
 	"github.com/everonce/everonce/internal/mapdb"
 )
 
-// A handler that returns in silence when its context has ended, as many do, has not said that it is done: the 200 that
-// net/http would send for it is no word of its own, and must not be saved.
+// A handler that returns without an answer when its context has ended, as many do, has not said that it is done. The
+// 200 that net/http would send for it was not the handler's, and must not be saved.
 func TestSilenceBehindTheEndOfTheContextIsNoAnswer(t *testing.T) {
 	for name, route := range map[string]httponce.Route{
 		"the client left":           {EndWithClient: true},
@@ -89,8 +89,8 @@ func TestSilenceAloneIsAnAnswer(t *testing.T) {
 	}
 }
 
-// A handler that says that nothing took hold, and no more, has said that, whatever became of its context; and one that has taken the
-// connection over has answered on it.
+// A handler that says that nothing took hold, and no more, has said that, whatever became of its context; and one that
+// has taken the connection over has answered on it.
 func TestWhatIsNoSilenceBehindTheEndOfTheContext(t *testing.T) {
 	for name, c := range map[string]struct {
 		say  func(http.ResponseWriter)
@@ -128,7 +128,7 @@ func TestWhatIsNoSilenceBehindTheEndOfTheContext(t *testing.T) {
 	}
 }
 
-// hijackable is a ResponseWriter of a connection that nobody is on.
+// hijackable is a ResponseWriter of an unused connection.
 type hijackable struct{ *httptest.ResponseRecorder }
 
 func (*hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
@@ -155,8 +155,8 @@ func TestAHijackIsNotLate(t *testing.T) {
 	})
 }
 
-// In a transaction the same silence, returned as nil, is rolled back, and the retry runs: what was half done is not committed with an
-// answer that nobody gave. What was said counts.
+// In a transaction the same silence, returned as nil, rolls back, and the retry runs: half-done work is not committed
+// with an answer that the handler did not give. An answer that it did give is kept.
 func TestSilenceBehindTheEndOfTheContextIsRolledBack(t *testing.T) {
 	for name, route := range map[string]httponce.Route{
 		"the client left":     {EndWithClient: true},

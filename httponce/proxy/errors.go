@@ -12,13 +12,13 @@ import (
 	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
-// failed answers a request that the upstream did not answer.
-func (p *handler) failed(w http.ResponseWriter, r *http.Request, err error) {
-	p.tell(w, r, passageOf(r), err)
+// handleError answers a request that the upstream did not answer.
+func (p *handler) handleError(w http.ResponseWriter, r *http.Request, err error) {
+	p.answerError(w, r, passageOf(r), err)
 }
 
-// tell answers, and says what the failure means for the key.
-func (p *handler) tell(w http.ResponseWriter, r *http.Request, x *passage, err error) {
+// answerError answers, and says what the failure means for the key.
+func (p *handler) answerError(w http.ResponseWriter, r *http.Request, x *passage, err error) {
 	if client, ok := x.asClientError(err); ok {
 		client.answer(w, r)
 		return
@@ -52,8 +52,8 @@ func (p *handler) tell(w http.ResponseWriter, r *http.Request, x *passage, err e
 	failure.Send(w, p.opts.problems(), retryAfter)
 }
 
-// cut ends the connection of an attempt whose middleware cannot be told of a failure: a panic is unknown to it, whatever its Save
-// says of a status.
+// cut ends the connection of an attempt whose middleware cannot learn of the failure: to the middleware a panic is
+// unknown, whatever its Save says of a status.
 func (p *handler) cut(r *http.Request, err error) {
 	p.opts.Log.ErrorContext(r.Context(), "proxy: the upstream gave no answer, and a ResponseWriter without Unwrap hides the middleware: the connection is closed, and the outcome is unknown",
 		"method", r.Method, "path", r.URL.Path, "error", unquoted(err.Error()))
@@ -63,8 +63,8 @@ func (p *handler) cut(r *http.Request, err error) {
 // quotation is what %q writes.
 var quotation = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 
-// unquoted returns the text of an error without what it quotes. net/http quotes what it cannot read: a line of the answer, which may be left
-// over from somebody else's, or a header of the request.
+// unquoted returns the text of an error without what it quotes. net/http quotes what it cannot read: a line of the
+// answer, which may be left over from somebody else's, or a header of the request.
 func unquoted(text string) string { return quotation.ReplaceAllString(text, `"…"`) }
 
 // unquoting is what [httputil.ReverseProxy] writes its log to.

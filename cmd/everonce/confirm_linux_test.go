@@ -19,8 +19,8 @@ import (
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
-// What becomes a dead letter while the question waits for its answer was not asked about: it is not discarded in place of one
-// that is gone by then. The broker's own letters have times of whole seconds, and letters may be equal.
+// A letter that becomes dead while the question waits for its answer was not part of the question. It is not discarded
+// in place of one that is gone. The broker's own letters have times in whole seconds, and letters may be equal.
 func TestWhatCameAfterTheQuestionIsNotDiscarded(t *testing.T) {
 	ours := func(queue string) amqp.Table {
 		return amqp.Table{"x-everonce-reason": "exhausted", "x-everonce-queue": queue, "x-everonce-last": time.Now().UTC().Format(time.RFC3339Nano)}
@@ -65,8 +65,8 @@ func TestWhatCameAfterTheQuestionIsNotDiscarded(t *testing.T) {
 	}
 }
 
-// A verdict is on the attempt that was looked at: where another has run, and ended in the unknown too, while the question waited
-// for its answer, nobody has found out what became of that one.
+// A verdict is about the attempt that was inspected. If another attempt has run since, and its outcome is unknown too,
+// nothing is settled.
 func TestAnAttemptAfterTheQuestionIsNotSettled(t *testing.T) {
 	ctx := context.Background()
 	file := filepath.Join(t.TempDir(), "records.db")
@@ -107,7 +107,7 @@ func TestAnAttemptAfterTheQuestionIsNotSettled(t *testing.T) {
 	}
 }
 
-// What is asked is done where the answer is yes, in full, and not after any other.
+// Only the full answer "yes" confirms; no other answer does.
 func TestOnlyYesIsYes(t *testing.T) {
 	url, queue, publish := deadQueue(t)
 	publish(amqp.Publishing{MessageId: "m-1", Headers: amqp.Table{"x-everonce-reason": "exhausted", "x-everonce-queue": queue}})
