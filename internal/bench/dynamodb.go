@@ -21,8 +21,8 @@ const (
 	dynamodbKeys    = 200
 )
 
-// dynamodbBench is a table of its own on the server that the tests use, with the items that are written by hand beside the records. Its round trips are
-// requests.
+// dynamodbBench is a separate table on the server that the tests use, with items that are written by hand beside the
+// records. Its round trips are requests.
 type dynamodbBench struct {
 	transport *http.Transport
 	client    *dynamodb.Client
@@ -85,7 +85,7 @@ func (b *dynamodbBench) close() error {
 	return err
 }
 
-// replayed is one of the keys that are there: fewer than elsewhere, for they are made one by one.
+// replayed is one of the existing keys: fewer than elsewhere, because they are made one by one.
 func (b *dynamodbBench) replayed(n int64) everonce.Key { return knownKey(n % dynamodbKeys) }
 
 func (b *dynamodbBench) perform(ctx context.Context, key everonce.Key, want everonce.Outcome) error {
@@ -118,7 +118,7 @@ func (b *dynamodbBench) write(ctx context.Context, key everonce.Key) error {
 	return err
 }
 
-// guarded: new keys, and an effect elsewhere that costs nothing. What is promised is the number of requests.
+// guarded: new keys, and an effect elsewhere that costs nothing. The number of requests is promised.
 func (b *dynamodbBench) guarded() *contest {
 	bare := &way{name: "bare: put, update", do: func(ctx context.Context, n int64) error { return b.write(ctx, mailKey(n)) }}
 	ours := &way{name: "ours", do: func(ctx context.Context, n int64) error { return b.perform(ctx, mailKey(n), everonce.Executed) }}
@@ -135,7 +135,7 @@ func (b *dynamodbBench) replays() *contest {
 	bare := &way{name: "bare: get", do: func(ctx context.Context, n int64) error {
 		got, err := b.client.GetItem(ctx, &dynamodb.GetItemInput{TableName: &b.table, Key: b.hand(b.replayed(n)), ConsistentRead: aws.Bool(true)})
 		if err == nil && got.Item["result"] == nil {
-			err = errors.New("the result is not there")
+			err = errors.New("no result is stored")
 		}
 		return err
 	}}

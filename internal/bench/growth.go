@@ -95,7 +95,7 @@ func (g *growth) run(ctx context.Context, p pace) error {
 	}, "session", "session_answer", "session_state")
 }
 
-// inSQLite fills these tables in a file of its own.
+// inSQLite fills these tables in a separate file.
 func (g *growth) inSQLite(ctx context.Context, fill func(tx *everonce.TxReceiver[*sql.Tx], measure func() (grown, error)) error, tables ...string) error {
 	store, err := sqlitestore.Open(ctx, filepath.Join(g.dir, "growth-"+tables[0]+".db"), nil)
 	if err != nil {

@@ -24,7 +24,7 @@ const (
 	recordBytes = 200
 )
 
-// redisBench is a prefix of its own on the server that the tests use.
+// redisBench is a separate prefix on the server that the tests use.
 type redisBench struct {
 	client rueidis.Client
 	prefix string

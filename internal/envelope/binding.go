@@ -34,7 +34,7 @@ func (b Binding) Value(text string) string {
 	return text
 }
 
-// Headers returns the headers that say what is known of an event.
+// Headers returns the headers that describe an event.
 func (b Binding) Headers(e Envelope) map[string]string {
 	headers := make(map[string]string, 5)
 	for attribute, text := range map[string]string{"id": e.ID, "type": e.Type, "source": e.Source, "partitionkey": e.Key, "time": TimeText(e.Time)} {

@@ -45,7 +45,7 @@ func Read(contentType string, headers map[string]string, body []byte) Envelope {
 	return e
 }
 
-// IsStructured reports whether a content type is that of a CloudEvent whose attributes are in its body, as JSON.
+// IsStructured reports whether a content type denotes a CloudEvent whose attributes are in its body, as JSON.
 func IsStructured(contentType string) bool {
 	base, _, _ := strings.Cut(contentType, ";")
 	return strings.EqualFold(strings.TrimSpace(base), "application/cloudevents+json")

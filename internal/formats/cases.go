@@ -14,7 +14,8 @@ type testCase struct {
 	begun time.Time // of the first write
 	write func(s *script)
 	inTx  bool // the store must have transactions
-	// What is decided of a claim with the same fingerprint: of one that leaves alone what is abandoned, one that takes it over, and one that settles.
+	// The decisions on a claim with the same fingerprint: one that leaves an abandoned record alone, one that takes it
+	// over, and one that settles.
 	decided, taken, settled driver.Decision
 }
 
@@ -148,7 +149,7 @@ func version1() []testCase {
 			s.claim(req)
 		}, false, running, running, running},
 		{"completed", future, func(s *script) { s.claim(first()); s.complete(value(), web) }, false, replay, replay, replay},
-		{"completed, with nothing that can be left out", future, func(s *script) {
+		{"completed, with no field left out", future, func(s *script) {
 			s.claim(driver.ClaimRequest{Nonce: nonce(1), Lease: lease, Lifetime: web})
 			s.complete(driver.SavedResult{Kind: driver.ResultValue, Codec: "raw", Data: []byte{}}, web)
 		}, false, replay, replay, replay},
@@ -175,7 +176,7 @@ func version1() []testCase {
 			s.complete(value(), driver.Lifetime{Retention: time.Millisecond, Remember: never})
 			s.purge()
 		}, false, expired, expired, expired},
-		{"a tombstone that no purge has met", past, func(s *script) {
+		{"a tombstone that no purge has removed", past, func(s *script) {
 			s.claim(first())
 			s.complete(value(), driver.Lifetime{Retention: time.Hour, Remember: never})
 		}, false, expired, expired, expired},

@@ -40,7 +40,7 @@ func (s *script) wrote(err error) {
 	s.wait(s.rec.UpdatedAt)
 }
 
-// wait is over when the store's clock is past a time, so that the times of one write are told from those of the next.
+// wait returns when the store's clock is past a time, so that the times of two writes are distinct.
 func (s *script) wait(until time.Time) {
 	s.Helper()
 	for !s.get().Now.After(until.Add(Apart)) {
@@ -82,7 +82,7 @@ func (s *script) fixed(us int64, early, late time.Duration) int64 {
 		}
 	}
 	if nearest == math.MaxInt64 {
-		s.Errorf("%s: %d is no time of a write, and nothing that follows from one", s.c.name, us)
+		s.Errorf("%s: %d is neither the time of a write nor derived from one", s.c.name, us)
 	}
 	return fixed
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Tables are those of an SQL store. A record is all columns of its row that are not NULL, by their names, and of the rows of its steps.
+// Tables are the tables of an SQL store. A record is shown as all columns of its row that are not NULL, by their names,
+// and the columns of its steps' rows.
 type Tables struct {
 	testing.TB
 	DB     *sql.DB

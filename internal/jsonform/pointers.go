@@ -60,9 +60,9 @@ func parsePointers(field string, list []string) (pointers, error) {
 	return p, nil
 }
 
-// keep returns what the pointers point to: for each that finds something its number, and the value with its
-// length. Where none does it returns the document. What is kept cannot be taken for a document: it begins with a byte
-// that no JSON begins with.
+// keep returns the values that the pointers point to: for each pointer that finds a value its number, and the value
+// with its length. If no pointer finds a value, it returns the document. The kept values cannot be mistaken for a
+// document: they begin with a byte that no JSON begins with.
 func (p *pointers) keep(doc jsontext.Value) jsontext.Value {
 	kept := p.root.appendKept([]byte{0}, doc)
 	if len(kept) == 1 {

@@ -53,7 +53,7 @@ type Tx struct {
 
 var errEnded = errors.New("mapdb: the transaction has ended")
 
-// ErrDeadlock is what work returns that met one: the transaction was rolled back, and may be run again.
+// ErrDeadlock is the error that work returns after a deadlock: the transaction was rolled back, and may be run again.
 var ErrDeadlock = errors.New("mapdb: deadlock, the transaction was rolled back")
 
 // Add is a statement of the application's: one more effect of that name.

@@ -22,9 +22,9 @@ func (m *Misfit) Error() string {
 // Unwrap returns [driver.ErrCorruptRecord].
 func (m *Misfit) Unwrap() error { return driver.ErrCorruptRecord }
 
-// Assign copies values that a driver of database/sql returned into *int64, *string and *[]byte, for [Row.Scan] of a database
-// whose columns hold values of any type. What converts without loss is converted. The error wraps a [Misfit] of the
-// first column that does not; the others are copied all the same.
+// Assign copies values that a driver of database/sql returned into *int64, *string and *[]byte, for [Row.Scan] of a
+// database whose columns hold values of any type. It converts values that convert without loss. The error wraps a
+// [Misfit] of the first column that does not convert; the others are copied all the same.
 func Assign[V any](dest []any, values []V) error {
 	var misfit error
 	for i, d := range dest {

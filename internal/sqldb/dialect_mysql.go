@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// alive has a number overflow in what was a transaction until MariaDB rolled it back, for a deadlock, say: what is inserted then
-// commits by itself. To MySQL it is a comment, and its driver asks before.
+// alive makes a number overflow if MariaDB has rolled the transaction back, after a deadlock for example: an insert
+// sent then would commit alone. To MySQL it is a comment, and its driver asks before.
 //
 // It asks for the session's settings too: see [Guarded].
 var alive = " /*M! * (18446744073709551615 * (2 - @@in_transaction)) */ * (" + guard + ")"

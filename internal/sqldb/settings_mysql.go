@@ -64,9 +64,10 @@ func Unguarded(message string) string {
 // noLimit is larger than every table.
 const noLimit = " LIMIT 18446744073709551615"
 
-// Guarded returns the text of a statement of MySQL or MariaDB so that it fails in a session that cannot be used, and, if it is a SELECT,
-// so that sql_select_limit does not limit it. It panics if that cannot be had: an INSERT of several rows of VALUES must ask with {alive}.
-// What neither reads nor changes rows, such as CREATE TABLE or SAVEPOINT, stays as it is.
+// Guarded returns the text of a statement of MySQL or MariaDB so that it fails in a session that cannot be used, and,
+// if it is a SELECT, so that sql_select_limit does not limit it. It panics if that is impossible: an INSERT of several
+// rows of VALUES must ask with {alive}. A statement that neither reads nor changes rows, such as CREATE TABLE or
+// SAVEPOINT, is returned unchanged.
 func Guarded(text string) string {
 	prefix, rest, found := strings.Cut(text, " FOR */ ")
 	if found {

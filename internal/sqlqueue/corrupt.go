@@ -18,7 +18,8 @@ import (
 const oddTypes = "typeof(rank) NOT IN ('integer', 'real') OR typeof(due_at) NOT IN ('integer', 'real')" + // RETURNING knows no q
 	" OR typeof(id) <> 'text' OR typeof({group}) <> 'text' OR typeof({lane}) <> 'text' OR typeof(order_key) <> 'text'"
 
-// scan reads a row, and the columns of the table's own into own. What cannot be read is no error of the scan.
+// scan reads a row, and the columns specific to its table into own. A value that cannot be read is not an error of the
+// scan.
 func (r *Row) scan(q *Queue, from sqldb.Row, own []any) error {
 	var odd int64
 	err := from.Scan(append([]any{
@@ -76,8 +77,9 @@ const (
 // beforeAll is where a pass of ClaimOdd through a table begins.
 const beforeAll int64 = math.MinInt64
 
-// ClaimOdd claims rows that [Claim] may not find, whatever their lane, so that they are set aside. It looks at some of the rows that follow
-// the number after, which it moves on: at the end of the table to beforeAll. There are none in a database whose columns have types.
+// ClaimOdd claims rows that [Claim] may not find, whatever their lane, so that they are set aside. It looks at some of
+// the rows that follow the number after, and moves after on: at the end of the table to beforeAll. A database whose
+// columns have types has no such rows.
 func ClaimOdd[T any](ctx context.Context, q *Queue, after *int64, lease time.Duration, row func(*T) (*Row, []any)) (claimed []T, token int64, err error) {
 	if !q.dialect.AnyType {
 		return nil, 0, nil

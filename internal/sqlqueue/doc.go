@@ -6,11 +6,10 @@
 // every later write of the claimer is on condition of it. So a process that was paused past its lease changes nothing of
 // what another one has claimed since.
 //
-// What is claimed next is found by state, and never by a position: a row whose transaction stays open for long, behind
-// which others were committed, is not passed over.
+// A claim finds its rows by state, and never by a position: a row whose transaction stays open for long, behind which
+// others were committed, is not passed over.
 //
 // Rows with the same order key, in the same group, are claimed in the order in which they were inserted: a row is the
-// head of its key if there is none before it that is neither done nor set aside for good. Only heads are claimed, and
-// after a head, by the same claimer, those that follow it without a gap. So claims of several processes need no lock in
-// common.
+// head of its key if no row before it is neither done nor set aside for good. Only heads are claimed, and after a head,
+// by the same claimer, the rows that follow it without a gap. So claims of several processes need no common lock.
 package sqlqueue

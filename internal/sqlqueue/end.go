@@ -10,7 +10,7 @@ import (
 	"github.com/everonce/everonce/internal/sqldb"
 )
 
-// How says how a row that is in hand ends.
+// How says how a claimed row ends.
 type How int
 
 // The ways.
@@ -21,9 +21,9 @@ const (
 	Drop
 	// Again: it is tried again after a delay.
 	Again
-	// Later: it is tried again after a delay, and this try does not count.
+	// Later: it is tried again after a delay, and this try is not an attempt.
 	Later
-	// Release: it was not tried, which does not count, and others may have it.
+	// Release: it was not tried, uses no attempt, and others may claim it.
 	Release
 	// GiveUp discards it.
 	GiveUp
@@ -60,15 +60,15 @@ func ErrorText(err error) string {
 	return text[:cut]
 }
 
-// inHand is true of a row of the list {2t} that the claim {1i} has in hand. It may be late: as long as nobody else has
-// claimed it. The sum keeps the planner from an index of the rows that are in state 0: few, it knows, but a database
-// that holds an old snapshot has all that ever were among them.
+// claimedBy is the condition that a row of the list {2t} belongs to the claim {1i}. Its lease may have ended, as long
+// as no other claim has taken it. The sum keeps the planner from an index of the rows that are in state 0: few, the
+// planner expects, but a database that holds an old snapshot has all rows that ever were in that state.
 func (q *Queue) inHand() string {
 	return " WHERE q.token = {1i} AND q.state + 0 = 0 AND " + q.dialect.InInts("q.seq", "{2t}")
 }
 
-// Ends returns the calls that end rows which the claim of the token has in hand. Each row that it has lost is one less in
-// the sum of their [sqldb.Call.Affected].
+// Ends returns the calls that end rows which the claim of the token holds. Each row that the claim has lost is one less
+// in the sum of their [sqldb.Call.Affected].
 func (q *Queue) Ends(token int64, ends ...End) []*sqldb.Call {
 	var calls []*sqldb.Call
 	together := func(how How, name, template string) {
@@ -130,7 +130,8 @@ func (q *Queue) Renew(ctx context.Context, token int64, seqs []int64, lease time
 	return int(call.Affected), nil
 }
 
-// send sends what is written together. What a call has affected is not to be looked at after an error: it may still be written.
+// send sends calls that are written together. Do not use the number of affected rows after an error: the calls may
+// still be written.
 func (q *Queue) send(ctx context.Context, calls ...*sqldb.Call) error {
 	if one, ok := q.db.(sqldb.SingleWriter); ok && len(calls) == 1 {
 		return one.WriteOne(ctx, calls[0])

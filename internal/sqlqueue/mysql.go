@@ -75,7 +75,7 @@ func gapless() func(r *Row) bool {
 	}
 }
 
-// take writes that rows which were locked are in hand, and has them say so.
+// take writes that locked rows are claimed, and sets the same in rows.
 func (q *Queue) take(ctx context.Context, c sqldb.Conn, token int64, lease time.Duration, rows []*Row) error {
 	if len(rows) == 0 {
 		return nil

@@ -16,29 +16,29 @@ import (
 
 // Pool claims rows as they become due, and has them worked on.
 //
-// A claim asks only for rows whose rank is at least that of the last claim's first row: a database has to pass over all
-// that was done since the oldest transaction in it began, and would pass over it at each claim. What comes with a lower
-// rank all the same, such as a row whose transaction took long, is found by a claim without that bound, which comes at
-// least each second, or as seldom as its own time asks for.
+// A claim asks only for rows whose rank is at least the rank of the last claim's first row: a database has to pass over
+// all rows that were done since the oldest transaction in it began, and would pass over them at each claim. A row with
+// a lower rank, such as a row whose transaction took long, is found by a claim without that bound, which comes at least
+// each second, or as seldom as its own time asks for.
 type Pool[T any] struct {
 	Queue *Queue
 	// Row returns where to scan a row and its own columns.
 	Row func(*T) (*Row, []any)
-	// Size is how many rows are in hand, at most; Batch is how many are claimed together.
+	// Size is how many rows are claimed at a time, at most; Batch is how many are claimed together.
 	Size, Batch int
-	// Single has each row worked on by itself; of an order key, one at a time.
+	// Single has each row worked on alone; of an order key, one at a time.
 	Single bool
-	// Lease is for how long rows are in hand. It is renewed at a third.
+	// Lease is how long rows are claimed. It is renewed at a third.
 	Lease time.Duration
 	// Poll is the longest pause between two looks for rows.
 	Poll time.Duration
 	// Channel, if not empty, is where new rows are announced.
 	Channel string
-	// Slack is how far below the last claim's first rank new rows may come: that of the highest priority.
+	// Slack is how far below the last claim's first rank new rows may come: the lead of the highest priority.
 	Slack time.Duration
 	// Lanes, if set, returns the lanes to claim from, and those to leave out.
 	Lanes func() (only, except []string)
-	// Taken, if set, is told of claimed rows before Lanes is asked again.
+	// Taken, if set, is called with the claimed rows before Lanes is called again.
 	Taken func(rows []T)
 	// Work works on rows of one claim, and ends them. Its context ends with the lease: [driver.ErrLeaseLost]. It does not
 	// end with Run's, but after DrainTimeout.
@@ -251,7 +251,7 @@ func (p *Pool[T]) wait(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// begin has rows worked on, in goroutines of their own.
+// begin has rows worked on, in new goroutines.
 func (p *Pool[T]) begin(ctx context.Context, working *sync.WaitGroup, rows []T, token int64, claimed time.Time) {
 	p.mu.Lock()
 	p.free -= len(rows) // it may be below 0: followers are one row more than asked for, at most

@@ -9,7 +9,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// MaxText is the size of the longest text in a column that is looked up, maxHeaders that of all headers, in bytes.
+// MaxText is the size of the longest text in a column that is looked up, maxHeaders the size of all headers, in bytes.
 const (
 	MaxText    = 255
 	maxHeaders = 64 << 10

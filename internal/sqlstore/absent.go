@@ -7,9 +7,9 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// absences remembers the keys that a look for a replay has lately found no row of. What then records such
-// a key may take the cheaper way, which writes over nothing: if a row has come since, that is a conflict,
-// and the next look sees it. It is a hint, which may be lost and is used once.
+// absences remembers the keys for which a look for a replay has lately found no row. The call that then records such a
+// key may use the cheaper statement, which does not write over a row: if a row has come since, that is a conflict, and
+// the next look sees it. An entry is a hint, which may be lost and is used once.
 type absences struct{ slots [1 << 10]atomic.Uint64 }
 
 // slot returns the place of a key, and what stands there for it.

@@ -108,7 +108,7 @@ func (h *txHandle[Tx]) CommitAll(ctx context.Context, req driver.CommitAllReques
 	}
 	last, err := h.finishCalls(req.Completions)
 	if err != nil {
-		_ = h.conn.Rollback(ctx) //nolint:errcheck // the first error is what is told
+		_ = h.conn.Rollback(ctx) //nolint:errcheck // the first error is returned
 		return res, err
 	}
 	err = h.conn.Commit(ctx, last...)

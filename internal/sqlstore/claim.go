@@ -58,7 +58,7 @@ func (s *Store[Tx]) look(ctx context.Context, req *driver.ClaimRequest) (done bo
 	return next == nil, res, err
 }
 
-// claim is a claim through c, which is a transaction of its own or makes one of every statement.
+// claim claims through c, which is a separate transaction or makes one of every statement.
 func (s *Store[Tx]) claim(ctx context.Context, c sqldb.Conn, req *driver.ClaimRequest) (res driver.ClaimResult, err error) {
 	if req.Take >= driver.TakeToSettle { // never inserts
 		err = s.decide(ctx, c, &req.ID, func(rec *driver.Record, w *row) (*driver.Record, error) {
@@ -174,8 +174,8 @@ func (s *Store[Tx]) claimCall(req *driver.ClaimRequest, w *row) *sqldb.Call {
 	return call
 }
 
-// hitRate tells whether claims lately met a record more often than not: a read before the claim costs a
-// new key something, and spares a duplicate the writer.
+// hitRate reports whether recent claims found a record more often than not: a read before the claim costs a new key
+// something, and spares a duplicate the writer.
 type hitRate struct{ per1024 atomic.Int32 }
 
 func (h *hitRate) count(hit bool) {

@@ -114,7 +114,7 @@ func (w writer) fromToWrite() string {
 	return "(SELECT " + cmp.Or(w.WriteNow, w.Now) + " AS now) AS clock"
 }
 
-// returning ends a write that may end an attempt. What it returns is no matter, but the number of rows.
+// returning ends a write that may end an attempt. Only the number of returned rows matters.
 func (w writer) returning() string {
 	if w.Tell == "" {
 		return " RETURNING 1"
@@ -266,8 +266,9 @@ const touched = "updated_at = {now}, lease_until = coalesce({now} + {4i}, r.leas
 const countStep = "r.steps + CASE WHEN EXISTS (SELECT 1 FROM {step} AS s WHERE s.id = {1b} AND s.name = {7t}) THEN 0 ELSE 1 END"
 
 func (w writer) touch() string {
-	// The record's own count of its steps is cheap, and may be too high: a call whose repetition comes while it still runs counts twice.
-	// To count the steps themselves is right only if nobody has written the record since the statement's snapshot.
+	// The record's own number of steps is cheap, and may be too high: a call whose repetition comes while it still runs
+	// is counted twice. To count the steps themselves is right only if the record was not written since the statement's
+	// snapshot.
 	limit := " < " + strconv.Itoa(driver.MaxSteps)
 	return w.update(touched, held+" AND (r.steps"+limit+
 		" OR EXISTS (SELECT 1 FROM {step} AS s WHERE s.id = {1b} AND s.name = {7t})"+
@@ -278,13 +279,13 @@ func (w writer) touchForStep() *sqldb.Statement { return w.exec("save_step", 7, 
 
 const stepInsert = "INSERT INTO {step} AS s (id, seq, " + StepColumns + ") "
 
-// stepKept keeps a step that stands ([transition.StepStands]) as it is: one that can be read, and is done, or has ended in the
-// attempt that comes late to open it.
+// stepKept leaves a step that stands ([transition.StepStands]) unchanged: a step that can be read, and is done, or has
+// ended in the attempt that comes late to open it.
 const stepKept = stepOver + "NOT (s.state = 2 AND coalesce(s.result_kind, 0) BETWEEN 1 AND 3 OR " +
 	"s.state = 3 AND coalesce(s.result_kind, 0) = 0 AND s.attempt = excluded.attempt AND excluded.state = 1)"
 
-// stepOnce writes over what is known not to have taken hold yet, and nothing else: with the step commits its effect. One that
-// this very attempt has ended as not done was told so to the work.
+// stepOnce writes over a step only if its effect is known not to have taken hold yet: the effect commits with the step.
+// The work already learned of a step that this very attempt ended as not done.
 const stepOnce = stepOver + "coalesce(s.result_kind, 0) = 0 AND (s.state = 1 OR s.state = 3 AND s.attempt < excluded.attempt)"
 
 const stepOver = " ON CONFLICT (id, name) DO UPDATE SET state = excluded.state, attempt = excluded.attempt, " +
@@ -316,8 +317,8 @@ const (
 		"{now} + CASE WHEN {12t} IS NULL AND {13b} IS NULL THEN {16i} ELSE {15i} END, 0, 1"
 )
 
-// finishOver is what Finish writes over the record that is there, and the condition. What depends on the old values stands before
-// what changes them.
+// finishOver returns what Finish writes over an existing record, and the condition. An assignment that depends on an
+// old value stands before the assignment that changes it.
 func (w writer) finishOver() (set, where string) {
 	where = "r.rev = {2i} OR " + readable + " AND ({gone} AND r.steps = 0 OR r.state = 2 AND r.nonce <> excluded.nonce AND r.format <= {10i} AND " +
 		"CASE WHEN r.fp_alg = excluded.fp_alg AND r.fp_sum <> excluded.fp_sum THEN 1 ELSE 0 END = 0)"

@@ -7,10 +7,11 @@ import (
 	"github.com/everonce/everonce/internal/sqldb"
 )
 
-// ripe are the records that a purge looks at: those that are due, from a place in the order in which they are. Each has something to be purged, unless
-// it may not be, being damaged or a newer version's: the purge passes that over. An index has those that are due at the same time in the order of their
-// addresses; to ask for it would have a planner sort. The lower bound is a comparison of rows, which goes by the index as well: two
-// plain bounds a planner takes for a small range, to be read whole and sorted.
+// ripe are the records that a purge looks at: records that are due, from a place in the order in which they are due.
+// Each has something to be purged, unless it is damaged or a newer version's: the purge passes over such a record. An
+// index holds records that are due at the same time in the order of their addresses; to ask for that order would make a
+// planner sort. The lower bound is a comparison of rows, for which the index is used as well: two plain bounds look to
+// a planner like a small range, to be read whole and sorted.
 func (w writer) ripe() string {
 	if w.MySQL { // which reads no range by a comparison of rows, and has the primary key in each index
 		return "{record} WHERE due_at <= {now} AND due_at >= {2i} AND (due_at > {2i} OR id > UNHEX({3t})) ORDER BY due_at, id"
@@ -87,7 +88,7 @@ func (w writer) maintenance(s *Statements) {
 	}
 	s.ScopeLeft = w.rows("scope_left", 5, w.at("SELECT count(*), "+countOf(deletable)+", "+countOf(live)+", "+countOf(newer)+" FROM {record} AS r WHERE "+selected))
 	s.Remove = w.exec("remove", 1, "DELETE FROM {record} WHERE id = {1b}")
-	// The limit, which is none, has a state worked out once, and not for each count.
+	// The limit, which limits nothing, makes the server compute a state once, and not for each count.
 	s.Health = w.rows("health", 0, w.at("SELECT {now}, "+countOf("b = 2")+", "+countOf("b = 8")+", "+countOf("b = 4")+", "+
 		countOf("b = 16 OR b = 32")+", "+countOf("b = "+anyState)+", min(CASE WHEN b = 8 THEN updated_at END) "+
 		"FROM (SELECT "+stateBit+" AS b, r.updated_at FROM {record} AS r LIMIT 9223372036854775807) AS x"))

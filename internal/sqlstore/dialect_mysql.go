@@ -10,22 +10,24 @@ import (
 
 // MySQL and MariaDB have neither ON CONFLICT nor RETURNING that both know, and no lock that can be tried for a key. So:
 //
-//   - An insert ends in [untouched]: if there is a row, that is locked and left as it is. LAST_INSERT_ID tells which, and the
-//     time too, in one round trip. What writes over a row on a condition is a second statement, [sqldb.Statement.Else].
-//   - A claim in a transaction inserts a row that is gone from its beginning: nobody else can insert the key until the
-//     transaction ends, and if it commits without a result, the key is new to all others.
-//   - A single-table UPDATE assigns from left to right: what depends on the old values stands before what changes them.
+//   - An insert ends in [untouched]: an existing row is locked and left unchanged. LAST_INSERT_ID returns whether it
+//     inserted, and the time too, in one round trip. A write over a row on a condition is a second statement,
+//     [sqldb.Statement.Else].
+//   - A claim in a transaction inserts a row that is gone from its beginning: no other transaction can insert the key
+//     until this one ends, and if it commits without a result, the key is new to all others.
+//   - A single-table UPDATE assigns from left to right: an assignment that depends on an old value stands before the
+//     assignment that changes it.
 const (
 	untouched = " ON DUPLICATE KEY UPDATE rev = rev + LAST_INSERT_ID(0)"
 	// noWait is for MariaDB alone, which MySQL takes for a comment and then waits.
 	noWait = "/*M! SET STATEMENT innodb_lock_wait_timeout = 0 FOR */ "
-	// alive is false in what was a transaction until the server rolled it back, for a deadlock, say: what is written then commits by
-	// itself. For MySQL, to which it is a comment, the driver asks before.
+	// alive is false if the server has rolled the transaction back, after a deadlock for example: a write sent then
+	// would commit alone. For MySQL, to which it is a comment, the driver asks before.
 	alive = " /*M! AND @@in_transaction = 1 */"
 )
 
-// lockRev is the revision of a row that a claim in a transaction has inserted. No record of another has it, so that a claim whose row
-// was rolled back with a savepoint writes over nobody.
+// lockRev is the revision of a row that a claim in a transaction has inserted. No other record has it, so that a claim
+// whose row was rolled back with a savepoint writes over no record.
 const lockRev = 1 << 62
 
 func (w writer) mysql(s *Statements) {
@@ -70,8 +72,8 @@ func (w writer) mysql(s *Statements) {
 	s.Meta = sqldb.NewMeta(w.Dialect.Dialect)
 }
 
-// putStepElse inserts a step, or changes the one that is there if over, the end of an insert of others, allows it. Its time is that at
-// which the record was changed for it.
+// putStepElse inserts a step, or changes the existing one if over, the end of other databases' insert, allows it. Its
+// time is the time at which the record was changed for it.
 func (w writer) putStepElse(name, over string) *sqldb.Statement {
 	st := w.exec(name, 8, "INSERT INTO {step} (id, seq, "+StepColumns+") SELECT {1b}, rev * LAST_INSERT_ID(1), {2t}, {3i}, {4i}, {5i}, {6t}, {7b}, {8b}, "+
 		"updated_at, CASE WHEN {3i} = 1 THEN NULL ELSE updated_at END FROM {record} WHERE id = {1b} ON DUPLICATE KEY UPDATE seq = seq + LAST_INSERT_ID(0)")
@@ -83,8 +85,8 @@ func (w writer) putStepElse(name, over string) *sqldb.Statement {
 	return st
 }
 
-// finishElse inserts a completed record, or else writes it over the one that is there; over tries the two in the other order. locked
-// is over where the row is the claim's own, of which nothing is to be kept: that costs the server half.
+// finishElse inserts a completed record, or else writes it over the existing one; over tries the two in the other
+// order. locked is over where the row is the claim's own and holds nothing to keep: that halves the server's cost.
 func (w writer) finishElse() (insert, over, locked *sqldb.Statement) {
 	set, where := w.finishOver()
 	columns, values := strings.Split(finishColumns, ", "), strings.Split(finishValues, ", ")

@@ -17,7 +17,7 @@ type Driver[Tx any] interface {
 	sqldb.DB[Tx]
 	// Traits describes the database to the engine. The result never changes.
 	Traits() Traits
-	// Statements returns the texts: those of [NewStatements], changed where the database needs others.
+	// Statements returns the statements: the ones from [NewStatements], changed where the database needs others.
 	Statements() *Statements
 	// Migrations returns the schema: entry i brings the tables from version i to version i+1, as single statements
 	// that are run in one transaction.

@@ -115,8 +115,8 @@ var (
 // undoTimeout bounds the way back to a savepoint.
 const undoTimeout = 10 * time.Second
 
-// behindSavepoint runs op behind a savepoint, which undo goes back to. The statements go one by one: of two that are sent together
-// the second may be done though the first has not told what it should.
+// behindSavepoint runs op behind a savepoint, which undo goes back to. The statements are sent one by one: of two that
+// are sent together the second may be done although the first did not have the expected result.
 func behindSavepoint(ctx context.Context, c sqldb.Conn, op func(undo func() error) (bool, error)) (inserted bool, err error) {
 	if err := c.Send(ctx, &sqldb.Call{Statement: savepointInsert}); err != nil {
 		return false, err
@@ -246,5 +246,5 @@ func isNull(v any) bool {
 		return false
 	}
 	got, err := valuer.Value()
-	return got == nil && err == nil // an error is told when the value is sent
+	return got == nil && err == nil // the error is returned when the value is sent
 }

@@ -24,7 +24,7 @@ type seenLease struct {
 	until time.Time
 }
 
-// see notes a lease. Zero, of a claim in a transaction, is none.
+// see notes a lease. Zero, from a claim in a transaction, is not a lease.
 func (b *leaseBound) see(lease time.Duration) {
 	if lease <= 0 {
 		return

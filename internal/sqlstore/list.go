@@ -154,7 +154,7 @@ func (s *Store[Tx]) DeleteScope(ctx context.Context, req driver.DeleteScopeReque
 		if res.More {
 			return nil
 		}
-		// What others had locked was passed over, and is still to be deleted.
+		// Records that others had locked were passed over, and are still to be deleted.
 		reached = driver.RecordID{}
 		args, _ = selection(req.Scope, driver.KeyHash{}, reached)
 		err = c.Send(ctx, s.call(s.text.ScopeLeft, args...).ForEach(left.scan))

@@ -150,7 +150,7 @@ func (w *row) corrupt(what string) error {
 	return fmt.Errorf("%w: key %s: %s", driver.ErrCorruptRecord, w.rec.ID.Short(), what)
 }
 
-// record returns the record, or nil where there is none, and an error where it cannot be read.
+// record returns the record, or nil if it does not exist, and an error if it cannot be read.
 func (w *row) record() (*driver.Record, error) {
 	if !w.found {
 		return nil, nil

@@ -45,7 +45,7 @@ func New[Tx any](db Driver[Tx]) *Store[Tx] {
 	return s
 }
 
-// SQL returns the store's database, for packages that keep tables of their own beside the store's.
+// SQL returns the store's database, for packages that keep their own tables beside the store's.
 func (s *Store[Tx]) SQL() sqldb.DB[Tx] { return s.driver }
 
 // now adds the store's time to the arguments of a statement, where the process's clock is the store's.
@@ -134,8 +134,8 @@ const swapTries = 100
 // errBusyKey says that a record kept changing, or that a transaction held its key.
 var errBusyKey = errors.New("other writers keep changing the record")
 
-// replace writes next over the record that was read, or inserts it where there was none, and reports whether
-// it was in time.
+// replace writes next over the record that was read, or inserts it if there was no record, and reports whether it was
+// in time.
 func (s *Store[Tx]) replace(ctx context.Context, c sqldb.Conn, read *row, next *driver.Record) (bool, error) {
 	steps := read.steps
 	if next.Steps == nil {

@@ -114,7 +114,7 @@ type txHandle[Tx any] struct {
 type txClaim struct {
 	req   driver.ClaimRequest
 	token driver.Token
-	rev   int64 // of the record that the claim found, or has put there; 0 if there was none
+	rev   int64 // of the record that the claim found, or has put there; 0 if there was no record
 	steps bool  // the record had some
 }
 
@@ -149,7 +149,7 @@ func (h *txHandle[Tx]) grant(req *driver.ClaimRequest, w *row, claim *txClaim) (
 	return res, nil
 }
 
-// errEnded says that the server has rolled the transaction back: what follows would commit by itself.
+// errEnded says that the server has rolled the transaction back: a statement sent then would commit alone.
 var errEnded = errors.New("the transaction has ended (roll back and run it again)")
 
 // lock claims where the key is locked by a row: see [Statements.Lock]. It looks again at a key that others hold, as long as little
@@ -198,7 +198,7 @@ func (h *txHandle[Tx]) tryLock(ctx context.Context, req *driver.ClaimRequest, w 
 	return first, nil
 }
 
-// Claim claims inside the transaction. It writes nothing, or nothing that others could see.
+// Claim claims inside the transaction. It writes nothing, or nothing that other transactions could see.
 func (h *txHandle[Tx]) Claim(ctx context.Context, req driver.ClaimRequest) (driver.ClaimResult, error) {
 	var w row
 	if h.store.text.Lock != nil {
@@ -352,7 +352,7 @@ func (h *txHandle[Tx]) commit(ctx context.Context, req driver.CommitRequest) err
 			break
 		}
 		if err := h.complete(ctx, *req.Complete); err != nil { // a guarded attempt's: it does not ride
-			_ = h.conn.Rollback(ctx) //nolint:errcheck // the first error is what is told
+			_ = h.conn.Rollback(ctx) //nolint:errcheck // the first error is returned
 			return err
 		}
 	case req.Record != nil:
@@ -365,7 +365,7 @@ func (h *txHandle[Tx]) commit(ctx context.Context, req driver.CommitRequest) err
 		save := cmp.Or(h.store.text.SaveStepOnce, h.store.text.SaveStep)
 		steps := h.store.saveStepCalls(save, h.store.text.PutStepOnce, req.SaveStep)
 		step = steps[0]
-		for _, call := range steps { // both must write: a step that stands has been told
+		for _, call := range steps { // both must write: the work already knows a step that stands
 			call.Must = true
 		}
 		last = append(last, steps...)

@@ -94,7 +94,7 @@ func lost(code string) bool {
 	return codeClass(code) == "08" || code == "40003" || code == idleTooLong
 }
 
-// idleTooLong is the SQLSTATE of a session that the server has ended as it was idle in its transaction.
+// idleTooLong is the SQLSTATE of a session that the server ended because it was idle in its transaction.
 const idleTooLong = "25P03"
 
 // txTimeout is the SQLSTATE of a session that the server has ended as its transaction took too long (PostgreSQL 17). In place of the answer

@@ -47,7 +47,7 @@ type database struct {
 	migrations [][]string
 	must       mustTexts
 	read       func(ctx context.Context, calls ...*sqldb.Call) error
-	strict     atomic.Bool            // a statement outside of a transaction has met a serialization failure
+	strict     atomic.Bool            // a statement outside of a transaction failed with a serialization failure
 	schema     atomic.Pointer[string] // in which the first connection has found the tables
 
 	settingsKey string // under which a connection keeps its known

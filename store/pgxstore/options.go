@@ -24,10 +24,10 @@ type Options struct {
 	// read committed unless somebody changed it. At repeatable read and serializable a transaction may fail because of
 	// another one, with a serialization failure: Transact runs it again.
 	Isolation sql.IsolationLevel
-	// Listen wakes callers that wait for an attempt of another process at once, by LISTEN and NOTIFY. Otherwise they ask
-	// again, after a second at most. Set it in all processes. While somebody waits, the store holds one connection of its
-	// own, which must be a session: not one of a pooler in transaction mode. [NewSQL] needs pgx's stdlib for it, and two
-	// connections. A rollback wakes nobody, nor does the end of a TransactBatch.
+	// Listen wakes callers that wait for an attempt of another process at once, by LISTEN and NOTIFY. Otherwise they
+	// ask again, after a second at most. Set it in all processes. While a caller waits, the store holds one separate
+	// connection, which must be a session: not one of a pooler in transaction mode. [NewSQL] needs pgx's stdlib for it,
+	// and two connections. Neither a rollback nor the end of a TransactBatch wakes a caller.
 	Listen bool
 	// AsyncCommit leaves commits as the connection's synchronous_commit says, even if that is off: a crash of the server then
 	// loses the operations of the last moments, and they run again. Without it a transaction in which the store writes commits

@@ -54,8 +54,8 @@ func TestTheBacklogIsCountedByItsIndex(t *testing.T) {
 	}
 }
 
-// What looks at many records finds them by an index, however many others there are: a purge those that are due, an operator
-// those of a tenant, and the few that are not completed.
+// A statement that looks at many records finds them by an index, however many others there are: a purge finds the
+// records that are due, and an operator finds the records of a tenant and the few that are not completed.
 func TestStatementsUseTheirIndexes(t *testing.T) {
 	t.Parallel()
 	h := newPgx(t, setup{})

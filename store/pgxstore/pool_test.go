@@ -79,8 +79,9 @@ func testOneConnection[Tx any](t *testing.T, h *handle[Tx]) {
 	group.Wait()
 }
 
-// Work that asks the pool for another connection while it has one can stop everybody, but not for ever: at its TxTimeout it is told, what it
-// did is rolled back, and who waited for a connection is told of a failing store before that.
+// Work that asks the pool for another connection while it holds one can stop all calls, but not for ever: at its
+// TxTimeout it gets an error and its effects are rolled back, and callers that waited for a connection get a store
+// error before that.
 func TestWorkThatTakesASecondConnection(t *testing.T) {
 	t.Parallel()
 	both(t, setup{conns: 1}, testSecondConnection[pgx.Tx], testSecondConnection[*sql.Tx])

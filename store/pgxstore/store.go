@@ -56,7 +56,7 @@ func NewSQL(db *sql.DB, opts *Options) (*SQLStore, error) {
 	case d.listen && !d.asks:
 		return nil, fmt.Errorf("%w: Options.Listen needs a database that pgx's stdlib has opened", driver.ErrInvalidArgument)
 	case d.listen && db.Stats().MaxOpenConnections == 1:
-		return nil, fmt.Errorf("%w: Options.Listen needs a connection of its own, and db may open only one", driver.ErrInvalidArgument)
+		return nil, fmt.Errorf("%w: Options.Listen needs a separate connection, and db may open only one", driver.ErrInvalidArgument)
 	}
 	return &SQLStore{newStore[*sql.Tx](d, d.database, d.session)}, nil
 }

@@ -65,7 +65,7 @@ func TestACommitThatWaitsForAStandby(t *testing.T) {
 		}
 	}
 	own.set(map[string]string{"synchronous_standby_names": "''"})
-	_, err = pool.Exec(t.Context(), "SELECT pg_reload_conf()") // the primary waits for nobody any more
+	_, err = pool.Exec(t.Context(), "SELECT pg_reload_conf()") // the primary no longer waits for a standby
 	noErr(t, err)
 	patient.Wait()
 }

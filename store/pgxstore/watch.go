@@ -14,13 +14,14 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Who watches a key holds a shared advisory lock on it. Who ends an attempt tries the same lock, and where it cannot have it, it sends
-// word when it commits: PostgreSQL makes commits that notify wait for each other, so that nobody does so without need.
+// A watcher of a key holds a shared advisory lock on it. A call that ends an attempt tries the same lock, and if it
+// cannot get it, it sends a notification with its commit. PostgreSQL makes commits that notify wait for each other, so
+// calls must not notify without need.
 
 const (
 	// watchesMost bounds the keys that a store watches: PostgreSQL has room for some thousands of locks, which all share.
 	watchesMost = 256
-	// earLinger is how long the connection stays when nobody waits.
+	// earLinger is how long the connection stays open when no caller waits.
 	earLinger = time.Second
 	// earTimeout bounds each statement of the connection.
 	earTimeout = 5 * time.Second
@@ -42,7 +43,8 @@ func (d *database) tell() string {
 		"WHEN pg_notify('" + d.watchChannel() + "', encode(id, 'hex')) IS NULL THEN 1 ELSE 1 END"
 }
 
-// ears hear of the ends of attempts that somebody in this process waits for, over one connection. It is there while somebody waits.
+// ears receives the ends of attempts that callers in this process wait for, over one connection. The connection is open
+// while a caller waits.
 type ears struct {
 	session session
 	db      *database
@@ -56,7 +58,7 @@ type ears struct {
 // watch is what all who wait for one record in this process share.
 type watch struct {
 	begun   chan struct{} // closed when it is known whether there is a watch
-	err     error         // why there is none; read after begun
+	err     error         // why the watch failed; read after begun
 	ended   chan struct{} // closed when word came, or may have been lost
 	waiters int
 }
@@ -117,7 +119,7 @@ func (e *ears) change(id driver.RecordID) {
 	}
 }
 
-// end ends a watch: by word, or because there is none. The lock is held.
+// end ends a watch: because the attempt has ended, or because the watch failed. The caller must hold the lock.
 func (e *ears) end(id driver.RecordID, err error) {
 	w := e.byID[id]
 	if w == nil {
@@ -134,7 +136,7 @@ func (e *ears) end(id driver.RecordID, err error) {
 	e.change(id)
 }
 
-// hear keeps the connection until it is lost, or nobody waits.
+// hear keeps the connection until it is lost, or no caller waits.
 func (e *ears) hear() {
 	ctx := context.Background()
 	opening, cancel := context.WithTimeout(ctx, earTimeout)
@@ -192,7 +194,7 @@ func (e *ears) serve(ctx context.Context, conn *pgx.Conn) error {
 	}
 }
 
-// close reports whether the connection may end, since nobody waits.
+// close reports whether the connection may end, since no caller waits.
 func (e *ears) close() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -213,8 +215,8 @@ func (e *ears) tell(payload string) {
 	e.end(id, nil)
 }
 
-// lookAt makes the lock on a key be held where it is watched, and only there. The watch has begun when it is held, and the attempt was seen
-// to run after that: who ends it then meets the lock.
+// lookAt makes the connection hold the locks of the keys that are watched, and only those. The watch has begun once the
+// lock is held and the attempt was seen to run after that: the call that ends the attempt then finds the lock.
 func (e *ears) lookAt(ctx context.Context, conn *pgx.Conn, id driver.RecordID, held map[driver.RecordID]bool) error {
 	e.mu.Lock()
 	w := e.byID[id]
@@ -260,7 +262,8 @@ func (e *ears) lookAt(ctx context.Context, conn *pgx.Conn, id driver.RecordID, h
 	return nil
 }
 
-// runs is whether an attempt runs: its record says so, or a transaction that nobody sees into holds the key.
+// runs is the condition that an attempt runs: its record says so, or a transaction whose writes are not visible yet
+// holds the key.
 func (e *ears) runs() string {
 	return "EXISTS (SELECT FROM " + e.db.tables.record + " WHERE id = $1::bytea AND state = 1) OR EXISTS (SELECT FROM pg_locks " +
 		"WHERE locktype = 'advisory' AND objsubid = 1 AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) " +
