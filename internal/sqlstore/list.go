@@ -178,7 +178,7 @@ type scopeLeft struct{ all, deletable, live, newer int64 }
 
 func (l *scopeLeft) scan(r sqldb.Row) error { return r.Scan(&l.all, &l.deletable, &l.live, &l.newer) }
 
-// err says what stays of a scope, and why, if that will not end by itself.
+// err returns an error that says which records of a scope are left, and why, if a later call cannot delete them either.
 func (l *scopeLeft) err() error {
 	var errs []error
 	if l.newer > 0 {

@@ -198,7 +198,7 @@ func (h *txHandle[Tx]) tryLock(ctx context.Context, req *driver.ClaimRequest, w 
 	return first, nil
 }
 
-// Claim claims inside the transaction. It writes nothing, or nothing that other transactions could see.
+// Claim claims inside the transaction. Other transactions cannot see what it writes, if anything.
 func (h *txHandle[Tx]) Claim(ctx context.Context, req driver.ClaimRequest) (driver.ClaimResult, error) {
 	var w row
 	if h.store.text.Lock != nil {

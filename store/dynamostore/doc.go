@@ -6,11 +6,11 @@
 //
 // # Time
 //
-// DynamoDB has no clock that a write could be compared with, so leases and lifetimes count by the clocks of the
-// processes. Every lease is held for [Options].ClockSkew longer than its owner was granted. If two clocks differ by more
-// than that, the one that is ahead may take over an operation whose attempt still runs; then both may have their effect
-// elsewhere, and the token decides whose result counts. [New] refuses to begin with a clock that is further than that from
-// the server's, as far as the server tells, to two seconds, and [Store.Health] reports it.
+// DynamoDB has no clock that a write could be compared with, so leases and lifetimes are measured by the clocks of the
+// processes. Every lease is held for [Options].ClockSkew longer than its owner was granted. If two clocks differ by
+// more than that, the one that is ahead may take over an operation whose attempt still runs; then both may have their
+// effect elsewhere, and the token decides whose result is recorded. [New] refuses to begin with a clock that is further
+// than that from the server's, as far as the server tells, to two seconds, and [Store.Health] reports it.
 //
 // # Cost
 //

@@ -30,7 +30,7 @@ func (s *Store) Complete(ctx context.Context, req driver.CompleteRequest) (res d
 	}))
 }
 
-// Release implements [driver.Store]: one call, and two for a release by nonce of a claim that is there.
+// Release implements [driver.Store]: one call, and two for a release by nonce of an existing claim.
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (res driver.ReleaseResult, err error) {
 	decide := func(rec *driver.Record, now time.Time) (next *driver.Record, err error) {
 		next, res, err = transition.Release(rec, req, now)
@@ -64,8 +64,8 @@ func (w *write) expires(yes bool, at time.Time) {
 	w.put[attrPurge], w.put[attrTTL] = number(micros(at)), number(ttl(at))
 }
 
-// update writes to the record that the attempt with that token and nonce holds. If it does not hold it, or has already written this, what is
-// there decides.
+// update writes to the record that the attempt with that token and nonce holds. If the attempt does not hold it, or has
+// already written this, the current record decides.
 func (s *Store) update(ctx context.Context, id *driver.RecordID, token driver.Token, nonce driver.Nonce, w *write, decide decision) error {
 	names := map[string]string{"#rev": attrRevision, "#tk": attrToken, "#n": attrNonce, "#st": attrState, "#v": attrFormat}
 	values := attributes{

@@ -17,7 +17,7 @@ import (
 	"github.com/everonce/everonce/store/dynamostore"
 )
 
-// refusal is what DynamoDB answers where a condition is not met.
+// refusal is what DynamoDB answers where a condition is false.
 type refusal struct {
 	Type    string          `json:"__type"`
 	Message string          `json:"message"`
@@ -74,8 +74,8 @@ func recordOf(t testing.TB, s *dynamostore.TxStore, id string) error {
 	}}))
 }
 
-// A server that refuses a condition and does not return the item is refused, and nothing that needs the item goes on without it: no loop, and no
-// answer (rule 7).
+// A server that refuses a condition and does not return the item is refused, and no call that needs the item goes on
+// without it: no loop, and no answer (rule 7).
 func TestAServerThatDoesNotReturnTheItem(t *testing.T) {
 	t.Parallel()
 	l, s := overLine(t, 1)

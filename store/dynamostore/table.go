@@ -13,9 +13,10 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Migrate creates the table, billed by request, if it does not exist, waits until it is there, and switches its TTL on. Where
-// the TTL is on, it only looks. It may be repeated, and run by several processes at once. Programs whose tables are created by
-// CloudFormation or Terraform need not call it. Only Options.Table counts. A server that has no TTL is [ErrServer].
+// Migrate creates the table, billed by request, if it does not exist, waits until it exists, and switches its TTL on.
+// Where the TTL is on, it only looks. It may be repeated, and run by several processes at once. Programs whose tables
+// are created by CloudFormation or Terraform need not call it. It uses only Options.Table. A server that has no TTL is
+// [ErrServer].
 func Migrate(ctx context.Context, client *dynamodb.Client, opts *Options) error {
 	set, err := opts.settings()
 	if err != nil {

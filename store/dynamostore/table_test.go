@@ -40,7 +40,7 @@ func TestTheTable(t *testing.T) {
 	noErr(t, err)
 	h, err := s.Health(ctx, driver.HealthRequest{})
 	if err != nil || len(h.Notes) != 1 {
-		t.Errorf("the notes on a table as it is to be: %q, %v", h.Notes, err)
+		t.Errorf("the notes on a table with the right settings: %q, %v", h.Notes, err)
 	}
 	_, err = c.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 		TableName: &opts.Table, Key: dynamostore.Once(), UpdateExpression: aws.String("SET layout = :l"), ExpressionAttributeValues: map[string]types.AttributeValue{":l": num(2)},

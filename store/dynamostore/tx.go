@@ -20,9 +20,9 @@ const MaxItems = maxWrites - 1
 
 const maxWrites = 100
 
-// Tx collects the items that a transaction writes. Nothing is sent before the commit, which is one TransactWriteItems: it
-// makes all of the writes, with the record, or none. So the work cannot read what it has written. A condition that is not
-// met fails the commit with a [ConditionError]. An item may occur only once.
+// Tx collects the items that a transaction writes. Nothing is sent before the commit, which is one TransactWriteItems:
+// it makes all of the writes, with the record, or none. So the work cannot read what it has written. A condition that
+// is false fails the commit with a [ConditionError]. An item may occur only once.
 //
 // It is not safe for concurrent use.
 type Tx struct {
@@ -87,8 +87,8 @@ func (t *Tx) Add(items ...types.TransactWriteItem) error {
 }
 
 // Commit commits a transaction of the caller's. Errors: [driver.ErrConflict] if another transaction had the key of an
-// operation first; [ConditionError]; and those of the server. After an error nothing was written, unless the answer was
-// lost: everonce.DoTx of the same key in another transaction tells.
+// operation first; [ConditionError]; and the errors of the server. After an error nothing was written, unless the
+// answer was lost: everonce.DoTx of the same key in another transaction tells.
 func (t *Tx) Commit(ctx context.Context) error {
 	if t.ended {
 		return errEnded

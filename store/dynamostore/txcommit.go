@@ -15,17 +15,17 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// ConditionError: a condition of the application's own items was not met. Nothing was written.
+// ConditionError: a condition on the application's own items was false. Nothing was written.
 type ConditionError struct {
 	// Index is the item's place in the order in which the items were added, from 0.
 	Index int
-	// Item is the item that is there, if its ReturnValuesOnConditionCheckFailure asks for it.
+	// Item is the existing item, if its ReturnValuesOnConditionCheckFailure asks for it.
 	Item map[string]types.AttributeValue
 }
 
 // Error implements error.
 func (e *ConditionError) Error() string {
-	return fmt.Sprintf("dynamostore: the condition of the transaction's item %d is not met", e.Index)
+	return fmt.Sprintf("dynamostore: the condition of the transaction's item %d is false", e.Index)
 }
 
 var (
@@ -130,7 +130,8 @@ func (s *Store) transact(ctx context.Context, input *dynamodb.TransactWriteItems
 	return err
 }
 
-// lost reports whether nobody knows what became of a commit. A refusal for the rate may be of a second try, after one that was not answered.
+// lost reports whether the outcome of a commit is unknown. A refusal for the rate may belong to a second try, after one
+// that was not answered.
 func lost(err error) bool {
 	answer, ok := errors.AsType[*smithyhttp.ResponseError](err)
 	refused := ok && answer.HTTPStatusCode() >= http.StatusBadRequest && answer.HTTPStatusCode() < http.StatusInternalServerError

@@ -96,7 +96,7 @@ func (h *txHandle) Record(_ context.Context, req driver.RecordRequest) (res driv
 	if err := h.running(); err != nil {
 		return res, err
 	}
-	// The key is new, as a guess: the commit tells, with the item that is there.
+	// The key is new, as a guess: otherwise the commit fails, and returns the existing item.
 	return res, failed("record", h.tx.keep(req.Claim.ID, h.tx.records[req.Claim.ID], func(rec *driver.Record, now time.Time) (*driver.Record, error) {
 		return transition.Record(rec, req.Claim, req.Complete, now)
 	}))
@@ -179,8 +179,8 @@ func (h *txHandle) last(ctx context.Context, req *driver.CommitRequest) (err err
 	})
 }
 
-// isPending reports whether a step is known not to have taken hold yet, and its attempt was not told that it failed: with the step commits
-// its effect.
+// isPending reports whether the effect of a step is known not to have taken hold yet, and its attempt did not learn
+// that it failed: the effect commits with the step.
 func isPending(old *driver.StepRecord, attempt int) bool {
 	return old.State == driver.StepOpen || old.State == driver.StepNotDone && old.Attempt < attempt
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// awayCodes are of a server that cannot be written to by anybody, or not by this program, whatever the document.
+// awayCodes are the codes of a server that no client, or not this program, can write to, whatever the document.
 var awayCodes = []int{
 	6, 7, 89, 9001, // HostUnreachable, HostNotFound, NetworkTimeout, SocketException
 	91, 189, 10107, 11600, 11602, 13435, 13436, // going down, an election, not the primary
@@ -20,7 +20,7 @@ var awayCodes = []int{
 	codeOutOfDisk,
 }
 
-// away adds [driver.ErrStore] to an error that is not of one document: the next would get it too.
+// away adds [driver.ErrStore] to an error that does not come from one document: the next document would get it too.
 func away(err error) error {
 	se, answered := errors.AsType[mongo.ServerError](err)
 	concern := func() bool {

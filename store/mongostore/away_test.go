@@ -10,7 +10,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// What every document would get is of the store; what is wrong with one document is not.
+// An error that every document would get comes from the store. An error of one document does not.
 func TestWhatIsOfTheServerAndNotOfTheDocument(t *testing.T) {
 	write := func(code int) error {
 		return mongo.WriteException{WriteErrors: mongo.WriteErrors{{Code: code, Message: "m"}}}

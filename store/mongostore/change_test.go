@@ -55,8 +55,8 @@ func TestARecordThatWasMadeAnewIsNotWrittenOver(t *testing.T) {
 	}
 }
 
-// So it is with one that was there when it was claimed, is gone when it is read, and is claimed by somebody else before it is inserted: one
-// of the two has it.
+// The same holds for a record that existed at the claim, is gone when it is read, and is claimed by another attempt
+// before it is inserted: one of the two has it.
 func TestARecordThatComesBeforeTheInsertIsNotClaimedTwice(t *testing.T) {
 	t.Parallel()
 	db, name := database(t), newCollection(t)

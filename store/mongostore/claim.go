@@ -30,8 +30,9 @@ func (s *Store) Claim(ctx context.Context, req driver.ClaimRequest) (res driver.
 	return res, failed(ctx, "claim", err)
 }
 
-// begin inserts the record of a new key, with the server's time, if there is none. It uses plain operators only: MongoDB refuses
-// an upsert whose filter has $expr with $$NOW, and not every server that speaks its protocol has pipelines in updates.
+// begin inserts the record of a new key, with the server's time, if none exists. It uses plain operators only: MongoDB
+// refuses an upsert whose filter has $expr with $$NOW, and not every server that speaks its protocol has pipelines in
+// updates.
 func (s *Store) begin(ctx context.Context, req *driver.ClaimRequest, res *driver.ClaimResult) (begun bool, err error) {
 	clock := bson.D{{Key: "c", Value: true}}
 	life := ceil(req.Lifetime.Total())
@@ -73,8 +74,9 @@ func (s *Store) begin(ctx context.Context, req *driver.ClaimRequest, res *driver
 	return true, err
 }
 
-// none is satisfied by no document, whatever stands in it: an upsert with it inserts, or meets the unique index of _id. It is a comparison,
-// of which the server takes nothing over into the new document, and no $expr, which an upsert may not have with the server's time.
+// none matches no document, whatever it contains: an upsert with it inserts, or violates the unique index of _id. It is
+// a comparison, from which the server copies nothing into the new document, and not an $expr, which an upsert may not
+// have with the server's time.
 func none(id *driver.RecordID) bson.D {
 	return bson.D{{Key: "_id", Value: binary(id[:])}, {Key: "st", Value: bson.D{{Key: "$lt", Value: math.Inf(-1)}}}}
 }

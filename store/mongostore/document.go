@@ -20,7 +20,7 @@ type document struct {
 	Scope  string      `bson:"sc"`
 	Name   string      `bson:"nm"`
 	State  int32       `bson:"st"`
-	// The token is a time of the server's, at first that of the insert, in microseconds, and a number below 1000 that counts on.
+	// The token is a time of the server, at first the time of the insert, in microseconds, plus a counter below 1000.
 	Tick    bson.DateTime `bson:"ti,omitempty"` // Created
 	Count   int64         `bson:"tc"`
 	Nonce   bson.Binary   `bson:"n"`
@@ -37,7 +37,7 @@ type document struct {
 	Ended    bson.DateTime `bson:"cp,omitempty"` // Updated, where it is completed
 	RetainMS int64         `bson:"rt"`           // from Ended; counts for a completed record
 	Kept     bson.DateTime `bson:"pb,omitempty"` // Updated
-	PurgeMS  int64         `bson:"pm"`           // from Kept; counts where Expires
+	PurgeMS  int64         `bson:"pm"`           // from Kept; used where Expires
 	Expires  bool          `bson:"xu"`
 
 	Kind    int32  `bson:"rk,omitempty"`
@@ -54,7 +54,8 @@ type document struct {
 	Hints       hints         `bson:",inline"`
 }
 
-// hints are for the indexes alone: they lead to what may be due. What is due is told by the fields above.
+// hints are for the indexes alone: they lead to records that may be due. The fields above decide whether a record is
+// due.
 type hints struct {
 	PurgeClass  *int32        `bson:"pk,omitempty"` // of PurgeMS, where Expires
 	ResultClass *int32        `bson:"qk,omitempty"` // of RetainMS, where there is something to drop
@@ -197,7 +198,7 @@ func (d *document) record() (*driver.Record, error) {
 // lastDate is later than any that there will be. It is a length of time too, and of both together a date can be made, as of each date a token.
 const lastDate = 1 << 53
 
-// check refuses what no version has written. What a newer one wrote is not judged by what this one knows.
+// check refuses values that no version has written. It does not judge the record of a newer version.
 func (d *document) check(rec *driver.Record) error {
 	corrupt := func(what string, args ...any) error {
 		return unreadable(int64(d.Format), fmt.Sprintf(what, args...))

@@ -21,7 +21,8 @@ func rawWith(t *testing.T, pattern bson.D) bson.Raw {
 	return raw
 }
 
-// Both forms of 11000: the pattern of keys of MongoDB, and the index's name in the text. Whatever is told has to be of the index.
+// Both forms of 11000: the pattern of keys of MongoDB, and the index's name in the text. Each that is present must
+// match the index.
 func TestDuplicateByCodeAndIndex(t *testing.T) {
 	t.Parallel()
 	const (
@@ -48,7 +49,7 @@ func TestDuplicateByCodeAndIndex(t *testing.T) {
 		"name without the pattern":   {11000, own, others, false},
 		"pattern without the name":   {11000, other, mine, false},
 		"descending":                 {11000, silent, bson.D{{Key: "event_id", Value: int32(-1)}}, false},
-		"nothing told":               {11000, silent, nil, false},
+		"no name and no pattern":     {11000, silent, nil, false},
 		"another code":               {11001, own, mine, false},
 	} {
 		raw := rawWith(t, c.pattern)

@@ -47,8 +47,8 @@ func held(id *driver.RecordID, token driver.Token, nonce driver.Nonce) bson.D {
 // write is what an update does. All times are the server's: the time of the write, and what follows from it.
 type write struct{ clock, set, unset bson.D }
 
-// now adds dates that are the time of the write. Those that mean the same where they are missing are removed instead, since each date is
-// taken by itself.
+// now adds dates that are the time of the write. Do not use it for dates that mean the same where they are missing:
+// drop those, since the server takes each date separately.
 func (w *write) now(fields ...string) {
 	for _, f := range fields {
 		w.clock = append(w.clock, bson.E{Key: f, Value: true})

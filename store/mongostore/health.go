@@ -21,7 +21,8 @@ func (s *Store) Health(ctx context.Context, _ driver.HealthRequest) (h driver.He
 	return h, nil
 }
 
-// What the aggregation makes of a document that is no record, or is gone, and of one whose state cannot be told.
+// The states that the aggregation gives to a document that is not a record, or is gone, and to one whose state is
+// unknown.
 const (
 	stateNone       = int32(0)
 	stateUnreadable = int32(-1)

@@ -12,9 +12,9 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Inserter inserts events, each once: it is the receiver for a queue whose messages end in MongoDB. The event's
-// unique index takes the place of a record. An event is complete at its first insert and does not change. A
-// correction is a new event, with an ID of its own, that refers to the original.
+// Inserter inserts events, each once: it is the receiver for a queue whose messages end in MongoDB. The event's unique
+// index takes the place of a record. An event is complete at its first insert and does not change. A correction is a
+// new event, with its own ID, that refers to the original.
 //
 // It is safe for concurrent use.
 type Inserter struct {

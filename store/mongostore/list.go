@@ -116,7 +116,8 @@ func (l *listed) record() (*driver.Record, error) {
 	return doc.record()
 }
 
-// scan calls fn with what is there of a scope, or of all if it is empty, and as only demands, in the order of IDs, until it returns false.
+// scan calls fn with the documents of a scope, or of all scopes if it is empty, that match only, in the order of IDs,
+// until fn returns false.
 func (s *Store) scan(ctx context.Context, scope driver.Scope, after driver.RecordID, only, hide bson.D, fn func(*listed) bool) error {
 	first, last := bounds(scope)
 	from := bson.E{Key: "$gte", Value: binary(first[:])}

@@ -96,7 +96,7 @@ func (s *Store) purgeFrom(ctx context.Context, from progress, limit int, res *dr
 	return reached, left - len(ids), nil
 }
 
-// slack is for the dates that lead to a record: they were taken beside those that count.
+// slack is for the dates that lead to a record: they were taken beside the dates that decide.
 const slack = 2 * time.Millisecond
 
 // due returns up to limit IDs of records for which cond holds, by the index of that class, and moves the place behind what it has looked at.
@@ -137,7 +137,7 @@ func (s *Store) due(ctx context.Context, class string, cond bson.D, now time.Tim
 	return ids, nil
 }
 
-// still is satisfied by those of the records for which cond holds.
+// still matches the given records for which cond holds.
 func still(ids bson.A, cond bson.D) bson.D {
 	return bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}, {Key: "$expr", Value: cond}}
 }

@@ -21,8 +21,8 @@ func (s *Store) Renew(ctx context.Context, req driver.RenewRequest) (res driver.
 	return res, failed(ctx, "renew", err)
 }
 
-// renewal moves the removal too, whether or not the record has one: xu says so. For the index its class may become longer by it
-// without being told, and never shorter.
+// renewal moves the removal too, whether or not the record has one: xu says which. The write cannot see the old class
+// for the index, so it may lengthen it, and never shortens it.
 func renewal(req *driver.RenewRequest) *write {
 	w := &write{}
 	life := ceil(req.Lifetime.Total())

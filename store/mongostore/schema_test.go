@@ -209,7 +209,7 @@ func TestACorruptRecordIsNotAbsent(t *testing.T) {
 		"a fingerprint that is too long": {{Key: "$set", Value: bson.D{{Key: "fa", Value: "parts/1"}, {Key: "fs", Value: make([]byte, 33)}}}},
 		"a lease of less than nothing":   set("lm", int64(-1)<<62),
 		"no nonce":                       {{Key: "$unset", Value: bson.D{{Key: "n", Value: ""}}}},
-		"a state that is none":           set("st", int32(driver.StateCompleted+1)),
+		"an impossible state":            set("st", int32(driver.StateCompleted+1)),
 		"no state":                       set("st", 0),
 		"a result of a kind that is not": {{Key: "$set", Value: bson.D{{Key: "st", Value: int32(driver.StateCompleted)}, {Key: "rk", Value: int32(driver.ResultElided + 1)}}}},
 		"a result of a negative kind":    {{Key: "$set", Value: bson.D{{Key: "st", Value: int32(driver.StateCompleted)}, {Key: "rk", Value: int32(driver.ResultValue) - 256}}}},

@@ -24,7 +24,7 @@ func (s *Store) DeleteScope(ctx context.Context, req driver.DeleteScopeRequest) 
 	return res, failed(ctx, "delete scope", err)
 }
 
-// hidden are the fields that may be large, and that nobody asks for who deletes.
+// hidden are the fields that may be large, and that a deletion does not need.
 var hidden = bson.D{{Key: "rd", Value: 0}, {Key: "rs", Value: 0}, {Key: "s", Value: 0}}
 
 func (s *Store) deleteScope(ctx context.Context, req driver.DeleteScopeRequest) (res driver.DeleteScopeResult, err error) {
@@ -71,7 +71,8 @@ func (s *Store) deleteScope(ctx context.Context, req driver.DeleteScopeRequest) 
 	return res, err
 }
 
-// leftOf says what was not deleted of a scope: live claims, and records that nobody here can judge.
+// leftOf reports whether a scope still has live claims, and returns an error if it has records that this version cannot
+// judge.
 func (s *Store) leftOf(ctx context.Context, scope driver.Scope) (live bool, err error) {
 	var newer, corrupt error
 	err = s.scan(ctx, scope, driver.RecordID{}, nil, hidden, func(found *listed) bool {

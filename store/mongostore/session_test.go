@@ -24,8 +24,8 @@ func inTransaction(t *testing.T, db *mongo.Database) (ctx context.Context, abort
 	return mongo.NewSessionContext(t.Context(), session), func() { _ = session.AbortTransaction(context.Background()) } //nolint:errcheck // nothing may have been sent in it
 }
 
-// A record is written by itself, and not in the transaction of a session that the caller's context holds: an abort would take the record back, and
-// the effect, which is elsewhere, would happen again.
+// A record is written outside the transaction of a session that the caller's context holds: an abort would take the
+// record back, and the effect, which is elsewhere, would happen again.
 func TestARecordIsNotPartOfTheCallersTransaction(t *testing.T) {
 	t.Parallel()
 	db := database(t)

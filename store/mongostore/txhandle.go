@@ -137,7 +137,7 @@ func (h *txHandle) RollbackTo(context.Context, string) error { return errNoSavep
 // ReleaseSavepoint succeeds while the transaction runs.
 func (h *txHandle) ReleaseSavepoint(context.Context, string) error { return h.running() }
 
-// running fails unless the session is in a transaction: the driver would send what is written then by itself.
+// running fails unless the session is in a transaction: otherwise the driver would send a write outside of it.
 func (h *txHandle) running() error {
 	switch {
 	case h.ended:
@@ -173,7 +173,7 @@ func (h *txHandle) commit(ctx context.Context, req driver.CommitRequest) error {
 	return failed(ctx, "commit", err)
 }
 
-// lost reports whether nobody knows what became of a commit.
+// lost reports whether the outcome of a commit is unknown.
 func lost(err error) bool {
 	return labelled(err, labelUnknown) || mongo.IsNetworkError(err) || mongo.IsTimeout(err) || errors.Is(err, context.Canceled)
 }
@@ -207,8 +207,8 @@ func (h *txHandle) last(ctx context.Context, req *driver.CommitRequest) error {
 	}))
 }
 
-// pending reports whether a step is known not to have taken hold yet, and its attempt was not told that it failed: with the step
-// commits its effect.
+// pending reports whether the effect of a step is known not to have taken hold yet, and its attempt did not learn that
+// it failed: the effect commits with the step.
 func pending(old *driver.StepRecord, attempt int) bool {
 	return old.State == driver.StepOpen || old.State == driver.StepNotDone && old.Attempt < attempt
 }
@@ -225,7 +225,8 @@ func (h *txHandle) Rollback(context.Context) error {
 	return err
 }
 
-// abort ends the transaction. A server that cannot be told ends it by itself, as it does with what nobody commits.
+// abort ends the transaction. A server that cannot be reached ends it after a time, as it does with every transaction
+// that is not committed.
 func (h *txHandle) abort() {
 	ctx, cancel := context.WithTimeout(context.Background(), abortTimeout)
 	defer cancel()

@@ -68,7 +68,7 @@ func (b *beside) WriteOne(ctx context.Context, call *sqldb.Call) error {
 		if err == nil {
 			err = c.Send(ctx, call)
 		}
-		if err != nil { // the level may be that of whoever has the connection next
+		if err != nil { // the level may apply to the next user of the connection
 			_ = session.Raw(func(any) error { return sqldriver.ErrBadConn }) //nolint:errcheck // that closes it
 		}
 		return err

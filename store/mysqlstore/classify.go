@@ -75,7 +75,7 @@ func classify(err error) sqldb.ErrorInfo {
 		return classifyClient(err)
 	}
 	info := sqldb.ErrorInfo{Class: classes[answer.Number], NotDone: !open[answer.Number]}
-	if answer.Number == 1105 && strings.Contains(answer.Message, "max_allowed_packet") { // which has no number of its own
+	if answer.Number == 1105 && strings.Contains(answer.Message, "max_allowed_packet") { // which has no separate number
 		info.Class = sqldb.ClassTooLarge
 	}
 	return info

@@ -111,7 +111,7 @@ func (c *conn) undone() bool {
 	return c.tx != nil && s != nil && s.undoesAll
 }
 
-// alive makes sure that a transaction is still one. MariaDB looks by itself, within the statements.
+// alive makes sure that a transaction has not ended. MariaDB checks that within the statements.
 func (c *conn) alive(ctx context.Context) error {
 	s, err := c.known(ctx, c.q)
 	if err != nil || s.mariaDB {

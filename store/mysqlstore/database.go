@@ -32,7 +32,7 @@ type database struct {
 	about    atomic.Pointer[server]
 }
 
-// server is what the driver must know of one.
+// server is what the driver must know about a server.
 type server struct {
 	mariaDB   bool
 	undoesAll bool // a lock that was not had in time ends the transaction: innodb_rollback_on_timeout
@@ -126,7 +126,8 @@ func (d *database) Exclusive(ctx context.Context, op func(context.Context, sqldb
 	return op(ctx, migrating{&conn{database: d, q: session}})
 }
 
-// migrating sends the statements of a migration, each of which commits by itself. What a migration that broke off has done is done.
+// migrating sends the statements of a migration, each of which commits alone. After a broken migration, the statements
+// that were executed remain.
 type migrating struct{ *conn }
 
 func (m migrating) Send(ctx context.Context, calls ...*sqldb.Call) error {
@@ -138,7 +139,7 @@ func (m migrating) Send(ctx context.Context, calls ...*sqldb.Call) error {
 	return nil
 }
 
-// known returns what the driver must know of the server, asked through q the first time.
+// known returns what the driver must know about the server, and asks through q the first time.
 func (d *database) known(ctx context.Context, q sqldb.SQLQuerier) (*server, error) {
 	if s := d.about.Load(); s != nil {
 		return s, nil
@@ -207,7 +208,7 @@ func (d *database) Join(ctx context.Context, tx *sql.Tx) (sqldb.TxConn[*sql.Tx],
 		return nil, fmt.Errorf("%w: the transaction is nil", driver.ErrInvalidArgument)
 	}
 	if d.foreign(ctx, tx) {
-		return nil, fmt.Errorf("%w: it is of another *sql.DB than the store", driver.ErrOtherStore)
+		return nil, fmt.Errorf("%w: it belongs to another *sql.DB than the store", driver.ErrOtherStore)
 	}
 	return &joinedTx{conn{database: d, q: tx, tx: tx}}, nil
 }

@@ -172,7 +172,7 @@ func testInsertOnceLeavesATransactionOfTheCallerOpen(t *testing.T, on server) {
 	}
 }
 
-// A key of any type is written as it is.
+// A key of any type is written unchanged.
 func TestInsertOnceOfKeys(t *testing.T) { onEach(t, testInsertOnceOfKeys) }
 
 func testInsertOnceOfKeys(t *testing.T, on server) {

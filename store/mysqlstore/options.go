@@ -10,8 +10,8 @@ import (
 
 // Options are the options of a store. The zero value of each field is its default.
 type Options struct {
-	// Database is the database of the tables, which must exist. Default: that of the connection. Set it where the work
-	// changes that, by USE: its record would follow.
+	// Database is the database of the tables, which must exist. Default: the database of the connection. Set it where
+	// the work changes that, by USE: its record would follow.
 	Database string
 	// TablePrefix begins the names of the tables. Default "everonce_". It and Database consist of at most 40 of a-z,
 	// 0-9 and _, and do not begin with a digit.

@@ -120,8 +120,8 @@ func testBadSettingsAreRefusedOnEachConnection(t *testing.T, on server) {
 	noErr(t, err)
 }
 
-// A statement that began an hour ago is not refused: it had much to look at, or waited, or a replica runs its text. A session whose
-// timestamp is that of an hour ago is like it.
+// A statement that began an hour ago is not refused: it had much to look at, or waited, or a replica runs its text. A
+// session whose timestamp is an hour old is like it.
 func TestALongStatementIsNotRefused(t *testing.T) { onEach(t, testALongStatementIsNotRefused) }
 
 func testALongStatementIsNotRefused(t *testing.T, on server) {
@@ -199,7 +199,7 @@ func testAChainedTransactionTakesNoRecordBack(t *testing.T, on server) {
 	}
 }
 
-// What a session may have for the application's sake changes nothing for the store: the suite passes.
+// Settings that a session may have for the application's sake change nothing for the store: the suite passes.
 func TestConformanceWithOddSettings(t *testing.T) { onEach(t, testConformanceWithOddSettings) }
 
 func testConformanceWithOddSettings(t *testing.T, on server) {
@@ -254,7 +254,7 @@ func testALimitOfSelectsHidesNoStep(t *testing.T, on server) {
 	}
 }
 
-// Guarded operations on keys of their own do not disturb one another, whatever the isolation that a session begins with.
+// Guarded operations on different keys do not disturb one another, whatever the isolation that a session begins with.
 func TestGuardedWritesOfOtherKeysAtAnyIsolation(t *testing.T) {
 	onEach(t, testGuardedWritesOfOtherKeysAtAnyIsolation)
 }

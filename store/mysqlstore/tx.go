@@ -44,7 +44,7 @@ func (d *database) Begin(ctx context.Context, opts sqlstore.BeginOptions, first 
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		_ = tx.Rollback(ctx)  //nolint:errcheck // what went wrong before is what is told
+		_ = tx.Rollback(ctx)  //nolint:errcheck // the earlier error is returned
 		if ctx.Err() != nil { // what cut it short, not what that looked like
 			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
@@ -76,7 +76,7 @@ func (t *ownTx) Commit(ctx context.Context, last ...*sqldb.Call) error {
 		return t.limit.Reason(sql.ErrTxDone)
 	}
 	if err := t.conn.Send(ctx, last...); err != nil {
-		_ = t.rollback() //nolint:errcheck // what went wrong before is what is told
+		_ = t.rollback() //nolint:errcheck // the earlier error is returned
 		if errors.Is(err, sqldriver.ErrBadConn) {
 			err = errUnsent
 		} else if classify(err).Class == sqldb.ClassUnavailable {
@@ -85,11 +85,11 @@ func (t *ownTx) Commit(ctx context.Context, last ...*sqldb.Call) error {
 		return t.limit.Reason(err)
 	}
 	if err := ctx.Err(); err != nil { // nothing of the commit was sent
-		_ = t.rollback() //nolint:errcheck // what went wrong before is what is told
+		_ = t.rollback() //nolint:errcheck // the earlier error is returned
 		return err
 	}
 	if !t.limit.Stop() { // from here on it is the commit that decides
-		_ = t.rollback() //nolint:errcheck // what went wrong before is what is told
+		_ = t.rollback() //nolint:errcheck // the earlier error is returned
 		return t.limit.Reason(sql.ErrTxDone)
 	}
 	t.over = true
@@ -124,7 +124,7 @@ func commit(ctx context.Context, tx *sql.Tx, end func()) error {
 }
 
 func (t *ownTx) Rollback(context.Context) error {
-	_ = t.rollback() //nolint:errcheck // a connection that cannot roll back is closed, and the server rolls back by itself
+	_ = t.rollback() //nolint:errcheck // a connection that cannot roll back is closed, so that the server rolls back
 	return nil
 }
 

@@ -57,7 +57,7 @@ func saved(id *driver.RecordID, msg *rueidis.RedisMessage, rec *driver.Record) (
 	return text[len(text)-len(rest):], err
 }
 
-// bytesOf returns a text as it came in: nobody else has it, and nobody writes to it.
+// bytesOf returns a text without a copy: the message is not used elsewhere, and the bytes are not written to.
 func bytesOf(msg *rueidis.RedisMessage) ([]byte, error) {
 	if !msg.IsString() {
 		return nil, errAnswer

@@ -97,7 +97,7 @@ func everyCall(ctx context.Context, s *redisstore.Store, rec *driver.Record) map
 	return errs
 }
 
-// refusals are the errors that say more than "nobody knows".
+// refusals are the errors that say more than that the outcome is unknown.
 var refusals = []error{
 	driver.ErrAttemptEnded, driver.ErrLeaseLost, driver.ErrConflict, driver.ErrTooLarge, driver.ErrNewerRecord,
 	driver.ErrIdentity, driver.ErrSchema,

@@ -63,7 +63,7 @@ func (s *Store) ask(ctx context.Context) (all []facts, err error) {
 	return all, nil
 }
 
-// askNode reads CONFIG and INFO, as far as they may be read. An error is that of a node that does not answer.
+// askNode reads CONFIG and INFO, as far as they may be read. It returns an error if the node does not answer.
 func askNode(ctx context.Context, node rueidis.Client) (f facts, err error) {
 	info, err := node.Do(ctx, node.B().Arbitrary("INFO").Build()).ToString()
 	if err != nil {
@@ -79,7 +79,7 @@ func askNode(ctx context.Context, node rueidis.Client) (f facts, err error) {
 	case "0":
 		f.log = "no"
 	}
-	f.replicas, _ = strconv.Atoi(told["connected_slaves"]) //nolint:errcheck // what is not told is none
+	f.replicas, _ = strconv.Atoi(told["connected_slaves"]) //nolint:errcheck // a missing number is 0
 	config, err := node.Do(ctx, node.B().Arbitrary("CONFIG", "GET").
 		Args("maxmemory-policy", "appendonly", "appendfsync").Build()).AsStrMap()
 	if err != nil {

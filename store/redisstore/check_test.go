@@ -57,7 +57,7 @@ func TestHealthTellsTheDurability(t *testing.T) {
 	client := startServer(t).client(t)
 	s := newStore(t, client, &redisstore.Options{})
 	for fsync, note := range map[string]string{
-		"always": "a power loss loses nothing", "everysec": "the latest one or two seconds", "no": "half a minute",
+		"always": "a power loss loses no write", "everysec": "the latest one or two seconds", "no": "half a minute",
 	} {
 		command(t, client, "CONFIG", "SET", "appendfsync", fsync)
 		notes(t, s, note)

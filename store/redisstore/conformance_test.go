@@ -27,7 +27,7 @@ func variant() drivertest.Capabilities {
 	return caps
 }
 
-// factory makes stores beside each other on one server, with a peer that has a connection of its own.
+// factory makes stores beside each other on one server, with a peer that has a separate connection.
 func factory(t *testing.T, client, peer rueidis.Client, opts redisstore.Options) drivertest.Factory {
 	t.Helper()
 	return stores(newPrefix(t, client), client, peer, opts)

@@ -15,8 +15,8 @@ import (
 )
 
 // TestKilledServerKeepsWhatItAcknowledged kills the server with SIGKILL again and again while many callers work, each
-// of them on keys that others deliver too. With appendfsync always nothing that was acknowledged is lost, and nothing
-// takes effect twice.
+// of them on keys that others deliver too. With appendfsync always no acknowledged write is lost, and nothing takes
+// effect twice.
 func TestKilledServerKeepsWhatItAcknowledged(t *testing.T) {
 	t.Parallel()
 	const (

@@ -40,13 +40,13 @@ func failed(what string, err error) error {
 	return fmt.Errorf("%w: redisstore: %s: %w: %w", driver.ErrStore, what, class, err)
 }
 
-// isWrongType tells the refusal to read as a text, or as a hash, what is none.
+// isWrongType reports whether the server refused to read a key as a text, or as a hash, because it has another type.
 func isWrongType(err error) bool {
 	e, ok := rueidis.IsRedisErr(err)
 	return ok && strings.HasPrefix(e.Error(), "WRONGTYPE ")
 }
 
-// unreadable tells a script's failure to read a record.
+// unreadable reports whether a script failed to read a record.
 func unreadable(err error) bool {
 	e, ok := rueidis.IsRedisErr(err)
 	return ok && (isWrongType(err) || strings.Contains(e.Error(), "data string too short"))

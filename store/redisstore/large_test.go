@@ -10,8 +10,8 @@ import (
 	"github.com/everonce/everonce/store/redisstore"
 )
 
-// The result of a step that is too large for the store is elided, as that of an operation is: the attempt has it, and no other attempt
-// runs the step again (rule 10).
+// The result of a step that is too large for the store is elided, like the result of an operation: the attempt has it,
+// and no other attempt runs the step again (rule 10).
 func TestATooLargeStepIsElided(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))

@@ -22,9 +22,9 @@ type Options struct {
 	// is slightly cheaper; each new key costs one more round trip. With Replicas or SyncLog it has no effect, because
 	// a replay waits for them too.
 	ReadFirst bool
-	// Replicas is how many replicas must have a write before it is acknowledged (WAIT), and a result before it
-	// answers a duplicate or a Lookup. A failover may still promote another replica. List, and tools that read one
-	// record, show the master's data. Each write uses a connection of its own while it waits. At most 100. Default 0.
+	// Replicas is how many replicas must have a write before it is acknowledged (WAIT), and a result before it answers
+	// a duplicate or a Lookup. A failover may still promote another replica. List, and tools that read one record, show
+	// the master's data. Each write uses a separate connection while it waits. At most 100. Default 0.
 	Replicas int
 	// SyncLog makes every write wait until the server has synced its append-only file (WAITAOF, since Redis 7.2), and
 	// with Replicas until that many replicas have synced theirs. With appendfsync everysec that takes about a second,
@@ -77,7 +77,7 @@ const (
 	maxReplicas        = 100
 )
 
-// settings are options that were checked.
+// settings are validated options.
 type settings struct {
 	prefix    string
 	accept    Risk
@@ -132,5 +132,5 @@ func (o *Options) settings() (*settings, error) {
 // waits reports whether writes wait for replicas or for the disk.
 func (s *settings) waits() bool { return s.replicas > 0 || s.syncLog }
 
-// view passes bytes on as they are.
+// view returns bytes as a string without a copy.
 func view(b []byte) string { return rueidis.BinaryString(b) }

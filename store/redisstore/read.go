@@ -41,7 +41,7 @@ func (s *Store) Get(ctx context.Context, req driver.GetRequest) (res driver.GetR
 	c := call{script: getScript, keys: s.keys(&req.ID)}
 	send := s.run
 	if req.Brief {
-		send = s.write // it writes nothing, and what it finds may be one that nobody else has yet
+		send = s.write // it writes nothing, and may find a result that no replica has yet
 	}
 	if req.Brief && !s.waits() {
 		res.Found, err = s.look(ctx, &c.keys, &req.ID, s.clock.read(), &res.Record, &res.Now)

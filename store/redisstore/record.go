@@ -30,9 +30,9 @@ import (
 //	127  texts, each after its length in 2: fingerprint's algorithm, scope, name, owner, owner before; class of the error;
 //	     unknown step, codec, summary
 //
-// A result has a name of its own, and ends before the record does: it is the record, so that a replay reads nothing else, and
-// then the data. A step is, by its name in a hash: its state (1 byte), attempt (4), place in the order (2), beginning and end (8 each), and then kind (1), codec and
-// summary (each after its length in 2), and data.
+// A result has its own key, and ends before the record does: it holds the record, so that a replay reads nothing else,
+// and then the data. A step is, by its name in a hash: its state (1 byte), attempt (4), place in the order (2),
+// beginning and end (8 each), and then kind (1), codec and summary (each after its length in 2), and data.
 const (
 	offFormat = 32
 	offSteps  = 61  // how many
@@ -70,7 +70,7 @@ func appendText[T ~string | ~[]byte](b []byte, s T) []byte {
 	return append(b, s...)
 }
 
-// fresh is what a client knows of a new record: all from the nonce on.
+// fresh holds the parts of a new record that the client sets: all from the nonce on.
 type fresh struct {
 	nonce       *driver.Nonce
 	state       driver.State
@@ -178,8 +178,8 @@ func damaged(s string, rec *driver.Record) string {
 	return ""
 }
 
-// decode reads a record, and returns what follows it: the data of the result, where it is a result that is read. What no version has written
-// is corrupt: the scripts judge it likewise (lua/whole.lua).
+// decode reads a record, and returns the data that follow it if s is a result. A record that no version has written is
+// corrupt: the scripts judge it likewise (lua/whole.lua).
 func decode(id *driver.RecordID, s string, rec *driver.Record) (data string, err error) {
 	*rec = driver.Record{ID: *id}
 	whole := head(s, rec)
@@ -263,7 +263,7 @@ func (r *reader) text() (s string) {
 	return r.take(n)
 }
 
-// summary keeps an empty summary and none apart as little as the format does: both are none.
+// summary returns nil for an empty summary, which the format does not distinguish from a missing one.
 func (r *reader) summary() []byte {
 	if s := r.text(); s != "" {
 		return []byte(s)

@@ -15,8 +15,9 @@ import (
 // scanCount is how many keys of the server one step of a scan looks at.
 const scanCount = "1000"
 
-// scan calls each with the IDs in the names of keys that match a pattern, step by step until it wants no more; an ID may come more than once. It
-// looks at every key that the server, or the cluster, has. Meanwhile it has a connection of its own: each must not ask for another one.
+// scan calls each with the IDs in the names of keys that match a pattern, step by step until each wants no more; an ID
+// may come more than once. It looks at every key that the server, or the cluster, has. Meanwhile it holds a separate
+// connection: each must not ask for another one.
 func (s *Store) scan(ctx context.Context, pattern string, each func(ids []driver.RecordID) (more bool, err error)) error {
 	for _, client := range s.masters(ctx) {
 		more := false
@@ -78,7 +79,8 @@ func (s *Store) pattern(scope driver.Scope, hash driver.KeyHash) string {
 	return s.prefix + "{" + inScope + rest + "}"
 }
 
-// masters are the nodes that have records of their own, by their addresses. A node that does not say what it is may be one.
+// masters returns the nodes that have their own records, by their addresses. A node that does not say what it is may be
+// one.
 func (s *Store) masters(ctx context.Context) map[string]rueidis.Client {
 	if s.client.Mode() != rueidis.ClientModeCluster {
 		return map[string]rueidis.Client{"": s.client}

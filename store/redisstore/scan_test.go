@@ -57,7 +57,7 @@ func TestDeleteScopeOnOneConnection(t *testing.T) {
 			continue
 		}
 		if deleted != ended || !res.Live {
-			t.Errorf("%d records are deleted, want %d; a live claim is told of: %v", deleted, ended, res.Live)
+			t.Errorf("%d records are deleted, want %d; a live claim is reported: %v", deleted, ended, res.Live)
 		}
 		return
 	}

@@ -57,7 +57,7 @@ func luaText(name string) string {
 	return b.String()
 }
 
-// call is a script with what it is called with: in one piece, so that it needs no memory of its own.
+// call is a script with its keys and arguments in one value, so that it needs no further allocation.
 type call struct {
 	script *script
 	keys   keys

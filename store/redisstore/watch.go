@@ -30,8 +30,8 @@ type ear struct {
 	err  error         // why it never will; read after open
 }
 
-// Watch implements [driver.ChangeWaiter]. It needs no connection of its own. The record is marked, so that the end of its
-// attempt sends word only where somebody waits.
+// Watch implements [driver.ChangeWaiter]. It needs no separate connection. The record is marked, so that the end of its
+// attempt publishes a message only where a caller waits.
 func (s *Store) Watch(ctx context.Context, req driver.WatchRequest) (res driver.WatchResult, err error) {
 	keys := s.keys(&req.ID)
 	w, ear := s.watches.join(s.client, keys.record)

@@ -17,7 +17,8 @@ func (s *Store) write(ctx context.Context, c *call) (rueidis.RedisMessage, error
 	return s.run(ctx, c)
 }
 
-// writeAndWait does so on a connection of its own, for WAIT is of the connection that wrote.
+// writeAndWait runs the script on a separate connection, because WAIT covers only the writes of the connection that
+// sends it.
 func (s *Store) writeAndWait(ctx context.Context, c *call) (msg rueidis.RedisMessage, err error) {
 	err = s.client.Dedicated(func(conn rueidis.DedicatedClient) error {
 		res := s.doAndWait(ctx, conn, c.keys.record, c.byHash)

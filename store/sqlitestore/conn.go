@@ -14,8 +14,8 @@ import (
 	"github.com/everonce/everonce/internal/sqldb"
 )
 
-// connector opens the connections of [Store.DB]. They wait for their turn as writers in the order of
-// their coming, know when their transaction ends, and notice when SQLite ends it by itself.
+// connector opens the connections of [Store.DB]. They wait for their turn as writers in the order in which they ask,
+// know when their transaction ends, and notice when SQLite ends it.
 type connector struct {
 	sqldriver.Connector
 	db *database
@@ -73,7 +73,7 @@ func (c *conn) committing() int32 {
 	return 0
 }
 
-// rolledBack is told by SQLite of each end of a transaction that is no commit.
+// rolledBack is SQLite's rollback hook: it is called at each end of a transaction that is not a commit.
 func (c *conn) rolledBack() {
 	if tx := c.inside.Load(); tx != nil {
 		tx.dead.Store(true)
@@ -87,7 +87,7 @@ type openTx struct {
 	// limit ends with the time that the transaction may take; nil where it has no bound.
 	limit context.Context
 	keys  []driver.RecordID // that it has claimed; guarded by keyLocks
-	dead  atomic.Bool       // SQLite has ended it: by itself, or because a statement's text said so
+	dead  atomic.Bool       // SQLite has ended it: after an error, or because a statement's text said so
 	over  atomic.Bool
 	// lent: everonce began it and will end it; ending is set when it does. Work that commits the
 	// transaction which it was lent would commit its effect without the record.
@@ -177,7 +177,7 @@ func (c *conn) rollBack() error {
 	return c.raw.send(context.Background(), &sqldb.Call{Statement: rollback})
 }
 
-// Commit ends the transaction. What SQLite has ended by itself is refused.
+// Commit ends the transaction. It refuses to commit one that SQLite has ended.
 func (t *openTx) Commit() error {
 	return t.end(func() error {
 		switch {
@@ -207,7 +207,7 @@ func (t *openTx) Rollback() error {
 
 // clean leaves no transaction on the connection of one that has ended: a script may have begun another.
 func (t *openTx) clean() {
-	_ = t.conn.rollBack() //nolint:errcheck // most often there is none, and that is the error
+	_ = t.conn.rollBack() //nolint:errcheck // usually there is no transaction, and that is the error
 }
 
 func (t *openTx) end(how func() error) error {
@@ -269,7 +269,8 @@ type partlyDone struct{ error }
 
 func (e partlyDone) Unwrap() error { return e.error }
 
-// judged finds out what a statement that failed has left of itself. What it has left of its transaction the hooks have told.
+// judged adds to the error of a statement what the statement left behind. The hooks have already reported what is left
+// of its transaction.
 func (c *conn) judged(err error) error {
 	if err == nil {
 		return nil

@@ -24,8 +24,8 @@ var (
 	rollback       = &sqldb.Statement{Name: "rollback", Text: "ROLLBACK"}
 )
 
-// grouper runs writes that come at the same time in shared transactions: one wait for the disk is
-// divided among all of them. What a write reported is told only after the commit has returned.
+// grouper runs writes that come at the same time in shared transactions: one wait for the disk is divided among all of
+// them. A write's result is returned only after the commit has returned.
 //
 // A goroutine exists while there is something to write, and no longer.
 type grouper struct {
@@ -219,7 +219,7 @@ func (g *grouper) transaction(batch []*write) (began bool, err error) {
 			return true, nil
 		}
 	}
-	// Where SQLite has ended the transaction by itself there is nothing to roll back, which is an error too.
+	// If SQLite has ended the transaction there is nothing to roll back, which is an error too.
 	_ = g.conn.send(ctx, &sqldb.Call{Statement: rollback}) //nolint:errcheck // see above
 	g.discard(err)
 	return true, err
@@ -229,7 +229,7 @@ func (g *grouper) transaction(batch []*write) (began bool, err error) {
 func (g *grouper) discard(err error) {
 	var refused *sqlite.Error
 	if g.conn.broken || errors.As(err, &refused) && classify(err).Class == sqldb.ClassOther {
-		_ = g.conn.Close() //nolint:errcheck // what was wrong with it has been told
+		_ = g.conn.Close() //nolint:errcheck // its error has been returned
 		g.conn = nil
 	}
 }

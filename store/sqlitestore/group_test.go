@@ -72,8 +72,8 @@ func TestWritesAtTheSameTimeShareACommit(t *testing.T) {
 	}
 }
 
-// Nothing is told before it is durable: while the commit is held up by the last write of the group, no
-// caller of the others has an answer, and no other connection sees what they wrote.
+// Nothing is acknowledged before it is durable: while the commit is held up by the last write of the group, no caller
+// of the others has an answer, and no other connection sees their writes.
 func TestNothingIsAcknowledgedBeforeTheCommit(t *testing.T) {
 	s := openTest(t, nil)
 	if _, err := s.Claim(t.Context(), claimOf("warm")); err != nil {
@@ -168,7 +168,7 @@ func TestAFailingWriteFailsAlone(t *testing.T) {
 	}
 }
 
-// A caller whose context ends is told at once; the others of the group are served.
+// A call returns as soon as its context ends; the others of the group are served.
 func TestACallerThatGivesUpIsNotWaitedFor(t *testing.T) {
 	s := openTest(t, nil)
 	s.db.turn.enterUnless(nil)
@@ -180,7 +180,7 @@ func TestACallerThatGivesUpIsNotWaitedFor(t *testing.T) {
 	if err := <-result; !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want the context's end, while the writer is still held", err)
 	}
-	go func() { _, err := s.Claim(context.Background(), claimOf("stays")); result <- err }()
+	go func() { _, err := s.Claim(context.Background(), claimOf("b")); result <- err }()
 	s.db.group.queued(2)
 	s.db.turn.leave()
 	if err := <-result; err != nil {

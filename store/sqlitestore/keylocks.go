@@ -6,18 +6,18 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// keyLocks are the keys that open transactions of this process have claimed, so that a duplicate is told at
-// once and does not wait for the writer.
+// keyLocks are the keys that open transactions of this process have claimed, so that a duplicate fails fast and does
+// not wait for the writer.
 type keyLocks struct {
 	mu   sync.Mutex
 	held map[driver.RecordID]lockHolder
-	// untold are the keys of holders whose end nobody tells, to be asked after.
+	// polled are the keys of holders whose end is not reported: it must be looked up.
 	untold []driver.RecordID
 }
 
 // lockHolder is a transaction. It is compared by identity.
 type lockHolder interface {
-	// ended reports that the transaction is over, where that is not told otherwise.
+	// ended reports that the transaction is over, where its end is not reported otherwise.
 	ended() bool
 }
 
@@ -35,8 +35,8 @@ func (k *keyLocks) lock(id driver.RecordID, by lockHolder) bool {
 	return true
 }
 
-// lockUntold is lock for a holder whose end nobody tells. It asks after two earlier ones, so that what has ended
-// is forgotten faster than new ones come.
+// lockPolled is lock for a holder whose end is not reported. It looks up two earlier holders, so that ended ones are
+// forgotten faster than new ones come.
 func (k *keyLocks) lockUntold(id driver.RecordID, by lockHolder) bool {
 	if !k.lock(id, by) {
 		return false

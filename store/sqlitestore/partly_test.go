@@ -87,7 +87,7 @@ func TestAStatementThatFailsInTheMiddleIsNotCalledNotDone(t *testing.T) {
 		}
 	}
 
-	// Under Refuse nobody does it again.
+	// Under Refuse no attempt does it again.
 	reset()
 	r, err := everonce.NewReceiver(s, everonce.Refuse, &everonce.Options{Classify: sqlitestore.Classify})
 	if err != nil {

@@ -63,7 +63,7 @@ func TestAnIDIsLookedForWhereTheRecordsLie(t *testing.T) {
 	}
 }
 
-// What may read every record ends with its context, in the middle of a statement.
+// A call that may read every record ends with its context, in the middle of a statement.
 func TestALongReadEndsWithItsContext(t *testing.T) {
 	s := openTest(t, nil)
 	if _, err := s.DB().ExecContext(t.Context(), `INSERT INTO everonce_record (id, scope, name, state, token, nonce, owner, attempt, rev, steps, format, created_at, updated_at)
