@@ -60,7 +60,7 @@ func (b *redisBench) open(ctx context.Context, url string) error {
 	}
 	b.prefix = "bench-" + hex.EncodeToString(random) + ":"
 	for to, readFirst := range map[**everonce.Receiver]bool{&b.do: false, &b.first: true} {
-		store, err := redisstore.New(ctx, b.client, &redisstore.Options{Prefix: b.prefix, ReadFirst: readFirst})
+		store, err := redisstore.New(ctx, b.client, &redisstore.Options{KeyPrefix: b.prefix, ReadFirst: readFirst})
 		if err != nil {
 			return err
 		}

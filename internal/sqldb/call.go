@@ -29,9 +29,9 @@ type Statement struct {
 	Else *Statement
 	// NoWait says that where it would have to wait for another transaction it affects no row, and the call is Busy.
 	NoWait bool
-	// Tells says that the number with which the database answers an insert, such as MySQL's LAST_INSERT_ID, is
+	// WantInsertID says that the number with which the database answers an insert, such as MySQL's LAST_INSERT_ID, is
 	// [Call.InsertID].
-	Tells bool
+	WantInsertID bool
 
 	timed bool // it takes the time as its last argument
 }
@@ -53,7 +53,7 @@ type Call struct {
 	// driver need not compare the number.
 	AtLeast int64
 	// InsertID is set by the driver if the statement has WantInsertID: not 0 where it has inserted a row.
-	Told int64
+	InsertID int64
 	// Busy is set by the driver: see [Statement.NoWait].
 	Busy bool
 }

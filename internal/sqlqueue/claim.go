@@ -89,7 +89,7 @@ func Claim[T any](ctx context.Context, q *Queue, req ClaimRequest, row func(*T) 
 			found := len(claimed)
 			if err := q.jump(ctx, c, token, &rest, each(nil)); err != nil {
 				claimed = claimed[:found]
-				return q.kept(found, err)
+				return q.claimError(found, err)
 			}
 		}
 		if req.Heads || len(claimed) == 0 || len(claimed) > req.Limit/2 {
@@ -108,7 +108,7 @@ func Claim[T any](ctx context.Context, q *Queue, req ClaimRequest, row func(*T) 
 		}
 		if err := c.Send(ctx, followed...); err != nil {
 			claimed = claimed[:heads]
-			return q.kept(heads, err)
+			return q.claimError(heads, err)
 		}
 		return nil
 	}
@@ -134,9 +134,9 @@ func Claim[T any](ctx context.Context, q *Queue, req ClaimRequest, row func(*T) 
 	return claimed, token, nil
 }
 
-// kept returns the error of a claim whose later statements failed: nil if each statement commits alone and the first
+// claimError returns the error of a claim whose later statements failed: nil if each statement commits alone and the first
 // one has claimed rows, because those must not be claimed again.
-func (q *Queue) kept(claimed int, err error) error {
+func (q *Queue) claimError(claimed int, err error) error {
 	if claimed > 0 && q.dialect.OneStatement {
 		return nil
 	}

@@ -63,7 +63,7 @@ func ErrorText(err error) string {
 // claimedBy is the condition that a row of the list {2t} belongs to the claim {1i}. Its lease may have ended, as long
 // as no other claim has taken it. The sum keeps the planner from an index of the rows that are in state 0: few, the
 // planner expects, but a database that holds an old snapshot has all rows that ever were in that state.
-func (q *Queue) inHand() string {
+func (q *Queue) claimedBy() string {
 	return " WHERE q.token = {1i} AND q.state + 0 = 0 AND " + q.dialect.InInts("q.seq", "{2t}")
 }
 
@@ -82,23 +82,23 @@ func (q *Queue) Ends(token int64, ends ...End) []*sqldb.Call {
 			calls = append(calls, q.call(name, template, token, q.dialect.Ints(seqs)))
 		}
 	}
-	together(Finish, "finish", "UPDATE {t} AS q SET state = 4, done_at = {now}, token = 0, error = ''"+q.inHand())
-	together(Drop, "drop", "{delete}"+q.inHand())
-	together(Release, "release", "UPDATE {t} AS q SET due_at = {now}, rank = {now}, attempts = attempts - 1, token = 0"+q.inHand())
+	together(Finish, "finish", "UPDATE {t} AS q SET state = 4, done_at = {now}, token = 0, error = ''"+q.claimedBy())
+	together(Drop, "drop", "{delete}"+q.claimedBy())
+	together(Release, "release", "UPDATE {t} AS q SET due_at = {now}, rank = {now}, attempts = attempts - 1, token = 0"+q.claimedBy())
 	for _, end := range ends {
 		seq := q.dialect.Ints([]int64{end.Seq})
 		switch end.How {
 		case Again:
-			calls = append(calls, q.call("again", "UPDATE {t} AS q SET due_at = {now} + {3i}, rank = {now} + {3i}, token = 0, error = {4t}"+q.inHand(),
+			calls = append(calls, q.call("again", "UPDATE {t} AS q SET due_at = {now} + {3i}, rank = {now} + {3i}, token = 0, error = {4t}"+q.claimedBy(),
 				token, seq, end.After.Microseconds(), end.Error))
 		case Later:
-			calls = append(calls, q.call("later", "UPDATE {t} AS q SET due_at = {now} + {3i}, rank = {now} + {3i}, attempts = attempts - 1, token = 0, error = {4t}"+q.inHand(),
+			calls = append(calls, q.call("later", "UPDATE {t} AS q SET due_at = {now} + {3i}, rank = {now} + {3i}, attempts = attempts - 1, token = 0, error = {4t}"+q.claimedBy(),
 				token, seq, end.After.Microseconds(), end.Error))
 		case GiveUp:
-			calls = append(calls, q.call("give_up", "UPDATE {t} AS q SET state = 5, done_at = {now}, token = 0, error = {3t}"+q.inHand(), token, seq, end.Error))
+			calls = append(calls, q.call("give_up", "UPDATE {t} AS q SET state = 5, done_at = {now}, token = 0, error = {3t}"+q.claimedBy(), token, seq, end.Error))
 		case Block, SetAside:
 			state := map[How]State{Block: Blocked, SetAside: Dead}[end.How]
-			calls = append(calls, q.call("set_aside", "UPDATE {t} AS q SET state = {3i}, token = 0, error = {4t}"+q.inHand(),
+			calls = append(calls, q.call("set_aside", "UPDATE {t} AS q SET state = {3i}, token = 0, error = {4t}"+q.claimedBy(),
 				token, seq, int64(state), end.Error))
 		}
 	}
@@ -123,7 +123,7 @@ func (q *Queue) End(ctx context.Context, token int64, ends ...End) (int, error) 
 
 // Renew renews the lease of rows, and returns how many of them the claim still has.
 func (q *Queue) Renew(ctx context.Context, token int64, seqs []int64, lease time.Duration) (int, error) {
-	call := q.call("renew", "UPDATE {t} AS q SET due_at = {now} + {3i}"+q.inHand(), token, q.dialect.Ints(seqs), lease.Microseconds())
+	call := q.call("renew", "UPDATE {t} AS q SET due_at = {now} + {3i}"+q.claimedBy(), token, q.dialect.Ints(seqs), lease.Microseconds())
 	if err := q.send(ctx, call); err != nil {
 		return 0, err
 	}

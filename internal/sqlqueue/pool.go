@@ -100,7 +100,7 @@ func (p *Pool[T]) Run(ctx context.Context) {
 		working.Go(func() { p.listen(ctx, l) })
 	}
 	if p.Queue.dialect.AnyType {
-		working.Go(func() { p.odd(ctx, hard, &working) })
+		working.Go(func() { p.setAsideCorrupt(ctx, hard, &working) })
 	}
 	var floor int64
 	var full time.Time // when the next claim without a floor is due
@@ -154,7 +154,7 @@ func (p *Pool[T]) Run(ctx context.Context) {
 			return
 		case err != nil:
 			failures++
-			p.failed(err)
+			p.logFailure(err)
 			if retry.Pause(ctx, retry.Backoff(failures)) != nil {
 				return
 			}
@@ -180,8 +180,8 @@ const (
 	oddPause = time.Second
 )
 
-// odd has rows worked on that no claim finds, until ctx ends. It goes through the table in short looks with pauses, beside the claims.
-func (p *Pool[T]) odd(ctx, hard context.Context, working *sync.WaitGroup) {
+// setAsideCorrupt has rows worked on that no claim finds, until ctx ends. It goes through the table in short looks with pauses, beside the claims.
+func (p *Pool[T]) setAsideCorrupt(ctx, hard context.Context, working *sync.WaitGroup) {
 	failures := 0
 	for after := beforeAll; ; {
 		began := time.Now()
@@ -192,7 +192,7 @@ func (p *Pool[T]) odd(ctx, hard context.Context, working *sync.WaitGroup) {
 			return
 		case err != nil:
 			failures++
-			p.failed(err)
+			p.logFailure(err)
 			pause = retry.Backoff(failures)
 		case len(rows) > 0:
 			p.begin(hard, working, rows, token, began)
@@ -209,7 +209,7 @@ func (p *Pool[T]) odd(ctx, hard context.Context, working *sync.WaitGroup) {
 	}
 }
 
-func (p *Pool[T]) failed(err error) {
+func (p *Pool[T]) logFailure(err error) {
 	p.Log.Warn(p.Name+": the database failed; it is tried again", "error", err)
 }
 
@@ -331,7 +331,7 @@ func (p *Pool[T]) listen(ctx context.Context, l sqldb.Listener) {
 			return
 		}
 		failures++
-		p.failed(err)
+		p.logFailure(err)
 		if retry.Pause(ctx, retry.Backoff(failures)) != nil {
 			return
 		}

@@ -19,7 +19,7 @@ func (s *Store[Tx]) Claim(ctx context.Context, req driver.ClaimRequest) (res dri
 	s.lease.see(req.Lease)
 	if s.lookFirst(&req.ID) {
 		if done, res, err := s.look(ctx, &req); done || err != nil {
-			return res, s.failed("claim", err)
+			return res, s.wrapError("claim", err)
 		}
 		if s.locks != nil && s.locks.Locked(req.ID) {
 			return s.inProgress(), nil
@@ -31,7 +31,7 @@ func (s *Store[Tx]) Claim(ctx context.Context, req driver.ClaimRequest) (res dri
 		return err
 	})
 	if err != nil {
-		return res, s.failed("claim", err)
+		return res, s.wrapError("claim", err)
 	}
 	s.hits.count(answer.Decision != driver.DecideClaimed)
 	return answer, nil
@@ -75,8 +75,8 @@ func (s *Store[Tx]) claim(ctx context.Context, c sqldb.Conn, req *driver.ClaimRe
 		}
 		if !call.Statement.Rows { // a bare INSERT
 			w.inserted = call.Affected > 0
-			if call.Told != 0 {
-				w.now = at(call.Told)
+			if call.InsertID != 0 {
+				w.now = at(call.InsertID)
 			}
 		}
 		if w.inserted {

@@ -17,8 +17,8 @@ type Dialect struct {
 	// TryLock returns an expression that locks the key until the end of the transaction and is true, or is at once
 	// false if another transaction has it. It is nil if the database needs none.
 	TryLock func(id string) string
-	// Tell, if set, is a number, and sends word of the record that is written, if its attempt has ended and somebody watches.
-	Tell string
+	// Notify, if set, is an expression of a number that notifies the watchers of the written record if its attempt has ended.
+	Notify string
 	// Greatest is the function for the larger of two numbers: "greatest", "max".
 	Greatest string
 	// RowID is a row's address, by which it is found again within a statement, and which orders rows that are due at the same
@@ -116,15 +116,15 @@ func (w writer) fromToWrite() string {
 
 // returning ends a write that may end an attempt. Only the number of returned rows matters.
 func (w writer) returning() string {
-	if w.Tell == "" {
+	if w.Notify == "" {
 		return " RETURNING 1"
 	}
-	return " RETURNING " + w.Tell
+	return " RETURNING " + w.Notify
 }
 
 // ends is returning for a statement that returns no rows where there is nothing to tell.
 func (w writer) ends() string {
-	if w.Tell == "" {
+	if w.Notify == "" {
 		return ""
 	}
 	return w.returning()
@@ -213,8 +213,8 @@ func (w writer) swap() *sqldb.Statement {
 		return w.exec("swap", len(args)+2, text)
 	}
 	told := ""
-	if w.Tell != "" {
-		told = ", " + w.Tell
+	if w.Notify != "" {
+		told = ", " + w.Notify
 	}
 	return w.rows("swap", len(args)+2, "WITH swapped AS ("+text+" RETURNING id, steps, "+cmp.Or(w.Durable, "1")+told+"), "+
 		"dropped AS (DELETE FROM {step} AS s USING swapped WHERE s.id = swapped.id AND swapped.steps = 0) "+

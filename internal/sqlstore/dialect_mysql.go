@@ -36,7 +36,7 @@ func (w writer) mysql(s *Statements) {
 	}
 	insert := func(name string, args int, columns, values string) *sqldb.Statement {
 		st := exec(name, args, noWait+"INSERT INTO {record} ("+columns+") SELECT "+values+" FROM DUAL WHERE 1 = 1"+untouched)
-		st.NoWait, st.Tells = true, true
+		st.NoWait, st.WantInsertID = true, true
 		return st
 	}
 	s.Read = w.read("read", "")
@@ -52,7 +52,7 @@ func (w writer) mysql(s *Statements) {
 	s.Insert = insert("insert", len(args)+3, "id, scope, name, "+SwapColumns+", rev", "{1b}, {2t}, {3t}, "+strings.Join(args, ", ")+", LAST_INSERT_ID(1)")
 	s.Lock = exec("lock", 5, noWait+"INSERT INTO {record} (id, scope, name, nonce, format, state, token, attempt, created_at, updated_at, purge_at, due_at, steps, rev) "+
 		"SELECT {1b}, {2t}, {3t}, {4b}, {5i}, 2, 1, 1, LAST_INSERT_ID({now}), {now}, 1, 1, 0, "+strconv.FormatInt(lockRev, 10)+" FROM DUAL WHERE 1 = 1"+alive+untouched)
-	s.Lock.NoWait, s.Lock.Tells = true, true
+	s.Lock.NoWait, s.Lock.WantInsertID = true, true
 	s.Swap = w.swap()
 	s.Swap.Text, s.Swap.NoWait = noWait+s.Swap.Text, true
 	s.DropSteps = exec("drop_steps", 1, "DELETE FROM {step} WHERE id = {1b}")
@@ -77,7 +77,7 @@ func (w writer) mysql(s *Statements) {
 func (w writer) putStepElse(name, over string) *sqldb.Statement {
 	st := w.exec(name, 8, "INSERT INTO {step} (id, seq, "+StepColumns+") SELECT {1b}, rev * LAST_INSERT_ID(1), {2t}, {3i}, {4i}, {5i}, {6t}, {7b}, {8b}, "+
 		"updated_at, CASE WHEN {3i} = 1 THEN NULL ELSE updated_at END FROM {record} WHERE id = {1b} ON DUPLICATE KEY UPDATE seq = seq + LAST_INSERT_ID(0)")
-	st.Tells = true
+	st.WantInsertID = true
 	set, where, _ := strings.Cut(strings.TrimPrefix(over, " ON CONFLICT (id, name) DO UPDATE SET "), " WHERE ")
 	values := strings.NewReplacer("excluded.state", "{3i}", "excluded.attempt", "{4i}", "excluded.result_kind", "{5i}", "excluded.result_codec", "{6t}",
 		"excluded.result_data", "{7b}", "excluded.result_summary", "{8b}", "excluded.ended_at", "CASE WHEN {3i} = 1 THEN NULL ELSE (SELECT updated_at FROM {record} WHERE id = {1b}) END")
@@ -101,7 +101,7 @@ func (w writer) finishElse() (insert, over, locked *sqldb.Statement) {
 	statement := func(text, other string) *sqldb.Statement {
 		st, then := w.exec("finish", 16, expand(text)), w.exec("finish", 16, expand(other))
 		for _, s := range []*sqldb.Statement{st, then} {
-			s.NoWait, s.Tells = true, strings.Contains(s.Text, "INSERT")
+			s.NoWait, s.WantInsertID = true, strings.Contains(s.Text, "INSERT")
 		}
 		st.Else = then
 		return st

@@ -117,7 +117,7 @@ func FuzzRecord(f *testing.F) {
 			t.Errorf("found %v, of an ID of %d bytes", whole.found, len(id))
 		}
 		for _, w := range []*row{whole, &brief.row} {
-			judged(t, w, c)
+			checkRow(t, w, c)
 		}
 		if rec, err := whole.record(); rec != nil && err == nil && format <= driver.FormatVersion {
 			again(t, rec, c)
@@ -134,8 +134,8 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// judged checks what was read of a row.
-func judged(t *testing.T, w *row, c *columns) {
+// checkRow checks what was read of a row.
+func checkRow(t *testing.T, w *row, c *columns) {
 	t.Helper()
 	rec, err := w.record()
 	switch {

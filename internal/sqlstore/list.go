@@ -92,7 +92,7 @@ func (s *Store[Tx]) List(ctx context.Context, req driver.ListRequest) (res drive
 		return nil
 	}
 	if err = s.driver.Read(ctx, list); err != nil {
-		return driver.ListResult{}, s.failed("list", err)
+		return driver.ListResult{}, s.wrapError("list", err)
 	}
 	if len(res.Records) == limit {
 		res.Next = res.Records[limit-1].ID
@@ -103,7 +103,7 @@ func (s *Store[Tx]) List(ctx context.Context, req driver.ListRequest) (res drive
 			calls[i] = s.readSteps(&res.Records[n])
 		}
 		if err = s.driver.Read(ctx, calls...); err != nil {
-			return driver.ListResult{}, s.failed("list steps", err)
+			return driver.ListResult{}, s.wrapError("list steps", err)
 		}
 	}
 	return res, nil
@@ -168,7 +168,7 @@ func (s *Store[Tx]) DeleteScope(ctx context.Context, req driver.DeleteScopeReque
 		s.stopped.Store(req.Scope, reached)
 	}
 	if !res.More {
-		err = s.failed("delete scope", left.err())
+		err = s.wrapError("delete scope", left.err())
 	}
 	return res, err
 }
@@ -205,11 +205,11 @@ func (s *Store[Tx]) Health(ctx context.Context, _ driver.HealthRequest) (h drive
 		return nil
 	}
 	if err = s.driver.Read(ctx, call); err != nil {
-		return h, s.failed("health", err)
+		return h, s.wrapError("health", err)
 	}
 	if s.traits.Notes != nil {
 		if h.Notes, err = s.traits.Notes(ctx); err != nil {
-			return h, s.failed("health", err)
+			return h, s.wrapError("health", err)
 		}
 	}
 	return h, nil

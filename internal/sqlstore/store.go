@@ -22,7 +22,7 @@ type Store[Tx any] struct {
 	locks   KeyLocker[Tx] // nil where the database itself can try a lock
 	checked atomic.Bool   // the schema's version
 	hits    hitRate
-	absent  absences
+	misses  missHints
 	lease   leaseBound
 	purged  atomic.Pointer[place] // where the latest purge has got to, if it left more
 	stopped sync.Map              // by its scope, the ID at which DeleteScope has reached its limit
@@ -196,7 +196,7 @@ func (s *Store[Tx]) Get(ctx context.Context, req driver.GetRequest) (driver.GetR
 	}
 	res, err := s.get(ctx, reader[Tx]{s.driver}, req)
 	s.hits.count(res.Found)
-	return res, s.failed("get", err)
+	return res, s.wrapError("get", err)
 }
 
 func (s *Store[Tx]) get(ctx context.Context, c sqldb.Conn, req driver.GetRequest) (res driver.GetResult, err error) {
@@ -205,7 +205,7 @@ func (s *Store[Tx]) get(ctx context.Context, c sqldb.Conn, req driver.GetRequest
 		read := s.readBrief(&req.ID)
 		w = &read.row
 		if err = c.Send(ctx, &read.call); err == nil {
-			s.absent.note(&req.ID, !w.found)
+			s.misses.note(&req.ID, !w.found)
 		}
 	} else {
 		w = new(row)
@@ -246,14 +246,14 @@ func (s *Store[Tx]) write(ctx context.Context, what string, op func(ctx context.
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	return s.failed(what, s.driver.Write(ctx, op))
+	return s.wrapError(what, s.driver.Write(ctx, op))
 }
 
 // refusals are the answers that are no failure of the store.
 var refusals = [...]error{driver.ErrLeaseLost, driver.ErrAttemptEnded, driver.ErrConflict, driver.ErrTxTooLong, driver.ErrOtherStore}
 
-// failed gives an error of the driver its meaning: the named reason, and that it is the store's failure.
-func (s *Store[Tx]) failed(what string, err error) error {
+// wrapError gives an error of the driver its meaning: the named reason, and that it is the store's failure.
+func (s *Store[Tx]) wrapError(what string, err error) error {
 	if err == nil {
 		return nil
 	}

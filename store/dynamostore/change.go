@@ -71,7 +71,7 @@ func (s *Store) put(ctx context.Context, rec *driver.Record, seen attributes) (f
 		})
 		return err
 	})
-	return refused(err, len(seen) == 0)
+	return conditionResult(err, len(seen) == 0)
 }
 
 // The waits for a transaction that is being committed with the same record.
@@ -96,7 +96,7 @@ func patiently(ctx context.Context, write func() error) error {
 
 // conditionResult tells the refusal of a condition, with the existing item, from other errors. If only an existing item
 // can fail the condition, a refusal without one is an error.
-func refused(err error, exists bool) (found attributes, written bool, _ error) {
+func conditionResult(err error, exists bool) (found attributes, written bool, _ error) {
 	if failure, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
 		if exists && len(failure.Item) == 0 {
 			return nil, false, errNoItem

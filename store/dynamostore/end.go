@@ -25,7 +25,7 @@ func (s *Store) Complete(ctx context.Context, req driver.CompleteRequest) (res d
 	}}
 	w.put.putResult(&req.Result)
 	w.expires(true, now.Add(req.Lifetime.Total()))
-	return res, failed("complete", s.update(ctx, &req.ID, req.Token, req.Nonce, &w, func(rec *driver.Record, now time.Time) (*driver.Record, error) {
+	return res, wrapError("complete", s.update(ctx, &req.ID, req.Token, req.Nonce, &w, func(rec *driver.Record, now time.Time) (*driver.Record, error) {
 		return transition.Complete(rec, req, now)
 	}))
 }
@@ -37,7 +37,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (res dri
 		return next, err
 	}
 	if req.Token == 0 {
-		return res, failed("release", s.change(ctx, nil, decide))
+		return res, wrapError("release", s.change(ctx, nil, decide))
 	}
 	now := s.now()
 	w := write{drop: []string{attrLease, attrUnknown, attrLastError}, put: attributes{attrState: number(req.State), attrUpdated: number(micros(now))}}
@@ -45,7 +45,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (res dri
 	w.put.putText(attrLastError, req.ErrorClass)
 	w.expires(req.State == driver.StateReleased || req.ExpireUnsettled, now.Add(req.Lifetime.Total()))
 	err = s.update(ctx, &req.ID, req.Token, req.Nonce, &w, decide)
-	return res, failed("release", err)
+	return res, wrapError("release", err)
 }
 
 // write is what an update changes: what it drops and does not put is removed.
@@ -99,7 +99,7 @@ func (s *Store) update(ctx context.Context, id *driver.RecordID, token driver.To
 		})
 		return err
 	})
-	found, written, err := refused(err, false)
+	found, written, err := conditionResult(err, false)
 	if err != nil || written {
 		return err
 	}

@@ -43,9 +43,9 @@ func isMissing(err error) bool {
 // codeValidation is the code of every request that DynamoDB considers invalid; its text says why.
 const codeValidation = "ValidationException"
 
-// failed names the store, the call and the class of an error. The server's text holds no value. Throttling and a server that cannot be reached
+// wrapError names the store, the call and the class of an error. The server's text holds no value. Throttling and a server that cannot be reached
 // are failures without a class.
-func failed(what string, err error) error {
+func wrapError(what string, err error) error {
 	if err == nil {
 		return nil
 	}

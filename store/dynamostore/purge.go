@@ -27,7 +27,7 @@ func (s *Store) Purge(ctx context.Context, req driver.PurgeRequest) (res driver.
 			err = s.purge(ctx, nil, &left, &res)
 		}
 	}
-	return res, failed("purge", err)
+	return res, wrapError("purge", err)
 }
 
 // purge goes through the table from a key on, until its end, or until nothing is left of the limit. Then More is set, and the next call goes on there.

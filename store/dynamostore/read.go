@@ -30,11 +30,11 @@ func (s *Store) item(ctx context.Context, key attributes) (attributes, error) {
 func (s *Store) Get(ctx context.Context, req driver.GetRequest) (res driver.GetResult, err error) {
 	found, err := s.get(ctx, &req.ID)
 	if err != nil {
-		return res, failed("get", err)
+		return res, wrapError("get", err)
 	}
 	rec, err := found.record()
 	if err != nil {
-		return res, failed("get", err)
+		return res, wrapError("get", err)
 	}
 	if res.Now = s.now(); rec != nil && !rec.GoneAt(res.Now) {
 		res.Found, res.Record = true, *rec

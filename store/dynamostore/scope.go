@@ -19,7 +19,7 @@ const defaultBatch = 1000
 // unless it may be a live claim or of a newer version.
 func (s *Store) DeleteScope(ctx context.Context, req driver.DeleteScopeRequest) (res driver.DeleteScopeResult, err error) {
 	if res, err = s.deleteScope(ctx, &req); err != nil {
-		return res, failed("delete scope", err)
+		return res, wrapError("delete scope", err)
 	}
 	return res, nil
 }
@@ -94,6 +94,6 @@ func (s *Store) remove(ctx context.Context, seen attributes) (bool, error) {
 		TableName: s.table, Key: attributes{attrPartition: seen[attrPartition], attrSort: seen[attrSort]}, ConditionExpression: same.expression(),
 		ExpressionAttributeNames: same.names, ExpressionAttributeValues: same.values, ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})
-	_, removed, err := refused(err, false)
+	_, removed, err := conditionResult(err, false)
 	return removed, err
 }

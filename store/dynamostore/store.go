@@ -62,7 +62,7 @@ func New(ctx context.Context, client *dynamodb.Client, opts *Options) (*Store, e
 	}
 	s := &Store{client: client, table: &set.Table, skew: set.ClockSkew}
 	if err := s.open(ctx); err != nil {
-		return nil, failed("open", err)
+		return nil, wrapError("open", err)
 	}
 	return s, nil
 }
@@ -114,7 +114,7 @@ func (s *Store) writeSettings(ctx context.Context) (written bool, err error) {
 		ExpressionAttributeNames: map[string]string{"#l": attrLayout}, ExpressionAttributeValues: attributes{":l": number(layout)},
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})
-	_, written, err = refused(err, true)
+	_, written, err = conditionResult(err, true)
 	return written, err
 }
 

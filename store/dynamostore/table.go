@@ -25,7 +25,7 @@ func Migrate(ctx context.Context, client *dynamodb.Client, opts *Options) error 
 	if client == nil {
 		return fmt.Errorf("dynamostore: %w: the client is nil", driver.ErrInvalidArgument)
 	}
-	return failed("migrate", create(ctx, client, &set.Table))
+	return wrapError("migrate", create(ctx, client, &set.Table))
 }
 
 // tableTimeout is far more than DynamoDB takes to create a table.

@@ -35,7 +35,7 @@ func (h *txHandle) decide(ctx context.Context, what string, id driver.RecordID, 
 	if err := h.running(); err != nil {
 		return err
 	}
-	return failed(what, h.tx.decide(ctx, id, decide))
+	return wrapError(what, h.tx.decide(ctx, id, decide))
 }
 
 func (h *txHandle) Claim(ctx context.Context, req driver.ClaimRequest) (driver.ClaimResult, error) {
@@ -97,7 +97,7 @@ func (h *txHandle) Record(_ context.Context, req driver.RecordRequest) (res driv
 		return res, err
 	}
 	// The key is new, as a guess: otherwise the commit fails, and returns the existing item.
-	return res, failed("record", h.tx.keep(req.Claim.ID, h.tx.records[req.Claim.ID], func(rec *driver.Record, now time.Time) (*driver.Record, error) {
+	return res, wrapError("record", h.tx.keep(req.Claim.ID, h.tx.records[req.Claim.ID], func(rec *driver.Record, now time.Time) (*driver.Record, error) {
 		return transition.Record(rec, req.Claim, req.Complete, now)
 	}))
 }
@@ -146,7 +146,7 @@ func (h *txHandle) Commit(ctx context.Context, req driver.CommitRequest) (res dr
 		return res, errNotOurs
 	}
 	if err = h.last(ctx, &req); err == nil {
-		err = failed("commit", h.tx.commit(ctx)) // once it is sent, the transaction's time cuts nothing short
+		err = wrapError("commit", h.tx.commit(ctx)) // once it is sent, the transaction's time cuts nothing short
 	}
 	h.tx.Rollback()
 	return res, err

@@ -69,8 +69,8 @@ func TestDuplicateByCodeAndIndex(t *testing.T) {
 	}
 }
 
-func FuzzTold(f *testing.F) {
+func FuzzParseDuplicate(f *testing.F) {
 	f.Add("E11000 duplicate key error collection: shop.event index: event_id dup key: { event_id: 1 }", []byte{5, 0, 0, 0, 0})
 	f.Add(" index:  dup key:", []byte("x"))
-	f.Fuzz(func(_ *testing.T, text string, raw []byte) { mongostore.Told(text, raw) })
+	f.Fuzz(func(_ *testing.T, text string, raw []byte) { mongostore.ParseDuplicate(text, raw) })
 }

@@ -19,12 +19,12 @@ func (s *Store) Complete(ctx context.Context, req driver.CompleteRequest) (res d
 	ctx, req.Lifetime = alone(ctx), wholeLife(req.Lifetime)
 	done, err := s.update(ctx, held(&req.ID, req.Token, req.Nonce), completion(&req))
 	if done || err != nil {
-		return res, failed(ctx, "complete", err)
+		return res, wrapError(ctx, "complete", err)
 	}
 	err = s.change(ctx, &req.ID, func(rec *driver.Record, now time.Time) (*driver.Record, error) {
 		return transition.Complete(rec, req, now)
 	})
-	return res, failed(ctx, "complete", err)
+	return res, wrapError(ctx, "complete", err)
 }
 
 // held is satisfied by the record that the attempt with that token and nonce holds. A server may keep a date of its clock more finely
@@ -112,14 +112,14 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (res dri
 	if req.Token != 0 {
 		done, err := s.update(ctx, held(&req.ID, req.Token, req.Nonce), release(&req))
 		if done || err != nil {
-			return res, failed(ctx, "release", err)
+			return res, wrapError(ctx, "release", err)
 		}
 	}
 	err = s.change(ctx, &req.ID, func(rec *driver.Record, now time.Time) (next *driver.Record, err error) {
 		next, res, err = transition.Release(rec, req, now)
 		return next, err
 	})
-	return res, failed(ctx, "release", err)
+	return res, wrapError(ctx, "release", err)
 }
 
 func release(req *driver.ReleaseRequest) *write {

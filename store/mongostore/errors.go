@@ -25,8 +25,8 @@ const (
 // tooLargeCodes are the codes for a document that an insert, or an update, would make larger than the server's limit.
 var tooLargeCodes = []int{codeTooLarge, 17280, 17419, 17420}
 
-// failed names the store, the call and the class of an error. Of a record the server's text holds the hash, and no value.
-func failed(ctx context.Context, what string, err error) error {
+// wrapError names the store, the call and the class of an error. Of a record the server's text holds the hash, and no value.
+func wrapError(ctx context.Context, what string, err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -72,12 +72,12 @@ func duplicateOf(err error) (d duplicate, ok bool) {
 		}
 		for _, e := range we.WriteErrors {
 			if e.Code == codeDuplicateKey {
-				return told(e.Message, e.Raw), true
+				return parseDuplicate(e.Message, e.Raw), true
 			}
 		}
 	}
 	if ce, is := errors.AsType[mongo.CommandError](err); is && ce.Code == codeDuplicateKey {
-		return told(ce.Message, ce.Raw), true
+		return parseDuplicate(ce.Message, ce.Raw), true
 	}
 	return d, false
 }
@@ -86,7 +86,7 @@ const indexIs = " index: "
 
 // parseDuplicate reads "E11000 duplicate key error collection: shop.event index: event_id dup key: { … }". The
 // application's values come after "dup key", so that none of them can pass for a name.
-func told(text string, raw bson.Raw) (d duplicate) {
+func parseDuplicate(text string, raw bson.Raw) (d duplicate) {
 	if head, _, ok := strings.Cut(text, " dup key:"); ok {
 		head, _, _ = strings.Cut(head, " collation: {")
 		if at := strings.LastIndex(head, indexIs); at >= 0 {

@@ -41,8 +41,8 @@ func Unchecked(coll *mongo.Collection, index Index) *Inserter {
 }
 
 // ParseDuplicate returns the index's name and keys from the text and the raw answer of a duplicate-key error.
-func Told(text string, raw bson.Raw) (name string, keys bson.D) {
-	d := told(text, raw)
+func ParseDuplicate(text string, raw bson.Raw) (name string, keys bson.D) {
+	d := parseDuplicate(text, raw)
 	return d.name, d.keys
 }
 
@@ -96,4 +96,4 @@ func TxOptions() (o options.TransactionOptions) {
 }
 
 // Failed is what a call makes of an error.
-func Failed(ctx context.Context, what string, err error) error { return failed(ctx, what, err) }
+func Failed(ctx context.Context, what string, err error) error { return wrapError(ctx, what, err) }

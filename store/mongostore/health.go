@@ -13,10 +13,10 @@ import (
 func (s *Store) Health(ctx context.Context, _ driver.HealthRequest) (h driver.HealthResult, err error) {
 	ctx = alone(ctx)
 	if h, err = s.count(ctx); err != nil {
-		return driver.HealthResult{}, failed(ctx, "health", err)
+		return driver.HealthResult{}, wrapError(ctx, "health", err)
 	}
 	if h.Notes, err = s.notes(ctx); err != nil {
-		return driver.HealthResult{}, failed(ctx, "health", err)
+		return driver.HealthResult{}, wrapError(ctx, "health", err)
 	}
 	return h, nil
 }

@@ -74,11 +74,11 @@ func (i *Inserter) InsertOnce(ctx context.Context, document any) (inserted bool,
 	}
 	which, is := duplicateOf(err)
 	if !is {
-		return false, away(failed(ctx, "insert once", withoutValues(err)))
+		return false, markUnavailable(wrapError(ctx, "insert once", withoutValues(err)))
 	}
 	there, lookErr := i.coll.CountDocuments(ctx, same, options.Count().SetCollation(plain))
 	if lookErr != nil {
-		return false, away(failed(ctx, "insert once: duplicate key, and the document cannot be read", withoutValues(lookErr)))
+		return false, markUnavailable(wrapError(ctx, "insert once: duplicate key, and the document cannot be read", withoutValues(lookErr)))
 	}
 	if there == 0 {
 		return false, &DuplicateError{Index: which.name, Own: which.of(i.index), err: err}

@@ -14,7 +14,7 @@ const defaultPage = 100
 // List implements [driver.Lister]. It reads in the order of IDs until the page is full.
 func (s *Store) List(ctx context.Context, req driver.ListRequest) (res driver.ListResult, err error) {
 	if res, err = s.list(alone(ctx), req); err != nil {
-		return driver.ListResult{}, failed(ctx, "list", err)
+		return driver.ListResult{}, wrapError(ctx, "list", err)
 	}
 	return res, nil
 }

@@ -14,7 +14,7 @@ import (
 // server's clock.
 func (s *Store) Purge(ctx context.Context, req driver.PurgeRequest) (res driver.PurgeResult, err error) {
 	if res, err = s.purge(alone(ctx), req.Limit); err != nil {
-		return res, failed(ctx, "purge", err)
+		return res, wrapError(ctx, "purge", err)
 	}
 	return res, nil
 }

@@ -86,7 +86,7 @@ func (s *Store) Get(ctx context.Context, req driver.GetRequest) (driver.GetResul
 func (s *Store) get(ctx context.Context, req driver.GetRequest) (res driver.GetResult, err error) {
 	doc, now, err := s.read(ctx, &req.ID)
 	if err != nil {
-		return res, failed(ctx, "get", err)
+		return res, wrapError(ctx, "get", err)
 	}
 	res.Now = now
 	if doc == nil {
@@ -94,7 +94,7 @@ func (s *Store) get(ctx context.Context, req driver.GetRequest) (res driver.GetR
 	}
 	rec, err := doc.record()
 	if err != nil {
-		return driver.GetResult{}, failed(ctx, "get", err)
+		return driver.GetResult{}, wrapError(ctx, "get", err)
 	}
 	if !rec.GoneAt(now) {
 		res.Found, res.Record = true, *rec

@@ -21,7 +21,7 @@ func (s *Store) DeleteScope(ctx context.Context, req driver.DeleteScopeRequest) 
 	if res, err = s.deleteScope(ctx, req); err == nil && !res.More {
 		res.Live, err = s.leftOf(ctx, req.Scope)
 	}
-	return res, failed(ctx, "delete scope", err)
+	return res, wrapError(ctx, "delete scope", err)
 }
 
 // hidden are the fields that may be large, and that a deletion does not need.

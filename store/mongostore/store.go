@@ -63,11 +63,11 @@ func New(ctx context.Context, db *mongo.Database, opts *Options) (*Store, error)
 	s := &Store{coll: durable(db.Collection(set.Collection))}
 	if !set.NoMigrate {
 		if err := s.create(ctx); err != nil {
-			return nil, failed(ctx, "create", err)
+			return nil, wrapError(ctx, "create", err)
 		}
 	}
 	if err := s.check(ctx); err != nil {
-		return nil, failed(ctx, "open", err)
+		return nil, wrapError(ctx, "open", err)
 	}
 	return s, nil
 }

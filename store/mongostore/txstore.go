@@ -58,7 +58,7 @@ func NewTx(ctx context.Context, db *mongo.Database, opts *Options) (*TxStore, er
 	}
 	server, err := s.server(alone(ctx))
 	if err != nil {
-		return nil, failed(ctx, "open", err)
+		return nil, wrapError(ctx, "open", err)
 	}
 	if !server.hasTransactions() {
 		return nil, ErrNoTransactions
@@ -87,12 +87,12 @@ func (s *TxStore) Begin(ctx context.Context, req driver.BeginRequest) (driver.Tx
 		case err == nil:
 			return h, res, nil
 		case !conflicts(err):
-			return nil, driver.ClaimResult{}, failed(ctx, "begin", err)
+			return nil, driver.ClaimResult{}, wrapError(ctx, "begin", err)
 		case try == begins: // another transaction has written the record, and is open
 			return nil, driver.ClaimResult{Decision: driver.DecideInProgress}, nil
 		}
 		if err := beforeRetry(ctx, try); err != nil {
-			return nil, driver.ClaimResult{}, failed(ctx, "begin", err)
+			return nil, driver.ClaimResult{}, wrapError(ctx, "begin", err)
 		}
 	}
 }

@@ -97,9 +97,9 @@ func (c *conn) send(ctx context.Context, call *sqldb.Call) error {
 		}
 	}
 	err := settings(sqldb.SendSQL(ctx, q, &sent))
-	call.Affected, call.Told, call.Busy = sent.Affected, sent.Told, false
+	call.Affected, call.InsertID, call.Busy = sent.Affected, sent.InsertID, false
 	if call.Statement.NoWait && isNumber(err, lockWait, noWaiting) && !c.undone() {
-		call.Affected, call.Told, call.Busy = 0, 0, true
+		call.Affected, call.InsertID, call.Busy = 0, 0, true
 		return nil
 	}
 	return err

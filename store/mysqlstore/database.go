@@ -42,7 +42,7 @@ type server struct {
 func isMariaDB(version string) bool { return strings.Contains(version, "MariaDB") }
 
 func newDatabase(opts *Options) (*database, error) {
-	t, level, err := opts.checked()
+	t, level, err := opts.settings()
 	if err != nil {
 		return nil, err
 	}

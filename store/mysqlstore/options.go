@@ -35,11 +35,11 @@ func quoted(name string) string { return "`" + name + "`" }
 
 // Validate returns the error with which [New] would refuse the options. It does not connect to anything.
 func (o *Options) Validate() error {
-	_, _, err := o.checked()
+	_, _, err := o.settings()
 	return err
 }
 
-func (o *Options) checked() (t tables, level sql.IsolationLevel, err error) {
+func (o *Options) settings() (t tables, level sql.IsolationLevel, err error) {
 	var given Options
 	if o != nil {
 		given = *o

@@ -60,7 +60,7 @@ func newDatabase(opts *Options) (*database, error) {
 	}
 	d := &database{settings: s, settingsKey: "everonce/" + s.tables.record}
 	d.dialect = newDialect(s)
-	d.statements = d.texts()
+	d.statements = d.newStatements()
 	d.migrations = migrations(s.tables)
 	return d, nil
 }

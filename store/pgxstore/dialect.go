@@ -46,15 +46,15 @@ const raiseCommit = "CASE WHEN current_setting('synchronous_commit') IN ('off', 
 
 const durable = "CASE WHEN " + raiseCommit + " THEN 0 ELSE 1 END"
 
-// texts are the engine's, in PostgreSQL's words.
-func (d *database) texts() *sqlstore.Statements {
+// newStatements returns the statements of the engine, for PostgreSQL.
+func (d *database) newStatements() *sqlstore.Statements {
 	return sqlstore.NewStatements(sqlstore.Dialect{
 		Dialect: d.dialect,
 		Record:  d.tables.record, Step: d.tables.step, Meta: d.tables.meta,
 		// A lock that is asked for, never waited for: a lock_timeout would abort the transaction. Two
 		// keys share one with a probability of 2⁻⁶⁴, and are then in progress while they are not.
 		TryLock:   func(id string) string { return "pg_try_advisory_xact_lock(" + d.lockOf("record", id) + ")" },
-		Tell:      d.tell(),
+		Notify:    d.notifyEnd(),
 		Greatest:  "greatest",
 		RowID:     "ctid",
 		RowIDType: "tid",

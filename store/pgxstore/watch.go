@@ -34,8 +34,8 @@ func (d *database) watchChannel() string {
 	return "everonce_watch_" + strconv.FormatUint(uint64(lockNumber(d.tables.record)), 36) //nolint:gosec // any 64 bits
 }
 
-// tell is [sqlstore.Dialect.Tell].
-func (d *database) tell() string {
+// notifyEnd is [sqlstore.Dialect.Notify].
+func (d *database) notifyEnd() string {
 	if !d.listen {
 		return ""
 	}
@@ -185,7 +185,7 @@ func (e *ears) serve(ctx context.Context, conn *pgx.Conn) error {
 		look()
 		switch {
 		case err == nil:
-			e.tell(word.Payload)
+			e.receive(word.Payload)
 		case over == nil:
 			return err
 		case errors.Is(over, context.DeadlineExceeded) && e.close():
@@ -205,7 +205,7 @@ func (e *ears) close() bool {
 	return true
 }
 
-func (e *ears) tell(payload string) {
+func (e *ears) receive(payload string) {
 	var id driver.RecordID
 	if n, err := hex.Decode(id[:], []byte(payload)); err != nil || n != len(id) {
 		return // it is not ours

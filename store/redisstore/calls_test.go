@@ -23,7 +23,7 @@ var (
 func newStore(t testing.TB, client rueidis.Client, opts *redisstore.Options) *redisstore.Store {
 	t.Helper()
 	if opts == nil {
-		opts = &redisstore.Options{Prefix: newPrefix(t, client)}
+		opts = &redisstore.Options{KeyPrefix: newPrefix(t, client)}
 	}
 	s, err := redisstore.New(t.Context(), client, opts)
 	noErr(t, err)

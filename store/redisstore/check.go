@@ -32,7 +32,7 @@ type facts struct {
 func (s *Store) Check(ctx context.Context) error {
 	all, err := s.ask(ctx)
 	if err != nil {
-		return failed("check", err)
+		return wrapError("check", err)
 	}
 	for _, f := range all {
 		if err := s.judge(&f); err != nil {

@@ -104,10 +104,10 @@ func TestOptionsThatCanNotBe(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
 	for name, opts := range map[string]redisstore.Options{
-		"a prefix with a brace":     {Prefix: "a{b}:"},
-		"a prefix with a pattern":   {Prefix: "a*:"},
-		"a prefix with a blank":     {Prefix: "a b"},
-		"a long prefix":             {Prefix: strings.Repeat("p", 65)},
+		"a prefix with a brace":     {KeyPrefix: "a{b}:"},
+		"a prefix with a pattern":   {KeyPrefix: "a*:"},
+		"a prefix with a blank":     {KeyPrefix: "a b"},
+		"a long prefix":             {KeyPrefix: strings.Repeat("p", 65)},
 		"negative replicas":         {Replicas: -1},
 		"too many replicas":         {Replicas: 101},
 		"a negative wait":           {WaitTimeout: -1},

@@ -50,7 +50,7 @@ func (s *Store) Claim(ctx context.Context, req driver.ClaimRequest) (res driver.
 	case res.Decision == driver.DecideNewer:
 		err = driver.ErrNewerRecord
 	}
-	return res, failed("claim", err)
+	return res, wrapError("claim", err)
 }
 
 // byTime asks the script to judge a result by the server's TIME.
@@ -103,7 +103,7 @@ func (s *Store) replayed(ctx context.Context, id *driver.RecordID, msg *rueidis.
 		return true, corrupt(id, "its result has another state")
 	}
 	res.Decision, res.Record.Result.Data = driver.DecideReplay, data
-	told, _ := s.tell(ctx) //nolint:errcheck // then it is stale, and nothing is far by it
+	told, _ := s.estimate(ctx) //nolint:errcheck // then it is stale, and nothing is far by it
 	res.Now = told.during(&res.Record)
 	return told.far(&res.Record), nil
 }
@@ -135,9 +135,9 @@ func (s *Store) claimed(req *driver.ClaimRequest, sent time.Time, msg *rueidis.R
 
 // recall answers a claim by a plain read of the saved result, if there is one.
 func (s *Store) recall(ctx context.Context, k *keys, req *driver.ClaimRequest, res *driver.ClaimResult) (done bool, err error) {
-	told, err := s.tell(ctx)
+	told, err := s.estimate(ctx)
 	if err != nil {
-		return false, failed("claim", err)
+		return false, wrapError("claim", err)
 	}
 	if done, err = s.look(ctx, k, &req.ID, told, &res.Record, &res.Now); !done || err != nil {
 		*res = driver.ClaimResult{}

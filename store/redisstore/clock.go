@@ -67,7 +67,7 @@ func (c *clock) read() reading {
 
 // estimate estimates the server's time, and asks for it if the last known time is old, because replays do not return
 // it. With an error it returns the old reading.
-func (s *Store) tell(ctx context.Context) (reading, error) {
+func (s *Store) estimate(ctx context.Context) (reading, error) {
 	if told := s.clock.read(); !told.stale {
 		return told, nil
 	}

@@ -59,7 +59,7 @@ func clusterClient(t testing.TB, nodes []*process) rueidis.Client {
 func TestConformanceCluster(t *testing.T) {
 	t.Parallel()
 	nodes := startCluster(t)
-	spread := newStore(t, clusterClient(t, nodes), &redisstore.Options{Prefix: "spread:"})
+	spread := newStore(t, clusterClient(t, nodes), &redisstore.Options{KeyPrefix: "spread:"})
 	for i := range 30 {
 		claimed(t, spread, everonce.Key{Scope: "spread", ID: strconv.Itoa(i)})
 	}

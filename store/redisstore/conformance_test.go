@@ -42,7 +42,7 @@ func stores(root string, client, peer rueidis.Client, opts redisstore.Options) d
 	var n atomic.Int64
 	return func(t testing.TB) drivertest.Harness {
 		opts := opts
-		opts.Prefix = fmt.Sprintf("%s%d:", root, n.Add(1))
+		opts.KeyPrefix = fmt.Sprintf("%s%d:", root, n.Add(1))
 		store, err := redisstore.New(t.Context(), client, &opts)
 		noErr(t, err)
 		other, err := redisstore.New(t.Context(), peer, &opts)

@@ -105,7 +105,7 @@ func TestConformanceAfterACrash(t *testing.T) {
 	t.Parallel()
 	p := startServer(t)
 	client, peer := p.client(t), p.client(t)
-	before := newStore(t, client, &redisstore.Options{Prefix: "before:"})
+	before := newStore(t, client, &redisstore.Options{KeyPrefix: "before:"})
 	rec := claimed(t, before, testKey)
 	_, err := before.SaveStep(t.Context(), stepOf(&rec, "mail"))
 	noErr(t, err)

@@ -26,7 +26,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	store, err := redisstore.New(ctx, client, &redisstore.Options{Prefix: "example:"})
+	store, err := redisstore.New(ctx, client, &redisstore.Options{KeyPrefix: "example:"})
 	if err != nil {
 		log.Fatal(err) // it says what to set on the server
 	}
@@ -71,7 +71,7 @@ func ExampleStore_Check() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	store, err := redisstore.New(ctx, client, &redisstore.Options{Prefix: "example:"})
+	store, err := redisstore.New(ctx, client, &redisstore.Options{KeyPrefix: "example:"})
 	if err != nil {
 		log.Fatal(err)
 	}

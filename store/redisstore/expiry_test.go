@@ -141,7 +141,7 @@ func TestPartsThatAreMissing(t *testing.T) {
 	client := newClient(t, serverURL(t))
 	prefix := newPrefix(t, client)
 	for name, readFirst := range map[string]bool{"claim": false, "read first": true} {
-		s := newStore(t, client, &redisstore.Options{Prefix: prefix, ReadFirst: readFirst})
+		s := newStore(t, client, &redisstore.Options{KeyPrefix: prefix, ReadFirst: readFirst})
 		key := everonce.Key{Scope: "missing", ID: name}
 		rec := claimed(t, s, key)
 		noErr(t, complete(s, driver.ResultValue)(&rec, false))
@@ -156,7 +156,7 @@ func TestPartsThatAreMissing(t *testing.T) {
 			}
 		}
 	}
-	s := newStore(t, client, &redisstore.Options{Prefix: prefix})
+	s := newStore(t, client, &redisstore.Options{KeyPrefix: prefix})
 
 	// A refusal stays one, by its code: the operation was not done.
 	key := everonce.Key{Scope: "missing", ID: "refusal"}

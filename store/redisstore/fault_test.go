@@ -59,7 +59,7 @@ func TestLostAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var l line
-			s := newStore(t, dial(t, l.option(p)), &redisstore.Options{Prefix: name + ":"})
+			s := newStore(t, dial(t, l.option(p)), &redisstore.Options{KeyPrefix: name + ":"})
 			ctx := t.Context()
 			warmUp(t, s)
 			lost := func(what string, call func() error) {
@@ -158,7 +158,7 @@ func TestCorruptRecords(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
 	prefix := newPrefix(t, client)
-	s := newStore(t, client, &redisstore.Options{Prefix: prefix})
+	s := newStore(t, client, &redisstore.Options{KeyPrefix: prefix})
 	ctx := t.Context()
 	for name, spoil := range map[string]func(key string){
 		"another type": func(key string) {
@@ -195,7 +195,7 @@ func TestCorruptRecords(t *testing.T) {
 func TestAResultOfAnotherStateIsCorrupt(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
-	s := newStore(t, client, &redisstore.Options{Prefix: newPrefix(t, client)})
+	s := newStore(t, client, &redisstore.Options{KeyPrefix: newPrefix(t, client)})
 	rec := claimed(t, s, testKey)
 	_, err := s.Complete(t.Context(), completionOf(&rec, "v"))
 	noErr(t, err)

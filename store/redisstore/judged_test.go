@@ -163,7 +163,7 @@ func TestRetentionAndLeaseAreJudged(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
 	prefix := newPrefix(t, client)
-	for name, opts := range map[string]redisstore.Options{"claim": {Prefix: prefix}, "read first": {Prefix: prefix, ReadFirst: true}} {
+	for name, opts := range map[string]redisstore.Options{"claim": {KeyPrefix: prefix}, "read first": {KeyPrefix: prefix, ReadFirst: true}} {
 		s := newStore(t, client, &opts)
 		done := everonce.Key{Scope: "retention", ID: name}
 		rec := claimed(t, s, done)

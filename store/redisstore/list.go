@@ -19,7 +19,7 @@ const defaultPage = 100
 // keys of the server (SCAN), and reads the records of the scope. It is for tools, and may take minutes.
 func (s *Store) List(ctx context.Context, req driver.ListRequest) (res driver.ListResult, err error) {
 	if res, err = s.list(ctx, &req); err != nil {
-		return driver.ListResult{}, failed("list", err)
+		return driver.ListResult{}, wrapError("list", err)
 	}
 	return res, nil
 }

@@ -12,10 +12,10 @@ import (
 
 // Options are the options of a store. The zero value of each field is its default.
 type Options struct {
-	// Prefix begins the names of all keys. It has at most 64 of a-z, A-Z, 0-9 and _ . : / -. Two stores on one server
+	// KeyPrefix begins the names of all keys. It has at most 64 of a-z, A-Z, 0-9 and _ . : / -. Two stores on one server
 	// share their records if they have the same prefix, and are independent if neither prefix begins with the other.
 	// Default "everonce:".
-	Prefix string
+	KeyPrefix string
 	// Accept names the risks that [New] does not refuse. Default none.
 	Accept Risk
 	// ReadFirst makes every claim first read a saved result with a plain GET. If most deliveries are duplicates, that
@@ -99,7 +99,7 @@ func (o *Options) settings() (*settings, error) {
 		given = *o
 	}
 	set := &settings{
-		prefix: given.Prefix, accept: given.Accept, readFirst: given.ReadFirst,
+		prefix: given.KeyPrefix, accept: given.Accept, readFirst: given.ReadFirst,
 		replicas: given.Replicas, syncLog: given.SyncLog, wait: given.WaitTimeout,
 	}
 	if set.prefix == "" {
@@ -116,9 +116,9 @@ func (o *Options) settings() (*settings, error) {
 	}
 	switch {
 	case len(set.prefix) > maxPrefixLen:
-		return nil, bad("Prefix has %d bytes, the limit is %d", len(set.prefix), maxPrefixLen)
+		return nil, bad("KeyPrefix has %d bytes, the limit is %d", len(set.prefix), maxPrefixLen)
 	case strings.Trim(set.prefix, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:/-") != "":
-		return nil, bad("Prefix may have a-z, A-Z, 0-9 and _ . : / - only")
+		return nil, bad("KeyPrefix may have a-z, A-Z, 0-9 and _ . : / - only")
 	case set.replicas < 0 || set.replicas > maxReplicas:
 		return nil, bad("Replicas is %d, of 0 to %d", set.replicas, maxReplicas)
 	case set.wait < time.Millisecond:

@@ -25,7 +25,7 @@ func (s *Store) look(ctx context.Context, k *keys, id *driver.RecordID, told rea
 		data, err = saved(id, &msg, rec)
 	}
 	if err != nil {
-		return false, failed("read", err)
+		return false, wrapError("read", err)
 	}
 	if rec.Format > driver.FormatVersion || rec.State != driver.StateCompleted || !told.far(rec) {
 		return false, nil
@@ -56,10 +56,10 @@ func (s *Store) Get(ctx context.Context, req driver.GetRequest) (res driver.GetR
 	sent := time.Now()
 	msg, err := send(ctx, &c)
 	if err != nil {
-		return res, failed("get", err)
+		return res, wrapError("get", err)
 	}
 	if err = s.got(&req.ID, sent, &msg, &res); err != nil {
-		return driver.GetResult{}, failed("get", err)
+		return driver.GetResult{}, wrapError("get", err)
 	}
 	return res, nil
 }

@@ -40,8 +40,8 @@ func TestRoundTrips(t *testing.T) {
 	var c turns
 	client := dial(t, c.option(t))
 	prefix := newPrefix(t, client)
-	s := newStore(t, client, &redisstore.Options{Prefix: prefix})
-	first := newStore(t, client, &redisstore.Options{Prefix: prefix, ReadFirst: true})
+	s := newStore(t, client, &redisstore.Options{KeyPrefix: prefix})
+	first := newStore(t, client, &redisstore.Options{KeyPrefix: prefix, ReadFirst: true})
 	ctx := t.Context()
 	for round, id := range []string{"warm-up", "counted"} {
 		count := func(what string, want int64, fn func() error) {

@@ -29,7 +29,7 @@ const (
 // that cannot be read or have a newer version, and reports those that may belong to the scope.
 func (s *Store) DeleteScope(ctx context.Context, req driver.DeleteScopeRequest) (res driver.DeleteScopeResult, err error) {
 	if err := req.Scope.Validate(); err != nil {
-		return res, failed("delete scope", err)
+		return res, wrapError("delete scope", err)
 	}
 	limit := req.Limit
 	if limit <= 0 {
@@ -50,13 +50,13 @@ func (s *Store) DeleteScope(ctx context.Context, req driver.DeleteScopeRequest) 
 			return len(found) < want, nil
 		})
 		if err != nil {
-			return res, failed("delete scope", err)
+			return res, wrapError("delete scope", err)
 		}
 		for ids := range slices.Chunk(found, deleters) { // behind the scan: a write may need a separate connection
 			deleted, err := s.delete(ctx, req.Scope, ids, &left)
 			res.Records += deleted
 			if err != nil {
-				return res, failed("delete scope", err)
+				return res, wrapError("delete scope", err)
 			}
 		}
 		switch {
@@ -65,7 +65,7 @@ func (s *Store) DeleteScope(ctx context.Context, req driver.DeleteScopeRequest) 
 			return res, nil
 		case len(found) < want: // all keys were looked at
 			res.Live = left.live
-			return res, failed("delete scope", errors.Join(left.newer, left.unread))
+			return res, wrapError("delete scope", errors.Join(left.newer, left.unread))
 		}
 	}
 }

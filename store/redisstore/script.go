@@ -78,7 +78,7 @@ func (s *Store) run(ctx context.Context, c *call) (rueidis.RedisMessage, error) 
 		res = s.client.Do(ctx, c.byText(s.client.B()))
 	}
 	msg, err := res.ToMessage()
-	return msg, judged(err)
+	return msg, markCorrupt(err)
 }
 
 func (c *call) byHash(b rueidis.Builder) rueidis.Completed {

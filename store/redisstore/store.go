@@ -46,8 +46,8 @@ func New(ctx context.Context, client rueidis.Client, opts *Options) (*Store, err
 	if err := s.Check(ctx); err != nil {
 		return nil, err
 	}
-	if _, err := s.tell(ctx); err != nil {
-		return nil, failed("check", err)
+	if _, err := s.estimate(ctx); err != nil {
+		return nil, wrapError("check", err)
 	}
 	return s, nil
 }

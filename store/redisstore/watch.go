@@ -51,7 +51,7 @@ func (s *Store) Watch(ctx context.Context, req driver.WatchRequest) (res driver.
 	}
 	if err != nil {
 		stop()
-		return res, failed("watch", err)
+		return res, wrapError("watch", err)
 	}
 	res = driver.WatchResult{Ended: w.ended, Stop: stop}
 	if runs == 0 {
@@ -86,7 +86,7 @@ func (all *watches) leave(key string, w *watch) {
 	}
 }
 
-func (all *watches) tell(key string) {
+func (all *watches) notify(key string) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if w := all.byKey[key]; w != nil {
@@ -95,8 +95,8 @@ func (all *watches) tell(key string) {
 	}
 }
 
-// tellAll lets go of all who wait: what was said in between is lost. The lock is held.
-func (all *watches) tellAll() {
+// notifyAll lets go of all who wait: what was said in between is lost. The lock is held.
+func (all *watches) notifyAll() {
 	for _, w := range all.byKey {
 		close(w.ended)
 	}
@@ -114,16 +114,16 @@ func (all *watches) listen(client rueidis.Client, e *ear) {
 		all.mu.Lock()
 		defer all.mu.Unlock()
 		if heard { // it is another connection
-			all.tellAll()
+			all.notifyAll()
 		}
 		heard = true
 		open()
 	})
-	err := client.Receive(ctx, client.B().Psubscribe().Pattern(all.prefix+"*").Build(), func(m rueidis.PubSubMessage) { all.tell(m.Channel) })
+	err := client.Receive(ctx, client.B().Psubscribe().Pattern(all.prefix+"*").Build(), func(m rueidis.PubSubMessage) { all.notify(m.Channel) })
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	all.ear = nil
-	all.tellAll()
+	all.notifyAll()
 	if err == nil {
 		err = context.Canceled
 	}

@@ -26,7 +26,7 @@ func (s *Store) writeAndWait(ctx context.Context, c *call) (msg rueidis.RedisMes
 			res = s.doAndWait(ctx, conn, c.keys.record, c.byText)
 		}
 		if msg, err = res[0].ToMessage(); err != nil {
-			return judged(err)
+			return markCorrupt(err)
 		}
 		return s.waited(res[1:])
 	})

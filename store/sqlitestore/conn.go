@@ -22,7 +22,7 @@ type connector struct {
 }
 
 func (c connector) Connect(ctx context.Context) (sqldriver.Conn, error) {
-	if err := c.db.there(); err != nil {
+	if err := c.db.checkFile(); err != nil {
 		return nil, err
 	}
 	base, err := c.Connector.Connect(ctx)
@@ -187,7 +187,7 @@ func (t *openTx) Commit() error {
 		case t.lent && !t.ending.Load():
 			return errors.Join(errLent, t.conn.rollBack())
 		}
-		if err := t.conn.db.there(); err != nil {
+		if err := t.conn.db.checkFile(); err != nil {
 			return errors.Join(err, t.conn.rollBack())
 		}
 		return t.conn.commit()
@@ -269,9 +269,9 @@ type partlyDone struct{ error }
 
 func (e partlyDone) Unwrap() error { return e.error }
 
-// judged adds to the error of a statement what the statement left behind. The hooks have already reported what is left
+// annotate adds to the error of a statement what the statement left behind. The hooks have already reported what is left
 // of its transaction.
-func (c *conn) judged(err error) error {
+func (c *conn) annotate(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -302,7 +302,7 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []sqldriver.N
 		return nil, err
 	}
 	res, err := c.baseConn.ExecContext(ctx, query, args)
-	return res, c.judged(err)
+	return res, c.annotate(err)
 }
 
 func (c *conn) QueryContext(ctx context.Context, query string, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
@@ -315,7 +315,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []sqldriver.
 		return &serialRow{tx: tx}, nil
 	}
 	rows, err := c.baseConn.QueryContext(ctx, query, args)
-	return rows, c.judged(err)
+	return rows, c.annotate(err)
 }
 
 func (c *conn) PrepareContext(ctx context.Context, query string) (sqldriver.Stmt, error) {
@@ -355,7 +355,7 @@ func (s stmt) ExecContext(ctx context.Context, args []sqldriver.NamedValue) (sql
 		return nil, err
 	}
 	res, err := s.baseStmt.ExecContext(ctx, args)
-	return res, s.conn.judged(err)
+	return res, s.conn.annotate(err)
 }
 
 func (s stmt) QueryContext(ctx context.Context, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
@@ -365,5 +365,5 @@ func (s stmt) QueryContext(ctx context.Context, args []sqldriver.NamedValue) (sq
 		return nil, err
 	}
 	rows, err := s.baseStmt.QueryContext(ctx, args)
-	return rows, s.conn.judged(err)
+	return rows, s.conn.annotate(err)
 }

@@ -29,11 +29,11 @@ var (
 //
 // A goroutine exists while there is something to write, and no longer.
 type grouper struct {
-	turn  *turnstile
-	open  func() (*rawConn, error)
-	there func() error              // why nothing may be committed
-	limit int                       // of writes in one transaction
-	reads map[*sqldb.Statement]bool // that write nothing, though they answer rows
+	turn      *turnstile
+	open      func() (*rawConn, error)
+	checkFile func() error              // why nothing may be committed
+	limit     int                       // of writes in one transaction
+	reads     map[*sqldb.Statement]bool // that write nothing, though they answer rows
 
 	mu      sync.Mutex
 	queue   []*write
@@ -49,8 +49,8 @@ type grouper struct {
 	commits atomic.Int64
 }
 
-func newGrouper(turn *turnstile, limit int, reads map[*sqldb.Statement]bool, open func() (*rawConn, error), there func() error) *grouper {
-	g := &grouper{turn: turn, open: open, there: there, limit: limit, reads: reads, hurry: make(chan struct{})}
+func newGrouper(turn *turnstile, limit int, reads map[*sqldb.Statement]bool, open func() (*rawConn, error), checkFile func() error) *grouper {
+	g := &grouper{turn: turn, open: open, checkFile: checkFile, limit: limit, reads: reads, hurry: make(chan struct{})}
 	g.idle.L = &g.mu
 	return g
 }
@@ -211,7 +211,7 @@ func (g *grouper) transaction(batch []*write) (began bool, err error) {
 		}
 	}
 	if err == nil {
-		err = g.there()
+		err = g.checkFile()
 	}
 	if err == nil {
 		g.commits.Add(1)

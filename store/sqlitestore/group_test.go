@@ -264,21 +264,21 @@ func TestKeyLocks(t *testing.T) {
 	}
 	check("a free key", k.lock(id, waiting), true)
 	check("a duplicate of one that waits to begin", k.lock(id, new(pendingTx)), false)
-	check("handed over to the one that began", k.hand(id, first), true)
-	check("again, by the same", k.hand(id, first), true)
-	check("by another", k.hand(id, second), false)
-	check("another key", k.hand(other, second), true)
+	check("handed over to the one that began", k.transfer(id, first), true)
+	check("again, by the same", k.transfer(id, first), true)
+	check("by another", k.transfer(id, second), false)
+	check("another key", k.transfer(other, second), true)
 	k.release(id, waiting) // what it waited for has begun: this must not give its key away
 	check("locked", k.locked(id), true)
 	first.over.Store(true)
 	k.releaseAll(first)
 	check("after its end", k.locked(id), false)
-	check("to the other", k.hand(id, second), true)
-	check("an ended one that still asks", k.hand(id, first), true)
+	check("to the other", k.transfer(id, second), true)
+	check("an ended one that still asks", k.transfer(id, first), true)
 	for i := range 100 { // holders that end without telling
 		over := new(openTx)
 		over.over.Store(true)
-		check("a key of many", k.lockUntold(claimOf(fmt.Sprint("many", i)).ID, over), true)
+		check("a key of many", k.lockPolled(claimOf(fmt.Sprint("many", i)).ID, over), true)
 	}
 	if n := len(k.held); n > 5 {
 		t.Errorf("%d keys of holders that have ended are kept", n)

@@ -12,7 +12,7 @@ type keyLocks struct {
 	mu   sync.Mutex
 	held map[driver.RecordID]lockHolder
 	// polled are the keys of holders whose end is not reported: it must be looked up.
-	untold []driver.RecordID
+	polled []driver.RecordID
 }
 
 // lockHolder is a transaction. It is compared by identity.
@@ -37,30 +37,30 @@ func (k *keyLocks) lock(id driver.RecordID, by lockHolder) bool {
 
 // lockPolled is lock for a holder whose end is not reported. It looks up two earlier holders, so that ended ones are
 // forgotten faster than new ones come.
-func (k *keyLocks) lockUntold(id driver.RecordID, by lockHolder) bool {
+func (k *keyLocks) lockPolled(id driver.RecordID, by lockHolder) bool {
 	if !k.lock(id, by) {
 		return false
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for range min(2, len(k.untold)) {
-		old := k.untold[0]
-		k.untold = k.untold[1:]
+	for range min(2, len(k.polled)) {
+		old := k.polled[0]
+		k.polled = k.polled[1:]
 		switch holder, taken := k.held[old]; {
 		case !taken || old == id:
 		case holder.ended():
 			delete(k.held, old)
 		default:
-			k.untold = append(k.untold, old)
+			k.polled = append(k.polled, old)
 		}
 	}
-	k.untold = append(k.untold, id)
+	k.polled = append(k.polled, id)
 	return true
 }
 
-// hand gives the key to a transaction, from one that waited to begin too, and reports false where
+// transfer gives the key to a transaction, from one that waited to begin too, and reports false where
 // another has it.
-func (k *keyLocks) hand(id driver.RecordID, to *openTx) bool {
+func (k *keyLocks) transfer(id driver.RecordID, to *openTx) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if to.ended() { // and can complete nothing

@@ -238,7 +238,7 @@ func openDatabase(path string, o *Options) (*database, error) {
 	d.db.SetMaxIdleConns(4)
 	raw := func(c sqldriver.Connector) func() (*rawConn, error) {
 		return func() (*rawConn, error) {
-			if err := d.there(); err != nil {
+			if err := d.checkFile(); err != nil {
 				return nil, err
 			}
 			conn, err := c.Connect(context.Background())
@@ -249,7 +249,7 @@ func openDatabase(path string, o *Options) (*database, error) {
 		}
 	}
 	reads := map[*sqldb.Statement]bool{d.text.Read: true, d.text.Probe: true, d.text.ReadSteps: true, d.text.Meta.Get: true}
-	d.group = newGrouper(d.turn, o.GroupLimit, reads, raw(writing), d.there)
+	d.group = newGrouper(d.turn, o.GroupLimit, reads, raw(writing), d.checkFile)
 	d.readers = newReaders(o.Readers, raw(reading))
 	return d, nil
 }

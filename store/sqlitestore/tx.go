@@ -44,7 +44,7 @@ func (d *database) Begin(ctx context.Context, opts sqlstore.BeginOptions, first 
 		return nil, err
 	}
 	if opts.Key != nil {
-		d.locks.hand(*opts.Key, c.open)
+		d.locks.transfer(*opts.Key, c.open)
 	}
 	return c, nil
 }
@@ -165,9 +165,9 @@ func (d *database) LockKey(c sqldb.TxConn[*sql.Tx], id driver.RecordID) bool {
 		return false
 	}
 	if t.open == nil {
-		return d.locks.lockUntold(id, foreignTx{t.tx})
+		return d.locks.lockPolled(id, foreignTx{t.tx})
 	}
-	return d.locks.hand(id, t.open)
+	return d.locks.transfer(id, t.open)
 }
 
 // foreignTx holds keys for a transaction on another handle of the file, whose end is not reported.
