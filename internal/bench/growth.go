@@ -22,7 +22,8 @@ import (
 // growthClients is how many clients send the requests.
 const growthClients = 1000
 
-// growth is what is kept of many requests by few clients, while nothing of it has expired: with a key each, and with sessions.
+// growth is what is kept of many requests by few clients, while nothing of it has expired: with a key each, and with
+// sessions.
 type growth struct {
 	pg       *pgBench
 	dir      string

@@ -8,8 +8,8 @@
 //		[-held DURATION] [-delivered ROWS] [-requests N] [-dir FOLDER] [-profile FILE] [-enforce]
 //
 // Inbox and outbox (patterns) are measured on PostgreSQL; "held" and "flat" measure a relay beside an old snapshot, and
-// one on a table with many delivered rows; "growth" measures what is kept of many requests, by keys and by sessions. They take
-// minutes, and must be asked for.
+// one on a table with many delivered rows; "growth" measures what is kept of many requests, by keys and by sessions.
+// They take minutes, and must be asked for.
 package main
 
 import (

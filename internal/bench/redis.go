@@ -153,8 +153,8 @@ func (b *redisBench) guarded() *contest {
 	}
 }
 
-// replays: known keys, by callers with a deadline, as a handler's requests have one: without it we make that context, for
-// Options.StoreTimeout, and the GET by hand has no bound.
+// replays: known keys, by callers with a deadline, as a handler's requests have one: without it we make that context,
+// for Options.StoreTimeout, and the GET by hand has no bound.
 func (b *redisBench) replays() *contest {
 	within := func(do func(context.Context, int64) error) func(context.Context, int64) error {
 		return func(ctx context.Context, n int64) error {

@@ -69,8 +69,8 @@ func percentEncoded(text string) string {
 	return b.String()
 }
 
-// PercentDecoded is the text of a header of the HTTP binding, which may be a quoted string. One that is not percent-encoded
-// stands for itself.
+// PercentDecoded is the text of a header of the HTTP binding, which may be a quoted string. One that is not
+// percent-encoded stands for itself.
 func PercentDecoded(value string) string {
 	if strings.HasPrefix(value, `"`) {
 		if _, params, err := mime.ParseMediaType("text/plain; value=" + value); err == nil { // which has quoted strings too

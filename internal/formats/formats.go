@@ -1,8 +1,9 @@
-// Package formats proves that what durable stores keep can be read by every later version, and is written so by all who share a store.
+// Package formats proves that what durable stores keep can be read by every later version, and is written so by all who
+// share a store.
 //
-// The folder testdata/1 holds records of version 1 ([driver.FormatVersion]) in every state, as each store keeps them, beside what they
-// mean: records.txt. Nothing in it is ever changed. [Test] puts the stored form into an empty store, reads it, and goes on from it; and it
-// writes the same records with the same calls, and compares what is stored.
+// The folder testdata/1 holds records of version 1 ([driver.FormatVersion]) in every state, as each store keeps them,
+// beside what they mean: records.txt. Nothing in it is ever changed. [Test] puts the stored form into an empty store,
+// reads it, and goes on from it; and it writes the same records with the same calls, and compares what is stored.
 //
 // A version 2 gets its own folder beside it, and 1 remains: its records must still be read. Give the cases of the new
 // folder to cases, and make its files with
@@ -31,7 +32,8 @@ type Harness struct {
 	Load func(id driver.RecordID, stored string)
 	// Dump returns the store's own form of a record. It shows each time as [Times] has it.
 	Dump func(id driver.RecordID, times Times) string
-	// Transact claims and completes in a transaction; claim is nil in an optimistic one. It is nil if the store has no transactions.
+	// Transact claims and completes in a transaction; claim is nil in an optimistic one. It is nil if the store has no
+	// transactions.
 	Transact func(ctx context.Context, claim *driver.ClaimRequest, commit driver.CommitRequest) error
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// script makes the calls of a case. The first write is at the case's time, and each that follows a second later: so the files
-// have it, whenever the calls are made.
+// script makes the calls of a case. The first write is at the case's time, and each that follows a second later: so the
+// files have it, whenever the calls are made.
 type script struct {
 	*testing.T
 	h       Harness
@@ -63,7 +63,8 @@ func (s *script) lasts(lease time.Duration, life driver.Lifetime) {
 	}
 }
 
-// fixed is the script's [Times]. A time that no call explains is a fault of the store's, or of the form in which Dump has it.
+// fixed is the script's [Times]. A time that no call explains is a fault of the store's, or of the form in which Dump
+// has it.
 func (s *script) fixed(us int64, early, late time.Duration) int64 {
 	s.Helper()
 	if us == 0 {

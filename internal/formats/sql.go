@@ -163,8 +163,8 @@ func (d *Tables) Identity(s interface {
 	}
 }
 
-// Schema compares what makes the tables with what made them in every version: name.sql. But for the number of the version, which is the last
-// statement, each begins the next one.
+// Schema compares what makes the tables with what made them in every version: name.sql. But for the number of the
+// version, which is the last statement, each begins the next one.
 func Schema(t *testing.T, name, text string) {
 	t.Helper()
 	for version := 1; version <= driver.FormatVersion; version++ {

@@ -120,8 +120,8 @@ func (n *pointerNode) appendRest(b []byte, v jsontext.Value) []byte {
 	return append(b, v[len(v)-1])
 }
 
-// each calls f for every field of an object, and for every element of an array by its index. v is canonical: it holds no
-// white space, and nothing in it can fail to be read. spelled is a field's name as it stands in v.
+// each calls f for every field of an object, and for every element of an array by its index. v is canonical: it holds
+// no white space, and nothing in it can fail to be read. spelled is a field's name as it stands in v.
 func each(v jsontext.Value, f func(name string, spelled, value jsontext.Value)) {
 	kind := v.Kind()
 	if kind != '{' && kind != '[' {

@@ -1,4 +1,5 @@
-// Package mapdb is a tiny database with transactions, for tests: records and the effects of an application commit together.
+// Package mapdb is a tiny database with transactions, for tests: records and the effects of an application commit
+// together.
 package mapdb
 
 import (

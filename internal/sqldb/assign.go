@@ -9,7 +9,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Misfit says that a column holds a value that its destination cannot take without loss. It wraps [driver.ErrCorruptRecord].
+// Misfit says that a column holds a value that its destination cannot take without loss. It wraps
+// [driver.ErrCorruptRecord].
 type Misfit struct {
 	Column int    // from 0
 	Holds  string // the value's type
@@ -59,7 +60,8 @@ func assign(dest, value any) (ok bool) {
 	return ok
 }
 
-// number returns the whole number in a value. A float of a clock that counts microseconds has digits beyond them: those are dropped.
+// number returns the whole number in a value. A float of a clock that counts microseconds has digits beyond them: those
+// are dropped.
 func number(value any) (int64, bool) {
 	switch v := value.(type) {
 	case nil:

@@ -12,7 +12,8 @@ type Statement struct {
 	Text string
 	// Rows reports that it returns rows. Otherwise only the number of affected rows matters.
 	Rows bool
-	// Foreign says that its rows are the application's: the client library converts their values as it does for the application.
+	// Foreign says that its rows are the application's: the client library converts their values as it does for the
+	// application.
 	Foreign bool
 	// Rides says that a driver may keep the call back and send it together with the next one: a savepoint. Its error is
 	// then the next call's error, and at a commit it may be left out.

@@ -48,8 +48,8 @@ func Of[Tx any](store driver.TxStore[Tx]) (DB[Tx], bool) {
 // SingleWriter is an optional power of a [Database] whose [Database.Write] begins and ends a transaction with separate
 // statements.
 type SingleWriter interface {
-	// WriteOne is Write of one call. The server ends the transaction with the statement: a process that is stopped meanwhile keeps no
-	// locks.
+	// WriteOne is Write of one call. The server ends the transaction with the statement: a process that is stopped
+	// meanwhile keeps no locks.
 	WriteOne(ctx context.Context, call *Call) error
 }
 

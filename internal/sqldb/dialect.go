@@ -18,8 +18,9 @@ type Dialect struct {
 	Placeholder func(n int, kind ArgKind) string
 	// Now is an expression for the database's clock in microseconds. It is empty if Clock is set.
 	Now string
-	// WriteNow is Now in a statement that writes, where such a statement has to do something besides. Durable is a number that does
-	// that where a statement does not ask for the time: it makes the transaction's commit wait for the disk, whatever the session says.
+	// WriteNow is Now in a statement that writes, where such a statement has to do something besides. Durable is a
+	// number that does that where a statement does not ask for the time: it makes the transaction's commit wait for the
+	// disk, whatever the session says.
 	WriteNow, Durable string
 	// Clock is the database's clock if that is the process's. Every statement that speaks of {now} then takes the time
 	// as a last argument.

@@ -31,7 +31,8 @@ func listOf[T int64 | string](values []T) list {
 	return list(strings.Join(texts, ", "))
 }
 
-// literal writes an argument into a statement. Texts are in hexadecimal: no setting of a server gives another meaning to that.
+// literal writes an argument into a statement. Texts are in hexadecimal: no setting of a server gives another meaning
+// to that.
 func literal(arg any) string {
 	switch arg := arg.(type) {
 	case list:
@@ -48,8 +49,8 @@ func literal(arg any) string {
 	return "NULL"
 }
 
-// inlined makes a call of a statement with its arguments in the text: one with a list is another one each time, and is not worth
-// preparing.
+// inlined makes a call of a statement with its arguments in the text: one with a list is another one each time, and is
+// not worth preparing.
 func inlined(st *Statement, args []any) *Call {
 	text, order := Unnumbered(st.Text)
 	var b strings.Builder

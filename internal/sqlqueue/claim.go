@@ -134,8 +134,8 @@ func Claim[T any](ctx context.Context, q *Queue, req ClaimRequest, row func(*T) 
 	return claimed, token, nil
 }
 
-// claimError returns the error of a claim whose later statements failed: nil if each statement commits alone and the first
-// one has claimed rows, because those must not be claimed again.
+// claimError returns the error of a claim whose later statements failed: nil if each statement commits alone and the
+// first one has claimed rows, because those must not be claimed again.
 func (q *Queue) claimError(claimed int, err error) error {
 	if claimed > 0 && q.dialect.OneStatement {
 		return nil

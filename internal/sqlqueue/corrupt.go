@@ -11,10 +11,11 @@ import (
 	"github.com/everonce/everonce/internal/sqldb"
 )
 
-// Other programs write rows too, and a database may hold there what no column of ours is declared to hold. Such a row must not keep
-// others from being claimed or listed: it is read as far as it can be, and says why it is [Row.Corrupt].
+// Other programs write rows too, and a database may hold there what no column of ours is declared to hold. Such a row
+// must not keep others from being claimed or listed: it is read as far as it can be, and says why it is [Row.Corrupt].
 
-// oddTypes is true of rows whose columns cannot be compared as claims do, in a database whose columns hold values of any type.
+// oddTypes is true of rows whose columns cannot be compared as claims do, in a database whose columns hold values of
+// any type.
 const oddTypes = "typeof(rank) NOT IN ('integer', 'real') OR typeof(due_at) NOT IN ('integer', 'real')" + // RETURNING knows no q
 	" OR typeof(id) <> 'text' OR typeof({group}) <> 'text' OR typeof({lane}) <> 'text' OR typeof(order_key) <> 'text'"
 

@@ -117,13 +117,14 @@ func (q *Queue) Count(ctx context.Context, f Filter) (n int, err error) {
 	return n, err
 }
 
-// Retry makes rows that were set aside, or that wait for a later try, due at once, with no attempts counted. It returns how
-// many.
+// Retry makes rows that were set aside, or that wait for a later try, due at once, with no attempts counted. It returns
+// how many.
 func (q *Queue) Retry(ctx context.Context, f Filter) (int, error) {
 	return q.change(ctx, f, []State{Pending, Blocked, Dead}, "retry", "state = 0, due_at = {now}, rank = {now}, attempts = 0, error = '', token = 0")
 }
 
-// Discard gives rows up, pending or set aside, and returns how many. They are kept as discarded until the retention ends.
+// Discard gives rows up, pending or set aside, and returns how many. They are kept as discarded until the retention
+// ends.
 func (q *Queue) Discard(ctx context.Context, f Filter) (int, error) {
 	return q.change(ctx, f, []State{Pending, Blocked, Dead}, "discard", "state = 5, done_at = {now}, token = 0")
 }

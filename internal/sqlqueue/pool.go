@@ -61,8 +61,8 @@ const firstPoll = 5 * time.Millisecond
 // fullEvery is how often a claim without a floor comes, at least.
 const fullEvery = time.Second
 
-// dear is what a claim in vain may take without a pause after it. It has passed over all that waits: for its key, or for
-// its lane. An announcement then is no reason to do it again at once.
+// dear is what a claim in vain may take without a pause after it. It has passed over all that waits: for its key, or
+// for its lane. An announcement then is no reason to do it again at once.
 const dear = 5 * time.Millisecond
 
 // Wake has the pool look for rows at once.
@@ -174,13 +174,15 @@ func (p *Pool[T]) Run(ctx context.Context) {
 	}
 }
 
-// oddEvery is the pause between two passes through the table for rows that no claim finds; oddPause bounds that between two looks.
+// oddEvery is the pause between two passes through the table for rows that no claim finds; oddPause bounds that between
+// two looks.
 const (
 	oddEvery = time.Minute
 	oddPause = time.Second
 )
 
-// setAsideCorrupt has rows worked on that no claim finds, until ctx ends. It goes through the table in short looks with pauses, beside the claims.
+// setAsideCorrupt has rows worked on that no claim finds, until ctx ends. It goes through the table in short looks with
+// pauses, beside the claims.
 func (p *Pool[T]) setAsideCorrupt(ctx, hard context.Context, working *sync.WaitGroup) {
 	failures := 0
 	for after := beforeAll; ; {
@@ -293,8 +295,8 @@ func (p *Pool[T]) leased(ctx context.Context, token int64, rows []T, claimed tim
 	p.Work(ctx, token, rows)
 }
 
-// beat renews a lease at a third of it, until ctx ends. If it cannot, or if nothing of it is left, it ends the work: at the lease's end,
-// whatever the database is about.
+// beat renews a lease at a third of it, until ctx ends. If it cannot, or if nothing of it is left, it ends the work: at
+// the lease's end, whatever the database is about.
 func (p *Pool[T]) beat(ctx context.Context, token int64, seqs []int64, claimed time.Time, lose func(error)) {
 	until := claimed.Add(p.Lease)
 	over := time.AfterFunc(time.Until(until), func() { lose(driver.ErrLeaseLost) })

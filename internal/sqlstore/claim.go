@@ -123,8 +123,8 @@ func (s *Store[Tx]) claim(ctx context.Context, c sqldb.Conn, req *driver.ClaimRe
 	return res, errBusyKey
 }
 
-// How often a claim looks again at a record that it could have, if it was not locked: for some 120 ms; and at one that it cannot see: it
-// is another claim's, or has just been removed, or a purge locks what is beside it.
+// How often a claim looks again at a record that it could have, if it was not locked: for some 120 ms; and at one that
+// it cannot see: it is another claim's, or has just been removed, or a purge locks what is beside it.
 const (
 	briefTries  = 16
 	unseenTries = 8
@@ -133,7 +133,8 @@ const (
 // brieflyMost is when a claim looks no more: each look waits in the server on MySQL.
 const brieflyMost = 200 * time.Millisecond
 
-// heldBriefly reports whether a record that is locked may be so for a moment only, by a purge or a late write of another attempt.
+// heldBriefly reports whether a record that is locked may be so for a moment only, by a purge or a late write of
+// another attempt.
 func (s *Store[Tx]) heldBriefly(try int, since time.Time, rec *driver.Record, w *row, req *driver.ClaimRequest) bool {
 	if !s.dialect.MySQL || w.locked || time.Since(since) > brieflyMost || rec == nil && try >= unseenTries {
 		return false

@@ -17,12 +17,13 @@ type Dialect struct {
 	// TryLock returns an expression that locks the key until the end of the transaction and is true, or is at once
 	// false if another transaction has it. It is nil if the database needs none.
 	TryLock func(id string) string
-	// Notify, if set, is an expression of a number that notifies the watchers of the written record if its attempt has ended.
+	// Notify, if set, is an expression of a number that notifies the watchers of the written record if its attempt has
+	// ended.
 	Notify string
 	// Greatest is the function for the larger of two numbers: "greatest", "max".
 	Greatest string
-	// RowID is a row's address, by which it is found again within a statement, and which orders rows that are due at the same
-	// time: "ctid", "rowid". RowIDType is its type, which a text is cast to.
+	// RowID is a row's address, by which it is found again within a statement, and which orders rows that are due at
+	// the same time: "ctid", "rowid". RowIDType is its type, which a text is cast to.
 	RowID, RowIDType string
 }
 

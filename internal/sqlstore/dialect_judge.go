@@ -61,6 +61,7 @@ const allStates = 1<<(driver.StateTombstone+1) - 1
 
 var anyState = strconv.Itoa(allStates)
 
-// stateBit is a record's state at the store's time as a bit, 0 for a record that is gone, and all of them for one whose state this version cannot tell.
+// stateBit is a record's state at the store's time as a bit, 0 for a record that is gone, and all of them for one whose
+// state this version cannot tell.
 var stateBit = "CASE WHEN NOT " + readable + " THEN " + anyState + " WHEN {gone} THEN 0 WHEN " + newer + " THEN " + anyState +
 	" WHEN " + live + " THEN 2 WHEN r.state = 1 OR r.state = 3 THEN 8 WHEN r.state = 2 THEN 4 WHEN r.result_until BETWEEN 1 AND {now} THEN 32 ELSE 16 END"

@@ -39,7 +39,8 @@ var ErrInvisible = errors.New("everonce: the row with this key cannot be read (r
 // InsertDialect is what differs between databases for InsertOnce.
 type InsertDialect struct {
 	Classify func(error) sqldb.ErrorInfo
-	// MySQL says that the texts are MySQL's and MariaDB's: names in backquotes, "?" for an argument, and an INSERT that returns nothing.
+	// MySQL says that the texts are MySQL's and MariaDB's: names in backquotes, "?" for an argument, and an INSERT that
+	// returns nothing.
 	MySQL bool
 	// Durable is [sqldb.Dialect.Durable] if the row's commit is to wait for the disk, whatever the session says.
 	Durable string

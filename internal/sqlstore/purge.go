@@ -58,8 +58,8 @@ func (s *Store[Tx]) Purge(ctx context.Context, req driver.PurgeRequest) (driver.
 	return res, nil
 }
 
-// purgeFrom purges what is to be purged of the next records that are due, up to limit, and returns how many of them may be left. It moves from to when the
-// last of what it removed was due, if the database tells.
+// purgeFrom purges what is to be purged of the next records that are due, up to limit, and returns how many of them may
+// be left. It moves from to when the last of what it removed was due, if the database tells.
 func (s *Store[Tx]) purgeFrom(ctx context.Context, c sqldb.Conn, from *place, limit int64, res *driver.PurgeResult) (left int64, err error) {
 	if s.text.ChooseGone != nil {
 		return s.purgeEach(ctx, c, from, limit, res)
@@ -96,7 +96,8 @@ func (s *Store[Tx]) purgeFrom(ctx context.Context, c sqldb.Conn, from *place, li
 	return left, nil
 }
 
-// oneByOne has a statement change each of the records that are chosen, in one transaction, and returns how many it has changed.
+// oneByOne has a statement change each of the records that are chosen, in one transaction, and returns how many it has
+// changed.
 func (s *Store[Tx]) oneByOne(ctx context.Context, c sqldb.Conn, choose *sqldb.Call, change *sqldb.Statement) (n int64, err error) {
 	var calls []*sqldb.Call
 	err = c.Send(ctx, choose.ForEach(func(r sqldb.Row) error {

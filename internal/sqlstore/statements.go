@@ -36,8 +36,8 @@ type Statements struct {
 	// ReadLocked is Read that also locks the key for the rest of the transaction, if it can (1, or 0). (now)
 	//  $1 id
 	ReadLocked *sqldb.Statement
-	// ReadBusy is Read in a transaction that could not lock the key. It does not wait where a read locks, as at SERIALIZABLE on MariaDB: then it is
-	// Busy. It is nil if there is no Lock. (now)
+	// ReadBusy is Read in a transaction that could not lock the key. It does not wait where a read locks, as at
+	// SERIALIZABLE on MariaDB: then it is Busy. It is nil if there is no Lock. (now)
 	//  $1 id
 	ReadBusy *sqldb.Statement
 	// ReadSteps returns [StepColumns] of each step, in their order.
@@ -94,8 +94,9 @@ type Statements struct {
 	FinishOver *sqldb.Statement
 	// FinishLocked is FinishOver where the row is the one that Lock has inserted. It is nil if there is no Lock.
 	FinishLocked *sqldb.Statement
-	// Lock locks the key for the rest of the transaction by a record that is gone from its beginning, unless there is a record. It
-	// tells the time if it has inserted that, with revision 1; if not, ReadLocked follows. It is nil if ReadLocked alone locks the key. (now)
+	// Lock locks the key for the rest of the transaction by a record that is gone from its beginning, unless there is a
+	// record. It tells the time if it has inserted that, with revision 1; if not, ReadLocked follows. It is nil if
+	// ReadLocked alone locks the key. (now)
 	//  $1 id, $2 scope, $3 name, $4 nonce, $5 format
 	Lock *sqldb.Statement
 
@@ -110,15 +111,16 @@ type Statements struct {
 	ReadLockedAll *sqldb.Statement
 	FinishAll     *sqldb.Statement
 
-	// PurgeResults and PurgeRecords look at up to $1 records that are due, in the order of when, and then of their addresses: those behind the
-	// time $2 and the address $3, which may be NULL for the last of that time. PurgeResults drops the results of them that are over, with
-	// their steps, and PurgeRecords removes those that are gone. Both affect the rows that they changed, and repeat their predicate
-	// in the write; they may return a row of each, with the time at which it was due: a purge that left more is then gone
-	// on with from there. (now) If Dialect.OneStatement is not set, PurgeSteps goes before PurgeResults, in the same transaction.
-	// If ChooseOver, ChooseGone and ChooseScope are not nil, they return the IDs of the records that PurgeResults, PurgeRecords and
-	// DeleteScope are to change, and how many steps each has; those then have an ID as their only argument, and DropOrphans follows
-	// PurgeResults in the same Send.
-	// PurgePassed returns the time and the address of the record behind the first $1 of these, or no row.
+	// PurgeResults and PurgeRecords look at up to $1 records that are due, in the order of when, and then of their
+	// addresses: those behind the time $2 and the address $3, which may be NULL for the last of that time. PurgeResults
+	// drops the results of them that are over, with their steps, and PurgeRecords removes those that are gone. Both
+	// affect the rows that they changed, and repeat their predicate in the write; they may return a row of each, with
+	// the time at which it was due: a purge that left more is then gone on with from there. (now) If
+	// Dialect.OneStatement is not set, PurgeSteps goes before PurgeResults, in the same transaction. If ChooseOver,
+	// ChooseGone and ChooseScope are not nil, they return the IDs of the records that PurgeResults, PurgeRecords and
+	// DeleteScope are to change, and how many steps each has; those then have an ID as their only argument, and
+	// DropOrphans follows PurgeResults in the same Send. PurgePassed returns the time and the address of the record
+	// behind the first $1 of these, or no row.
 	PurgeResults *sqldb.Statement
 	PurgeSteps   *sqldb.Statement
 	ChooseOver   *sqldb.Statement

@@ -71,7 +71,8 @@ func (s *Store[Tx]) readRow(st *sqldb.Statement, id *driver.RecordID, w *row) *s
 	return &sqldb.Call{Statement: st, Args: []any{id[:]}, Each: w.scan}
 }
 
-// readSteps makes the call that appends the steps of a record to it: one that cannot be read by its name, without a state.
+// readSteps makes the call that appends the steps of a record to it: one that cannot be read by its name, without a
+// state.
 func (s *Store[Tx]) readSteps(rec *driver.Record) *sqldb.Call {
 	return &sqldb.Call{Statement: s.text.ReadSteps, Args: []any{rec.ID[:]}, Each: func(r sqldb.Row) error {
 		step, err := scanStep(r)

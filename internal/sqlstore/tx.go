@@ -152,8 +152,8 @@ func (h *txHandle[Tx]) grant(req *driver.ClaimRequest, w *row, claim *txClaim) (
 // errEnded says that the server has rolled the transaction back: a statement sent then would commit alone.
 var errEnded = errors.New("the transaction has ended (roll back and run it again)")
 
-// lock claims where the key is locked by a row: see [Statements.Lock]. It looks again at a key that others hold, as long as little
-// time has passed since began.
+// lock claims where the key is locked by a row: see [Statements.Lock]. It looks again at a key that others hold, as
+// long as little time has passed since began.
 func (h *txHandle[Tx]) lock(ctx context.Context, req *driver.ClaimRequest, w *row, began time.Time) (res driver.ClaimResult, err error) {
 	for try := 0; ; try++ {
 		var first *sqldb.Call

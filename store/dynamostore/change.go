@@ -42,7 +42,8 @@ func (s *Store) change(ctx context.Context, seen attributes, decide decision) er
 var errChanges = errors.New("other writes changed the item before each try (try again)")
 
 const (
-	// changeTries bounds how often one write is tried. Each refusal is another's write, and all steps of an attempt may be saved at once.
+	// changeTries bounds how often one write is tried. Each refusal is another's write, and all steps of an attempt may
+	// be saved at once.
 	changeTries = driver.MaxSteps
 
 	firstPause = time.Millisecond
@@ -115,7 +116,8 @@ type condition struct {
 
 func (c *condition) expression() *string { return aws.String(c.text) }
 
-// same is satisfied while the item is as it was seen. Every write changes the revision, or, where the item was removed in between, the nonce.
+// same is satisfied while the item is as it was seen. Every write changes the revision, or, where the item was removed
+// in between, the nonce.
 func (a attributes) same() *condition {
 	if len(a) == 0 {
 		return &condition{text: "attribute_not_exists(#pk)", names: map[string]string{"#pk": attrPartition}}

@@ -14,18 +14,18 @@
 //
 // # Cost
 //
-// The claim of a new key, and a replay, are one conditional write each: the refusal brings the item. A further attempt is
-// two. Complete, Release and Renew are one, SaveStep is a read and a write. So a guarded Do with a new key is two writes. A
-// record is one item; DynamoDB charges each write for the whole item, and a refused one too, so a replay of a large result
-// costs as much as writing it.
+// The claim of a new key, and a replay, are one conditional write each: the refusal brings the item. A further attempt
+// is two. Complete, Release and Renew are one, SaveStep is a read and a write. So a guarded Do with a new key is two
+// writes. A record is one item; DynamoDB charges each write for the whole item, and a refused one too, so a replay of a
+// large result costs as much as writing it.
 //
 // Listing within a scope, and deleting it, queries sixteen partitions. Listing without one, Health and Purge read the
 // whole table, and are charged for it.
 //
 // # Expiry
 //
-// The table's TTL removes completed and released records, and abandoned ones of a receiver that runs work again, an hour
-// after the end of their lifetime or later, free of charge. The store compares the times itself and never returns
+// The table's TTL removes completed and released records, and abandoned ones of a receiver that runs work again, an
+// hour after the end of their lifetime or later, free of charge. The store compares the times itself and never returns
 // anything that is over, even if it is not removed yet. Claims whose process died, and results whose retention is over
 // before their record is, are left to [Store.Purge].
 //

@@ -43,8 +43,8 @@ func isMissing(err error) bool {
 // codeValidation is the code of every request that DynamoDB considers invalid; its text says why.
 const codeValidation = "ValidationException"
 
-// wrapError names the store, the call and the class of an error. The server's text holds no value. Throttling and a server that cannot be reached
-// are failures without a class.
+// wrapError names the store, the call and the class of an error. The server's text holds no value. Throttling and a
+// server that cannot be reached are failures without a class.
 func wrapError(what string, err error) error {
 	if err == nil {
 		return nil

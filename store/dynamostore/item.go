@@ -53,8 +53,8 @@ const (
 // shards is the number of partitions of each scope's first part.
 const shards = 16
 
-// key is the primary key of a record: the partition is the first eight bytes of the ID, which the scope decides, and four bits of the
-// hash, so that the records of one scope are in sixteen partitions. The sort key is the whole ID.
+// key is the primary key of a record: the partition is the first eight bytes of the ID, which the scope decides, and
+// four bits of the hash, so that the records of one scope are in sixteen partitions. The sort key is the whole ID.
 func key(id *driver.RecordID) attributes {
 	return attributes{attrPartition: bytes(partition(id)), attrSort: bytes(id[:])}
 }

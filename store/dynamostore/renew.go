@@ -32,8 +32,8 @@ func (s *Store) SaveStep(ctx context.Context, req driver.SaveStepRequest) (res d
 	return res, wrapError("save step", err)
 }
 
-// saveStep is [transition.SaveStep] that leaves room in the item for what comes after: a renewal, more steps, a completion, the results of all
-// of which may be elided.
+// saveStep is [transition.SaveStep] that leaves room in the item for what comes after: a renewal, more steps, a
+// completion, the results of all of which may be elided.
 func saveStep(rec *driver.Record, req driver.SaveStepRequest, now time.Time) (*driver.Record, error) {
 	next, err := transition.SaveStep(rec, req, now)
 	if err != nil || len(req.Step.Result.Data) == 0 {

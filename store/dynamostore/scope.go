@@ -78,7 +78,8 @@ func (s *Store) deleteScope(ctx context.Context, req *driver.DeleteScopeRequest)
 	return res, err
 }
 
-// outlive waits until every clock of the margin is past a token: the key's next token, of a new record, must be above it.
+// outlive waits until every clock of the margin is past a token: the key's next token, of a new record, must be above
+// it.
 func (s *Store) outlive(ctx context.Context, token driver.Token) error {
 	wait := time.UnixMicro(int64(token)).Add(s.skew).Sub(s.now())
 	if token == 0 || wait < 0 {

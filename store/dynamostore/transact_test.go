@@ -51,8 +51,8 @@ func (w *world) counted(want int) {
 	}
 }
 
-// A commit whose answer is lost is sent again with its token before the key is claimed again: what it did is found, and it is done once, also if it
-// comes late (rule 16).
+// A commit whose answer is lost is sent again with its token before the key is claimed again: what it did is found, and
+// it is done once, also if it comes late (rule 16).
 func TestACommitWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	for name, how := range map[string]spoil{"before": before, "after": after, "throttled": throttled("ThrottlingException"), "still running": throttled("TransactionInProgressException")} {
@@ -143,8 +143,8 @@ func TestWhoeverLooksResolvesALostCommit(t *testing.T) {
 	}
 }
 
-// The reasons of a canceled transaction are told apart by the items: the application's condition is its own error, and leaves nothing; another
-// transaction at the same items, or too many of them, is a reason to run it again.
+// The reasons of a canceled transaction are told apart by the items: the application's condition is its own error, and
+// leaves nothing; another transaction at the same items, or too many of them, is a reason to run it again.
 func TestWhyATransactionIsCanceled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -13,9 +13,9 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// MaxItems is the largest number of the application's items in a transaction of one operation: DynamoDB takes a hundred,
-// and the record is one of them. Each further operation of everonce.DoTx in the same transaction takes one more. All
-// items together may have 4 MB.
+// MaxItems is the largest number of the application's items in a transaction of one operation: DynamoDB takes a
+// hundred, and the record is one of them. Each further operation of everonce.DoTx in the same transaction takes one
+// more. All items together may have 4 MB.
 const MaxItems = maxWrites - 1
 
 const maxWrites = 100
@@ -39,7 +39,8 @@ type mark struct {
 	records map[driver.RecordID]pending
 }
 
-// pending is what a transaction makes of a record: the item as it was seen, what was decided on it, and what is to be written.
+// pending is what a transaction makes of a record: the item as it was seen, what was decided on it, and what is to be
+// written.
 type pending struct {
 	seen      attributes
 	decisions []decision

@@ -41,8 +41,8 @@ const (
 	codeThrottling = "ThrottlingError"
 )
 
-// commit sends what was collected. A record that has changed since it was seen is decided on again: the attempt's own renewal may have
-// changed it, or an attempt that won.
+// commit sends what was collected. A record that has changed since it was seen is decided on again: the attempt's own
+// renewal may have changed it, or an attempt that won.
 func (t *Tx) commit(ctx context.Context) error {
 	t.ended = true
 	name := driver.NewNonce().String()
@@ -88,7 +88,8 @@ func (t *Tx) commit(ctx context.Context) error {
 	}
 }
 
-// canceled reads the reasons, which are in the order of the items: the records' first. It reports whether the transaction is to be sent again.
+// canceled reads the reasons, which are in the order of the items: the records' first. It reports whether the
+// transaction is to be sent again.
 func (t *Tx) canceled(err *types.TransactionCanceledException, ids []driver.RecordID) (again bool, _ error) {
 	var condition *ConditionError
 	busy := false
@@ -124,7 +125,8 @@ func (t *Tx) canceled(err *types.TransactionCanceledException, ids []driver.Reco
 	return false, err
 }
 
-// transact sends a transaction. The same request with the same token may be sent again for ten minutes: it takes effect once.
+// transact sends a transaction. The same request with the same token may be sent again for ten minutes: it takes effect
+// once.
 func (s *Store) transact(ctx context.Context, input *dynamodb.TransactWriteItemsInput) error {
 	_, err := s.client.TransactWriteItems(ctx, input)
 	return err
@@ -159,8 +161,8 @@ func (s *Store) leave(ids []driver.RecordID, input *dynamodb.TransactWriteItemsI
 	})
 }
 
-// resolve sends a commit of the key again whose answer was lost: it may be on its way still, and no read would see it. Once it is answered, it
-// has committed, or never will.
+// resolve sends a commit of the key again whose answer was lost: it may be on its way still, and no read would see it.
+// Once it is answered, it has committed, or never will.
 func (s *Store) resolve(ctx context.Context, id *driver.RecordID) error {
 	found, ok := s.lost.Load(*id)
 	if !ok {

@@ -115,7 +115,8 @@ func TestTheTimesOfASecondAttemptCountFromItsLastWrite(t *testing.T) {
 	}
 }
 
-// The server judges by the latest write, and not by the first: a record that was begun long ago is neither over nor without a lease.
+// The server judges by the latest write, and not by the first: a record that was begun long ago is neither over nor
+// without a lease.
 func TestTheServerJudgesByTheLatestWrite(t *testing.T) {
 	t.Parallel()
 	ctx, db, name := t.Context(), database(t), newCollection(t)

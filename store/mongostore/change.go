@@ -14,8 +14,8 @@ import (
 // decision is a pure function of package transition: it returns the record to write, if there is one.
 type decision func(rec *driver.Record, now time.Time) (next *driver.Record, err error)
 
-// change reads a record, decides, and writes what was decided if the record is still as it was read; else it begins again. No decision
-// is written over a write that it has not seen.
+// change reads a record, decides, and writes what was decided if the record is still as it was read; else it begins
+// again. No decision is written over a write that it has not seen.
 func (s *Store) change(ctx context.Context, id *driver.RecordID, decide decision) error {
 	for try := 1; ; try++ {
 		doc, now, err := s.read(ctx, id)
@@ -56,7 +56,8 @@ const (
 
 var errChanges = errors.New("other writes changed the document before each try (try again)")
 
-// beforeRetry waits a little, and longer each time: for a write of others, which may not be on a majority yet, and is not seen until it is.
+// beforeRetry waits a little, and longer each time: for a write of others, which may not be on a majority yet, and is
+// not seen until it is.
 func beforeRetry(ctx context.Context, try int) error {
 	if try == tries {
 		return errChanges
@@ -91,7 +92,8 @@ func (s *Store) replace(ctx context.Context, doc *document, rec, next *driver.Re
 var (
 	updated = ifNull("$u", "$c")
 	lapsed  = past(ifNull("$lb", updated), "$lm")
-	// gone is [driver.Record.GoneAt]. The last part keeps tokens growing: a key that is inserted again is so at a later time.
+	// gone is [driver.Record.GoneAt]. The last part keeps tokens growing: a key that is inserted again is so at a later
+	// time.
 	gone = all(
 		bson.D{{Key: "$eq", Value: bson.A{"$xu", true}}},
 		past(ifNull("$pb", updated), "$pm"),
@@ -126,7 +128,8 @@ func past(date any, ms string) bson.D {
 
 func when(cond, yes, no any) bson.D { return bson.D{{Key: "$cond", Value: bson.A{cond, yes, no}}} }
 
-// isDate, and within, tell types by the order that the server has of them: null, numbers, texts, objects, lists, binary data, …, booleans, dates, timestamps.
+// isDate, and within, tell types by the order that the server has of them: null, numbers, texts, objects, lists, binary
+// data, …, booleans, dates, timestamps.
 func isDate(value any) bson.D {
 	return all(bson.D{{Key: "$gt", Value: bson.A{value, true}}}, bson.D{{Key: "$lt", Value: bson.A{value, bson.Timestamp{}}}})
 }

@@ -74,9 +74,9 @@ func (s *Store) begin(ctx context.Context, req *driver.ClaimRequest, res *driver
 	return true, err
 }
 
-// noMatch matches no document, whatever it contains: an upsert with it inserts, or violates the unique index of _id. It is
-// a comparison, from which the server copies nothing into the new document, and not an $expr, which an upsert may not
-// have with the server's time.
+// noMatch matches no document, whatever it contains: an upsert with it inserts, or violates the unique index of _id. It
+// is a comparison, from which the server copies nothing into the new document, and not an $expr, which an upsert may
+// not have with the server's time.
 func noMatch(id *driver.RecordID) bson.D {
 	return bson.D{{Key: "_id", Value: binary(id[:])}, {Key: "st", Value: bson.D{{Key: "$lt", Value: math.Inf(-1)}}}}
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// document is a record as it is stored. A time is a date, and one that follows from it a number of milliseconds beside it: that is what
-// an update can write by the server's clock alone. A date that is missing is the one before it in its comment.
+// document is a record as it is stored. A time is a date, and one that follows from it a number of milliseconds beside
+// it: that is what an update can write by the server's clock alone. A date that is missing is the one before it in its
+// comment.
 type document struct {
 	ID     bson.Binary `bson:"_id"`
 	Rev    int64       `bson:"rev"` // grows with every write
@@ -76,7 +77,8 @@ type step struct {
 	Ended   bson.DateTime `bson:"e,omitempty"`
 }
 
-// UnmarshalBSON reads a step. Of one whose fields have other types the name is left, so that it can be settled: it is in no state.
+// UnmarshalBSON reads a step. Of one whose fields have other types the name is left, so that it can be settled: it is
+// in no state.
 func (s *step) UnmarshalBSON(raw []byte) error {
 	type fields step
 	err := bson.Unmarshal(raw, (*fields)(s))
@@ -195,7 +197,8 @@ func (d *document) record() (*driver.Record, error) {
 	return rec, nil
 }
 
-// lastDate is later than any that there will be. It is a length of time too, and of both together a date can be made, as of each date a token.
+// lastDate is later than any that there will be. It is a length of time too, and of both together a date can be made,
+// as of each date a token.
 const lastDate = 1 << 53
 
 // check refuses values that no version has written. It does not judge the record of a newer version.
@@ -222,7 +225,8 @@ func (d *document) check(rec *driver.Record) error {
 	return nil
 }
 
-// record reads a step. One that cannot be read is in no state, and keeps what else it has: it is written back with the record.
+// record reads a step. One that cannot be read is in no state, and keeps what else it has: it is written back with the
+// record.
 func (s *step) record() driver.StepRecord {
 	rec := driver.StepRecord{
 		Name: s.Name, State: driver.StepState(s.State), Attempt: int(s.Attempt), //nolint:gosec // checked below
@@ -268,7 +272,8 @@ func documentOf(rec *driver.Record, rev int64) *document {
 	return d
 }
 
-// since splits a time in two: a date and the milliseconds since. The date is base, or the time itself where that is earlier.
+// since splits a time in two: a date and the milliseconds since. The date is base, or the time itself where that is
+// earlier.
 func since(until time.Time, base bson.DateTime) (from bson.DateTime, ms int64) {
 	if until.IsZero() {
 		return 0, 0

@@ -27,8 +27,8 @@ func (s *Store) Complete(ctx context.Context, req driver.CompleteRequest) (res d
 	return res, wrapError(ctx, "complete", err)
 }
 
-// held is satisfied by the record that the attempt with that token and nonce holds. A server may keep a date of its clock more finely
-// than it tells it: so it is asked for the millisecond.
+// held is satisfied by the record that the attempt with that token and nonce holds. A server may keep a date of its
+// clock more finely than it tells it: so it is asked for the millisecond.
 func held(id *driver.RecordID, token driver.Token, nonce driver.Nonce) bson.D {
 	tick, count := parts(token)
 	return bson.D{

@@ -25,7 +25,8 @@ const (
 // tooLargeCodes are the codes for a document that an insert, or an update, would make larger than the server's limit.
 var tooLargeCodes = []int{codeTooLarge, 17280, 17419, 17420}
 
-// wrapError names the store, the call and the class of an error. Of a record the server's text holds the hash, and no value.
+// wrapError names the store, the call and the class of an error. Of a record the server's text holds the hash, and no
+// value.
 func wrapError(ctx context.Context, what string, err error) error {
 	switch {
 	case err == nil:

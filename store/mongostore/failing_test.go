@@ -40,8 +40,8 @@ func (e *ending) call(t *testing.T, last int64, fn func(ctx context.Context) err
 	return e.sent.Load(), err
 }
 
-// Whichever of its commands fails, a call says that it has failed, and why: what is not known to be written is neither claimed, nor renewed, nor
-// done, and what cannot be read is not absent (rule 7).
+// Whichever of its commands fails, a call says that it has failed, and why: what is not known to be written is neither
+// claimed, nor renewed, nor done, and what cannot be read is not absent (rule 7).
 func TestWhicheverCommandFailsTheCallFails(t *testing.T) {
 	t.Parallel()
 	e := &ending{}

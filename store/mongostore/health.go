@@ -89,8 +89,8 @@ type server struct {
 	Hosts  []string `bson:"hosts"`
 }
 
-// server asks by both names of the command: a client with a strict version of the API may not use the old one, and not every server
-// knows the new one.
+// server asks by both names of the command: a client with a strict version of the API may not use the old one, and not
+// every server knows the new one.
 func (s *Store) server(ctx context.Context) (is server, err error) {
 	err = s.coll.Database().RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&is)
 	if hasCode(err, codeNoCommand) {

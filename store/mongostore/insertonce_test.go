@@ -327,7 +327,8 @@ func TestEnsureIndex(t *testing.T) {
 	}
 }
 
-// Another index with the same keys, which a server may have under another name and collation, does not hide the one that is asked for.
+// Another index with the same keys, which a server may have under another name and collation, does not hide the one
+// that is asked for.
 func TestTheIndexBesideAnotherOfItsKeys(t *testing.T) {
 	t.Parallel()
 	coll := database(t).Collection(newCollection(t))

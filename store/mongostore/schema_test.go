@@ -183,8 +183,8 @@ func TestTTLIsNotShorterThanTheLifetime(t *testing.T) {
 	}
 }
 
-// A record that cannot be read, or that no version has written, is corrupt, and never absent: also where a smaller type would take
-// a number for one that there is.
+// A record that cannot be read, or that no version has written, is corrupt, and never absent: also where a smaller type
+// would take a number for one that there is.
 func TestACorruptRecordIsNotAbsent(t *testing.T) {
 	t.Parallel()
 	db, name := database(t), newCollection(t)
@@ -280,8 +280,8 @@ func TestNewLeavesAnotherLayoutAlone(t *testing.T) {
 	}
 }
 
-// A record of a newer version need not have this one's fields: it is refused as newer, and not as corrupt, for which a consumer would
-// bury its message in the middle of a rollout.
+// A record of a newer version need not have this one's fields: it is refused as newer, and not as corrupt, for which a
+// consumer would bury its message in the middle of a rollout.
 func TestANewerRecordIsNotCorrupt(t *testing.T) {
 	t.Parallel()
 	db, name := database(t), newCollection(t)

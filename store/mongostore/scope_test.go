@@ -276,8 +276,8 @@ func TestACorruptRecordHoldsUpNothing(t *testing.T) {
 	}
 }
 
-// A record that comes from the future, of a clock that has stepped back since, is not forgotten before its time: the next of its key would have an
-// earlier token.
+// A record that comes from the future, of a clock that has stepped back since, is not forgotten before its time: the
+// next of its key would have an earlier token.
 func TestARecordFromTheFutureIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	ctx, db, name := t.Context(), database(t), newCollection(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/everonce/everonce/store/mongostore"
 )
 
-// inTransaction is the context of a callback of [mongo.Session.WithTransaction]: whatever is sent with it is part of that transaction. A server
-// without transactions refuses it.
+// inTransaction is the context of a callback of [mongo.Session.WithTransaction]: whatever is sent with it is part of
+// that transaction. A server without transactions refuses it.
 func inTransaction(t *testing.T, db *mongo.Database) (ctx context.Context, abort func()) {
 	t.Helper()
 	session, err := db.Client().StartSession()
@@ -99,7 +99,8 @@ func TestNoCallIsPartOfTheCallersTransaction(t *testing.T) {
 	}
 }
 
-// An event that was inserted in a transaction is not kept until that commits, and its message must not be acknowledged before.
+// An event that was inserted in a transaction is not kept until that commits, and its message must not be acknowledged
+// before.
 func TestInsertOnceIsRefusedInATransaction(t *testing.T) {
 	t.Parallel()
 	coll := events(t)

@@ -80,8 +80,8 @@ func durable(coll *mongo.Collection) *mongo.Collection {
 		SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.Primary()))
 }
 
-// alone takes what is sent with a context out of the session that the context may hold, and so out of the transaction that this may be in: a
-// record that an abort of the caller's took back would have its effect again.
+// alone takes what is sent with a context out of the session that the context may hold, and so out of the transaction
+// that this may be in: a record that an abort of the caller's took back would have its effect again.
 func alone(ctx context.Context) context.Context {
 	if mongo.SessionFromContext(ctx) == nil {
 		return ctx

@@ -50,8 +50,8 @@ func TestWhatACommitsErrorSays(t *testing.T) {
 	}
 }
 
-// A transaction reads a snapshot of the primary's, and is committed by a majority, in the journal, whatever the client is set to; and is not used
-// after its time.
+// A transaction reads a snapshot of the primary's, and is committed by a majority, in the journal, whatever the client
+// is set to; and is not used after its time.
 func TestWhatATransactionIsBegunWith(t *testing.T) {
 	t.Parallel()
 	o := mongostore.TxOptions()

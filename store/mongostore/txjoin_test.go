@@ -157,7 +157,8 @@ func TestTxStatementsKeepTheBounds(t *testing.T) {
 	}
 }
 
-// A record that comes, or changes, between a statement's reading and its writing is a conflict, which the engine knows what to do about.
+// A record that comes, or changes, between a statement's reading and its writing is a conflict, which the engine knows
+// what to do about.
 func TestWhatComesBetweenReadingAndWritingIsAConflict(t *testing.T) {
 	t.Parallel()
 	ctx, name := t.Context(), newCollection(t)

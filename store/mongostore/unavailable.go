@@ -20,7 +20,8 @@ var unavailableCodes = []int{
 	codeOutOfDisk,
 }
 
-// markUnavailable adds [driver.ErrStore] to an error that does not come from one document: the next document would get it too.
+// markUnavailable adds [driver.ErrStore] to an error that does not come from one document: the next document would get
+// it too.
 func markUnavailable(err error) error {
 	se, answered := errors.AsType[mongo.ServerError](err)
 	concern := func() bool {

@@ -74,7 +74,8 @@ func checkIndex(ctx context.Context, coll *mongo.Collection, index Index) error 
 	return noIndex(coll, index, why)
 }
 
-// unfit returns why a collection does not have the index, or nothing. taken is set where another one stands in its place.
+// unfit returns why a collection does not have the index, or nothing. taken is set where another one stands in its
+// place.
 func unfit(ctx context.Context, coll *mongo.Collection, index Index) (why string, taken bool, err error) {
 	cursor, err := durable(coll).Indexes().List(ctx)
 	if hasCode(err, codeNoCollection) {

@@ -40,7 +40,8 @@ func (c *conn) Send(ctx context.Context, calls ...*sqldb.Call) error {
 	return nil
 }
 
-// prepared is a statement as the server wants it: with its arguments by their places, and prepared, if it is sent often.
+// prepared is a statement as the server wants it: with its arguments by their places, and prepared, if it is sent
+// often.
 type prepared struct {
 	text  string
 	order []int

@@ -76,8 +76,8 @@ func (d *database) Write(ctx context.Context, op func(context.Context, sqldb.Con
 	return sqldb.Repeat(ctx, classify, func() error { return op(ctx, writer{d}) })
 }
 
-// writer makes a transaction of each Send, but of a single statement that locks no more than one record. It is at read committed: above
-// that, what looks through an index locks the gaps in it, where others want to insert.
+// writer makes a transaction of each Send, but of a single statement that locks no more than one record. It is at read
+// committed: above that, what looks through an index locks the gaps in it, where others want to insert.
 type writer struct{ *database }
 
 func (w writer) Send(ctx context.Context, calls ...*sqldb.Call) error {
@@ -164,8 +164,8 @@ func (d *database) text(text string) string {
 	return text
 }
 
-// latest has a statement that writes or locks see the latest rows, as it does by default before MariaDB 11.6.2, for itself alone. The
-// caller's own statements are the caller's.
+// latest has a statement that writes or locks see the latest rows, as it does by default before MariaDB 11.6.2, for
+// itself alone. The caller's own statements are the caller's.
 func latest(text string) string {
 	if !strings.Contains(text, "INSERT") && !strings.Contains(text, "UPDATE") && !strings.Contains(text, "DELETE") {
 		return text
@@ -213,8 +213,9 @@ func (d *database) Join(ctx context.Context, tx *sql.Tx) (sqldb.TxConn[*sql.Tx],
 	return &joinedTx{conn{database: d, q: tx, tx: tx}}, nil
 }
 
-// foreign reports whether a transaction is surely of another *sql.DB: database/sql refuses a statement in it that is prepared on this
-// one. Of the right one it refuses the number of arguments. Nothing is sent but what prepares the statement on the connection.
+// foreign reports whether a transaction is surely of another *sql.DB: database/sql refuses a statement in it that is
+// prepared on this one. Of the right one it refuses the number of arguments. Nothing is sent but what prepares the
+// statement on the connection.
 func (d *database) foreign(ctx context.Context, tx *sql.Tx) bool {
 	p, ok := d.prepared.Load(d.statements.Lock)
 	if !ok {

@@ -18,25 +18,27 @@
 //
 // # Waiting
 //
-// On MariaDB no claim waits in the server for another transaction of the same key: a duplicate returns as in progress. If
-// an existing record is locked, the claim looks again for up to 0.2 s, because a purge or a deletion may hold it for a moment. One that
-// holds it for longer, with a large batch or on a slow server, has the claim return as in progress too: try again.
+// On MariaDB no claim waits in the server for another transaction of the same key: a duplicate returns as in progress.
+// If an existing record is locked, the claim looks again for up to 0.2 s, because a purge or a deletion may hold it for
+// a moment. One that holds it for longer, with a large batch or on a slow server, has the claim return as in progress
+// too: try again.
 //
 // MySQL has no such statement. There a duplicate of an open transaction's key waits for innodb_lock_wait_timeout, 50
 // seconds by default. Set it to 1, the least, in the data source name:
 //
 //	mysql://user:password@host:3306/shop?innodb_lock_wait_timeout=1
 //
-// Nor does MySQL lock its own rows as sparingly as MariaDB. Where it splits a page of the table beside a key of a transaction at repeatable
-// read, new keys next to that one wait for the transaction too, and are in progress until it ends. A transaction that is to
-// stay open for long had better be at read committed ([Options].Isolation, or your own for DoTx).
+// Nor does MySQL lock its own rows as sparingly as MariaDB. Where it splits a page of the table beside a key of a
+// transaction at repeatable read, new keys next to that one wait for the transaction too, and are in progress until it
+// ends. A transaction that is to stay open for long had better be at read committed ([Options].Isolation, or your own
+// for DoTx).
 //
 // The setting innodb_rollback_on_timeout must be off, its default.
 //
 // # Keys
 //
-// All texts are stored as bytes (VARBINARY), so keys that differ in case, in accents or in trailing blanks are different
-// keys, whatever the collation of database and connection.
+// All texts are stored as bytes (VARBINARY), so keys that differ in case, in accents or in trailing blanks are
+// different keys, whatever the collation of database and connection.
 //
 // # Deadlocks
 //
@@ -57,15 +59,15 @@
 //
 // # Settings of sessions
 //
-// A statement fails on a connection whose settings would lose what it writes or change its meaning, such as autocommit=0, completion_type=CHAIN or
-// READ UNCOMMITTED. It asks for them itself, so that it does not matter when they were set. The error names the setting; the reference of
-// the stores lists them. Do not begin a transaction for DoTx at sql.LevelReadUncommitted: the store cannot see that, and may replay what is
-// undone later.
+// A statement fails on a connection whose settings would lose what it writes or change its meaning, such as
+// autocommit=0, completion_type=CHAIN or READ UNCOMMITTED. It asks for them itself, so that it does not matter when
+// they were set. The error names the setting; the reference of the stores lists them. Do not begin a transaction for
+// DoTx at sql.LevelReadUncommitted: the store cannot see that, and may replay what is undone later.
 //
 // # The caller's transaction
 //
-// DoTx takes transactions of the *sql.DB that was given to New. Another's is everonce.ErrOtherStore, once the store has been
-// used outside of the caller's transactions: Migrate is enough.
+// DoTx takes transactions of the *sql.DB that was given to New. Another's is everonce.ErrOtherStore, once the store has
+// been used outside of the caller's transactions: Migrate is enough.
 //
 // A DoTx that finds another attempt keeps its record locked until the caller's transaction ends, unless it was the
 // first in it: roll back, because an attempt of the guarded mode cannot end before.
@@ -82,8 +84,8 @@
 //	Transact, optimistic: new key                                                4 and the work's
 //	Transact, optimistic: replay                                                 1
 //
-// On MySQL a claim in a transaction, the writing of its record, and each write of a step take one more, to learn whether the transaction
-// is still one.
+// On MySQL a claim in a transaction, the writing of its record, and each write of a step take one more, to learn
+// whether the transaction is still one.
 //
 // # The end of a transaction
 //

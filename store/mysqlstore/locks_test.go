@@ -119,8 +119,8 @@ func testAPurgeLocksWhatItRemovesOnly(t *testing.T, on server) {
 	noErr(t, <-purged)
 }
 
-// A commit that has no answer when its caller's context ends is left to itself: on a dead line it would hold the caller up for as long as
-// the kernel tries.
+// A commit that has no answer when its caller's context ends is left to itself: on a dead line it would hold the caller
+// up for as long as the kernel tries.
 func TestACommitEndsWithItsContext(t *testing.T) { onEach(t, testACommitEndsWithItsContext) }
 
 func testACommitEndsWithItsContext(t *testing.T, on server) {

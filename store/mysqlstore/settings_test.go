@@ -34,8 +34,8 @@ func badSettings(on server) map[string][2]string {
 	}
 }
 
-// A setting with which statements mean something else is refused on each connection, also where it was set after the first use, whatever
-// is called. When it is set right again, the connection can be used.
+// A setting with which statements mean something else is refused on each connection, also where it was set after the
+// first use, whatever is called. When it is set right again, the connection can be used.
 func TestBadSettingsAreRefusedOnEachConnection(t *testing.T) {
 	onEach(t, testBadSettingsAreRefusedOnEachConnection)
 }
@@ -142,7 +142,8 @@ func testALongStatementIsNotRefused(t *testing.T, on server) {
 	noErr(t, err)
 }
 
-// All that this package sends asks for the settings, but for these, which neither read nor change rows of everonce's tables.
+// All that this package sends asks for the settings, but for these, which neither read nor change rows of everonce's
+// tables.
 func TestStatementsThatDoNotAskForSettings(t *testing.T) {
 	named := map[string]bool{
 		"SET TRANSACTION READ WRITE": true, "SET TRANSACTION ISOLATION LEVEL READ COMMITTED": true,
@@ -169,7 +170,8 @@ func TestStatementsThatDoNotAskForSettings(t *testing.T) {
 	}
 }
 
-// A charge that was answered executed is not made again by the next process, though each COMMIT of this one began a transaction.
+// A charge that was answered executed is not made again by the next process, though each COMMIT of this one began a
+// transaction.
 func TestAChainedTransactionTakesNoRecordBack(t *testing.T) {
 	onEach(t, testAChainedTransactionTakesNoRecordBack)
 }

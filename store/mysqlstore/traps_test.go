@@ -51,8 +51,8 @@ func testTheClockHasNoTimeZone(t *testing.T, on server) {
 	}
 }
 
-// At repeatable read a snapshot that is older than a record does not see it. The claim does, also where MariaDB refuses to lock what is
-// newer than the snapshot, as it does by default from 11.6.2 on.
+// At repeatable read a snapshot that is older than a record does not see it. The claim does, also where MariaDB refuses
+// to lock what is newer than the snapshot, as it does by default from 11.6.2 on.
 func TestAnOldSnapshotFindsTheRecord(t *testing.T) { onEach(t, testAnOldSnapshotFindsTheRecord) }
 
 func testAnOldSnapshotFindsTheRecord(t *testing.T, on server) {

@@ -18,7 +18,8 @@ const rollbackTimeout = 5 * time.Second
 // errBroken says that the connection was gone before the commit was sent: all of the transaction was undone.
 var errBroken = errors.New("the connection broke before the commit was sent")
 
-// errUnsent says why a commit could not be sent, and that nothing was committed. The client does not tell the two reasons apart.
+// errUnsent says why a commit could not be sent, and that nothing was committed. The client does not tell the two
+// reasons apart.
 var errUnsent = errors.New("mysqlstore: nothing more can be sent in the transaction: the work left rows open (read them to the end or close them), or the connection has ended")
 
 // Begin begins a transaction, for the engine.
@@ -28,8 +29,8 @@ func (d *database) Begin(ctx context.Context, opts sqlstore.BeginOptions, first 
 			d.prepare(ctx, st)
 		}
 	}
-	// database/sql rolls back when the context of BeginTx ends, so that must not be the caller's. It is the caller's as long as
-	// Begin runs.
+	// database/sql rolls back when the context of BeginTx ends, so that must not be the caller's. It is the caller's as
+	// long as Begin runs.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	release := context.AfterFunc(ctx, end)
 	tx := &ownTx{conn: conn{database: d}, life: life, end: end}
@@ -105,8 +106,8 @@ func (t *ownTx) Commit(ctx context.Context, last ...*sqldb.Call) error {
 	return err
 }
 
-// commit commits, and calls end, if any, when that has returned. Commit takes no context, and the client does not look at any: where the
-// caller's ends, the commit is left to itself.
+// commit commits, and calls end, if any, when that has returned. Commit takes no context, and the client does not look
+// at any: where the caller's ends, the commit is left to itself.
 func commit(ctx context.Context, tx *sql.Tx, end func()) error {
 	done := make(chan error, 1)
 	go func() {

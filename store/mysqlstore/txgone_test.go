@@ -12,8 +12,8 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// deadlock makes the server roll back tx, which has charged account 1, for the sake of another that has written more. Whichever of the
-// two waits first, it is this one that is undone.
+// deadlock makes the server roll back tx, which has charged account 1, for the sake of another that has written more.
+// Whichever of the two waits first, it is this one that is undone.
 func (b *bank) deadlock(ctx context.Context, tx *sql.Tx) error {
 	other, err := b.db.BeginTx(ctx, nil)
 	noErr(b.t, err)
@@ -126,8 +126,8 @@ func testADeadlockIsRunAgain(t *testing.T, on server) {
 	b.balance(1, 70)
 }
 
-// A lock that the work does not get in time (error 1205) ends its statement and not its transaction: Transact runs it again, and the
-// caller's transaction goes on.
+// A lock that the work does not get in time (error 1205) ends its statement and not its transaction: Transact runs it
+// again, and the caller's transaction goes on.
 func TestALockThatIsNotHadInTime(t *testing.T) { onEach(t, testALockThatIsNotHadInTime) }
 
 func testALockThatIsNotHadInTime(t *testing.T, on server) {

@@ -27,8 +27,8 @@ func (d *database) settingsText() string {
 	return "SELECT current_setting('default_transaction_isolation'), current_setting('bytea_output'), current_setting('array_nulls'), " + found
 }
 
-// admit reads the settings of a connection at its first use, and refuses those with which statements would mean something else. It takes
-// a round trip then, and none later.
+// admit reads the settings of a connection at its first use, and refuses those with which statements would mean
+// something else. It takes a round trip then, and none later.
 func (d *database) admit(ctx context.Context, conn *pgx.Conn) (known, error) {
 	if k, ok := d.known(conn); ok {
 		return k, nil
@@ -93,7 +93,8 @@ func (a admission) RewriteQuery(ctx context.Context, conn *pgx.Conn, text string
 	return text, args, err
 }
 
-// admissionInTx is an admission for a transaction that has been begun, at whatever isolation. The statement is never sent: errAsked.
+// admissionInTx is an admission for a transaction that has been begun, at whatever isolation. The statement is never
+// sent: errAsked.
 type admissionInTx admission
 
 var errHidden = errors.New("pgxstore: the driver is not pgx's")

@@ -97,8 +97,8 @@ func lost(code string) bool {
 // idleTooLong is the SQLSTATE of a session that the server ended because it was idle in its transaction.
 const idleTooLong = "25P03"
 
-// txTimeout is the SQLSTATE of a session that the server has ended as its transaction took too long (PostgreSQL 17). In place of the answer
-// to a commit it is not proof enough: the time may run out just as that is made.
+// txTimeout is the SQLSTATE of a session that the server has ended as its transaction took too long (PostgreSQL 17). In
+// place of the answer to a commit it is not proof enough: the time may run out just as that is made.
 const txTimeout = "25P04"
 
 func isTxTimeout(err error) bool {
@@ -106,7 +106,8 @@ func isTxTimeout(err error) bool {
 	return ok && pgErr.Code == txTimeout
 }
 
-// isSerialization reports whether a statement failed for the sake of another transaction, which is above read committed alone.
+// isSerialization reports whether a statement failed for the sake of another transaction, which is above read committed
+// alone.
 func isSerialization(err error) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pgErr.Code == "40001"

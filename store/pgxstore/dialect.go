@@ -39,8 +39,9 @@ func newDialect(s *settings) *sqldb.Dialect {
 	return d
 }
 
-// raiseCommit is false, and has the transaction commit at "on" at least. It stands in the statements that write, so that it costs no
-// message, is true of the caller's transactions too, and of a connection whose settings a pooler lends to many.
+// raiseCommit is false, and has the transaction commit at "on" at least. It stands in the statements that write, so
+// that it costs no message, is true of the caller's transactions too, and of a connection whose settings a pooler lends
+// to many.
 const raiseCommit = "CASE WHEN current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') " +
 	"THEN set_config('synchronous_commit', 'on', true) IS NULL ELSE false END"
 

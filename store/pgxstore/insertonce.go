@@ -33,7 +33,8 @@ type Insert struct {
 	Where string
 	// Returning are the columns to read back, of the new row or of the existing one.
 	Returning []string
-	// AsyncCommit leaves the commit of a new row as the connection's synchronous_commit says, as [Options.AsyncCommit] does.
+	// AsyncCommit leaves the commit of a new row as the connection's synchronous_commit says, as [Options.AsyncCommit]
+	// does.
 	AsyncCommit bool
 }
 

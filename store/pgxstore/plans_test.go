@@ -32,7 +32,8 @@ func explained(t *testing.T, text string, args ...any) string {
 	return strings.Join(lines, "\n")
 }
 
-// The statement that docs/how-to/millions-of-records.md gives operators is bounded by the index, and not a filter over all of it.
+// The statement that docs/how-to/millions-of-records.md gives operators is bounded by the index, and not a filter over
+// all of it.
 func TestTheBacklogIsCountedByItsIndex(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/how-to/millions-of-records.md")

@@ -16,7 +16,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// No call takes a second connection while it has one: in a pool of one, callers of every mode wait in turn, and never for each other.
+// No call takes a second connection while it has one: in a pool of one, callers of every mode wait in turn, and never
+// for each other.
 func TestOneConnectionIsEnough(t *testing.T) {
 	t.Parallel()
 	both(t, setup{conns: 1}, testOneConnection[pgx.Tx], testOneConnection[*sql.Tx])

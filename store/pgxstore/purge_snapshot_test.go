@@ -9,8 +9,8 @@ import (
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
-// While a transaction is open that may still read what is deleted (a backup, a report), a purge of many batches does not walk
-// over all that the batches before it have deleted.
+// While a transaction is open that may still read what is deleted (a backup, a report), a purge of many batches does
+// not walk over all that the batches before it have deleted.
 func TestPurgeBesideAnOldSnapshot(t *testing.T) {
 	t.Parallel()
 	const rows, limit = 3000, 100
@@ -122,7 +122,8 @@ func TestPurgeBesideWhatStays(t *testing.T) {
 	}
 }
 
-// Nor is it left where more records lie before it than a batch has which may not be removed: each round begins at the beginning.
+// Nor is it left where more records lie before it than a batch has which may not be removed: each round begins at the
+// beginning.
 func TestPurgeComesBackBehindWhatStays(t *testing.T) {
 	t.Parallel()
 	h := newPgx(t, setup{})

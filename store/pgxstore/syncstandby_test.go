@@ -13,8 +13,9 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// A commit that waits for a synchronous standby is neither seen nor answered before that has it, for as long as it may wait. Where that
-// time is over, the connection is closed, and PostgreSQL ends the wait, not the commit: what is answered then is on the primary only.
+// A commit that waits for a synchronous standby is neither seen nor answered before that has it, for as long as it may
+// wait. Where that time is over, the connection is closed, and PostgreSQL ends the wait, not the commit: what is
+// answered then is on the primary only.
 func TestACommitThatWaitsForAStandby(t *testing.T) {
 	t.Parallel()
 	own := startServer(t)

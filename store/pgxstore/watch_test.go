@@ -73,7 +73,8 @@ func testWatch[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// TestWatchAtAnEnd: an attempt that is just ending cannot be watched, and a watch that could not begin keeps no connection.
+// TestWatchAtAnEnd: an attempt that is just ending cannot be watched, and a watch that could not begin keeps no
+// connection.
 func TestWatchAtAnEnd(t *testing.T) {
 	both(t, setup{opts: pgxstore.Options{Listen: true}}, testWatchAtAnEnd[pgx.Tx], testWatchAtAnEnd[*sql.Tx])
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/everonce/everonce/store/redisstore"
 )
 
-// A server that gives records away is refused, with what to do; who accepts the risk by its name gets a store, whose health says it.
+// A server that gives records away is refused, with what to do; who accepts the risk by its name gets a store, whose
+// health says it.
 func TestServersThatForgetAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -56,8 +56,8 @@ func (s *Store) Claim(ctx context.Context, req driver.ClaimRequest) (res driver.
 // byTime asks the script to judge a result by the server's TIME.
 const byTime = "1"
 
-// sendClaim sends the script and reads its answer. It reports false where the script has found a result, and has not looked
-// at its end, and that is near.
+// sendClaim sends the script and reads its answer. It reports false where the script has found a result, and has not
+// looked at its end, and that is near.
 func (s *Store) sendClaim(ctx context.Context, c *call, req *driver.ClaimRequest, res *driver.ClaimResult) (decided bool, err error) {
 	sent := time.Now()
 	msg, err := s.write(ctx, c)

@@ -28,7 +28,8 @@ func (c *clock) saw(us int64, sent time.Time) {
 	}
 }
 
-// tickFor is how long a tick stands for the server's clock: two clocks that drift apart are hardly a millisecond off by then.
+// tickFor is how long a tick stands for the server's clock: two clocks that drift apart are hardly a millisecond off by
+// then.
 const tickFor = time.Minute
 
 // reading is the server's time as far as the two clocks run alike; zero where nothing is known.

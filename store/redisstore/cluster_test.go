@@ -54,8 +54,8 @@ func clusterClient(t testing.TB, nodes []*process) rueidis.Client {
 	return dial(t, opt)
 }
 
-// TestConformanceCluster holds the store to the suite on a cluster: the parts of a record are in one slot, and lists, counts
-// and deletions find what is on all nodes.
+// TestConformanceCluster holds the store to the suite on a cluster: the parts of a record are in one slot, and lists,
+// counts and deletions find what is on all nodes.
 func TestConformanceCluster(t *testing.T) {
 	t.Parallel()
 	nodes := startCluster(t)
@@ -183,8 +183,8 @@ func testSlotThatMoves(t *testing.T, parts []string) {
 	}
 }
 
-// In a cluster, too, a record whose steps are gone is corrupt, and not a store that will answer later. While the steps are on
-// their way to another node it is that.
+// In a cluster, too, a record whose steps are gone is corrupt, and not a store that will answer later. While the steps
+// are on their way to another node it is that.
 func TestStepsThatAreMissingInACluster(t *testing.T) {
 	t.Parallel()
 	nodes := startCluster(t)

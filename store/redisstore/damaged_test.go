@@ -95,7 +95,8 @@ func TestADamagedRecordIsJudgedAsItIsRead(t *testing.T) {
 	}
 }
 
-// Nor is it forgotten with its tenant, counted as what it says it is, or written over by a release that knows its nonce alone.
+// Nor is it forgotten with its tenant, counted as what it says it is, or written over by a release that knows its nonce
+// alone.
 func TestADamagedRecordIsNeitherForgottenNorCounted(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))

@@ -16,8 +16,8 @@ var ErrRisk = errors.New("redisstore: the server may lose acknowledged writes")
 // refusals are the answers that are no failure of the store.
 var refusals = [...]error{driver.ErrLeaseLost, driver.ErrAttemptEnded, driver.ErrInvalidKey}
 
-// wrapError names the store, the call and the class of an error. A server's text holds no value and no key but a record's
-// hash.
+// wrapError names the store, the call and the class of an error. A server's text holds no value and no key but a
+// record's hash.
 func wrapError(what string, err error) error {
 	if err == nil {
 		return nil
@@ -52,8 +52,8 @@ func unreadable(err error) bool {
 	return ok && (isWrongType(err) || strings.Contains(e.Error(), "data string too short"))
 }
 
-// markCorrupt makes a corrupt record of one that no version has written, or whose steps are missing: they are not on their way to another node of a
-// cluster (see keys).
+// markCorrupt makes a corrupt record of one that no version has written, or whose steps are missing: they are not on
+// their way to another node of a cluster (see keys).
 func markCorrupt(err error) error {
 	if err != nil && (strings.Contains(err.Error(), "STEPS are missing") || strings.Contains(err.Error(), "RECORD is damaged")) {
 		return fmt.Errorf("%w: %w", driver.ErrCorruptRecord, err)

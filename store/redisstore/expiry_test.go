@@ -197,8 +197,8 @@ func TestPartsThatAreMissing(t *testing.T) {
 	}
 }
 
-// A release of a claim that has not arrived leaves a record that ends, and beside it nothing of one that is gone, whose time is over or
-// which was removed by hand: no later operation is ever answered by that (rules 4 and 13).
+// A release of a claim that has not arrived leaves a record that ends, and beside it nothing of one that is gone, whose
+// time is over or which was removed by hand: no later operation is ever answered by that (rules 4 and 13).
 func TestARefusedClaimLeavesNothingOfTheRecordBefore(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))

@@ -134,8 +134,8 @@ func (k keyspace) bytes(text string) []byte {
 	return b
 }
 
-// So it is with what the store keeps once, and with the word that processes send each other of an attempt's end: in the channel that is
-// named as the record's key, of a record whose byte 60 says that somebody waits.
+// So it is with what the store keeps once, and with the word that processes send each other of an attempt's end: in the
+// channel that is named as the record's key, of a record whose byte 60 says that somebody waits.
 func TestFormatOfTheSettingsAndTheWord(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))

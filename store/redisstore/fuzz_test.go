@@ -8,8 +8,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// FuzzDecode reads what may stand under a record's or a step's name: a record that can be decided on and has no more in it than what
-// was read, or ErrCorruptRecord, and never a panic.
+// FuzzDecode reads what may stand under a record's or a step's name: a record that can be decided on and has no more in
+// it than what was read, or ErrCorruptRecord, and never a panic.
 func FuzzDecode(f *testing.F) {
 	var id driver.RecordID
 	fr := fresh{

@@ -30,8 +30,8 @@ func backdate(t *testing.T, client rueidis.Client, s *redisstore.Store, id drive
 	}
 }
 
-// A record whose time is over is judged by the server's TIME in each script, and not by whether the server has removed it
-// yet: to the very call that finds it, it is absent (rule 13).
+// A record whose time is over is judged by the server's TIME in each script, and not by whether the server has removed
+// it yet: to the very call that finds it, it is absent (rule 13).
 func TestTheEndIsJudgedAndNotTheRemoval(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
@@ -157,8 +157,8 @@ func claimsAnew(s *redisstore.Store) func(rec *driver.Record) error {
 	}
 }
 
-// The retention and the lease are judged too: a result whose retention is over is not replayed, and a lease that ran out
-// does not hold, whatever the server still has.
+// The retention and the lease are judged too: a result whose retention is over is not replayed, and a lease that ran
+// out does not hold, whatever the server still has.
 func TestRetentionAndLeaseAreJudged(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
@@ -250,8 +250,8 @@ func TestTheServerKeepsUntilTheEnd(t *testing.T) {
 	}
 }
 
-// A result within a second of its end is judged by the server's TIME, in a second call: the server's clock is estimated for
-// those that are farther from it.
+// A result within a second of its end is judged by the server's TIME, in a second call: the server's clock is estimated
+// for those that are farther from it.
 func TestNearItsEndAResultIsAskedAbout(t *testing.T) {
 	t.Parallel()
 	p := startServer(t)

@@ -90,7 +90,8 @@ func place(page []driver.Record, rec driver.Record, limit int) []driver.Record {
 	return slices.Insert(page, i, rec)
 }
 
-// listSteps reads the steps of a page. A record that has none may have those beside it of one that was evicted, or removed by hand.
+// listSteps reads the steps of a page. A record that has none may have those beside it of one that was evicted, or
+// removed by hand.
 func (s *Store) listSteps(ctx context.Context, res *driver.ListResult) error {
 	all := make(rueidis.Commands, 0, 2*len(res.Records))
 	for i := range res.Records {

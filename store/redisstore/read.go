@@ -9,8 +9,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// look reads a saved result without a script. One that is so far from its end that no clock need be asked is a replay; all
-// else a script has to judge.
+// look reads a saved result without a script. One that is so far from its end that no clock need be asked is a replay;
+// all else a script has to judge.
 func (s *Store) look(ctx context.Context, k *keys, id *driver.RecordID, told reading, rec *driver.Record, now *time.Time) (found bool, err error) {
 	if told.stale {
 		return false, nil

@@ -12,10 +12,10 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// A record is one string, so that a transition reads and writes it in one piece: the fields of a hash would cost more than
-// the rest of the script. Scripts compare tokens as bytes, because a token as a Lua number would lose digits. The scripts know
-// the layout, where offsets count from 1. Numbers are little-endian, times in microseconds since 1970, lengths of time in microseconds
-// from the latest write:
+// A record is one string, so that a transition reads and writes it in one piece: the fields of a hash would cost more
+// than the rest of the script. Scripts compare tokens as bytes, because a token as a Lua number would lose digits. The
+// scripts know the layout, where offsets count from 1. Numbers are little-endian, times in microseconds since 1970,
+// lengths of time in microseconds from the latest write:
 //
 //	  0  the latest write; token                                                                   2 × 8 bytes
 //	 16  nonce                                                                                     16
@@ -39,9 +39,9 @@ const (
 	lenFixed  = 127 // up to the texts
 )
 
-// keys are the names of one record, of its saved result and of its steps. The braces put them into one slot of a cluster. A script is
-// given all of them, whichever it will use: a node that is handing the slot over then answers TRYAGAIN where it has some of them alone,
-// and some servers run no script that uses what it was not given.
+// keys are the names of one record, of its saved result and of its steps. The braces put them into one slot of a
+// cluster. A script is given all of them, whichever it will use: a node that is handing the slot over then answers
+// TRYAGAIN where it has some of them alone, and some servers run no script that uses what it was not given.
 type keys struct{ record, saved, steps string }
 
 func (s *Store) keys(id *driver.RecordID) keys {
@@ -150,8 +150,8 @@ func head(s string, rec *driver.Record) bool {
 // exact is what the numbers of a script have to be below.
 const exact = 1 << 53
 
-// timely reports whether the times of a record are in their ranges. A lease, and a lifetime, that are over before the latest write has a claim
-// alone: another step of its attempt may be written late.
+// timely reports whether the times of a record are in their ranges. A lease, and a lifetime, that are over before the
+// latest write has a claim alone: another step of its attempt may be written late.
 func timely(s string, state driver.State) bool {
 	lease, result, purge := number(s, 35), number(s, 43), number(s, 51)
 	updated, created, claimed, before := number(s, 0), number(s, 67), number(s, 75), number(s, 83)
@@ -287,7 +287,8 @@ func decodeStep(id *driver.RecordID, name, s string) (step driver.StepRecord, pl
 	return step, place, nil
 }
 
-// decodeSteps reads a hash of steps, into the order of their beginning. Those that cannot be read come last, by their names.
+// decodeSteps reads a hash of steps, into the order of their beginning. Those that cannot be read come last, by their
+// names.
 func decodeSteps(id *driver.RecordID, hash []string) []driver.StepRecord {
 	type placed struct {
 		step  driver.StepRecord

@@ -34,8 +34,8 @@ func follows(t *testing.T, client rueidis.Client) {
 	}
 }
 
-// With Options.Replicas a write is acknowledged when the replica has it: a failover to that one loses nothing. A write that
-// no replica has is not acknowledged, and its repetition waits again, though the record is written already.
+// With Options.Replicas a write is acknowledged when the replica has it: a failover to that one loses nothing. A write
+// that no replica has is not acknowledged, and its repetition waits again, though the record is written already.
 func TestWritesWaitForReplicas(t *testing.T) {
 	t.Parallel()
 	master := startServer(t, "--repl-diskless-sync-delay", "0")
@@ -126,8 +126,8 @@ func TestReplaysWaitForReplicas(t *testing.T) {
 	}
 }
 
-// From Redis 7.2 on WAIT and WAITAOF wait for what their own connection has written. So every answer that waits follows a write of the
-// record's key, also where there was nothing to write; and that changes nothing.
+// From Redis 7.2 on WAIT and WAITAOF wait for what their own connection has written. So every answer that waits follows
+// a write of the record's key, also where there was nothing to write; and that changes nothing.
 func TestWhatWaitsWritesSomething(t *testing.T) {
 	t.Parallel()
 	master := startServer(t, "--repl-diskless-sync-delay", "0")
@@ -190,7 +190,8 @@ func TestWhatWaitsWritesSomething(t *testing.T) {
 	}
 }
 
-// The store's identity waits as its records do: a failover that forgot it would let another secret in, to which every record is unknown.
+// The store's identity waits as its records do: a failover that forgot it would let another secret in, to which every
+// record is unknown.
 func TestTheIdentityWaitsForReplicas(t *testing.T) {
 	t.Parallel()
 	master := startServer(t, "--repl-diskless-sync-delay", "0")
@@ -210,8 +211,8 @@ func TestTheIdentityWaitsForReplicas(t *testing.T) {
 	}
 }
 
-// Without Options.Replicas a failover forgets what the new master had not received: its operation is new, under Refuse too.
-// The doc says so, and Health.
+// Without Options.Replicas a failover forgets what the new master had not received: its operation is new, under Refuse
+// too. The doc says so, and Health.
 func TestAFailoverForgets(t *testing.T) {
 	t.Parallel()
 	master := startServer(t, "--repl-diskless-sync-delay", "0")

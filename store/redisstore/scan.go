@@ -116,7 +116,8 @@ func (s *Store) idsOf(names []string) []driver.RecordID {
 // noText stands for what is no text, and is too short for a record.
 const noText = "?"
 
-// heads reads records, or the first bytes of them, in one round trip. One that has gone is nil, and empty where the first bytes are read.
+// heads reads records, or the first bytes of them, in one round trip. One that has gone is nil, and empty where the
+// first bytes are read.
 func (s *Store) heads(ctx context.Context, ids []driver.RecordID, command ...string) ([]*string, error) {
 	all := make(rueidis.Commands, len(ids))
 	for i := range ids {

@@ -70,8 +70,8 @@ func TestSyncLogIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A log that is synced once a second makes a write wait for about one, which is no failure. A wait that would fail time and
-// again is refused.
+// A log that is synced once a second makes a write wait for about one, which is no failure. A wait that would fail time
+// and again is refused.
 func TestSyncLogEverySecond(t *testing.T) {
 	t.Parallel()
 	p := startServer(t, "--appendfsync", "everysec")

@@ -9,8 +9,9 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// watches are those who wait in this process. One subscription hears of all keys, and stays until the client is closed: to end one
-// over a connection that others use is what rueidis cannot always do (a server that is busy, or that refuses a PING, ends the process).
+// watches are those who wait in this process. One subscription hears of all keys, and stays until the client is closed:
+// to end one over a connection that others use is what rueidis cannot always do (a server that is busy, or that refuses
+// a PING, ends the process).
 type watches struct {
 	prefix string
 	mu     sync.Mutex
@@ -103,7 +104,8 @@ func (all *watches) notifyAll() {
 	clear(all.byKey)
 }
 
-// listen hears until the client is closed, or the server refuses the subscription. The pattern is, to the letter, what a user with few rights is allowed.
+// listen hears until the client is closed, or the server refuses the subscription. The pattern is, to the letter, what
+// a user with few rights is allowed.
 func (all *watches) listen(client rueidis.Client, e *ear) {
 	open := sync.OnceFunc(func() { close(e.open) })
 	heard := false

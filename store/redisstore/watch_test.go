@@ -123,7 +123,8 @@ func TestStoppedWatchesLeaveNothing(t *testing.T) {
 	}
 }
 
-// A client that repeats nothing loses the subscription with its connection: who watched is let go, and who watches afterwards subscribes anew.
+// A client that repeats nothing loses the subscription with its connection: who watched is let go, and who watches
+// afterwards subscribes anew.
 func TestWatchWithAClientThatRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	p := startServer(t)

@@ -48,8 +48,9 @@ func (s *Store) set(ctx context.Context, key string, build func(b rueidis.Builde
 	return res, err
 }
 
-// doAndWait sends a command and the waiting in one round trip. From Redis 7.2 on WAIT waits for what its own connection has written, and
-// for nothing else: what was only read, or written before, is what others may have written just now. So the key is always written.
+// doAndWait sends a command and the waiting in one round trip. From Redis 7.2 on WAIT waits for what its own connection
+// has written, and for nothing else: what was only read, or written before, is what others may have written just now.
+// So the key is always written.
 func (s *Store) doAndWait(ctx context.Context, conn rueidis.DedicatedClient, key string, build func(b rueidis.Builder) rueidis.Completed) []rueidis.RedisResult {
 	touch := conn.B().Eval().Script(touchScript.text).Numkeys(1).Key(key).Build()
 	return conn.DoMulti(ctx, build(conn.B()), touch, s.waitCommand(conn.B()))

@@ -63,8 +63,8 @@ type conn struct {
 	inside atomic.Pointer[openTx]
 }
 
-// committing is asked by SQLite before each commit, and refuses one by the text of a statement (COMMIT, in a script, say) of a
-// transaction that was lent: SQLite rolls back then.
+// committing is asked by SQLite before each commit, and refuses one by the text of a statement (COMMIT, in a script,
+// say) of a transaction that was lent: SQLite rolls back then.
 func (c *conn) committing() int32 {
 	if tx := c.inside.Load(); tx != nil && tx.lent && !tx.ending.Load() {
 		tx.dead.Store(true)
@@ -144,8 +144,8 @@ func (c *conn) BeginTx(ctx context.Context, opts sqldriver.TxOptions) (sqldriver
 	return tx, nil
 }
 
-// settings are what the application may have changed on its connection, and a commit rests on: SQLite ignores or refuses a change within
-// a transaction. They are prepared each time, because SQLite sets them then.
+// settings are what the application may have changed on its connection, and a commit rests on: SQLite ignores or
+// refuses a change within a transaction. They are prepared each time, because SQLite sets them then.
 var settings = []*sqldb.Statement{
 	{Name: "synchronous", Text: "PRAGMA synchronous = FULL"},
 	{Name: "foreign_keys", Text: "PRAGMA foreign_keys = ON"},
@@ -269,8 +269,8 @@ type partlyDone struct{ error }
 
 func (e partlyDone) Unwrap() error { return e.error }
 
-// annotate adds to the error of a statement what the statement left behind. The hooks have already reported what is left
-// of its transaction.
+// annotate adds to the error of a statement what the statement left behind. The hooks have already reported what is
+// left of its transaction.
 func (c *conn) annotate(err error) error {
 	if err == nil {
 		return nil

@@ -401,7 +401,8 @@ func TestNotADatabase(t *testing.T) {
 	wants(t, "Open", err, nil, "file is not a database")
 }
 
-// Open names the cause where a database is in a format of others: Turso's MVCC mode writes 255 for the versions of the file format.
+// Open names the cause where a database is in a format of others: Turso's MVCC mode writes 255 for the versions of the
+// file format.
 func TestAFileInAnotherFormat(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "turso.db")
 	s, err := Open(t.Context(), path, nil)

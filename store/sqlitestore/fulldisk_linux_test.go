@@ -81,7 +81,8 @@ func testAFullDisk(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 
-	// Operations, 16 at a time, until the disk is full. That a large result finds no room does not say that a small record finds none.
+	// Operations, 16 at a time, until the disk is full. That a large result finds no room does not say that a small
+	// record finds none.
 	type ending struct {
 		ran bool
 		err error

@@ -234,7 +234,8 @@ func (g *grouper) discard(err error) {
 	}
 }
 
-// close ends the writer after what is in its queue, for which it waits no longer than a transaction may wait for another.
+// close ends the writer after what is in its queue, for which it waits no longer than a transaction may wait for
+// another.
 func (g *grouper) close() error {
 	bound := time.AfterFunc(g.turn.limit, func() { close(g.hurry) })
 	defer bound.Stop()

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// making is held while a file is made: to close a file takes away the locks that this process has on it, and in between no store may
-// open it.
+// making is held while a file is made: to close a file takes away the locks that this process has on it, and in between
+// no store may open it.
 var making sync.Mutex
 
 // makePrivate creates a missing file with access for its owner alone; SQLite gives the files that it puts beside it the

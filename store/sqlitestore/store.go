@@ -49,8 +49,8 @@ const (
 	openTimeout        = 30 * time.Second
 )
 
-// Store keeps records in a SQLite file, and commits them together with what the application writes through a *sql.Tx. It
-// is a [driver.TxStore] of *sql.Tx, and safe for concurrent use.
+// Store keeps records in a SQLite file, and commits them together with what the application writes through a *sql.Tx.
+// It is a [driver.TxStore] of *sql.Tx, and safe for concurrent use.
 type Store struct {
 	*engine
 	db *database

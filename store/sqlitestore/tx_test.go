@@ -415,7 +415,8 @@ func TestJoinRefusesAnotherDatabase(t *testing.T) {
 	}
 }
 
-// A step's commit is checked by the store of its operation. A second store on the same file is another one, and says so.
+// A step's commit is checked by the store of its operation. A second store on the same file is another one, and says
+// so.
 func TestTwoStoresOnOneFileAreTwo(t *testing.T) {
 	b := newBank(t, nil)
 	r, err := everonce.NewReceiver(open(t, b.path, nil), everonce.Refuse, nil)

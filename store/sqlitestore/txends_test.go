@@ -48,7 +48,8 @@ func TestWorkCanNotEndWhatItWasLentByAStatement(t *testing.T) {
 	}
 }
 
-// A transaction that has ended, as database/sql ends one with the context that began it, is doomed, and not a call that is wrong.
+// A transaction that has ended, as database/sql ends one with the context that began it, is doomed, and not a call that
+// is wrong.
 func TestDoTxInATransactionThatHasEnded(t *testing.T) {
 	b := newBank(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
