@@ -149,7 +149,7 @@ func version1() []testCase {
 			s.claim(req)
 		}, false, running, running, running},
 		{"completed", future, func(s *script) { s.claim(first()); s.complete(value(), web) }, false, replay, replay, replay},
-		{"completed, with no field left out", future, func(s *script) {
+		{"completed, with nothing that can be left out", future, func(s *script) {
 			s.claim(driver.ClaimRequest{Nonce: nonce(1), Lease: lease, Lifetime: web})
 			s.complete(driver.SavedResult{Kind: driver.ResultValue, Codec: "raw", Data: []byte{}}, web)
 		}, false, replay, replay, replay},
@@ -176,7 +176,7 @@ func version1() []testCase {
 			s.complete(value(), driver.Lifetime{Retention: time.Millisecond, Remember: never})
 			s.purge()
 		}, false, expired, expired, expired},
-		{"a tombstone that no purge has removed", past, func(s *script) {
+		{"a tombstone that no purge has met", past, func(s *script) {
 			s.claim(first())
 			s.complete(value(), driver.Lifetime{Retention: time.Hour, Remember: never})
 		}, false, expired, expired, expired},

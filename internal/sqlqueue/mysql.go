@@ -12,11 +12,14 @@ import (
 // MySQL and MariaDB have no UPDATE that returns rows, no UPDATE of rows that a sub-select of the same table chooses,
 // and no index of a part of a table. So:
 //
-//   - Rows are locked, and read, by one statement, and changed by a second one, by their numbers, in the same transaction.
-//   - Two columns that the server keeps begin the indexes: keyed says that there is an order key, open that it is one which others wait for.
-//   - What is chosen is looked for without locks, and then locked by its number: who looks through an index with locks would hold
-//     entries that those want who end rows, whose rows it wants next. And MariaDB keeps the locks of what it has passed over until
-//     the transaction ends: a process that is stopped in a claim would keep from others what it has not claimed.
+//   - Rows are locked, and read, by one statement, and changed by a second one, by their numbers, in the same
+//     transaction.
+//   - Two columns that the server keeps begin the indexes: keyed says that there is an order key, open that later rows
+//     of the key wait for the row.
+//   - A claim looks for its rows without locks, and then locks them by their numbers: a look through an index with locks
+//     would hold entries that ending a row needs, while it waits for that row. MariaDB also keeps the locks of rows that
+//     it has passed over until the transaction ends: a process that is stopped in a claim would keep from others what it
+//     has not claimed.
 //   - An index is named where a server that sorts instead would look through all that it sorts.
 
 // mysqlKeys are the columns and the indexes.
