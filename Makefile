@@ -17,7 +17,7 @@ test: ## what CI runs: format, lint, all tests with the race detector; the time 
 
 .PHONY: test-all
 test-all: export EVERONCE_TEST_WHOLE = 1
-test-all: test fuzz soak latest newer ## the whole, in hours: all generated cases, long fuzzing, long runs of kills, the latest dependencies, newer servers (root)
+test-all: test fuzz soak latest newer diagrams ## the whole, in hours: all generated cases, long fuzzing, long runs of kills, the latest dependencies, newer servers (root)
 
 .PHONY: fuzz
 fuzz: ## explore with each fuzz test, for half a minute to two; `make test` runs their seeds
@@ -50,6 +50,13 @@ newer: ## the tests on a newer Debian in a folder, with newer servers, and on My
 .PHONY: imitators
 imitators: ## the conformance suite on databases that imitate others (npm, Python)
 	@scripts/imitators
+
+.PHONY: diagrams
+diagrams: ## parse the diagrams of the README and docs with Mermaid (npm)
+	@scripts/diagrams
+.PHONY: senders
+senders: ## how often clients and proxies send one request, as tables (root, npm, Python, Java)
+	@scripts/senders
 
 .PHONY: latest
 latest: ## the tests with the latest versions of all dependencies, in a copy

@@ -267,7 +267,7 @@ func TestGrowthBesideSnapshot(t *testing.T) {
 	}()
 	select {
 	case <-applied:
-	case <-time.After(20 * time.Second):
+	case <-time.After(3 * time.Minute):
 		t.Error("entries wait for the snapshot")
 	}
 	s.Release()

@@ -21,7 +21,7 @@ import (
 // fill makes an outbox, an inbox and sagas with an entry in each state, under IDs that say which: "blocked" has "behind" waiting for
 // it, "dead-1" and "dead-2" have nothing behind them, and "later" is not due for an hour.
 func fill[Tx any](store driver.TxStore[Tx]) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	r, err := everonce.NewTxReceiver(store, nil)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,6 +79,16 @@ func (b *bench) only(topic string, operations ...kmsg.ACLOperation) (ended func(
 	rule := kadm.NewACLs().Topics(topic).Operations(operations...).Allow("User:ANONYMOUS").AllowHosts().ResourcePatternType(kmsg.ACLResourcePatternTypeLiteral)
 	if _, err := b.admin.CreateACLs(b.ctx, rule); err != nil {
 		b.t.Fatal(err)
+	}
+	for { // the broker answers before the rule is in force
+		m, err := b.admin.Metadata(kadm.WithAuthorizedOps(b.ctx), topic)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		allowed := m.Topics[topic].AuthorizedOperations
+		if !slices.ContainsFunc(allowed, func(op kmsg.ACLOperation) bool { return !slices.Contains(operations, op) }) {
+			break
+		}
 	}
 	return func() {
 		if _, err := b.admin.DeleteACLs(b.ctx, rule); err != nil {

@@ -20,7 +20,7 @@ import (
 )
 
 // soon is how long a test waits for what must happen. It is no claim about how long that takes.
-const soon = 60 * time.Second
+const soon = 3 * time.Minute
 
 var quiet = slog.New(slog.DiscardHandler)
 

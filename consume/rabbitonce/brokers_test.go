@@ -192,7 +192,7 @@ func (n *node) renewedRights(t *testing.T) {
 	now := func(u string) { url.Store(&u) }
 	complained, skipFailed := make(chan string, 10_000), make(chan struct{})
 	ran := 0
-	now(n.user(t, "token1", "", `^amq\.default$`, `^test\.\w+$`))
+	now(n.user(t, "token1", "", `^(amq\.default$|test\.)`, `^test\.\w+$`))
 	b.queue.Topology = rabbitonce.Check
 	r := b.runOn(memstore.New(nil), "", specOf(func(context.Context, *consume.Message, order) error {
 		if ran++; ran == 2 {
@@ -203,14 +203,14 @@ func (n *node) renewedRights(t *testing.T) {
 		&rabbitonce.Options{URLs: func(context.Context) ([]string, error) { return []string{*url.Load()}, nil }, Workers: consume.Workers{Log: complaintsTo(complained)}})
 	b.send(message("m-1"))
 	r.wants(everonce.Failed) // and a copy was published
-	n.ctl("set_permissions", "token1", "", "", `^test\.\w+$`)
+	n.ctl("set_permissions", "token1", "", `^test\.`, `^test\.\w+$`)
 	b.deleteQueue(b.queue.Name + ".retry.100ms") // by which the next copy goes by another channel: the broker remembers of one what it was allowed
 	close(skipFailed)
 	for !strings.Contains(wait(t, "a complaint", complained), "ACCESS_REFUSED") {
 	}
 	b.queue.Topology = rabbitonce.Declare
 	b.declare()
-	now(n.user(t, "token2", "", `^amq\.default$`, `^test\.\w+$`))
+	now(n.user(t, "token2", "", `^(amq\.default$|test\.)`, `^test\.\w+$`))
 	b.wantLength(b.queue.DeadLetters, 1)
 	r.stop()
 	if d := b.letter(); d.MessageId == "" || d.Headers["x-everonce-reason"] != string(consume.Exhausted) {

@@ -198,7 +198,7 @@ func (n *node) forbiddenCopies(t *testing.T) {
 	b.queue.Topology = rabbitonce.Check
 	complained := make(chan string, 10_000)
 	ran := 0
-	r := b.runOn(memstore.New(nil), n.user(t, "reader", "", "", `^test\.\w+$`), specOf(func(context.Context, *consume.Message, order) error {
+	r := b.runOn(memstore.New(nil), n.user(t, "reader", "", `^test\.`, `^test\.\w+$`), specOf(func(context.Context, *consume.Message, order) error {
 		if ran++; ran == 1 {
 			return everonce.NotDone(errClosed)
 		}
@@ -211,7 +211,7 @@ func (n *node) forbiddenCopies(t *testing.T) {
 			t.Fatalf("it complained of %s", c)
 		}
 	}
-	n.ctl("set_permissions", "reader", "", `^amq\.default$`, `^test\.\w+$`)
+	n.ctl("set_permissions", "reader", "", `^(amq\.default$|test\.)`, `^test\.\w+$`)
 	r.wants(everonce.Executed)
 	b.wantLength(b.queue.Name, 0)
 	r.stop()
@@ -334,8 +334,8 @@ func (n *node) policies(t *testing.T) {
 	}
 }
 
-// To look at a letter is a delivery of it: where the dead letters have a limit of these, a letter is gone for good when it was looked at more
-// often than that. No policy raises a limit with which a queue was declared.
+// Below RabbitMQ 4.3 to look at a letter is a delivery of it: where the dead letters have a limit of these, a letter is
+// gone for good when it was looked at more often than that. No policy raises a limit with which a queue was declared.
 func (n *node) lookedAtTooOften(t *testing.T) {
 	b := newBenchOn(t, n.URL)
 	if _, err := b.ch.QueueDeclare(b.queue.DeadLetters, true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(2)}); err != nil {
@@ -346,12 +346,19 @@ func (n *node) lookedAtTooOften(t *testing.T) {
 	defer n.ctl("clear_policy", "raised")
 	b.sendLetters(1)
 	l := b.letters()
-	for i, want := range []int{1, 1, 1, 0} {
+	left, major, minor := 0, 0, 0
+	if _, err := fmt.Sscanf(b.conn.Properties["version"].(string), "%d.%d", &major, &minor); err != nil {
+		t.Fatal(err)
+	}
+	if major > 4 || major == 4 && minor >= 3 {
+		left = 1
+	}
+	for i, want := range []int{1, 1, 1, left} {
 		if found, err := l.List(t.Context(), consume.Filter{}); err != nil || len(found) != want {
 			t.Errorf("look %d: %d letters, %v, want %d", i+1, len(found), err, want)
 		}
 	}
-	b.wantLength(b.queue.DeadLetters, 0)
+	b.wantLength(b.queue.DeadLetters, left)
 }
 
 // holds reports whether a queue is there.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -137,7 +138,8 @@ func TestALetterThatTheBrokerCannotDeliver(t *testing.T) {
 	}
 	defer l.Close() //nolint:errcheck // of a test
 	all, err := l.List(t.Context(), consume.Filter{})
-	if !errors.Is(err, consume.ErrUnreadable) || len(all) < bad || !strings.Contains(err.Error(), all[bad-1].ID) {
+	// From RabbitMQ 4.3 on a lost connection may give letters back in another order.
+	if !errors.Is(err, consume.ErrUnreadable) || len(all) < bad || !slices.ContainsFunc(all, func(l consume.DeadLetter) bool { return strings.Contains(err.Error(), l.ID) }) {
 		t.Fatalf("%d letters, %v", len(all), err)
 	}
 	if hidden := fmt.Sprintf("and %d others were not seen", n-1-len(all)); !strings.Contains(err.Error(), hidden) {

@@ -24,7 +24,7 @@ import (
 )
 
 // soon is how long a test waits for what must happen. It is no claim about how long that takes.
-const soon = 90 * time.Second
+const soon = 3 * time.Minute
 
 // order is the payload of the tests' messages.
 type order struct {

@@ -248,7 +248,7 @@ func checkBatchBusy[Tx any](e *txEnv[Tx]) {
 			e.Errorf("a claim of another batch returns %v, want %v", res.Decision, want)
 		}
 	}
-	if waited, most := time.Since(began), 5*time.Second+6*e.caps.DuplicateWaits; waited > most {
+	if waited, most := time.Since(began), 30*time.Second+6*e.caps.DuplicateWaits; waited > most {
 		e.Errorf("duplicates waited %v inside the store, want at most %v", waited, most)
 	}
 	o.rollback()

@@ -146,8 +146,8 @@ func TestEveryBlockSaysWhatItIs(t *testing.T) {
 			continue
 		}
 		for _, b := range docs.All(t, page) {
-			if !slices.Contains(append([]string{"go", "text", "sh", "sql", "console"}, testedDocuments...), b.Info) {
-				t.Errorf("%s:%d: the block is %q; want go, text (an output that a test compares), json, yaml, python or ini (the same, by its place on the page), console (one that differs), sh or sql", b.Page, b.Line, b.Info)
+			if !slices.Contains(append([]string{"go", "text", "sh", "sql", "console", "mermaid"}, testedDocuments...), b.Info) {
+				t.Errorf("%s:%d: the block is %q; want go, text (an output that a test compares), json, yaml, python or ini (the same, by its place on the page), console (one that differs), sh, sql or mermaid (parsed by scripts/diagrams)", b.Page, b.Line, b.Info)
 			}
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/everonce/everonce/internal/testserver"
 )
 
-const soon = time.Minute
+const soon = 3 * time.Minute
 
 // environment returns the database's URL, with a schema of the test's own, and the broker's.
 func environment(t *testing.T) (database, broker string) {

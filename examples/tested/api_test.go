@@ -63,6 +63,7 @@ func answer(tb testing.TB, res *http.Response) oncetest.Answer {
 
 // TestAPI holds the HTTP API to the practice list.
 func TestAPI(t *testing.T) {
+	t.Parallel()
 	var system func(tb testing.TB, w *world, f *oncetest.Faults) oncetest.System
 	system = func(tb testing.TB, w *world, f *oncetest.Faults) oncetest.System {
 		tb.Helper()

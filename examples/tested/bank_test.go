@@ -14,7 +14,7 @@ import (
 
 const (
 	// lease is short, for the tests wait until that of a process that "died" has run out, and longer than a busy machine holds this one up.
-	lease = 2 * time.Second
+	lease = 6 * time.Second
 	// operations of the chaos: its time is real here, and so are the pauses before a retry.
 	operations = 25
 )
@@ -108,6 +108,7 @@ var capabilities = oncetest.Capabilities{
 
 // TestPay: charge and record commit together, so there is one charge whatever fails.
 func TestPay(t *testing.T) {
+	t.Parallel() // it waits, most of the time
 	var system func(tb testing.TB, w *world, f *oncetest.Faults) oncetest.System
 	system = func(tb testing.TB, w *world, f *oncetest.Faults) oncetest.System {
 		tb.Helper()
@@ -131,6 +132,7 @@ func TestPay(t *testing.T) {
 
 // TestPayAndMail: at most one mail, and never a second charge. What may be unknown is the mail alone.
 func TestPayAndMail(t *testing.T) {
+	t.Parallel()
 	var system func(tb testing.TB, w *world, f *oncetest.Faults) oncetest.System
 	system = func(tb testing.TB, w *world, f *oncetest.Faults) oncetest.System {
 		tb.Helper()

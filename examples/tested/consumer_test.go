@@ -21,6 +21,7 @@ func message(tb testing.TB, p Payment) *consume.Message {
 
 // TestConsumer holds the consumer to the practice list.
 func TestConsumer(t *testing.T) {
+	t.Parallel()
 	var system func(tb testing.TB, w *world, f *oncetest.Faults) oncetest.System
 	system = func(tb testing.TB, w *world, f *oncetest.Faults) oncetest.System {
 		tb.Helper()

@@ -116,11 +116,14 @@ func loss(t *testing.T, operations int, perAttempt bool) map[string]int {
 	return effects
 }
 
-// 10 000 operations over a network that loses 30 % of the requests and of the answers: each takes effect once, and every
+// 10 000 operations, a tenth of them with -short, over a network that loses 30 % of the requests and of the answers: each takes effect once, and every
 // caller gets the answer of that one.
 func TestTransportUnderLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const operations = 10_000
+		operations := 10_000
+		if testing.Short() {
+			operations /= 10
+		}
 		effects := loss(t, operations, false)
 		for order, n := range effects {
 			if n != 1 {

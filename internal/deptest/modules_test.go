@@ -1,6 +1,7 @@
 package deptest
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"os"
@@ -106,29 +107,28 @@ func TestModules(t *testing.T) {
 	}
 }
 
-// TestReadmeModules: who works in a folder of his own is told by the README which of our packages need a replace.
-func TestReadmeModules(t *testing.T) {
-	const root = "`outbox`, `inbox`, `saga`, `session`, `oncetest` and `store/memstore` are in the root module; each other store, each adapter of a broker (`consume/rabbitonce`, `consume/kafkaonce`, `consume/natsonce`, `consume/sqsonce`), and `raftonce` is a module of its own."
-	readme, err := os.ReadFile(path.Join("..", "..", "README.md"))
+// TestInstallPage: the page that says how to pin a commit has a replace line for each module that a program can import.
+func TestInstallPage(t *testing.T) {
+	page, err := os.ReadFile(path.Join("..", "..", "docs", "how-to", "install.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(strings.Join(strings.Fields(string(readme)), " "), root) {
-		t.Errorf("the README does not say: %s", root)
-	}
-	own := []string{"consume/rabbitonce", "consume/kafkaonce", "consume/natsonce", "consume/sqsonce", "raftonce"}
-	for _, m := range regexp.MustCompile(`(?m)^\| .*`+"`(store/[a-z]+)`").FindAllStringSubmatch(string(readme), -1) {
-		own = append(own, m[1])
-	}
-	if len(own) < 7 {
-		t.Fatalf("the README has the stores %q only", own)
-	}
-	dirs := goModFiles(t)
-	for _, pkg := range append(own, "httponce", "consume", "session", "oncetest") {
-		isRoot := pkg == "store/memstore" || !slices.Contains(own, pkg)
-		if slices.Contains(dirs, pkg) == isRoot {
-			t.Errorf("%s: in the root module is %v, by the README", pkg, isRoot)
+	var want, got []string
+	for _, dir := range goModFiles(t) {
+		if dir != "cmd/everonce" && dir != "demo" && dir != "examples" && !strings.HasPrefix(dir, "internal/") {
+			want = append(want, dir)
 		}
+	}
+	for _, m := range regexp.MustCompile(`(?m)^\s+github\.com/everonce/everonce(\S*) => \.\./everonce(\S*)$`).FindAllStringSubmatch(string(page), -1) {
+		if m[1] != m[2] {
+			t.Errorf("the page replaces %s by %s", m[1], m[2])
+		}
+		got = append(got, cmp.Or(strings.TrimPrefix(m[1], "/"), "."))
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("the page replaces %q, the modules are %q", got, want)
 	}
 }
 

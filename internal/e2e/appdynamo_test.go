@@ -64,6 +64,7 @@ func openDynamoDB(ctx context.Context, url, table string) (*app[*dynamostore.Tx]
 
 // TestKillDynamoDB is the same on DynamoDB.
 func TestKillDynamoDB(t *testing.T) {
+	t.Parallel()
 	ctx, url, table := context.Background(), testserver.URL(t, "dynamodb"), "e2e"+rand.Text()
 	client := dialDynamoDB(url)
 	a, err := openDynamoDB(ctx, url, table)

@@ -28,6 +28,7 @@ import (
 // TestHandleTx runs the transactional handler on real databases: on SQLite, and on PostgreSQL through pgx and
 // through database/sql.
 func TestHandleTx(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	t.Run("sqlite", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "service.db")

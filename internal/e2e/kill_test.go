@@ -54,14 +54,19 @@ func cycles(t *testing.T) int {
 // TestKillSQLite kills a service on SQLite with SIGKILL in the middle of its work, again and again, and
 // audits what took effect.
 func TestKillSQLite(t *testing.T) {
+	t.Parallel()
 	killsSQL(t, workerSpec{SQLite: filepath.Join(t.TempDir(), "service.db")})
 }
 
 // TestKillMariaDB is the same on MariaDB.
-func TestKillMariaDB(t *testing.T) { killsMySQL(t, testserver.URL(t, "mariadb")) }
+func TestKillMariaDB(t *testing.T) {
+	t.Parallel()
+	killsMySQL(t, testserver.URL(t, "mariadb"))
+}
 
 // TestKillMySQL is the same on MySQL. Without a server it is skipped, and the run says so.
 func TestKillMySQL(t *testing.T) {
+	t.Parallel()
 	url := os.Getenv("EVERONCE_TEST_MYSQL_URL")
 	if url == "" {
 		t.Skip("TestKillMySQL was not run: set EVERONCE_TEST_MYSQL_URL to the URL of a MySQL server")
@@ -130,6 +135,7 @@ func killsSQL(t *testing.T, spec workerSpec) {
 
 // TestKillPostgres is the same on PostgreSQL.
 func TestKillPostgres(t *testing.T) {
+	t.Parallel()
 	url, schema := newSchema(t)
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, url)
@@ -179,8 +185,8 @@ func kills(t *testing.T, spec workerSpec, audit func() audited, withStore func(f
 	server := httptest.NewServer(g)
 	defer server.Close()
 	defer g.open() // a test that fails in mid-cycle leaves calls held
-	spec.Gateway, spec.Callers = server.URL, callers
-	deadline := time.Now().Add(time.Duration(n)*15*time.Second + 2*time.Minute)
+	spec.Gateway, spec.Callers, spec.Lease = server.URL, callers, e2eLease
+	deadline := time.Now().Add(time.Duration(n)*15*time.Second + 10*time.Minute)
 
 	var inFlight []string
 	for cycle := range n {
@@ -232,10 +238,12 @@ func (s *workerSpec) leastHeld(cycle int) int {
 	return 1
 }
 
-// finish runs a worker that nobody kills, and returns the operations that it found unknown.
+// finish runs a worker that nobody kills, and returns the operations that it found unknown. Its leases hold on a machine that is busy: one that
+// was lost would make one more.
 func finish(t *testing.T, g *gateway, spec workerSpec, deadline time.Time) []int {
 	t.Helper()
 	g.arm(-1)
+	spec.Lease = time.Minute
 	w := startWorker(t, spec)
 	select {
 	case err := <-w.done:

@@ -105,9 +105,18 @@ func (l *ledger) lines() map[string][]int64 {
 	return lines
 }
 
-// TestLossHandleTx: 10 000 operations over real connections that lose 30 % of the requests and of the answers, against
-// a transactional handler on SQLite: each has one line in the ledger, and every caller the answer of that line.
+// lossOperations is how many operations are sent.
+func lossOperations() int {
+	if testing.Short() {
+		return 1000
+	}
+	return 10_000
+}
+
+// TestLossHandleTx: operations over real connections that lose 30 % of the requests and of the answers, against a
+// transactional handler on SQLite: each has one line in the ledger, and every caller the answer of that line.
 func TestLossHandleTx(t *testing.T) {
+	t.Parallel()
 	store := openBooks(t)
 	recv, err := everonce.NewTxReceiver(store, nil)
 	if err != nil {
@@ -125,7 +134,7 @@ func TestLossHandleTx(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	auditLoss(t, 10_000, h, func() map[string][]int64 {
+	auditLoss(t, lossOperations(), h, func() map[string][]int64 {
 		rows, err := store.DB().QueryContext(t.Context(), `SELECT op, line FROM ledger`)
 		if err != nil {
 			t.Fatal(err)
@@ -150,6 +159,7 @@ func TestLossHandleTx(t *testing.T) {
 // TestLossMiddleware is the same with operations whose effect is not in the record's transaction, under Refuse: the
 // middleware keeps what a client did not hear.
 func TestLossMiddleware(t *testing.T) {
+	t.Parallel()
 	recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +169,7 @@ func TestLossMiddleware(t *testing.T) {
 		t.Fatal(err)
 	}
 	var l ledger
-	auditLoss(t, 10_000, protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	auditLoss(t, lossOperations(), protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := book(w, r, l.enter); err != nil {
 			t.Errorf("the effect failed: %v", err)
 		}

@@ -29,6 +29,7 @@ type workerSpec struct {
 	From, To int // the operations
 	Seed     uint64
 	Callers  int
+	Lease    time.Duration
 }
 
 // The operations take turns in the ways of executing them.
@@ -98,7 +99,7 @@ type worker[Tx any] struct {
 
 func work[Tx any](ctx context.Context, spec workerSpec, a *app[Tx]) error {
 	w := &worker[Tx]{spec: spec, app: a, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
-	opts := &everonce.Options{Lease: e2eLease, TxRetries: 50}
+	opts := &everonce.Options{Lease: spec.Lease, TxRetries: 50}
 	var err error
 	if w.reexec, err = everonce.NewReceiver(a.store, everonce.Reexecute, opts); err != nil {
 		return err
@@ -142,7 +143,7 @@ func (w *worker[Tx]) deliver(ctx context.Context, op int) error {
 		switch outcome {
 		case everonce.Executed, everonce.Replayed, everonce.Unknown:
 			return w.call(ctx, "/end", op, "&outcome="+outcome.String())
-		case everonce.InProgress, everonce.Failed, everonce.StoreFailed, everonce.LeaseLost:
+		case everonce.InProgress, everonce.Failed, everonce.StoreFailed, everonce.LeaseLost, everonce.NotRecorded:
 			if w.failures.Add(1) > 100_000 {
 				return fmt.Errorf("operation %d does not come to an end: %w", op, err)
 			}

@@ -119,7 +119,7 @@ func TestCrashPointsOfARelay(t *testing.T) {
 // Whatever call of a relay fails, done or not, all is published in the end, with the same IDs and in order.
 func testCrashPointsOfARelay[Tx any](t *testing.T, h *handle[Tx]) {
 	plain := newOutbox(t, h)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), hung)
 	defer cancel()
 	everyPoint(t, func(c *crashPoint, name string) {
 		to := newArrivals()
@@ -171,7 +171,7 @@ func TestCrashPointsOfAWorker(t *testing.T) {
 func testCrashPointsOfAWorker[Tx any](t *testing.T, h *handle[Tx]) {
 	plain := newInbox(t, h, killInbox())
 	newOutbox(t, h)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), hung)
 	defer cancel()
 	retry := quick
 	retry.Limit = 100

@@ -161,7 +161,7 @@ func reachesWhole(t *testing.T, h *handle[*sql.Tx], in *inbox.Inbox[*sql.Tx], bo
 			select {
 			case m := <-handled:
 				check(&m, "handled")
-			case <-time.After(20 * time.Second):
+			case <-time.After(hung):
 				t.Fatalf("not all events were handled")
 			}
 		}
@@ -175,7 +175,7 @@ func reachesWhole(t *testing.T, h *handle[*sql.Tx], in *inbox.Inbox[*sql.Tx], bo
 		t.Fatal(err)
 	}
 	defer letters.Close() //nolint:errcheck // it was read
-	for replayed, until := 0, time.Now().Add(20*time.Second); replayed < len(modes); {
+	for replayed, until := 0, time.Now().Add(hung); replayed < len(modes); {
 		for letter, err := range letters.All(t.Context(), consume.Filter{}) {
 			if err != nil {
 				t.Fatal(err)

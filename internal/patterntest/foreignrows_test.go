@@ -188,7 +188,7 @@ func first[T any](t testing.TB, ch <-chan T) (v T) {
 	t.Helper()
 	select {
 	case v = <-ch:
-	case <-time.After(patience):
+	case <-time.After(hung):
 		t.Error("nothing came")
 	}
 	return v

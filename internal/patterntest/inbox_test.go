@@ -70,7 +70,7 @@ func (v *verdicts) await(t testing.TB, n int) []string {
 		}
 		select {
 		case <-v.ch:
-		case <-time.After(20 * time.Second):
+		case <-time.After(hung):
 			t.Fatalf("%d verdicts, want %d: %v", len(all), n, all)
 		}
 	}

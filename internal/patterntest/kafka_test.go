@@ -159,7 +159,7 @@ func heard[T any](t testing.TB, c <-chan T) (v T) {
 	t.Helper()
 	select {
 	case v = <-c:
-	case <-time.After(30 * time.Second):
+	case <-time.After(hung):
 		t.Fatalf("no %T came", v)
 	}
 	return v

@@ -166,7 +166,7 @@ func TestKafkaOffsetsInARebalance(t *testing.T) {
 		select {
 		case <-first.verdicts:
 		case <-second.verdicts:
-		case <-time.After(30 * time.Second):
+		case <-time.After(hung):
 			t.Fatalf("%d effects", done())
 		}
 	}

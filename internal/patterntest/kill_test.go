@@ -57,7 +57,7 @@ func TestKillSQLite(t *testing.T) {
 
 func killCycles() int {
 	if testing.Short() {
-		return 20
+		return 12
 	}
 	return 1000
 }

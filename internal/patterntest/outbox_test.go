@@ -72,7 +72,7 @@ func (s *sink) await(t testing.TB, what string, holds func(events []outbox.Event
 		}
 		select {
 		case <-s.came:
-		case <-time.After(20 * time.Second):
+		case <-time.After(hung):
 			t.Fatalf("%s: it did not come about; %d events came", what, len(events))
 		}
 	}
@@ -152,7 +152,7 @@ func testOutboxPublishesWhatCommitted[Tx any](t *testing.T, h *handle[Tx]) {
 // settled waits until nothing waits to be published.
 func (h *handle[Tx]) settled(t testing.TB, box *outbox.Outbox[Tx]) backlog.Stats {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(hung)
 	for {
 		s, err := box.Backlog().Stats(t.Context())
 		if err != nil {

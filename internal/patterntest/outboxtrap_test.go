@@ -21,7 +21,7 @@ import (
 // limited is a context for waiting.
 func limited(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), hung)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -75,6 +75,7 @@ func TestTrapAnUnavailableTopicIsPaused(t *testing.T) {
 		}
 		return errs
 	})
+	began := time.Now()
 	relaying(t, box, outbox.Route(map[string]outbox.Publisher{"down": down, "": to.publisher()}), &outbox.RelayOptions{Retry: quick})
 	h.publish(t, box, line("down", "a", 3)...)
 	must(t, within(ctx, "a call", func() (bool, error) { return calls.Load() > 0, nil }))
@@ -82,7 +83,7 @@ func TestTrapAnUnavailableTopicIsPaused(t *testing.T) {
 		h.publish(t, box, outbox.Event{ID: fmt.Sprint("other ", i), Topic: "up"})
 		must(t, to.await(ctx, i+1))
 	}
-	if n := calls.Load(); n > 3 {
+	if n := calls.Load(); n > 3+2*int64(time.Since(began).Seconds()) { // some seconds, on a machine that is busy
 		t.Errorf("%d calls of a destination that is unavailable", n)
 	}
 	up.Store(true)

@@ -44,7 +44,11 @@ var (
 func planted[Tx any](t *testing.T, name string, b bug, found string, open func(testing.TB) *handle[Tx], audit func(ctx context.Context, t *testing.T, h *handle[Tx]) error) {
 	t.Run(name, func(t *testing.T) {
 		t.Parallel()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		limit := hung
+		if strings.Contains(found, errDidNotCome.Error()) {
+			limit = inVain
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
 		h := open(t)
 		b := b
@@ -93,7 +97,7 @@ func TestAudits(t *testing.T) {
 func audited[Tx any](t *testing.T, name string, open func(testing.TB) *handle[Tx], audit func(ctx context.Context, t *testing.T, h *handle[Tx]) error) {
 	t.Run(name, func(t *testing.T) {
 		t.Parallel()
-		ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+		ctx, cancel := context.WithTimeout(t.Context(), hung)
 		defer cancel()
 		if err := audit(ctx, t, open(t)); err != nil {
 			t.Error(err)

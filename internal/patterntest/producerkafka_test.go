@@ -38,7 +38,7 @@ func schedule(t *testing.T) []produced {
 	h := onSQLite(t)
 	topic := newLog(t, h, partitions).topic.Name
 	w := &wire{t: t, ids: map[int64]int64{}}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), hung)
 	defer cancel()
 	begin := func(opts ...kgo.Opt) *kgo.Client {
 		c, err := kgo.NewClient(append([]kgo.Opt{

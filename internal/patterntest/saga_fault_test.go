@@ -288,7 +288,7 @@ func testSagaGrace[Tx any](t *testing.T, h *handle[Tx]) {
 			if err != nil {
 				t.Fatal(err)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(hung):
 			t.Fatalf("the %s holds the runner longer than its grace", phase)
 		}
 	}

@@ -118,7 +118,7 @@ func ran[Tx any](t testing.TB, sagas *saga.Sagas[Tx], definitions ...saga.Defini
 				if holds(v) {
 					return v
 				}
-			case <-time.After(20 * time.Second):
+			case <-time.After(hung):
 				t.Fatal("the saga did not come so far")
 			}
 		}

@@ -73,7 +73,7 @@ func (c clients[Tx]) batch(t *testing.T, gate *session.Command, turns ...*turn[T
 			})
 			select {
 			case <-stands:
-			case <-time.After(time.Minute):
+			case <-time.After(hung):
 				t.Error("a request does not wait in line")
 			}
 		}

@@ -46,7 +46,7 @@ func testSessionsAt(t *testing.T, server string, level sql.IsolationLevel) {
 			{Op: session.KeepAlive, Beats: []session.Beat{{Session: ids[2], Nonce: nonces[2]}, {Session: gate.Session, Nonce: gate.Nonce}}},
 			{Op: session.End, Nonce: ended},
 		} {
-			outside, cancel := context.WithTimeout(t.Context(), patience) // as another process would
+			outside, cancel := context.WithTimeout(t.Context(), hung) // as another process would
 			if c.Op == session.End {
 				a, err := other.Apply(outside, &session.Command{Op: session.Register, Nonce: ended}, nil)
 				must(t, err)

@@ -109,7 +109,7 @@ func (d *database) begin(t testing.TB) pgx.Tx {
 // until waits for a condition, which it asks again and again: that of a server, which tells nobody.
 func until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for end := time.After(20 * time.Second); !holds(); {
+	for end := time.After(3 * time.Minute); !holds(); {
 		select {
 		case <-time.After(5 * time.Millisecond):
 		case <-end:

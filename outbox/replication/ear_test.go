@@ -59,7 +59,7 @@ func (e *ear) wake(after string) {
 	case <-e.woken:
 	case err := <-e.ended:
 		e.t.Fatalf("no wake after %s; it ended: %v", after, err)
-	case <-time.After(20 * time.Second):
+	case <-time.After(3 * time.Minute):
 		e.t.Fatalf("no wake after %s; it stands so: %+v", after, e.status())
 	}
 }
@@ -69,7 +69,7 @@ func (e *ear) end() error {
 	select {
 	case err := <-e.ended:
 		return err
-	case <-time.After(20 * time.Second):
+	case <-time.After(3 * time.Minute):
 		e.t.Fatalf("it does not end; it stands so: %+v", e.status())
 		return nil
 	}

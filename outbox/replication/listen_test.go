@@ -212,7 +212,7 @@ func testRights(t *testing.T, d *database) {
 	config := d.pool.Config().ConnConfig
 	config.User, config.Password = role, "secret"
 	listen := func(table string, opts *replication.Options) error {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		return replication.Listen(ctx, config, table, cancel, opts)
 	}

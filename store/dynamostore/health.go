@@ -34,11 +34,12 @@ func (s *Store) Health(ctx context.Context, _ driver.HealthRequest) (h driver.He
 
 func (s *Store) notes(ctx context.Context) ([]string, error) {
 	notes := []string{fmt.Sprintf("Leases and lifetimes count by the clocks of the processes, which may differ by up to %v.", s.skew)}
+	sent := time.Now()
 	res, err := s.client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: s.table})
 	if err != nil {
 		return nil, err
 	}
-	if off, told := skewOf(res.ResultMetadata); told && off.Abs() > s.skew+dateUnit {
+	if off, told := skewOf(res.ResultMetadata, sent); told && off.Abs() > s.skew+dateUnit {
 		notes = append(notes, fmt.Sprintf("This process's clock differs from the server's by %v: leases may be taken over while their attempts run.", off.Round(time.Second)))
 	}
 	if !ttlIsOn(res.TimeToLiveDescription) {

@@ -78,11 +78,12 @@ const (
 
 // open reads the settings, which fails if the table is missing or has other keys. It writes missing settings.
 func (s *Store) open(ctx context.Context) error {
+	sent := time.Now()
 	res, err := s.client.GetItem(ctx, &dynamodb.GetItemInput{TableName: s.table, Key: once, ConsistentRead: aws.Bool(true)})
 	if err != nil {
 		return err
 	}
-	if off, told := skewOf(res.ResultMetadata); told && off.Abs() > s.skew+dateUnit {
+	if off, told := skewOf(res.ResultMetadata, sent); told && off.Abs() > s.skew+dateUnit {
 		return fmt.Errorf("%w by %v, more than Options.ClockSkew allows (%v)", ErrClock, off.Round(time.Second), s.skew)
 	}
 	_, there := res.Item[attrLayout]

@@ -5,9 +5,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -99,8 +101,25 @@ func TestTheMarginOfClocks(t *testing.T) {
 	}
 }
 
-// A record that has ended has a TTL well after its end, which DynamoDB may take for its word. One that waits for its
-// settlement has none.
+// An answer that is read late, as on a busy machine, says nothing of the clocks.
+func TestALateAnswerIsNoSkew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := new(line)
+		l.spoil(func(func() (*http.Response, error)) (*http.Response, error) {
+			res, err := refusing(http.StatusOK, "{}")(nil)
+			res.Header.Set("Date", time.Now().UTC().Format(http.TimeFormat))
+			time.Sleep(time.Minute)
+			return res, err
+		}, refusing(http.StatusOK, "{}"), refusing(http.StatusBadRequest,
+			`{"__type":"com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException","Item":{"layout":{"N":"1"}}}`))
+		c := connect("http://127.0.0.1:1", func(o *dynamodb.Options) { o.HTTPClient = l })
+		if _, err := dynamostore.New(t.Context(), c, nil); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A record that has ended has a TTL well after its end, which DynamoDB may take for its word. One that waits for its settlement has none.
 func TestTheTTL(t *testing.T) {
 	t.Parallel()
 	ctx, table := t.Context(), newTable(t)

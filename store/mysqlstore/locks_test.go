@@ -150,7 +150,7 @@ func testACommitEndsWithItsContext(t *testing.T, on server) {
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("%s: %v, want the context's error", what, err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(3 * time.Minute):
 			t.Fatalf("%s waits for its commit past its context", what)
 		}
 	}
@@ -221,7 +221,7 @@ func testADuplicateAtSerializableDoesNotWait(t *testing.T, on server) {
 	b := newBank(t, on, func(c *mysql.Config) { c.Params = map[string]string{on.isolation(): "'SERIALIZABLE'"} })
 	_, err := b.doTx(b.begin(), "7")
 	noErr(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 	defer cancel()
 	_, err = everonce.Transact(ctx, b.tr, order("7"), func(context.Context, *sql.Tx) (int, error) { return 1, nil })
 	if !errors.Is(err, everonce.ErrInProgress) {

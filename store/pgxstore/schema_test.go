@@ -190,7 +190,7 @@ func TestAFailedMigrationLeavesNothingLocked(t *testing.T) {
 func testFailedMigration[Tx any](t *testing.T, h *handle[Tx]) {
 	mustExec(t, "UPDATE "+h.schema+".everonce_meta SET value = '99' WHERE name = 'schema'")
 	another := newPgx(t, setup{schema: h.schema, pending: true})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	for _, migrate := range []func(context.Context) error{h.store.Migrate, h.store.Migrate, another.store.Migrate} {
 		if err := migrate(ctx); !errors.Is(err, driver.ErrSchema) || ctx.Err() != nil {

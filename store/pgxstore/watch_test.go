@@ -38,7 +38,7 @@ func testWatch[Tx any](t *testing.T, h *handle[Tx]) {
 		t.Helper()
 		select {
 		case <-res.Ended:
-		case <-time.After(10 * time.Second):
+		case <-time.After(3 * time.Minute):
 			t.Fatalf("no word came of %s", what)
 		}
 	}

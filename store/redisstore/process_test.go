@@ -54,7 +54,7 @@ func startServerIn(t testing.TB, env []string, args ...string) *process {
 func (p *process) start(t testing.TB) bool {
 	t.Helper()
 	ended := p.launch(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()

@@ -19,7 +19,7 @@ import (
 	"github.com/everonce/everonce/internal/testserver"
 )
 
-const soon = time.Minute
+const soon = 3 * time.Minute
 
 // Every event is sent three times, a correction too, and is one document; what is no event is a dead letter.
 func TestRun(t *testing.T) {

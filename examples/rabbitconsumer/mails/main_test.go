@@ -14,7 +14,7 @@ import (
 	"github.com/everonce/everonce/internal/testserver"
 )
 
-const soon = time.Minute
+const soon = 3 * time.Minute
 
 // Orders are sent three times: there is one mail for each. What the service was not reached for is tried again; a
 // customer who is not there, and a mail that may have been sent or not, are dead letters at once.
