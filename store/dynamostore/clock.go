@@ -14,8 +14,8 @@ var ErrClock = errors.New("dynamostore: this process's clock differs from the se
 // dateUnit is how far off a header Date may be with equal clocks: it has whole seconds.
 const dateUnit = 2 * time.Second
 
-// skewOf returns how far the server's clock is ahead, at least, as its answer to a call that was begun at sent shows. The server may have
-// answered at any time since then: a busy machine reads an answer late.
+// skewOf returns how far the server's clock is ahead, at least, as its answer to a call that was begun at sent shows.
+// The server may have answered at any time since then: a busy machine reads an answer late.
 func skewOf(answer middleware.Metadata, sent time.Time) (time.Duration, bool) {
 	off, told := awsmiddleware.GetAttemptSkew(answer)
 	if off < 0 {

@@ -119,7 +119,8 @@ func TestALateAnswerIsNoSkew(t *testing.T) {
 	})
 }
 
-// A record that has ended has a TTL well after its end, which DynamoDB may take for its word. One that waits for its settlement has none.
+// A record that has ended has a TTL well after its end, which DynamoDB may take for its word. One that waits for its
+// settlement has none.
 func TestTheTTL(t *testing.T) {
 	t.Parallel()
 	ctx, table := t.Context(), newTable(t)
