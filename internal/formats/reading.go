@@ -11,7 +11,7 @@ import (
 	"github.com/everonce/everonce/driver/transition"
 )
 
-// reading reads a stored record, and goes on from it.
+// reading reads a stored record, and continues its operation.
 type reading struct {
 	*testing.T
 	h      Harness
@@ -104,7 +104,7 @@ func (r *reading) claimed(req driver.ClaimRequest, decision driver.Decision) {
 	r.same("a claim that is answered "+got.Decision.String(), got.Record, want.Record, got.Now)
 }
 
-// held goes on as the attempt, whose process has been replaced by one of this version.
+// held continues the attempt in a process of this version that has replaced the one that wrote the record.
 func (r *reading) held() {
 	r.Helper()
 	ctx, s, rec := r.Context(), r.h.Store, r.want

@@ -18,7 +18,7 @@ type pointers struct {
 	root pointerNode
 }
 
-// pointerNode is what the pointers say of one place of a document.
+// pointerNode is one place of a document in the tree of all pointers.
 type pointerNode struct {
 	end  int // the number of the pointer that points here, from 1
 	down map[string]*pointerNode

@@ -165,7 +165,7 @@ func (db *DB) SaveStep(_ context.Context, req driver.SaveStepRequest) (res drive
 	})
 }
 
-// Get is what the engine reads outside of transactions.
+// Get reads a record outside of transactions.
 func (db *DB) Get(_ context.Context, req driver.GetRequest) (driver.GetResult, error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()

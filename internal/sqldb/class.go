@@ -31,7 +31,7 @@ const (
 	ClassUnavailable
 )
 
-// ErrorInfo is what an error means.
+// ErrorInfo is the meaning of an error.
 type ErrorInfo struct {
 	Class ErrorClass
 	// NotDone reports that the statement certainly had no effect.

@@ -53,7 +53,7 @@ type SingleWriter interface {
 	WriteOne(ctx context.Context, call *Call) error
 }
 
-// Listener is an optional power of a [Database] that can tell when others have announced something.
+// Listener is an optional power of a [Database] that can wait for announcements of other processes.
 type Listener interface {
 	// Listen calls heard once it listens and then after each announcement on the channel, until ctx ends or the
 	// connection is lost, and returns why. Announcements are lost while no process listens.

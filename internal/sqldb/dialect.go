@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Dialect is what differs between databases in the texts of statements.
+// Dialect holds the differences between databases in the texts of statements.
 type Dialect struct {
 	// Name is for error texts: "PostgreSQL".
 	Name string
@@ -22,8 +22,8 @@ type Dialect struct {
 	// number that does that where a statement does not ask for the time: it makes the transaction's commit wait for the
 	// disk, whatever the session says.
 	WriteNow, Durable string
-	// Clock is the database's clock if that is the process's. Every statement that speaks of {now} then takes the time
-	// as a last argument.
+	// Clock is the database's clock if that is the process's. Every statement that uses {now} then takes the time as a
+	// last argument.
 	Clock func() time.Time
 	// OneStatement says that each Send is atomic alone and may stand outside of a transaction ([Database.Write]).
 	OneStatement bool

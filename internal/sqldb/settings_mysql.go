@@ -11,9 +11,9 @@ import (
 // each statement asks for them itself, in a condition that is true or fails: that costs no round trip, and no
 // connection and no moment is missed. See [Guarded].
 //
-// The condition must not speak of how late it is. A statement may run or wait for long, and where it is logged as text
-// a replica runs it later. So a timestamp that the session has set is not seen: there is no telling it from a statement
-// that began at that time.
+// The condition must not depend on the time. A statement may run or wait for long, and where it is logged as text a
+// replica runs it later. So the condition does not detect a timestamp that the session has set: it looks the same as a
+// statement that began at that time.
 
 // mysqlSetting is one of them.
 type mysqlSetting struct {

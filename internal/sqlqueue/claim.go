@@ -22,10 +22,10 @@ type ClaimRequest struct {
 	Only, Except []string
 	// Heads claims only the first row of each order key: they are worked on at the same time.
 	Heads bool
-	// Floor leaves out rows of a lower rank, which may be there all the same: see [Pool].
+	// Floor leaves out rows of a lower rank, which may nevertheless exist: see [Pool].
 	Floor int64
-	// Crowd, if not nil, is where to go on among the order keys, one by one, if there are too many rows behind heads to
-	// find other heads by rank: see [Queue.Crowded]. It is moved on.
+	// Crowd, if not nil, is the place from which to look at the order keys one by one, if there are too many rows
+	// behind heads to find other heads by rank: see [Queue.Crowded]. The claim moves it.
 	Crowd *Place
 }
 
@@ -46,7 +46,7 @@ const head = "NOT EXISTS (SELECT 1 FROM {t} AS p WHERE p.{group} = q.{group} AND
 // lookAhead is how many rows with order keys a claim looks at, at most, to find heads among them.
 const lookAhead = 1000
 
-// taken is what a claim writes.
+// taken holds the assignments of a claim.
 const taken = "token = {1i}, due_at = {now} + {2i}, attempts = CASE WHEN attempts < 1000000000 THEN attempts + 1 ELSE attempts END"
 
 // Claim claims rows that are due, and returns them with their token, by rank and in the order of their insertion. row

@@ -37,7 +37,7 @@ func (r *Row) scan(q *Queue, from sqldb.Row, own []any) error {
 	return err
 }
 
-// judge returns why a row cannot be what this package, or another program as the documentation has it, has written.
+// judge returns why neither this package nor another program that follows the documentation can have written a row.
 func (r *Row) judge(odd int64) error {
 	switch {
 	case odd != 0:

@@ -35,7 +35,7 @@ func (s *Spec) mysqlKeys() []string {
 	}
 }
 
-// first is what [head] is elsewhere: it looks at one entry of the index.
+// first replaces [head] on MySQL: it looks at one entry of the index.
 const first = "q.seq = (SELECT p.seq FROM {t} AS p FORCE INDEX (line) WHERE p.open = 1 AND p.{group} = q.{group} AND p.order_key = q.order_key ORDER BY p.seq LIMIT 1)"
 
 // locked makes the calls that lock and read what [Queue.claim] claims: heads, and rows without an order key, up to the

@@ -61,8 +61,8 @@ const firstPoll = 5 * time.Millisecond
 // fullEvery is how often a claim without a floor comes, at least.
 const fullEvery = time.Second
 
-// dear is what a claim in vain may take without a pause after it. It has passed over all that waits: for its key, or
-// for its lane. An announcement then is no reason to do it again at once.
+// dear is the longest time of a claim without rows that needs no pause after it. Such a claim has passed over all rows
+// that wait for their key or their lane, so an announcement is no reason to repeat it at once.
 const dear = 5 * time.Millisecond
 
 // Wake has the pool look for rows at once.

@@ -109,8 +109,8 @@ func New(db sqldb.Database, spec Spec) *Queue {
 
 // statement makes a statement of the queue from a template, once: {t} is the table, {in} the condition of [Spec.In],
 // whose argument is the last, {group} and {lane} the columns, {delete} the beginning of a DELETE, {keyed} is true of
-// rows with an order key, {done} names the index of those that are done, where that must be said, and {odd} is 1 for
-// rows that claims cannot find or tell apart. A template speaks of the table as q.
+// rows with an order key, {done} names the index of the done rows, where that is necessary, and {odd} is 1 for rows
+// that claims cannot find or tell apart. A template calls the table q.
 func (q *Queue) statement(name string, args int, template string) *sqldb.Statement {
 	if st, ok := q.texts.Load(template); ok {
 		return st.(*sqldb.Statement) //nolint:forcetypeassert // nothing else is in it

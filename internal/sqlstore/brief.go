@@ -28,7 +28,7 @@ type briefRead struct {
 	}
 }
 
-// readBrief makes the call of Brief. Where it answers no row there is no record, and no time.
+// readBrief makes the call of Brief. If it returns no row, there is neither a record nor a time.
 func (s *Store[Tx]) readBrief(id *driver.RecordID) *briefRead {
 	b := &briefRead{row: row{locked: true}}
 	b.rec.ID = *id

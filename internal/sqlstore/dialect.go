@@ -123,7 +123,7 @@ func (w writer) returning() string {
 	return " RETURNING " + w.Notify
 }
 
-// ends is returning for a statement that returns no rows where there is nothing to tell.
+// ends is returning for a statement that returns no rows unless it notifies.
 func (w writer) ends() string {
 	if w.Notify == "" {
 		return ""
@@ -309,7 +309,7 @@ func (w writer) dropOrphans() *sqldb.Statement {
 	return w.exec("drop_orphans", 1, "DELETE FROM {step} WHERE id = {1b} AND NOT EXISTS (SELECT 1 FROM {record} AS r WHERE r.id = {1b} AND r.steps > 0)")
 }
 
-// finishColumns are what a completed record is written with, and finishValues the values, but for where they come from.
+// finishColumns are the columns of a completed record, and finishValues their values.
 const (
 	finishColumns = "id, scope, name, state, token, nonce, owner, attempt, fp_alg, fp_sum, format, result_kind, result_codec, result_data, result_summary, " +
 		"created_at, claimed_at, updated_at, completed_at, result_until, purge_at, due_at, steps, rev"

@@ -60,9 +60,9 @@ func (w writer) mysql(s *Statements) {
 	s.Complete, s.Release, s.Renew = w.complete(), w.release(), w.renew()
 
 	limit := " < " + strconv.Itoa(driver.MaxSteps)
-	// To look for a step locks what is beside it. So the record's count of its steps only grows here, and the steps are
-	// looked at where that is at the limit: what does not depend on the row, these servers find out beforehand. MySQL
-	// does so with the row too, and then with an EXISTS that speaks of it, but not with a value.
+	// A look for a step locks what is beside it. So the record's number of steps only grows here, and the steps are
+	// looked at only at the limit. These servers evaluate a condition that does not depend on the row beforehand. MySQL
+	// also does so for an EXISTS that refers to the row, but not for a value.
 	s.SaveStep = exec("save_step", 7, "UPDATE {record} AS r SET "+strings.Replace(touched, countStep, "r.steps + 1", 1)+" WHERE "+held+
 		" AND CASE WHEN r.steps"+limit+" THEN 1 WHEN (SELECT 1 FROM {step} AS s WHERE s.id = r.id AND s.name = {7t}) THEN 1"+
 		" ELSE (SELECT count(*) FROM {step} AS s WHERE s.id = r.id)"+limit+" END"+alive)

@@ -36,7 +36,7 @@ type Insert struct {
 // whole transaction again), or it is repeatedly inserted and deleted.
 var ErrInvisible = errors.New("everonce: the row with this key cannot be read (run the whole transaction again)")
 
-// InsertDialect is what differs between databases for InsertOnce.
+// InsertDialect holds the differences between databases for InsertOnce.
 type InsertDialect struct {
 	Classify func(error) sqldb.ErrorInfo
 	// MySQL says that the texts are MySQL's and MariaDB's: names in backquotes, "?" for an argument, and an INSERT that

@@ -19,7 +19,7 @@ const (
 // Migrate creates the tables, or updates them to this version. Several processes may run it at once, and it does
 // nothing if the tables are up to date. It returns [driver.ErrSchema] for tables of a newer version.
 func (s *Store[Tx]) Migrate(ctx context.Context) error {
-	if err := s.settings(ctx); err != nil { // of a database that is no good nothing is changed
+	if err := s.settings(ctx); err != nil { // a database with wrong settings is not changed
 		return err
 	}
 	if s.schema.Check(ctx, s.driver) != nil {

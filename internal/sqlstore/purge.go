@@ -58,8 +58,8 @@ func (s *Store[Tx]) Purge(ctx context.Context, req driver.PurgeRequest) (driver.
 	return res, nil
 }
 
-// purgeFrom purges what is to be purged of the next records that are due, up to limit, and returns how many of them may
-// be left. It moves from to when the last of what it removed was due, if the database tells.
+// purgeFrom purges the next due records, up to limit, and returns how many of them may be left. It moves from to the
+// time at which the last removed record was due, if the database returns it.
 func (s *Store[Tx]) purgeFrom(ctx context.Context, c sqldb.Conn, from *place, limit int64, res *driver.PurgeResult) (left int64, err error) {
 	if s.text.ChooseGone != nil {
 		return s.purgeEach(ctx, c, from, limit, res)

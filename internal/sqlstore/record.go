@@ -60,8 +60,8 @@ func number[N ~int | ~int64 | ~uint8](n N) any {
 	return int64(n)
 }
 
-// row is what the statements answer of a key: the store's time, whether the key was locked and inserted,
-// and the record, if there is one.
+// row is the answer of a statement for a key: the store's time, whether the key was locked and inserted, and the
+// record, if there is one.
 type row struct {
 	now              time.Time
 	locked, inserted bool

@@ -43,8 +43,8 @@ type Statements struct {
 	// ReadSteps returns [StepColumns] of each step, in their order.
 	//  $1 id
 	ReadSteps *sqldb.Statement
-	// Swap writes a whole record over the revision that was read, if it is still that one and the key could be
-	// locked; if $3… say that there are no steps, it removes them. It affects one row or none.
+	// Swap writes a whole record over the revision that was read, if it is unchanged and the key could be locked. If
+	// the arguments from $3 on say that there are no steps, it removes them. It affects one row or none.
 	//  $1 id, $2 revision; $3… are [SwapColumns]
 	// If DropSteps is not nil, it follows where it is needed.
 	Swap *sqldb.Statement
@@ -94,9 +94,9 @@ type Statements struct {
 	FinishOver *sqldb.Statement
 	// FinishLocked is FinishOver where the row is the one that Lock has inserted. It is nil if there is no Lock.
 	FinishLocked *sqldb.Statement
-	// Lock locks the key for the rest of the transaction by a record that is gone from its beginning, unless there is a
-	// record. It tells the time if it has inserted that, with revision 1; if not, ReadLocked follows. It is nil if
-	// ReadLocked alone locks the key. (now)
+	// Lock locks the key for the rest of the transaction with a record that is gone from its beginning, unless a record
+	// exists. It returns the time if it has inserted that record, with revision 1; if not, ReadLocked follows. It is
+	// nil if ReadLocked alone locks the key. (now)
 	//  $1 id, $2 scope, $3 name, $4 nonce, $5 format
 	Lock *sqldb.Statement
 

@@ -159,8 +159,8 @@ func (s *Store[Tx]) replace(ctx context.Context, c sqldb.Conn, read *row, next *
 	return call.Affected > 0, nil
 }
 
-// decide reads a record, lets fn decide, and writes what it returns, until no other writer comes between.
-// fn gets nil where there is no record, and returns nil where there is nothing to write.
+// decide reads a record, lets fn decide, and writes the record that fn returns, until no other writer comes between. fn
+// gets nil if there is no record, and returns nil if there is nothing to write.
 func (s *Store[Tx]) decide(ctx context.Context, c sqldb.Conn, id *driver.RecordID, fn func(rec *driver.Record, w *row) (*driver.Record, error)) error {
 	for try := range swapTries {
 		var w row
@@ -250,7 +250,7 @@ func (s *Store[Tx]) write(ctx context.Context, what string, op func(ctx context.
 	return s.wrapError(what, s.driver.Write(ctx, op))
 }
 
-// refusals are the answers that are no failure of the store.
+// refusals are the errors that are not failures of the store.
 var refusals = [...]error{driver.ErrLeaseLost, driver.ErrAttemptEnded, driver.ErrConflict, driver.ErrTxTooLong, driver.ErrOtherStore}
 
 // wrapError gives an error of the driver its meaning: the named reason, and that it is the store's failure.

@@ -106,7 +106,7 @@ type txHandle[Tx any] struct {
 	own   bool
 	// refused says that this handle has had nothing but a claim that was not granted: see ReleaseSavepoint.
 	refused bool
-	// claims are what this handle has claimed and not completed.
+	// claims are the claims of this handle that are not completed.
 	claims map[driver.RecordID]*txClaim
 }
 
@@ -380,8 +380,8 @@ func (h *txHandle[Tx]) commit(ctx context.Context, req driver.CommitRequest) err
 	return h.wrapError("commit", err)
 }
 
-// whyNoStep tells a lost lease from a full record, and from one that cannot be judged, after the
-// transaction was rolled back.
+// whyNoStep distinguishes a lost lease from a full record, and from one that cannot be judged, after the transaction
+// was rolled back.
 func (s *Store[Tx]) whyNoStep(ctx context.Context, req *driver.SaveStepRequest) error {
 	var w row
 	if s.load(ctx, reader[Tx]{s.driver}, &req.ID, &w) != nil || !w.found {

@@ -48,7 +48,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (res dri
 	return res, wrapError("release", err)
 }
 
-// write is what an update changes: what it drops and does not put is removed.
+// write is the change of an update: it removes the attributes in drop that are not in put.
 type write struct {
 	put  attributes
 	drop []string
@@ -89,7 +89,7 @@ func (s *Store) update(ctx context.Context, id *driver.RecordID, token driver.To
 	}
 	update := set.String()
 	held := condition{text: "#tk = :tk AND #n = :n AND #st = :held AND #v <= :v"}
-	if _, renews := w.put[attrLease]; renews { // a renewal that comes late shortens no lease
+	if _, renews := w.put[attrLease]; renews { // a late renewal must not shorten a lease
 		held.text += " AND #p_" + attrLease + " <= :p_" + attrLease
 	}
 	err := patiently(ctx, func() error {

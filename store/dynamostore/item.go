@@ -202,7 +202,7 @@ func (a attributes) head() *driver.Record {
 	return rec
 }
 
-// over reports whether an item that cannot be read is gone all the same, by times that can: it may have been a claim.
+// over reports whether an item that cannot be read is gone, by the times that can be read: it may have been a claim.
 func (a attributes) over(now time.Time) bool {
 	r := &reader{from: a}
 	purge, lease := r.time(attrPurge), r.time(attrLease)

@@ -39,8 +39,7 @@ type mark struct {
 	records map[driver.RecordID]pending
 }
 
-// pending is what a transaction makes of a record: the item as it was seen, what was decided on it, and what is to be
-// written.
+// pending is a record in a transaction: the item as it was seen, the decision, and the record to write.
 type pending struct {
 	seen      attributes
 	decisions []decision
@@ -100,7 +99,7 @@ func (t *Tx) Commit(ctx context.Context) error {
 // Rollback ends the transaction. After Commit it does nothing.
 func (t *Tx) Rollback() { t.ended = true }
 
-// decide decides on a record as the transaction has it, and keeps what is to be written.
+// decide decides on a record as the transaction sees it, and keeps the record to write.
 func (t *Tx) decide(ctx context.Context, id driver.RecordID, decide decision) error {
 	if t.ended {
 		return errEnded

@@ -11,9 +11,9 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// document is a record as it is stored. A time is a date, and one that follows from it a number of milliseconds beside
-// it: that is what an update can write by the server's clock alone. A date that is missing is the one before it in its
-// comment.
+// document is a record as it is stored. A time is a date, and a time that follows from it is a number of milliseconds
+// beside it: an update can write no other times by the server's clock. A missing date equals the date that its comment
+// names.
 type document struct {
 	ID     bson.Binary `bson:"_id"`
 	Rev    int64       `bson:"rev"` // grows with every write

@@ -27,8 +27,8 @@ func (s *Store) Complete(ctx context.Context, req driver.CompleteRequest) (res d
 	return res, wrapError(ctx, "complete", err)
 }
 
-// held is satisfied by the record that the attempt with that token and nonce holds. A server may keep a date of its
-// clock more finely than it tells it: so it is asked for the millisecond.
+// held matches the record that the attempt with that token and nonce holds. A server may keep a date of its clock more
+// finely than it returns it, so held compares milliseconds.
 func held(id *driver.RecordID, token driver.Token, nonce driver.Nonce) bson.D {
 	tick, count := parts(token)
 	return bson.D{
@@ -44,7 +44,7 @@ func held(id *driver.RecordID, token driver.Token, nonce driver.Nonce) bson.D {
 	}
 }
 
-// write is what an update does. All times are the server's: the time of the write, and what follows from it.
+// write is the change of an update. All times are the server's: the time of the write, and times that follow from it.
 type write struct{ clock, set, unset bson.D }
 
 // now adds dates that are the time of the write. Do not use it for dates that mean the same where they are missing:

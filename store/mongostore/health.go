@@ -28,7 +28,7 @@ const (
 	stateUnreadable = int32(-1)
 )
 
-// group is what the aggregation tells of the records of one state, by time.
+// group is the result of the aggregation for the records of one state.
 type group struct {
 	State  int32         `bson:"_id"`
 	Count  int64         `bson:"n"`
@@ -82,7 +82,7 @@ func (s *Store) count(ctx context.Context) (h driver.HealthResult, err error) {
 	return h, nil
 }
 
-// server is what a server says of itself.
+// server is a server's description of itself.
 type server struct {
 	Set    string   `bson:"setName"`
 	Router string   `bson:"msg"`

@@ -92,8 +92,8 @@ func (s *Store) leftOf(ctx context.Context, scope driver.Scope) (live bool, err 
 	return live, err
 }
 
-// aMilli lets the server's clock, whose unit that is, go on: a record that is removed in the millisecond of its insert
-// could be followed by one with the same token.
+// aMilli waits until the server's clock, which counts milliseconds, has moved: a record that is removed in the
+// millisecond of its insert could be followed by one with the same token.
 func aMilli(ctx context.Context) error {
 	return retry.Pause(ctx, 2*time.Millisecond)
 }

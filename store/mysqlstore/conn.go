@@ -59,7 +59,7 @@ func (d *database) prepare(ctx context.Context, st *sqldb.Statement) *prepared {
 		return p
 	}
 	stmt, err := d.db.PrepareContext(ctx, p.text)
-	if err != nil { // there are no tables, say: to send it tells
+	if err != nil { // the tables may be missing: sending the statement fails then
 		return p
 	}
 	p.stmt = stmt
@@ -106,7 +106,7 @@ func (c *conn) send(ctx context.Context, call *sqldb.Call) error {
 	return err
 }
 
-// undone reports whether the transaction is gone where a lock was not had in time.
+// undone reports whether the transaction has ended because it did not get a lock in time.
 func (c *conn) undone() bool {
 	s := c.about.Load()
 	return c.tx != nil && s != nil && s.undoesAll

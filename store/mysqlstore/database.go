@@ -35,7 +35,7 @@ type database struct {
 // server is what the driver must know about a server.
 type server struct {
 	mariaDB   bool
-	undoesAll bool // a lock that was not had in time ends the transaction: innodb_rollback_on_timeout
+	undoesAll bool // a lock timeout ends the transaction: innodb_rollback_on_timeout
 	snapshots bool // a session may refuse to lock what is newer than its snapshot: there is an innodb_snapshot_isolation
 }
 

@@ -42,7 +42,7 @@ func (d *database) Traits() sqlstore.Traits {
 		Notes:       d.notes,
 		Check: func(ctx context.Context) error {
 			_, err := d.known(ctx, d.db)
-			d.prepare(ctx, d.statements.Lock) // by which Join tells transactions of others
+			d.prepare(ctx, d.statements.Lock) // by which Join detects transactions of another *sql.DB
 			return err
 		},
 	}

@@ -17,7 +17,7 @@ type Options struct {
 	// 0-9 and _, and do not begin with a digit.
 	TablePrefix string
 	// Isolation is the level of the transactions that the store begins. Default: the server's own, which is repeatable
-	// read unless somebody changed it. Any other costs a round trip more for each transaction.
+	// read unless it was changed. Any other costs a round trip more for each transaction.
 	Isolation sql.IsolationLevel
 }
 

@@ -18,8 +18,8 @@ const rollbackTimeout = 5 * time.Second
 // errBroken says that the connection was gone before the commit was sent: all of the transaction was undone.
 var errBroken = errors.New("the connection broke before the commit was sent")
 
-// errUnsent says why a commit could not be sent, and that nothing was committed. The client does not tell the two
-// reasons apart.
+// errUnsent says why a commit could not be sent, and that nothing was committed. The client does not distinguish the
+// two reasons.
 var errUnsent = errors.New("mysqlstore: nothing more can be sent in the transaction: the work left rows open (read them to the end or close them), or the connection has ended")
 
 // Begin begins a transaction, for the engine.

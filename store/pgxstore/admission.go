@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// known is what the settings of a connection were at its first use.
+// known holds the settings of a connection at its first use.
 type known struct {
 	strict bool // its own isolation is above read committed
 }

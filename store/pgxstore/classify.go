@@ -36,8 +36,7 @@ func Classify(err error) error {
 	return err
 }
 
-// classify tells the class of an error by its SQLSTATE, whichever client library brought it, as long as it
-// wraps a *pgconn.PgError.
+// classify returns the class of an error by its SQLSTATE, for every client library whose errors wrap a *pgconn.PgError.
 func classify(err error) sqldb.ErrorInfo {
 	if errors.Is(err, errBroken) {
 		return sqldb.ErrorInfo{Class: sqldb.ClassRetry, NotDone: true}
@@ -88,8 +87,8 @@ func fatal(e *pgconn.PgError) bool {
 	return severity == "FATAL" || severity == "PANIC"
 }
 
-// lost tells the SQLSTATEs that say "it may have been done": connection exceptions, which a proxy in
-// between answers with, and the two that say so by name.
+// lost reports whether a SQLSTATE says "it may have been done": connection exceptions, which a proxy in between answers
+// with, and the two that are named so.
 func lost(code string) bool {
 	return codeClass(code) == "08" || code == "40003" || code == idleTooLong
 }
@@ -153,7 +152,7 @@ func classOf(e *pgconn.PgError) sqldb.ErrorClass {
 	return sqldb.ClassOther
 }
 
-// isConnectionError tells errors of the way to the server, from net, pgx and database/sql.
+// isConnectionError reports whether an error comes from the way to the server: from net, pgx or database/sql.
 func isConnectionError(err error) bool {
 	for _, target := range [...]error{
 		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE,

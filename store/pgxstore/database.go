@@ -40,7 +40,7 @@ func (d *database) exclusively() []*sqldb.Call {
 	return calls
 }
 
-// database is what both drivers share: the texts, and what they are about.
+// database holds what both drivers share: the statements and the tables.
 type database struct {
 	*settings
 	dialect    *sqldb.Dialect

@@ -8,12 +8,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// errNotYours is what Commit and Rollback answer on a transaction that the store ends.
+// errNotYours is the error of Commit and Rollback on a transaction that the store ends.
 var errNotYours = errors.New("pgxstore: the work cannot end its transaction (return from the work instead)")
 
-// lentTx is the transaction as the application sees it: everything but its end, and closed for good
-// after that, because the connection then serves others. A statement takes along what waits, BEGIN and savepoints;
-// otherwise it is what pgx makes of it.
+// lentTx is the transaction as the application sees it: it cannot be ended, and is closed for good after its end,
+// because the connection then serves others. A statement is sent together with the waiting calls, BEGIN and savepoints;
+// otherwise pgx sends it.
 type lentTx struct{ of *pgxTx }
 
 func (l *lentTx) Commit(context.Context) error   { return l.notYours() }

@@ -20,8 +20,8 @@ type Options struct {
 	// TablePrefix begins the names of the tables. Default "everonce_". It and Schema consist of at most 40 of a-z,
 	// 0-9 and _, and do not begin with a digit; nor does Schema with pg_.
 	TablePrefix string
-	// Isolation is the level of the transactions that the store begins for work. Default: the connection's own, which is
-	// read committed unless somebody changed it. At repeatable read and serializable a transaction may fail because of
+	// Isolation is the level of the transactions that the store begins for work. Default: the connection's own, which
+	// is read committed unless it was changed. At repeatable read and serializable a transaction may fail because of
 	// another one, with a serialization failure: Transact runs it again.
 	Isolation sql.IsolationLevel
 	// Listen wakes callers that wait for an attempt of another process at once, by LISTEN and NOTIFY. Otherwise they

@@ -19,7 +19,7 @@ import (
 type sqlDriver struct {
 	*database
 	db   *sql.DB
-	asks bool // its connections tell whether they are in a transaction: askTx
+	asks bool // its connections report whether they are in a transaction: askTx
 }
 
 func newSQLDriver(db *sql.DB, opts *Options) (*sqlDriver, error) {
@@ -179,7 +179,7 @@ func (t *sqlTx) Rollback(context.Context) error {
 	return nil
 }
 
-// status is why nothing can be committed, as far as the connection can tell without sending anything.
+// status returns why nothing can be committed, as far as the connection shows without sending anything.
 func (t *sqlTx) status() error {
 	if t.over || !t.asks || t.life.Err() != nil {
 		return nil

@@ -21,10 +21,10 @@ import (
 const (
 	// watchesMost bounds the keys that a store watches: PostgreSQL has room for some thousands of locks, which all share.
 	watchesMost = 256
-	// earLinger is how long the connection stays open when no caller waits.
-	earLinger = time.Second
-	// earTimeout bounds each statement of the connection.
-	earTimeout = 5 * time.Second
+	// listenLinger is how long the connection stays open when no caller waits.
+	listenLinger = time.Second
+	// listenTimeout bounds each statement of the connection.
+	listenTimeout = 5 * time.Second
 )
 
 // errNoWatch says that a key cannot be watched now: those who wait ask again and again.
@@ -43,9 +43,9 @@ func (d *database) notifyEnd() string {
 		"WHEN pg_notify('" + d.watchChannel() + "', encode(id, 'hex')) IS NULL THEN 1 ELSE 1 END"
 }
 
-// ears receives the ends of attempts that callers in this process wait for, over one connection. The connection is open
-// while a caller waits.
-type ears struct {
+// endListener receives the ends of attempts that callers in this process wait for, over one connection. The connection
+// is open while a caller waits.
+type endListener struct {
 	session session
 	db      *database
 	mu      sync.Mutex
@@ -55,7 +55,7 @@ type ears struct {
 	open    bool
 }
 
-// watch is what all who wait for one record in this process share.
+// watch is shared by all callers in this process that wait for one record.
 type watch struct {
 	begun   chan struct{} // closed when it is known whether there is a watch
 	err     error         // why the watch failed; read after begun
@@ -63,7 +63,7 @@ type watch struct {
 	waiters int
 }
 
-func (e *ears) watch(ctx context.Context, id driver.RecordID) (res driver.WatchResult, err error) {
+func (e *endListener) watch(ctx context.Context, id driver.RecordID) (res driver.WatchResult, err error) {
 	w, err := e.join(id)
 	if err != nil {
 		return res, err
@@ -82,7 +82,7 @@ func (e *ears) watch(ctx context.Context, id driver.RecordID) (res driver.WatchR
 	return driver.WatchResult{Ended: w.ended, Stop: stop}, nil
 }
 
-func (e *ears) join(id driver.RecordID) (*watch, error) {
+func (e *endListener) join(id driver.RecordID) (*watch, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	w := e.byID[id]
@@ -97,12 +97,12 @@ func (e *ears) join(id driver.RecordID) (*watch, error) {
 	w.waiters++
 	if !e.open {
 		e.open = true
-		go e.hear()
+		go e.listen()
 	}
 	return w, nil
 }
 
-func (e *ears) leave(id driver.RecordID, w *watch) {
+func (e *endListener) leave(id driver.RecordID, w *watch) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if w.waiters--; w.waiters == 0 && e.byID[id] == w {
@@ -111,8 +111,8 @@ func (e *ears) leave(id driver.RecordID, w *watch) {
 	}
 }
 
-// change has the connection look at a key, and anew at whether anybody waits. The lock is held.
-func (e *ears) change(id driver.RecordID) {
+// change has the connection look at a key, and check again whether a caller waits. The caller must hold the lock.
+func (e *endListener) change(id driver.RecordID) {
 	e.changed = append(e.changed, id)
 	if e.look != nil {
 		e.look()
@@ -120,7 +120,7 @@ func (e *ears) change(id driver.RecordID) {
 }
 
 // end ends a watch: because the attempt has ended, or because the watch failed. The caller must hold the lock.
-func (e *ears) end(id driver.RecordID, err error) {
+func (e *endListener) end(id driver.RecordID, err error) {
 	w := e.byID[id]
 	if w == nil {
 		return
@@ -136,10 +136,10 @@ func (e *ears) end(id driver.RecordID, err error) {
 	e.change(id)
 }
 
-// hear keeps the connection until it is lost, or no caller waits.
-func (e *ears) hear() {
+// listen keeps the connection until it is lost, or no caller waits.
+func (e *endListener) listen() {
 	ctx := context.Background()
-	opening, cancel := context.WithTimeout(ctx, earTimeout)
+	opening, cancel := context.WithTimeout(ctx, listenTimeout)
 	err := e.session(opening, func(conn *pgx.Conn) error {
 		cancel()
 		return e.serve(ctx, conn)
@@ -156,7 +156,7 @@ func (e *ears) hear() {
 	e.changed, e.look, e.open = nil, nil, false
 }
 
-func (e *ears) serve(ctx context.Context, conn *pgx.Conn) error {
+func (e *endListener) serve(ctx context.Context, conn *pgx.Conn) error {
 	if err := bounded(ctx, func(ctx context.Context) error {
 		_, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{e.db.watchChannel()}.Sanitize())
 		return err
@@ -168,7 +168,7 @@ func (e *ears) serve(ctx context.Context, conn *pgx.Conn) error {
 		e.mu.Lock()
 		limit := time.Hour // to begin anew does no harm
 		if len(e.byID) == 0 {
-			limit = earLinger
+			limit = listenLinger
 		}
 		wait, look := context.WithTimeout(ctx, limit)
 		changed := e.changed
@@ -195,7 +195,7 @@ func (e *ears) serve(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // close reports whether the connection may end, since no caller waits.
-func (e *ears) close() bool {
+func (e *endListener) close() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.byID) > 0 {
@@ -205,7 +205,7 @@ func (e *ears) close() bool {
 	return true
 }
 
-func (e *ears) receive(payload string) {
+func (e *endListener) receive(payload string) {
 	var id driver.RecordID
 	if n, err := hex.Decode(id[:], []byte(payload)); err != nil || n != len(id) {
 		return // it is not ours
@@ -217,7 +217,7 @@ func (e *ears) receive(payload string) {
 
 // lookAt makes the connection hold the locks of the keys that are watched, and only those. The watch has begun once the
 // lock is held and the attempt was seen to run after that: the call that ends the attempt then finds the lock.
-func (e *ears) lookAt(ctx context.Context, conn *pgx.Conn, id driver.RecordID, held map[driver.RecordID]bool) error {
+func (e *endListener) lookAt(ctx context.Context, conn *pgx.Conn, id driver.RecordID, held map[driver.RecordID]bool) error {
 	e.mu.Lock()
 	w := e.byID[id]
 	e.mu.Unlock()
@@ -264,14 +264,14 @@ func (e *ears) lookAt(ctx context.Context, conn *pgx.Conn, id driver.RecordID, h
 
 // runs is the condition that an attempt runs: its record says so, or a transaction whose writes are not visible yet
 // holds the key.
-func (e *ears) runs() string {
+func (e *endListener) runs() string {
 	return "EXISTS (SELECT FROM " + e.db.tables.record + " WHERE id = $1::bytea AND state = 1) OR EXISTS (SELECT FROM pg_locks " +
 		"WHERE locktype = 'advisory' AND objsubid = 1 AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) " +
 		"AND classid::bigint << 32 | objid::bigint = " + e.db.lockOf("record", "$1::bytea") + ")"
 }
 
 func bounded(ctx context.Context, call func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, earTimeout)
+	ctx, cancel := context.WithTimeout(ctx, listenTimeout)
 	defer cancel()
 	return call(ctx)
 }

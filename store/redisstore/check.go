@@ -15,7 +15,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// facts are what a node tells of itself; empty where it does not.
+// facts are what a node reports about itself; empty where it does not.
 type facts struct {
 	addr     string
 	version  string
@@ -123,7 +123,7 @@ func (f *facts) risks() (r Risk) {
 	return r
 }
 
-// The versions from which on there is what the scripts and the options use.
+// The first versions that have what the scripts and the options use.
 var (
 	leastVersion   = [2]int{7, 0} // flags of scripts
 	syncLogVersion = [2]int{7, 2} // WAITAOF

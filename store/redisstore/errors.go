@@ -13,7 +13,7 @@ import (
 // ErrRisk: the server may lose acknowledged writes, and [Options].Accept does not allow that.
 var ErrRisk = errors.New("redisstore: the server may lose acknowledged writes")
 
-// refusals are the answers that are no failure of the store.
+// refusals are the errors that are not failures of the store.
 var refusals = [...]error{driver.ErrLeaseLost, driver.ErrAttemptEnded, driver.ErrInvalidKey}
 
 // wrapError names the store, the call and the class of an error. A server's text holds no value and no key but a

@@ -105,7 +105,7 @@ func (f *fresh) append(b []byte) []byte {
 	return append(b, 0, 0, 0, 0, 0, 0)                                 // no unknown step, codec and summary
 }
 
-// noTimes are the insert and the claims of a new record: its token tells.
+// noTimes are the insert and the claims of a new record: its token has the time.
 var noTimes [3 * 8]byte
 
 func appendMicros(b []byte, d time.Duration) []byte {
@@ -117,7 +117,7 @@ func number(s string, at int) int64 {
 	return int64(binary.LittleEndian.Uint64([]byte(s[at : at+8]))) //nolint:gosec // two's complement
 }
 
-// head reads what tells how a record stands. It reports false where there is not so much.
+// head reads the fixed part of a record. It reports false if the text is too short.
 func head(s string, rec *driver.Record) bool {
 	if len(s) > offFormat {
 		rec.Format = int(s[offFormat])
@@ -147,7 +147,7 @@ func head(s string, rec *driver.Record) bool {
 	return true
 }
 
-// exact is what the numbers of a script have to be below.
+// exact is the limit below which a script's numbers are exact.
 const exact = 1 << 53
 
 // timely reports whether the times of a record are in their ranges. A lease, and a lifetime, that are over before the

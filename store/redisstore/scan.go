@@ -113,7 +113,7 @@ func (s *Store) idsOf(names []string) []driver.RecordID {
 	return ids
 }
 
-// noText stands for what is no text, and is too short for a record.
+// noText stands for a value that is not a text, and is too short for a record.
 const noText = "?"
 
 // heads reads records, or the first bytes of them, in one round trip. One that has gone is nil, and empty where the

@@ -9,9 +9,9 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// watches are those who wait in this process. One subscription hears of all keys, and stays until the client is closed:
-// to end one over a connection that others use is what rueidis cannot always do (a server that is busy, or that refuses
-// a PING, ends the process).
+// watches are the waiting callers of this process. One subscription receives the messages of all keys, and remains
+// until the client is closed: rueidis cannot always end one over a connection that others use (a server that is busy,
+// or that refuses a PING, ends the process).
 type watches struct {
 	prefix string
 	mu     sync.Mutex
@@ -19,7 +19,7 @@ type watches struct {
 	ear    *ear
 }
 
-// watch is what all who wait for one record in this process share.
+// watch is shared by all callers in this process that wait for one record.
 type watch struct {
 	ended   chan struct{} // closed when word came, or may have been lost
 	waiters int

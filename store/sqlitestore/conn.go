@@ -39,7 +39,7 @@ func (c connector) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	return opened, nil
 }
 
-// baseConn is what the driver's connections can do.
+// baseConn is the interface of the driver's connections.
 type baseConn interface {
 	sqldriver.Conn
 	sqldriver.ConnBeginTx
@@ -144,8 +144,8 @@ func (c *conn) BeginTx(ctx context.Context, opts sqldriver.TxOptions) (sqldriver
 	return tx, nil
 }
 
-// settings are what the application may have changed on its connection, and a commit rests on: SQLite ignores or
-// refuses a change within a transaction. They are prepared each time, because SQLite sets them then.
+// settings are the settings that the application may have changed on its connection, and a commit depends on: SQLite
+// ignores or refuses a change within a transaction. They are prepared each time, because SQLite sets them then.
 var settings = []*sqldb.Statement{
 	{Name: "synchronous", Text: "PRAGMA synchronous = FULL"},
 	{Name: "foreign_keys", Text: "PRAGMA foreign_keys = ON"},

@@ -23,8 +23,8 @@ var errTxEnded = fmt.Errorf("%w: SQLite has rolled it back, after an error or a 
 // errWriterBusy says that another transaction of this process held the only writer for too long.
 var errWriterBusy = errors.New("sqlitestore: another transaction of this process holds the only writer")
 
-// classify tells what an error of SQLite means: by its code, and for a missing table by its message, for there is
-// nothing else.
+// classify returns the meaning of an error of SQLite: by its code, and for a missing table by its message, because it
+// has no code.
 func classify(err error) sqldb.ErrorInfo {
 	switch {
 	case errors.Is(err, errWriterBusy):

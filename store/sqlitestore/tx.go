@@ -206,7 +206,7 @@ func (c *conn) sendIn(tx *openTx, calls []*sqldb.Call) error {
 	return nil
 }
 
-// tooLong tells what the end of the transaction's time looks like from inside.
+// tooLong adds [driver.ErrTxTooLong] to an error that the time limit of the transaction has caused.
 func (c *txConn) tooLong(err error) error {
 	if err != nil && c.expired.Load() {
 		return fmt.Errorf("%w: it blocked all writers of this database: %w", driver.ErrTxTooLong, err)
