@@ -34,7 +34,7 @@ func TestScriptsOnRedis(t *testing.T) {
 		RequireExplicitExec: true,
 		Cmds:                commands,
 		Setup: func(env *testscript.Env) error {
-			store, err := redisstore.New(t.Context(), client, &redisstore.Options{Prefix: prefix})
+			store, err := redisstore.New(t.Context(), client, &redisstore.Options{KeyPrefix: prefix})
 			if err != nil {
 				return err
 			}

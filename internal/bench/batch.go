@@ -35,8 +35,8 @@ func billMessages(turn int64, n int) ([]*consume.Message, error) {
 	return ms, nil
 }
 
-// batches: the messages of a consumer, whose effect is a row of its own, one by one and a hundred in a transaction.
-// An operation is a message. Allocations are those of the message too.
+// batches: the messages of a consumer, each of which writes a separate row, one by one and a hundred in a transaction.
+// An operation is a message. Allocations include the message's.
 func (b *pgBench) batches() *contest {
 	table := b.schema + ".bill"
 	one := "INSERT INTO " + table + " (order_id, cents) VALUES ($1, $2)"

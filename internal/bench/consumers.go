@@ -30,8 +30,8 @@ const (
 type broker interface {
 	// serve makes a queue, and returns what has its messages handled by h until its context ends.
 	serve(ctx context.Context, queue string, h *consume.Consumer, workers consume.Workers) (run func(context.Context) error, err error)
-	// bare makes a queue of the same kind, and begins to consume it by hand, with the same client: consumerWorkers messages at a
-	// time are handled and acknowledged, until ctx ends.
+	// bare makes a queue of the same kind, and begins to consume it by hand, with the same client: consumerWorkers
+	// messages at a time are handled and acknowledged, until ctx ends.
 	bare(ctx context.Context, queue string, handle func(context.Context, []byte) error) error
 	// send sends messages.
 	send(ctx context.Context, queue string, messages []sent) error

@@ -21,8 +21,8 @@ const (
 	dynamodbKeys    = 200
 )
 
-// dynamodbBench is a table of its own on the server that the tests use, with the items that are written by hand beside the records. Its round trips are
-// requests.
+// dynamodbBench is a separate table on the server that the tests use, with items that are written by hand beside the
+// records. Its round trips are requests.
 type dynamodbBench struct {
 	transport *http.Transport
 	client    *dynamodb.Client
@@ -85,7 +85,7 @@ func (b *dynamodbBench) close() error {
 	return err
 }
 
-// replayed is one of the keys that are there: fewer than elsewhere, for they are made one by one.
+// replayed is one of the existing keys: fewer than elsewhere, because they are made one by one.
 func (b *dynamodbBench) replayed(n int64) everonce.Key { return knownKey(n % dynamodbKeys) }
 
 func (b *dynamodbBench) perform(ctx context.Context, key everonce.Key, want everonce.Outcome) error {
@@ -93,8 +93,8 @@ func (b *dynamodbBench) perform(ctx context.Context, key everonce.Key, want ever
 	return expect(res.Outcome, want, err)
 }
 
-// hand is the key of an item that is written by hand.
-func (b *dynamodbBench) hand(key everonce.Key) map[string]types.AttributeValue {
+// handKey returns the key of an item that is written by hand.
+func (b *dynamodbBench) handKey(key everonce.Key) map[string]types.AttributeValue {
 	return map[string]types.AttributeValue{
 		"pk": &types.AttributeValueMemberB{Value: []byte("hand " + string(key.Scope) + key.ID)}, "sk": &types.AttributeValueMemberB{Value: []byte("hand")},
 	}
@@ -102,14 +102,14 @@ func (b *dynamodbBench) hand(key everonce.Key) map[string]types.AttributeValue {
 
 // write is a lock and a result by hand: the two writes that there must be.
 func (b *dynamodbBench) write(ctx context.Context, key everonce.Key) error {
-	item := b.hand(key)
+	item := b.handKey(key)
 	item["state"] = &types.AttributeValueMemberS{Value: "processing"}
 	_, err := b.client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &b.table, Item: item, ConditionExpression: aws.String("attribute_not_exists(pk)")})
 	if err != nil {
 		return err
 	}
 	_, err = b.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName: &b.table, Key: b.hand(key), UpdateExpression: aws.String("SET #s = :s, #r = :r"),
+		TableName: &b.table, Key: b.handKey(key), UpdateExpression: aws.String("SET #s = :s, #r = :r"),
 		ExpressionAttributeNames: map[string]string{"#s": "state", "#r": "result"},
 		ExpressionAttributeValues: map[string]types.AttributeValue{
 			":s": &types.AttributeValueMemberS{Value: "completed"}, ":r": &types.AttributeValueMemberB{Value: sampleBytes},
@@ -118,7 +118,7 @@ func (b *dynamodbBench) write(ctx context.Context, key everonce.Key) error {
 	return err
 }
 
-// guarded: new keys, and an effect elsewhere that costs nothing. What is promised is the number of requests.
+// guarded: new keys, and an effect elsewhere that costs nothing. The number of requests is promised.
 func (b *dynamodbBench) guarded() *contest {
 	bare := &way{name: "bare: put, update", do: func(ctx context.Context, n int64) error { return b.write(ctx, mailKey(n)) }}
 	ours := &way{name: "ours", do: func(ctx context.Context, n int64) error { return b.perform(ctx, mailKey(n), everonce.Executed) }}
@@ -133,9 +133,9 @@ func (b *dynamodbBench) guarded() *contest {
 
 func (b *dynamodbBench) replays() *contest {
 	bare := &way{name: "bare: get", do: func(ctx context.Context, n int64) error {
-		got, err := b.client.GetItem(ctx, &dynamodb.GetItemInput{TableName: &b.table, Key: b.hand(b.replayed(n)), ConsistentRead: aws.Bool(true)})
+		got, err := b.client.GetItem(ctx, &dynamodb.GetItemInput{TableName: &b.table, Key: b.handKey(b.replayed(n)), ConsistentRead: aws.Bool(true)})
 		if err == nil && got.Item["result"] == nil {
-			err = errors.New("the result is not there")
+			err = errors.New("no result is stored")
 		}
 		return err
 	}}
@@ -146,13 +146,13 @@ func (b *dynamodbBench) replays() *contest {
 // transactions: one item and its record, or a lock in its place.
 func (b *dynamodbBench) transactions() *contest {
 	put := func(key everonce.Key, name string) types.Put {
-		item := b.hand(key)
+		item := b.handKey(key)
 		item["sk"] = &types.AttributeValueMemberB{Value: []byte(name)}
 		item["result"] = &types.AttributeValueMemberB{Value: sampleBytes}
 		return types.Put{TableName: &b.table, Item: item, ConditionExpression: aws.String("attribute_not_exists(pk)")}
 	}
 	bare := &way{name: "bare: get, transaction", do: func(ctx context.Context, n int64) error {
-		if _, err := b.client.GetItem(ctx, &dynamodb.GetItemInput{TableName: &b.table, Key: b.hand(orderKey(n)), ConsistentRead: aws.Bool(true)}); err != nil {
+		if _, err := b.client.GetItem(ctx, &dynamodb.GetItemInput{TableName: &b.table, Key: b.handKey(orderKey(n)), ConsistentRead: aws.Bool(true)}); err != nil {
 			return err
 		}
 		lock, effect := put(orderKey(n), "lock"), put(orderKey(n), "bare")

@@ -22,7 +22,8 @@ import (
 // growthClients is how many clients send the requests.
 const growthClients = 1000
 
-// growth is what is kept of many requests by few clients, while nothing of it has expired: with a key each, and with sessions.
+// growth is what is kept of many requests by few clients, while nothing of it has expired: with a key each, and with
+// sessions.
 type growth struct {
 	pg       *pgBench
 	dir      string
@@ -95,7 +96,7 @@ func (g *growth) run(ctx context.Context, p pace) error {
 	}, "session", "session_answer", "session_state")
 }
 
-// inSQLite fills these tables in a file of its own.
+// inSQLite fills these tables in a separate file.
 func (g *growth) inSQLite(ctx context.Context, fill func(tx *everonce.TxReceiver[*sql.Tx], measure func() (grown, error)) error, tables ...string) error {
 	store, err := sqlitestore.Open(ctx, filepath.Join(g.dir, "growth-"+tables[0]+".db"), nil)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // held is a relay's throughput while another transaction holds an old snapshot: no row that was replaced since can be
-// removed. Beside it, in turns, the same in a database of its own, which that snapshot does not concern.
+// removed. Beside it, in turns, runs the same relay in a separate database, which that snapshot does not concern.
 type held struct {
 	b     *patternBench
 	keys  int // 0 is no order

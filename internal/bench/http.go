@@ -35,7 +35,7 @@ var samplePayment = payment{
 var sampleRequest = func() []byte {
 	body, err := json.Marshal(samplePayment)
 	if err != nil {
-		panic(err) // it has nothing that could fail
+		panic(err) // it cannot fail
 	}
 	return body
 }()

@@ -80,7 +80,7 @@ func (l *latency) listen(ctx context.Context) (<-chan time.Time, error) {
 	}
 	heard := make(chan time.Time, 1)
 	go func() {
-		defer own.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nobody needs it any more
+		defer own.Close(context.WithoutCancel(ctx)) //nolint:errcheck // no longer used
 		for {
 			if _, err := own.WaitForNotification(ctx); err != nil {
 				return

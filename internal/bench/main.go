@@ -1,16 +1,15 @@
 // Command bench prints one table of ratios, measured in one run: bare work, ours, and the naive way (check,
 // then insert), for each store, mode and way.
 //
-// The ways of a contest take turns in short rounds, so that whatever else the machine does meets all of
-// them; a ratio is the median over the rounds of that round's ratio. Figures of two runs are not to be compared,
-// ratios are.
+// The ways of a contest take turns in short rounds, so that other load on the machine affects all of them; a ratio is
+// the median over the rounds of that round's ratio. Do not compare figures of two runs; compare ratios.
 //
 //	bench [-only memory,http,sqlite,proxy,redis,postgres,patterns,sessions,mariadb,mongodb,dynamodb,rabbitmq,kafka,nats,sqs] [-rounds N] [-round DURATION]
 //		[-held DURATION] [-delivered ROWS] [-requests N] [-dir FOLDER] [-profile FILE] [-enforce]
 //
 // Inbox and outbox (patterns) are measured on PostgreSQL; "held" and "flat" measure a relay beside an old snapshot, and
-// one on a table with many delivered rows; "growth" measures what is kept of many requests, by keys and by sessions. They take
-// minutes, and must be asked for.
+// one on a table with many delivered rows; "growth" measures what is kept of many requests, by keys and by sessions.
+// They take minutes, and must be asked for.
 package main
 
 import (

@@ -20,7 +20,7 @@ import (
 
 const mariadbConns = 16
 
-// mariadbBench is a database of its own on the server that the tests use.
+// mariadbBench is a separate database on the server that the tests use.
 type mariadbBench struct {
 	db    *sql.DB
 	name  string

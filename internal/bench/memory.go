@@ -113,7 +113,7 @@ func memory() []*contest {
 	}
 	bareReplay := &way{name: "bare: key hash + guarded map", before: filled(g.empty, bareNew.do), do: func(_ context.Context, n int64) error {
 		if _, ok := g.get(keys[n%memoryKeys]); !ok {
-			return fmt.Errorf("key %d is not there", n)
+			return fmt.Errorf("key %d is missing", n)
 		}
 		return nil
 	}}

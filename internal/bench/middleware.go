@@ -50,7 +50,7 @@ type middleware struct {
 	ours http.Handler // with an empty store at the beginning of a turn
 }
 
-// contests returns that of new keys and that of replays.
+// contests returns the contest of new keys and the contest of replays.
 func (m *middleware) contests() (first, replay *contest) {
 	keys := make([]string, m.keys)
 	for i := range keys {

@@ -22,7 +22,8 @@ const (
 	mongodbKeys    = 500
 )
 
-// mongodbBench is a database of its own on the server that the tests use. Its round trips are the commands that are sent, which is one each.
+// mongodbBench is a separate database on the server that the tests use. Its round trips are the commands that are sent,
+// which take one each.
 type mongodbBench struct {
 	client   *mongo.Client
 	db       *mongo.Database
@@ -84,7 +85,7 @@ func (b *mongodbBench) fill(ctx context.Context) error {
 	return nil
 }
 
-// replayed is one of the keys that are there: fewer than elsewhere, for they are made one by one.
+// replayed is one of the existing keys: fewer than elsewhere, because they are made one by one.
 func replayed(n int64) everonce.Key { return knownKey(n % mongodbKeys) }
 
 func (b *mongodbBench) close() error {
@@ -118,7 +119,7 @@ func (b *mongodbBench) write(ctx context.Context, key everonce.Key) error {
 	return err
 }
 
-// guarded: new keys, and an effect elsewhere that costs nothing. What is promised is the number of operations.
+// guarded: new keys, and an effect elsewhere that costs nothing. The number of operations is promised.
 func (b *mongodbBench) guarded() *contest {
 	bare := &way{name: "bare: insert, update", do: func(ctx context.Context, n int64) error { return b.write(ctx, mailKey(n)) }}
 	ours := &way{name: "ours", do: func(ctx context.Context, n int64) error { return b.perform(ctx, mailKey(n), everonce.Executed) }}
@@ -136,7 +137,7 @@ func (b *mongodbBench) replays() *contest {
 		var found struct{ Result []byte }
 		err := b.byHand.FindOne(ctx, handID(replayed(n))).Decode(&found)
 		if err == nil && len(found.Result) == 0 {
-			err = errors.New("the result is not there")
+			err = errors.New("no result is stored")
 		}
 		return err
 	}}

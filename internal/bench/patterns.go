@@ -13,7 +13,7 @@ import (
 	"github.com/everonce/everonce/outbox"
 )
 
-// patternBench is an outbox and an inbox in a schema of their own, beside tables that somebody would write by hand.
+// patternBench is an outbox and an inbox in a separate schema, beside tables as a service would write them by hand.
 type patternBench struct {
 	*pgBench
 	box *outbox.Outbox[pgx.Tx]

@@ -42,7 +42,7 @@ func knownKey(n int64) everonce.Key {
 	return everonce.Key{Scope: "tenant/known", ID: "order-" + strconv.FormatInt(n%knownKeys, 10)}
 }
 
-// pgBench is a schema of its own on the server that the tests use.
+// pgBench is a separate schema on the server that the tests use.
 type pgBench struct {
 	database string // empty is the URL's
 	pool     *pgxpool.Pool

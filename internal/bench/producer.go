@@ -16,8 +16,8 @@ const (
 	batchRecords = 10
 )
 
-// appending: batches of 10 records, by 8 producers to a stream each. Bare gives dense positions too, from a row of the stream, and
-// knows no duplicate. A copy is a batch that is there.
+// appending: batches of 10 records, by 8 producers to a stream each. Bare gives dense positions too, from a row of the
+// stream, and detects no duplicate. A copy is a batch that is stored already.
 func (b *patternBench) appending(ctx context.Context) (*contest, error) {
 	store, err := sqlproducer.New(b.tx, nil)
 	if err == nil {

@@ -25,8 +25,8 @@ const (
 	proxyKeys  = 4096 // of operations that are replayed
 )
 
-// proxies is a service behind two proxies, over loopback: net/http's bare one, and ours on SQLite, where a commit
-// is durable when it is told.
+// proxies is a service behind two proxies, over loopback: net/http's bare one, and everonce's on SQLite, where a commit
+// is durable when it returns.
 type proxies struct {
 	store   *sqlitestore.Store
 	servers []*http.Server
@@ -70,7 +70,7 @@ func (p *proxies) open(ctx context.Context, dir string) (err error) {
 	}
 	target := &url.URL{Scheme: "http", Host: upstream}
 	transport := &http.Transport{MaxIdleConns: 4 * proxyConns, MaxIdleConnsPerHost: 4 * proxyConns, DisableCompression: true}
-	// As in net/http/httputil's example: the service is told for whom, by both proxies.
+	// As in the example of net/http/httputil: both proxies send the service the client's address.
 	bare := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetXForwarded(); r.SetURL(target) }, Transport: transport}
 	if p.bare, err = p.connect(ctx, bare); err != nil {
 		return err

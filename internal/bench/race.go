@@ -64,8 +64,8 @@ func (c *contest) name() string { return c.store + ", " + c.mode }
 
 func (c *contest) promised() []target { return c.targets }
 
-// run lets the ways take turns: one to warm up, then those that count. What they worked on is given up with them: the heap that one contest
-// leaves decides how often another one's garbage is collected.
+// run lets the ways take turns: a round to warm up, then the rounds that are measured. It releases their data
+// afterwards: the heap that one contest leaves decides how often another one's garbage is collected.
 func (c *contest) run(ctx context.Context, p pace) error {
 	defer func() {
 		for _, w := range c.ways {

@@ -24,7 +24,7 @@ const (
 	recordBytes = 200
 )
 
-// redisBench is a prefix of its own on the server that the tests use.
+// redisBench is a separate prefix on the server that the tests use.
 type redisBench struct {
 	client rueidis.Client
 	prefix string
@@ -60,7 +60,7 @@ func (b *redisBench) open(ctx context.Context, url string) error {
 	}
 	b.prefix = "bench-" + hex.EncodeToString(random) + ":"
 	for to, readFirst := range map[**everonce.Receiver]bool{&b.do: false, &b.first: true} {
-		store, err := redisstore.New(ctx, b.client, &redisstore.Options{Prefix: b.prefix, ReadFirst: readFirst})
+		store, err := redisstore.New(ctx, b.client, &redisstore.Options{KeyPrefix: b.prefix, ReadFirst: readFirst})
 		if err != nil {
 			return err
 		}
@@ -153,8 +153,8 @@ func (b *redisBench) guarded() *contest {
 	}
 }
 
-// replays: known keys, by callers with a deadline, as a handler's requests have one: without it we make that context, for
-// Options.StoreTimeout, and the GET by hand has no bound.
+// replays: known keys, by callers with a deadline, as a handler's requests have one: without it we make that context,
+// for Options.StoreTimeout, and the GET by hand has no bound.
 func (b *redisBench) replays() *contest {
 	within := func(do func(context.Context, int64) error) func(context.Context, int64) error {
 		return func(ctx context.Context, n int64) error {

@@ -57,7 +57,7 @@ type sessionBench[Tx any] struct {
 	inTx  func(ctx context.Context, work func(tx Tx) error) error
 }
 
-// way is that of the clients of a contest, each with a request at a time.
+// way returns the way of the clients of a contest, each with one request at a time.
 func (b *sessionBench[Tx]) way(ctx context.Context, name string, callers int, opts *sqlsession.Options) (*way, error) {
 	store, err := sqlsession.New(b.tx, session.Config{Lease: time.Hour}, opts)
 	if err == nil {

@@ -173,7 +173,7 @@ func (b *sqliteBench) replays() *contest {
 	bare := &way{name: "bare: SELECT", do: func(ctx context.Context, n int64) error {
 		found, err := b.seen(ctx, knownKey(n))
 		if err == nil && !found {
-			err = errors.New("the key is not there")
+			err = errors.New("the key is missing")
 		}
 		return err
 	}}
@@ -266,7 +266,7 @@ func openByHand(ctx context.Context, path, schema string) (*byHand, error) {
 			return nil, fmt.Errorf("%s: %w", text, err)
 		}
 	}
-	// What a claim and a completion write, and the conditions that make them safe.
+	// The statements of a claim and of a completion, with the conditions that make them safe.
 	if h.claim, err = h.conn.PrepareContext(ctx, `INSERT INTO everonce_record
 		(id, scope, name, state, token, nonce, owner, attempt, rev, steps, format, created_at, updated_at, claimed_at, lease_until)
 		VALUES (?, ?, ?, 1, ?, ?, ?, 1, 1, 0, 1, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`); err != nil {

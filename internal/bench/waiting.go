@@ -55,7 +55,7 @@ func (m *waiting) run(ctx context.Context, _ pace) (err error) {
 	m.ours, err = crowd(ctx, protect(hold), func() bool { return asked.Load() >= waitingDuplicates })
 	close(block)
 	if err == nil && blocked.Load() != waitingDuplicates+1 {
-		err = fmt.Errorf("%d handlers ran, want those of the bare ones and one more", blocked.Load())
+		err = fmt.Errorf("%d handlers ran, want the bare handlers and one more", blocked.Load())
 	}
 	return err
 }
@@ -75,7 +75,7 @@ func (m *waiting) promised() []target {
 // counter counts the operations that begin.
 type counter struct{ atomic.Int64 }
 
-// Start counts.
+// Start counts the call.
 func (c *counter) Start(ctx context.Context, _ everonce.Op) context.Context {
 	c.Add(1)
 	return ctx
@@ -170,7 +170,7 @@ func (l *pipeListener) Close() error {
 	return nil
 }
 
-// Addr is that of any pipe.
+// Addr returns the address that every pipe has.
 func (l *pipeListener) Addr() net.Addr {
 	c, _ := net.Pipe()
 	return c.LocalAddr()

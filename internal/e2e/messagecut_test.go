@@ -76,7 +76,7 @@ func TestMessagesCutFromRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	store, err := redisstore.New(t.Context(), client, &redisstore.Options{Prefix: s.spec.Queues + ":"})
+	store, err := redisstore.New(t.Context(), client, &redisstore.Options{KeyPrefix: s.spec.Queues + ":"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func (b Binding) Value(text string) string {
 	return text
 }
 
-// Headers returns the headers that say what is known of an event.
+// Headers returns the headers that describe an event.
 func (b Binding) Headers(e Envelope) map[string]string {
 	headers := make(map[string]string, 5)
 	for attribute, text := range map[string]string{"id": e.ID, "type": e.Type, "source": e.Source, "partitionkey": e.Key, "time": TimeText(e.Time)} {
@@ -69,8 +69,8 @@ func percentEncoded(text string) string {
 	return b.String()
 }
 
-// PercentDecoded is the text of a header of the HTTP binding, which may be a quoted string. One that is not percent-encoded
-// stands for itself.
+// PercentDecoded is the text of a header of the HTTP binding, which may be a quoted string. One that is not
+// percent-encoded stands for itself.
 func PercentDecoded(value string) string {
 	if strings.HasPrefix(value, `"`) {
 		if _, params, err := mime.ParseMediaType("text/plain; value=" + value); err == nil { // which has quoted strings too

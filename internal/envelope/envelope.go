@@ -32,8 +32,8 @@ func (e Envelope) Or(other Envelope) Envelope {
 	return e
 }
 
-// Read reads what the body and the headers say, in whichever binding of CloudEvents. The body of a structured event goes
-// before its headers, field by field. Text that is not a time gives none.
+// Read reads what the body and the headers say, in whichever binding of CloudEvents. The body of a structured event
+// goes before its headers, field by field. Text that is not a time gives none.
 func Read(contentType string, headers map[string]string, body []byte) Envelope {
 	var e Envelope
 	if IsStructured(contentType) {
@@ -45,7 +45,7 @@ func Read(contentType string, headers map[string]string, body []byte) Envelope {
 	return e
 }
 
-// IsStructured reports whether a content type is that of a CloudEvent whose attributes are in its body, as JSON.
+// IsStructured reports whether a content type denotes a CloudEvent whose attributes are in its body, as JSON.
 func IsStructured(contentType string) bool {
 	base, _, _ := strings.Cut(contentType, ";")
 	return strings.EqualFold(strings.TrimSpace(base), "application/cloudevents+json")

@@ -7,7 +7,7 @@ import (
 	"github.com/everonce/everonce/internal/envelope"
 )
 
-// What a binding writes is read again, whatever the texts are.
+// A binding reads what it wrote, whatever the texts are.
 func TestABindingReadsWhatItWrites(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 678_000, time.UTC)
 	for _, text := range []string{"order.placed", "Jürgen \"50%\"", "\"7\"", "50%25", "a\r\nb: c", " ", "\xff"} {

@@ -14,7 +14,8 @@ type testCase struct {
 	begun time.Time // of the first write
 	write func(s *script)
 	inTx  bool // the store must have transactions
-	// What is decided of a claim with the same fingerprint: of one that leaves alone what is abandoned, one that takes it over, and one that settles.
+	// The decisions on a claim with the same fingerprint: one that leaves an abandoned record alone, one that takes it
+	// over, and one that settles.
 	decided, taken, settled driver.Decision
 }
 

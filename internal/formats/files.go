@@ -18,7 +18,7 @@ import (
 //go:embed testdata
 var testdata embed.FS
 
-var makeNew = flag.Bool("formats.new", false, "write the files of testdata that are not there yet")
+var makeNew = flag.Bool("formats.new", false, "write the missing files of testdata")
 
 // section is one record of a file, under a line with its name.
 type section struct{ name, text string }
@@ -38,7 +38,7 @@ func File(t testing.TB, version int, name string) string {
 		b, err = os.ReadFile(pathOf(t, version, name))
 	}
 	if err != nil {
-		t.Fatalf("%v: every version of the format has files of its own: see the package", err)
+		t.Fatalf("%v: every version of the format has its own files: see the package", err)
 	}
 	return string(b)
 }

@@ -1,17 +1,18 @@
-// Package formats proves that what durable stores keep can be read by every later version, and is written so by all who share a store.
+// Package formats proves that what durable stores keep can be read by every later version, and is written so by all who
+// share a store.
 //
-// The folder testdata/1 holds records of version 1 ([driver.FormatVersion]) in every state, as each store keeps them, beside what they
-// mean: records.txt. Nothing in it is ever changed. [Test] puts the stored form into an empty store, reads it, and goes on from it; and it
-// writes the same records with the same calls, and compares what is stored.
+// The folder testdata/1 holds records of version 1 ([driver.FormatVersion]) in every state, as each store keeps them,
+// beside what they mean: records.txt. Nothing in it is ever changed. [Test] puts the stored form into an empty store,
+// reads it, and goes on from it; and it writes the same records with the same calls, and compares what is stored.
 //
-// A version 2 gets a folder of its own beside it, and 1 stays: its records must still be read. Give the cases of the new folder to
-// cases, and make its files with
+// A version 2 gets its own folder beside it, and 1 remains: its records must still be read. Give the cases of the new
+// folder to cases, and make its files with
 //
 //	go test ./internal/formats -run TestRecords -formats.new
 //	for s in sqlitestore pgxstore redisstore mongostore dynamostore; do (cd store/$s && go test -run 'TestFormat$' -formats.new .); done
 //
-// which write what is not there yet; sqlite.sql and postgres.sql are what Schema returns. Read them before you commit them: from then on they
-// are the format.
+// which write the missing files; sqlite.sql and postgres.sql are what Schema returns. Read them before you commit them:
+// from then on they are the format.
 package formats
 
 import (
@@ -31,12 +32,13 @@ type Harness struct {
 	Load func(id driver.RecordID, stored string)
 	// Dump returns the store's own form of a record. It shows each time as [Times] has it.
 	Dump func(id driver.RecordID, times Times) string
-	// Transact claims and completes in a transaction; claim is nil in an optimistic one. It is nil if the store has no transactions.
+	// Transact claims and completes in a transaction; claim is nil in an optimistic one. It is nil if the store has no
+	// transactions.
 	Transact func(ctx context.Context, claim *driver.ClaimRequest, commit driver.CommitRequest) error
 }
 
-// Times returns the time that the files have in place of a time of the store's, both in microseconds since 1970. The time may be earlier
-// and later than that of a write by as much as that.
+// Times returns the time that the files contain in place of a time of the store, both in microseconds since 1970. The
+// store's time may be earlier or later than the time of a write by as much as early and late.
 type Times func(us int64, early, late time.Duration) int64
 
 // Apart is how far the writes of a record are from each other, by the store's clock.

@@ -11,7 +11,7 @@ import (
 	"github.com/everonce/everonce/driver/transition"
 )
 
-// reading reads a stored record, and goes on from it.
+// reading reads a stored record, and continues its operation.
 type reading struct {
 	*testing.T
 	h      Harness
@@ -65,7 +65,7 @@ func (r *reading) listed() {
 	r.same("List", got, want, all.Now)
 }
 
-// claim is of an attempt that comes later, with the fingerprint that the record has.
+// claim returns the request of an attempt that comes later, with the record's fingerprint.
 func (r *reading) claim(take driver.TakeOver) driver.ClaimRequest {
 	return driver.ClaimRequest{
 		ID: r.want.ID, Scope: r.want.Scope, Name: r.want.Name, Nonce: nonce(9), Owner: "host-9", Lease: lease, Lifetime: web,
@@ -73,8 +73,8 @@ func (r *reading) claim(take driver.TakeOver) driver.ClaimRequest {
 	}
 }
 
-// claimed claims the record, and compares what follows with what follows from the record as it is meant. A decision of 0 is what
-// that tells.
+// claimed claims the record, and compares the answer with the answer that the intended record gives. A decision of 0
+// stands for whatever the intended record gives.
 func (r *reading) claimed(req driver.ClaimRequest, decision driver.Decision) {
 	r.Helper()
 	r.h.Load(r.want.ID, r.stored)
@@ -95,7 +95,7 @@ func (r *reading) claimed(req driver.ClaimRequest, decision driver.Decision) {
 	}
 	switch got.Decision {
 	case driver.DecideClaimed, driver.DecideAbandoned:
-	default: // their steps are nobody's concern
+	default: // these answers need no steps
 		got.Record.Steps, want.Record.Steps = nil, nil
 	}
 	if got.Decision != driver.DecideReplay { // nor is a result that is not replayed
@@ -104,7 +104,7 @@ func (r *reading) claimed(req driver.ClaimRequest, decision driver.Decision) {
 	r.same("a claim that is answered "+got.Decision.String(), got.Record, want.Record, got.Now)
 }
 
-// held goes on as the attempt, whose process has been replaced by one of this version.
+// held continues the attempt in a process of this version that has replaced the one that wrote the record.
 func (r *reading) held() {
 	r.Helper()
 	ctx, s, rec := r.Context(), r.h.Store, r.want

@@ -12,7 +12,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// What the records mean is what the rules of package transition make of the calls, in the JSON in which stores of others keep them.
+// The records are what package transition makes of the calls, in the JSON in which third-party stores keep them.
 func TestRecords(t *testing.T) {
 	var written file
 	for _, c := range cases(t, driver.FormatVersion) {
@@ -31,7 +31,7 @@ func TestRecords(t *testing.T) {
 	written.compare(t, driver.FormatVersion, "records")
 }
 
-// The JSON of every version is read, and that of this one is written as it was.
+// The JSON of every version is read, and this version's JSON is written again unchanged.
 func TestRecordsAsJSON(t *testing.T) {
 	for version := 1; version <= driver.FormatVersion; version++ {
 		for _, c := range cases(t, version) {
@@ -53,8 +53,8 @@ func TestRecordsAsJSON(t *testing.T) {
 	}
 }
 
-// Every field of a record, of a step and of a result has another value than none somewhere in the files, and each state and kind is there:
-// what is nowhere set is not pinned.
+// Every field of a record, of a step and of a result is set somewhere in the files, and each state and kind occurs: a
+// field that is never set is not pinned.
 func TestEveryFieldIsInTheRecords(t *testing.T) {
 	set, kinds := map[string]bool{}, map[any]bool{}
 	var look func(v reflect.Value)

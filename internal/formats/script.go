@@ -8,8 +8,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// script makes the calls of a case. The first write is at the case's time, and each that follows a second later: so the files
-// have it, whenever the calls are made.
+// script makes the calls of a case. The first write is at the case's time, and each that follows a second later: so the
+// files have it, whenever the calls are made.
 type script struct {
 	*testing.T
 	h       Harness
@@ -40,7 +40,7 @@ func (s *script) wrote(err error) {
 	s.wait(s.rec.UpdatedAt)
 }
 
-// wait is over when the store's clock is past a time, so that the times of one write are told from those of the next.
+// wait returns when the store's clock is past a time, so that the times of two writes are distinct.
 func (s *script) wait(until time.Time) {
 	s.Helper()
 	for !s.get().Now.After(until.Add(Apart)) {
@@ -63,7 +63,8 @@ func (s *script) lasts(lease time.Duration, life driver.Lifetime) {
 	}
 }
 
-// fixed is the script's [Times]. A time that no call explains is a fault of the store's, or of the form in which Dump has it.
+// fixed is the script's [Times]. A time that no call explains is a fault of the store's, or of the form in which Dump
+// has it.
 func (s *script) fixed(us int64, early, late time.Duration) int64 {
 	s.Helper()
 	if us == 0 {
@@ -82,7 +83,7 @@ func (s *script) fixed(us int64, early, late time.Duration) int64 {
 		}
 	}
 	if nearest == math.MaxInt64 {
-		s.Errorf("%s: %d is no time of a write, and nothing that follows from one", s.c.name, us)
+		s.Errorf("%s: %d is neither the time of a write nor derived from one", s.c.name, us)
 	}
 	return fixed
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Tables are those of an SQL store. A record is all columns of its row that are not NULL, by their names, and of the rows of its steps.
+// Tables are the tables of an SQL store. A record is shown as all columns of its row that are not NULL, by their names,
+// and the columns of its steps' rows.
 type Tables struct {
 	testing.TB
 	DB     *sql.DB
@@ -162,8 +163,8 @@ func (d *Tables) Identity(s interface {
 	}
 }
 
-// Schema compares what makes the tables with what made them in every version: name.sql. But for the number of the version, which is the last
-// statement, each begins the next one.
+// Schema compares what makes the tables with what made them in every version: name.sql. But for the number of the
+// version, which is the last statement, each begins the next one.
 func Schema(t *testing.T, name, text string) {
 	t.Helper()
 	for version := 1; version <= driver.FormatVersion; version++ {

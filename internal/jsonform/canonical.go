@@ -2,9 +2,9 @@ package jsonform
 
 import "github.com/go-json-experiment/json/jsontext"
 
-// canonical returns the one spelling of a JSON text, in memory of its own: RFC 8785, but for numbers, which stay as they are.
-// RFC 8785 makes floats of them, and so of two amounts one. ok is false where it is no JSON that has one meaning, or
-// is nested too deeply.
+// canonical returns the one spelling of a JSON text, in newly allocated memory: RFC 8785, except that numbers are
+// unchanged. RFC 8785 makes floats of them, and so could make two amounts equal. ok is false if the text is not JSON
+// with one meaning, or is nested too deeply.
 func canonical(raw []byte) (v jsontext.Value, ok bool) {
 	if deeper(raw, MaxNesting) {
 		return nil, false

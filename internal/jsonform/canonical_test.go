@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzCanonical: a canonical form is JSON that says the same, digit by digit, and is its own canonical form; what is left
-// out or kept never fails to be read.
+// FuzzCanonical: a canonical form is JSON that says the same, digit by digit, and is its own canonical form; what is
+// left out or kept never fails to be read.
 func FuzzCanonical(f *testing.F) {
 	for _, s := range []string{`{"b":1,"a":[1.0,-0,1e5,9007199254740993]}`, `"\u00e9\ud83d\ude00"`, ` [ ] `, `{"a":{"b":{}}}`, `{"":null,"~":true}`, `{"a":1,"a":2}`, "\xff", `1`, `{"a":[{"b":[1,2,3]}]}`} {
 		f.Add([]byte(s))

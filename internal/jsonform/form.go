@@ -1,4 +1,4 @@
-// Package jsonform hashes what counts of a JSON text when two are compared: all of it or some of its fields, in one spelling.
+// Package jsonform hashes the compared part of a JSON text: all of it or some of its fields, in one spelling.
 package jsonform
 
 import (
@@ -9,13 +9,14 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Form is what counts of a text.
+// Form is the part of a text that is compared.
 type Form struct {
 	only, except pointers
 }
 
-// New returns a form of which only these fields count, or all but those; without any, all of a text counts. They are JSON pointers
-// (RFC 6901). An error wraps [everonce.ErrInvalidArgument] and speaks of Compare.JSONOnly and Compare.JSONExcept.
+// New returns a form that compares only these fields, or all fields except those; without any, it compares the whole
+// text. The fields are JSON pointers (RFC 6901). An error wraps [everonce.ErrInvalidArgument] and names
+// Compare.JSONOnly or Compare.JSONExcept.
 func New(only, except []string) (*Form, error) {
 	if len(only) > 0 && len(except) > 0 {
 		return nil, fmt.Errorf("%w: Compare: JSONOnly and JSONExcept exclude each other", everonce.ErrInvalidArgument)
@@ -38,7 +39,8 @@ const large = 64 << 10
 
 var largeForms = make(chan struct{}, runtime.GOMAXPROCS(0))
 
-// Sum hashes what counts of a text of so many bytes, which read returns. ok is false where it is not valid JSON; an error is read's.
+// Sum hashes the compared part of a text of size bytes, which read returns. ok is false if the text is not valid JSON;
+// an error is read's.
 func (f *Form) Sum(size int64, read func() ([]byte, error)) (sum [sha256.Size]byte, ok bool, err error) {
 	err = Few(size, func() error {
 		raw, err := read()
@@ -61,8 +63,8 @@ func (f *Form) Sum(size int64, read func() ([]byte, error)) (sum [sha256.Size]by
 	return sum, ok, err
 }
 
-// Few calls read, which reads a text of so many bytes, and returns its error. Of those of large texts only as many run at once as there are
-// processors.
+// Few calls read, which reads a text of size bytes, and returns its error. For large texts, only as many calls run at
+// once as there are processors.
 func Few(size int64, read func() error) error {
 	if size > large {
 		largeForms <- struct{}{}

@@ -11,8 +11,8 @@ import (
 // processors are those that there were when the package began: go test -cpu changes their number.
 var processors = runtime.GOMAXPROCS(0)
 
-// What a large document takes of memory is taken so often at a time as there are processors, and no more often; who sends a small one
-// waits for nobody.
+// A large document takes much memory, so only as many of them are compared at a time as there are processors. A small
+// document is compared without waiting.
 func TestFewLargeDocumentsAreComparedAtATime(t *testing.T) {
 	if cap(largeForms) != processors {
 		t.Errorf("%d at a time, on %d processors", cap(largeForms), processors)
@@ -38,7 +38,7 @@ func TestFewLargeDocumentsAreComparedAtATime(t *testing.T) {
 		sum(64 << 10)
 		synctest.Wait()
 		if n := compared.Load(); n != 1 {
-			t.Errorf("%d were compared while another one was, want the one that waits for nobody", n)
+			t.Errorf("%d were compared while another one was, want the small one, which does not wait", n)
 		}
 		<-largeForms
 		synctest.Wait()

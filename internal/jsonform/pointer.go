@@ -34,7 +34,7 @@ func (p Pointer) Find(text []byte) (value jsontext.Token, found bool, err error)
 	if !jsontext.Value(text).IsValid() {
 		return value, false, ErrNotOneValue
 	}
-	d := jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowDuplicateNames(true)) // there are none
+	d := jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowDuplicateNames(true)) // IsValid has refused them
 	if !seek(d, p.path) {
 		return value, false, nil
 	}

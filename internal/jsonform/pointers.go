@@ -18,7 +18,7 @@ type pointers struct {
 	root pointerNode
 }
 
-// pointerNode is what the pointers say of one place of a document.
+// pointerNode is one place of a document in the tree of all pointers.
 type pointerNode struct {
 	end  int // the number of the pointer that points here, from 1
 	down map[string]*pointerNode
@@ -60,9 +60,9 @@ func parsePointers(field string, list []string) (pointers, error) {
 	return p, nil
 }
 
-// keep returns what the pointers point to: for each that finds something its number, and the value with its
-// length. Where none does it returns the document. What is kept cannot be taken for a document: it begins with a byte
-// that no JSON begins with.
+// keep returns the values that the pointers point to: for each pointer that finds a value its number, and the value
+// with its length. If no pointer finds a value, it returns the document. The kept values cannot be mistaken for a
+// document: they begin with a byte that no JSON begins with.
 func (p *pointers) keep(doc jsontext.Value) jsontext.Value {
 	kept := p.root.appendKept([]byte{0}, doc)
 	if len(kept) == 1 {
@@ -120,8 +120,8 @@ func (n *pointerNode) appendRest(b []byte, v jsontext.Value) []byte {
 	return append(b, v[len(v)-1])
 }
 
-// each calls f for every field of an object, and for every element of an array by its index. v is canonical: it holds no
-// white space, and nothing in it can fail to be read. spelled is a field's name as it stands in v.
+// each calls f for every field of an object, and for every element of an array by its index. v is canonical: it holds
+// no white space, and nothing in it can fail to be read. spelled is a field's name as it stands in v.
 func each(v jsontext.Value, f func(name string, spelled, value jsontext.Value)) {
 	kind := v.Kind()
 	if kind != '{' && kind != '[' {

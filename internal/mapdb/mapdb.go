@@ -1,4 +1,5 @@
-// Package mapdb is a tiny database with transactions, for tests: records and the effects of an application commit together.
+// Package mapdb is a tiny database with transactions, for tests: records and the effects of an application commit
+// together.
 package mapdb
 
 import (
@@ -53,7 +54,7 @@ type Tx struct {
 
 var errEnded = errors.New("mapdb: the transaction has ended")
 
-// ErrDeadlock is what work returns that met one: the transaction was rolled back, and may be run again.
+// ErrDeadlock is the error that work returns after a deadlock: the transaction was rolled back, and may be run again.
 var ErrDeadlock = errors.New("mapdb: deadlock, the transaction was rolled back")
 
 // Add is a statement of the application's: one more effect of that name.
@@ -164,7 +165,7 @@ func (db *DB) SaveStep(_ context.Context, req driver.SaveStepRequest) (res drive
 	})
 }
 
-// Get is what the engine reads outside of transactions.
+// Get reads a record outside of transactions.
 func (db *DB) Get(_ context.Context, req driver.GetRequest) (driver.GetResult, error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()

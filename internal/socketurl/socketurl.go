@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Scheme is that of such URLs, and net's name of the network.
+// Scheme is the scheme of such URLs, and net's name of the network.
 const Scheme = "unix"
 
 // maxPath is the longest path, in bytes, that every system takes for a socket.

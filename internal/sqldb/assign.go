@@ -9,7 +9,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Misfit says that a column holds a value that its destination cannot take without loss. It wraps [driver.ErrCorruptRecord].
+// Misfit says that a column holds a value that its destination cannot take without loss. It wraps
+// [driver.ErrCorruptRecord].
 type Misfit struct {
 	Column int    // from 0
 	Holds  string // the value's type
@@ -22,9 +23,9 @@ func (m *Misfit) Error() string {
 // Unwrap returns [driver.ErrCorruptRecord].
 func (m *Misfit) Unwrap() error { return driver.ErrCorruptRecord }
 
-// Assign copies values that a driver of database/sql returned into *int64, *string and *[]byte, for [Row.Scan] of a database
-// whose columns hold values of any type. What converts without loss is converted. The error wraps a [Misfit] of the
-// first column that does not; the others are copied all the same.
+// Assign copies values that a driver of database/sql returned into *int64, *string and *[]byte, for [Row.Scan] of a
+// database whose columns hold values of any type. It converts values that convert without loss. The error wraps a
+// [Misfit] of the first column that does not convert; the others are copied all the same.
 func Assign[V any](dest []any, values []V) error {
 	var misfit error
 	for i, d := range dest {
@@ -59,7 +60,8 @@ func assign(dest, value any) (ok bool) {
 	return ok
 }
 
-// number returns the whole number in a value. A float of a clock that counts microseconds has digits beyond them: those are dropped.
+// number returns the whole number in a value. A float of a clock that counts microseconds has digits beyond them: those
+// are dropped.
 func number(value any) (int64, bool) {
 	switch v := value.(type) {
 	case nil:

@@ -12,10 +12,11 @@ type Statement struct {
 	Text string
 	// Rows reports that it returns rows. Otherwise only the number of affected rows matters.
 	Rows bool
-	// Foreign says that its rows are the application's: the client library converts their values as it does for the application.
+	// Foreign says that its rows are the application's: the client library converts their values as it does for the
+	// application.
 	Foreign bool
-	// Rides says that a driver may keep it back, and send it together with what comes next: a savepoint. Its error is then
-	// that of what comes next, and at a commit it may be left out.
+	// Rides says that a driver may keep the call back and send it together with the next one: a savepoint. Its error is
+	// then the next call's error, and at a commit it may be left out.
 	Rides bool
 
 	// Keep says that it lives as long as its store and is sent often, so that a connection may keep it prepared.
@@ -25,12 +26,13 @@ type Statement struct {
 	Fresh bool
 
 	// Else, if set, follows with the same arguments where this one affects no row: for a database whose insert cannot
-	// write over what is there on a condition. Drivers call [Call.Other].
+	// write over an existing row on a condition. Drivers call [Call.Other].
 	Else *Statement
 	// NoWait says that where it would have to wait for another transaction it affects no row, and the call is Busy.
 	NoWait bool
-	// Tells says that the number with which the database answers an insert, such as MySQL's LAST_INSERT_ID, is [Call.Told].
-	Tells bool
+	// WantInsertID says that the number with which the database answers an insert, such as MySQL's LAST_INSERT_ID, is
+	// [Call.InsertID].
+	WantInsertID bool
 
 	timed bool // it takes the time as its last argument
 }
@@ -48,11 +50,11 @@ type Call struct {
 	// [ErrNothingWritten]. A driver that pipelines a commit must make the statement itself fail; so that it can be
 	// wrapped for this, its text ends in "RETURNING 1".
 	Must bool
-	// AtLeast is how many rows it must affect, if one is not enough. If a statement writes all of its rows or none,
-	// the driver need not count.
+	// AtLeast is how many rows it must affect, if one is not enough. If a statement writes all of its rows or none, the
+	// driver need not compare the number.
 	AtLeast int64
-	// Told is set by the driver if the statement Tells: not 0 where it has inserted a row.
-	Told int64
+	// InsertID is set by the driver if the statement has WantInsertID: not 0 where it has inserted a row.
+	InsertID int64
 	// Busy is set by the driver: see [Statement.NoWait].
 	Busy bool
 }
@@ -99,7 +101,7 @@ type TxConn[Tx any] interface {
 	// Commit sends last as the last statements and commits: in one round trip if the client can pipeline. After any
 	// error except [ErrCommitLost] the transaction has been rolled back.
 	Commit(ctx context.Context, last ...*Call) error
-	// Rollback ends the transaction, under a context of its own if ctx has ended. On an ended transaction it does
+	// Rollback ends the transaction, under a separate context if ctx has ended. On an ended transaction it does
 	// nothing.
 	Rollback(ctx context.Context) error
 }

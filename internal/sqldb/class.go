@@ -5,7 +5,7 @@ type ErrorClass uint8
 
 // The classes.
 const (
-	// ClassOther is every error that has no class of its own.
+	// ClassOther is the class of every other error.
 	ClassOther ErrorClass = iota
 	// ClassUnique is a duplicate in a unique index.
 	ClassUnique
@@ -26,12 +26,12 @@ const (
 	ClassDenied
 	// ClassCorrupt is a damaged database.
 	ClassCorrupt
-	// ClassUnavailable is a database that cannot be reached, or a connection that broke. What was sent may or may not
-	// have been executed.
+	// ClassUnavailable is a database that cannot be reached, or a connection that broke. The statements that were sent
+	// may or may not have been executed.
 	ClassUnavailable
 )
 
-// ErrorInfo is what an error means.
+// ErrorInfo is the meaning of an error.
 type ErrorInfo struct {
 	Class ErrorClass
 	// NotDone reports that the statement certainly had no effect.

@@ -41,9 +41,9 @@ func sendSQL(ctx context.Context, q SQLQuerier, call *Call) error {
 		res, err := q.ExecContext(ctx, call.Statement.Text, call.Args...)
 		switch {
 		case err != nil:
-		case call.Statement.Tells:
-			call.Told, err = res.LastInsertId()
-			call.Affected = min(call.Told, 1)
+		case call.Statement.WantInsertID:
+			call.InsertID, err = res.LastInsertId()
+			call.Affected = min(call.InsertID, 1)
 		default:
 			call.Affected, err = res.RowsAffected()
 		}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Dialect is what differs between databases in the texts of statements.
+// Dialect holds the differences between databases in the texts of statements.
 type Dialect struct {
 	// Name is for error texts: "PostgreSQL".
 	Name string
@@ -18,13 +18,14 @@ type Dialect struct {
 	Placeholder func(n int, kind ArgKind) string
 	// Now is an expression for the database's clock in microseconds. It is empty if Clock is set.
 	Now string
-	// WriteNow is Now in a statement that writes, where such a statement has to do something besides. Durable is a number that does
-	// that where a statement does not ask for the time: it makes the transaction's commit wait for the disk, whatever the session says.
+	// WriteNow is Now in a statement that writes, where such a statement has to do something besides. Durable is a
+	// number that does that where a statement does not ask for the time: it makes the transaction's commit wait for the
+	// disk, whatever the session says.
 	WriteNow, Durable string
-	// Clock is the database's clock if that is the process's. Every statement that speaks of {now} then takes the time
-	// as a last argument.
+	// Clock is the database's clock if that is the process's. Every statement that uses {now} then takes the time as a
+	// last argument.
 	Clock func() time.Time
-	// OneStatement says that each Send is atomic by itself and may stand outside of a transaction ([Database.Write]).
+	// OneStatement says that each Send is atomic alone and may stand outside of a transaction ([Database.Write]).
 	OneStatement bool
 	// SkipLocked ends a sub-select of what is to be changed or removed: "FOR UPDATE SKIP LOCKED".
 	SkipLocked string
@@ -35,12 +36,13 @@ type Dialect struct {
 	MySQL bool
 	// AnyType says that a column holds values of any type, whatever it was declared as, as SQLite's do.
 	AnyType bool
-	// Table returns the name of a table beside the store's, quoted and qualified. Index returns that of an index.
+	// Table returns the name of a table beside the store's, quoted and qualified. Index returns the name of an index.
 	Table, Index func(name string) string
-	// Serial, Int, Text and Bytes are types of columns; Serial is of a primary key that counts by itself. Long is of a text that
-	// no index holds, if that is not Text.
+	// Serial, Int, Text and Bytes are types of columns. Serial is an automatically incremented primary key. Long is a
+	// text that no index holds, if that is not Text.
 	Serial, Int, Text, Long, Bytes string
-	// Announce is a template of a statement that announces something on the channel {1t}; empty if there is none.
+	// Announce is a template of a statement that announces something on the channel {1t}; empty if the database has no
+	// such statement.
 	Announce string
 }
 
@@ -76,10 +78,12 @@ func (d *Dialect) Arguments(template string, args int) string {
 	}
 }
 
-// Statement makes a statement from a template of so many arguments, in which {now} is the database's time, {skip locked}
-// is [Dialect.SkipLocked], {for update} its like that waits, and {name} is the table of that name, for each of tables. On MySQL {no wait}
-// is its like that makes the statement [Statement.NoWait]. {latest} ends a read of what an insertion met, and {alive}, behind a number,
-// has it fail in what is no transaction any more, where the database does not do so by itself. It returns rows if it is a SELECT, which may begin with WITH RECURSIVE, or has a RETURNING clause.
+// Statement makes a statement from a template of so many arguments, in which {now} is the database's time, {skip
+// locked} is [Dialect.SkipLocked], {for update} is the same clause but waits, and {name} is the table of that name, for
+// each of tables. On MySQL {no wait} is the same clause but makes the statement [Statement.NoWait]. {latest} ends a
+// read of the row that an insertion found. {alive}, behind a number, makes the statement fail if the transaction has
+// ended, on a database that does not fail it already. The statement returns rows if it is a SELECT, which may begin
+// with WITH RECURSIVE, or has a RETURNING clause.
 func (d *Dialect) Statement(name string, args int, template string, tables ...string) *Statement {
 	template, clock := d.durable(template)
 	now := "(SELECT " + clock + ")" // once in the statement, and not for each row
@@ -252,9 +256,10 @@ func (d *Dialect) Texts(texts []string) any {
 	return string(list)
 }
 
-// Once ends an INSERT of rows into a table that has a column "again" on MySQL, and a unique index over these columns beside its
-// primary key: a row that is there stays as it is. [Dialect.Inserted] tells how many are new. On MySQL that row is then locked until
-// the transaction ends, and those wait who have it in hand: in a transaction of the caller's, look for it first.
+// Once ends an INSERT of rows into a table that has a column "again" on MySQL, and a unique index over these columns
+// beside its primary key: an existing row is left unchanged. [Dialect.Inserted] returns how many are new. On MySQL the
+// existing row is then locked until the transaction ends, and a claimer of that row waits: in a transaction of the
+// caller's, look for the row first.
 func (d *Dialect) Once(columns string) string {
 	if d.MySQL { // counted as two, whether the client counts what was found or what was changed
 		return " ON DUPLICATE KEY UPDATE again = again + 1"

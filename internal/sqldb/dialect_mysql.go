@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// alive has a number overflow in what was a transaction until MariaDB rolled it back, for a deadlock, say: what is inserted then
-// commits by itself. To MySQL it is a comment, and its driver asks before.
+// alive makes a number overflow if MariaDB has rolled the transaction back, after a deadlock for example: an insert
+// sent then would commit alone. To MySQL it is a comment, and its driver asks before.
 //
 // It asks for the session's settings too: see [Guarded].
 var alive = " /*M! * (18446744073709551615 * (2 - @@in_transaction)) */ * (" + guard + ")"
@@ -31,7 +31,8 @@ func listOf[T int64 | string](values []T) list {
 	return list(strings.Join(texts, ", "))
 }
 
-// literal writes an argument into a statement. Texts are in hexadecimal: no setting of a server gives another meaning to that.
+// literal writes an argument into a statement. Texts are in hexadecimal: no setting of a server gives another meaning
+// to that.
 func literal(arg any) string {
 	switch arg := arg.(type) {
 	case list:
@@ -48,8 +49,8 @@ func literal(arg any) string {
 	return "NULL"
 }
 
-// inlined makes a call of a statement with its arguments in the text: one with a list is another one each time, and is not worth
-// preparing.
+// inlined makes a call of a statement with its arguments in the text: one with a list is another one each time, and is
+// not worth preparing.
 func inlined(st *Statement, args []any) *Call {
 	text, order := Unnumbered(st.Text)
 	var b strings.Builder

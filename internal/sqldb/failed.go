@@ -6,8 +6,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Failed gives an error of the database its meaning: the named reason, and that it is the store's failure. hint says what
-// to run if the tables are missing.
+// Failed gives an error of the database its meaning: the named reason, and that it is the store's failure. hint says
+// what to run if the tables are missing.
 func Failed(db Database, what, hint string, err error) error {
 	name := db.Dialect().Name
 	reason := func(sentinel error, why string) error {

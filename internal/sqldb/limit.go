@@ -7,7 +7,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Limit is the time that a transaction has. The zero Limit is none.
+// Limit is the time that a transaction has. The zero Limit sets no limit.
 type Limit struct {
 	timer *time.Timer
 	until time.Time

@@ -77,14 +77,14 @@ func (s *Schema) Check(ctx context.Context, db Database) error {
 	case version > want:
 		return s.newer(version)
 	case version < want:
-		return fmt.Errorf("%w: %w: the tables are of version %d, this package needs %d; %s",
+		return fmt.Errorf("%w: %w: the tables have version %d, this package needs %d; %s",
 			driver.ErrStore, driver.ErrSchema, version, want, s.Hint)
 	}
 	return nil
 }
 
 func (s *Schema) newer(version int) error {
-	return fmt.Errorf("%w: %w: the tables are of version %d, this package knows %d: upgrade this process",
+	return fmt.Errorf("%w: %w: the tables have version %d, this package knows %d: upgrade this process",
 		driver.ErrStore, driver.ErrSchema, version, len(s.Migrations))
 }
 
@@ -115,7 +115,7 @@ func (s *Schema) Text() string {
 	return b.String()
 }
 
-// Read returns a setting, empty if there is none.
+// Read returns a setting, or "" if it is not set.
 func (m *Meta) Read(ctx context.Context, c Conn, name string) (value string, err error) {
 	err = c.Send(ctx, &Call{Statement: m.Get, Args: []any{name}, Each: func(r Row) error { return r.Scan(&value) }})
 	return value, err

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Rows is a table that comes with a statement, as its first arguments: one statement then does what would be one for each row.
-// Its columns are numbers, or, where their names begin with "b_", bytes.
+// Rows is a table that comes with a statement, as its first arguments: one statement then does what would be one for
+// each row. Its columns are numbers, or, where their names begin with "b_", bytes.
 type Rows struct {
 	dialect *Dialect
 	columns []string

@@ -6,12 +6,14 @@ import (
 	"strings"
 )
 
-// A session of MySQL or MariaDB may have settings with which a statement means something else, or what it wrote is lost. Any connection
-// of a pool may have others, from its URL, from the server, or by a SET of the application. So each statement asks for them itself, in a
-// condition that is true or fails: that costs no round trip, and no connection and no moment is missed. See [Guarded].
+// A session of MySQL or MariaDB may have settings with which a statement means something else, or what it wrote is
+// lost. Any connection of a pool may have others, from its URL, from the server, or by a SET of the application. So
+// each statement asks for them itself, in a condition that is true or fails: that costs no round trip, and no
+// connection and no moment is missed. See [Guarded].
 //
-// The condition must not speak of how late it is. A statement may run or wait for long, and where it is logged as text a replica runs it
-// later. So a timestamp that the session has set is not seen: there is no telling it from a statement that began at that time.
+// The condition must not depend on the time. A statement may run or wait for long, and where it is logged as text a
+// replica runs it later. So the condition does not detect a timestamp that the session has set: it looks the same as a
+// statement that began at that time.
 
 // mysqlSetting is one of them.
 type mysqlSetting struct {
@@ -37,8 +39,8 @@ var mysqlSettings = []mysqlSetting{
 	},
 }
 
-// firstGuard is the number in the guard of the first setting. Twice a number from there on is out of the range of all: MySQL names no
-// variable in that error, but the number.
+// firstGuard is the number in the guard of the first setting. Twice a number from there on is out of the range of all:
+// MySQL names no variable in that error, but the number.
 const firstGuard = uint64(1<<64 - 1000)
 
 // guard is true in a session that can be used. In another it fails, with the number of the setting.
@@ -50,8 +52,8 @@ var guard = func() string {
 	return strings.Join(parts, " AND ")
 }()
 
-// Unguarded returns what is wrong with the session in which the guard of a statement failed, by the text of the server's error. It is
-// empty if that is another error.
+// Unguarded returns what is wrong with the session in which the guard of a statement failed, by the text of the
+// server's error. It is empty if that is another error.
 func Unguarded(message string) string {
 	for i, s := range mysqlSettings {
 		if strings.Contains(message, strconv.FormatUint(firstGuard+uint64(i), 10)) {
@@ -64,9 +66,10 @@ func Unguarded(message string) string {
 // noLimit is larger than every table.
 const noLimit = " LIMIT 18446744073709551615"
 
-// Guarded returns the text of a statement of MySQL or MariaDB so that it fails in a session that cannot be used, and, if it is a SELECT,
-// so that sql_select_limit does not limit it. It panics if that cannot be had: an INSERT of several rows of VALUES must ask with {alive}.
-// What neither reads nor changes rows, such as CREATE TABLE or SAVEPOINT, stays as it is.
+// Guarded returns the text of a statement of MySQL or MariaDB so that it fails in a session that cannot be used, and,
+// if it is a SELECT, so that sql_select_limit does not limit it. It panics if that is impossible: an INSERT of several
+// rows of VALUES must ask with {alive}. A statement that neither reads nor changes rows, such as CREATE TABLE or
+// SAVEPOINT, is returned unchanged.
 func Guarded(text string) string {
 	prefix, rest, found := strings.Cut(text, " FOR */ ")
 	if found {

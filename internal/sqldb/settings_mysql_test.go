@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Whatever reads or changes rows asks for the session's settings, whether it has a condition or not. The rest are the statements that
-// need not: they neither read nor change rows of everonce's tables.
+// Whatever reads or changes rows asks for the session's settings, whether it has a condition or not. The rest are the
+// statements that need not: they neither read nor change rows of everonce's tables.
 func TestGuarded(t *testing.T) {
 	for text, want := range map[string]string{
 		"SELECT a FROM t":                                                     "SELECT a FROM t WHERE GUARD" + noLimit,

@@ -16,16 +16,16 @@ import (
 type ClaimRequest struct {
 	// Limit is how many rows, at most.
 	Limit int
-	// Lease is how long the rows are in hand, unless it is renewed.
+	// Lease is how long the rows are claimed, unless the claim is renewed.
 	Lease time.Duration
 	// Only, if not nil, are the lanes to choose from. Except are those to leave out.
 	Only, Except []string
 	// Heads claims only the first row of each order key: they are worked on at the same time.
 	Heads bool
-	// Floor leaves out rows of a lower rank, which may be there all the same: see [Pool].
+	// Floor leaves out rows of a lower rank, which may nevertheless exist: see [Pool].
 	Floor int64
-	// Crowd, if not nil, is where to go on among the order keys, one by one, if there are too many rows behind heads to
-	// find other heads by rank: see [Queue.Crowded]. It is moved on.
+	// Crowd, if not nil, is the place from which to look at the order keys one by one, if there are too many rows
+	// behind heads to find other heads by rank: see [Queue.Crowded]. The claim moves it.
 	Crowd *Place
 }
 
@@ -39,14 +39,14 @@ func newToken() int64 {
 	return int64(binary.LittleEndian.Uint64(b[:])>>1 | 1) //nolint:gosec // 63 bits
 }
 
-// head is true of rows before which there is none that their order key waits for.
+// head is true of a row that need not wait for an earlier row of its order key.
 const head = "NOT EXISTS (SELECT 1 FROM {t} AS p WHERE p.{group} = q.{group} AND p.order_key = q.order_key" +
 	" AND p.order_key <> '' AND p.state IN (0, 2) AND p.seq < q.seq)"
 
 // lookAhead is how many rows with order keys a claim looks at, at most, to find heads among them.
 const lookAhead = 1000
 
-// taken is what a claim writes.
+// taken holds the assignments of a claim.
 const taken = "token = {1i}, due_at = {now} + {2i}, attempts = CASE WHEN attempts < 1000000000 THEN attempts + 1 ELSE attempts END"
 
 // Claim claims rows that are due, and returns them with their token, by rank and in the order of their insertion. row
@@ -89,7 +89,7 @@ func Claim[T any](ctx context.Context, q *Queue, req ClaimRequest, row func(*T) 
 			found := len(claimed)
 			if err := q.jump(ctx, c, token, &rest, each(nil)); err != nil {
 				claimed = claimed[:found]
-				return q.kept(found, err)
+				return q.claimError(found, err)
 			}
 		}
 		if req.Heads || len(claimed) == 0 || len(claimed) > req.Limit/2 {
@@ -108,7 +108,7 @@ func Claim[T any](ctx context.Context, q *Queue, req ClaimRequest, row func(*T) 
 		}
 		if err := c.Send(ctx, followed...); err != nil {
 			claimed = claimed[:heads]
-			return q.kept(heads, err)
+			return q.claimError(heads, err)
 		}
 		return nil
 	}
@@ -134,9 +134,9 @@ func Claim[T any](ctx context.Context, q *Queue, req ClaimRequest, row func(*T) 
 	return claimed, token, nil
 }
 
-// kept is what becomes of a claim whose later statements failed: where each commits by itself, the rows of the first are in
-// hand, and must not be claimed again.
-func (q *Queue) kept(claimed int, err error) error {
+// claimError returns the error of a claim whose later statements failed: nil if each statement commits alone and the
+// first one has claimed rows, because those must not be claimed again.
+func (q *Queue) claimError(claimed int, err error) error {
 	if claimed > 0 && q.dialect.OneStatement {
 		return nil
 	}
@@ -160,7 +160,8 @@ func (q *Queue) lanes(req *ClaimRequest, place int) (text string, args []any) {
 // due is true of rows that may be claimed.
 const due = "q.state = 0 AND q.due_at <= {now}"
 
-// claim makes the calls that claim rows without an order key, and heads of those that have one: those of the lowest rank.
+// claim makes the calls that claim rows without an order key, and heads of rows with one: the rows with the lowest
+// rank.
 func (q *Queue) claim(token int64, req *ClaimRequest) []*sqldb.Call {
 	lanes, args := q.lanes(req, 5)
 	args = append([]any{token, req.Lease.Microseconds(), int64(req.Limit), req.Floor}, args...)
@@ -244,8 +245,8 @@ func (q *Queue) Crowded(ctx context.Context) (crowded bool, err error) {
 	return crowded, err
 }
 
-// followers makes the call that claims what follows a head without a gap: as long as the head is in hand, nobody else
-// claims it. accepts, if not nil, says which of the call's rows those are.
+// followers makes the call that claims the rows that follow a head without a gap: as long as the head is claimed, no
+// other claim takes it. accepts, if not nil, says which of the call's rows those are.
 func (q *Queue) followers(token int64, lease time.Duration, r *Row, limit int) (call *sqldb.Call, accepts func(*Row) bool) {
 	if q.dialect.MySQL {
 		return q.lockedFollowers(r, limit), gapless()

@@ -11,14 +11,16 @@ import (
 	"github.com/everonce/everonce/internal/sqldb"
 )
 
-// Other programs write rows too, and a database may hold there what no column of ours is declared to hold. Such a row must not keep
-// others from being claimed or listed: it is read as far as it can be, and says why it is [Row.Corrupt].
+// Other programs write rows too, and a database may hold there what no column of ours is declared to hold. Such a row
+// must not keep others from being claimed or listed: it is read as far as it can be, and says why it is [Row.Corrupt].
 
-// oddTypes is true of rows whose columns cannot be compared as claims do, in a database whose columns hold values of any type.
+// oddTypes is true of rows whose columns cannot be compared as claims do, in a database whose columns hold values of
+// any type.
 const oddTypes = "typeof(rank) NOT IN ('integer', 'real') OR typeof(due_at) NOT IN ('integer', 'real')" + // RETURNING knows no q
 	" OR typeof(id) <> 'text' OR typeof({group}) <> 'text' OR typeof({lane}) <> 'text' OR typeof(order_key) <> 'text'"
 
-// scan reads a row, and the columns of the table's own into own. What cannot be read is no error of the scan.
+// scan reads a row, and the columns specific to its table into own. A value that cannot be read is not an error of the
+// scan.
 func (r *Row) scan(q *Queue, from sqldb.Row, own []any) error {
 	var odd int64
 	err := from.Scan(append([]any{
@@ -35,7 +37,7 @@ func (r *Row) scan(q *Queue, from sqldb.Row, own []any) error {
 	return err
 }
 
-// judge returns why a row cannot be what this package, or another program as the documentation has it, has written.
+// judge returns why neither this package nor another program that follows the documentation can have written a row.
 func (r *Row) judge(odd int64) error {
 	switch {
 	case odd != 0:
@@ -76,8 +78,9 @@ const (
 // beforeAll is where a pass of ClaimOdd through a table begins.
 const beforeAll int64 = math.MinInt64
 
-// ClaimOdd claims rows that [Claim] may not find, whatever their lane, so that they are set aside. It looks at some of the rows that follow
-// the number after, which it moves on: at the end of the table to beforeAll. There are none in a database whose columns have types.
+// ClaimOdd claims rows that [Claim] may not find, whatever their lane, so that they are set aside. It looks at some of
+// the rows that follow the number after, and moves after on: at the end of the table to beforeAll. A database whose
+// columns have types has no such rows.
 func ClaimOdd[T any](ctx context.Context, q *Queue, after *int64, lease time.Duration, row func(*T) (*Row, []any)) (claimed []T, token int64, err error) {
 	if !q.dialect.AnyType {
 		return nil, 0, nil

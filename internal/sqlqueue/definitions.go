@@ -6,7 +6,8 @@ import (
 	"github.com/everonce/everonce/internal/sqldb"
 )
 
-// Definitions returns the statements that create the table, with the given columns of its own: "payload {bytes} NOT NULL".
+// Definitions returns the statements that create the table, with the given specific columns: "payload {bytes} NOT
+// NULL".
 func (s *Spec) Definitions(d *sqldb.Dialect, own ...string) []string {
 	t := s.Table
 	columns := []string{

@@ -10,7 +10,7 @@ import (
 	"github.com/everonce/everonce/internal/sqldb"
 )
 
-// How says how a row that is in hand ends.
+// How says how a claimed row ends.
 type How int
 
 // The ways.
@@ -21,9 +21,9 @@ const (
 	Drop
 	// Again: it is tried again after a delay.
 	Again
-	// Later: it is tried again after a delay, and this try does not count.
+	// Later: it is tried again after a delay, and this try is not an attempt.
 	Later
-	// Release: it was not tried, which does not count, and others may have it.
+	// Release: it was not tried, uses no attempt, and others may claim it.
 	Release
 	// GiveUp discards it.
 	GiveUp
@@ -60,15 +60,15 @@ func ErrorText(err error) string {
 	return text[:cut]
 }
 
-// inHand is true of a row of the list {2t} that the claim {1i} has in hand. It may be late: as long as nobody else has
-// claimed it. The sum keeps the planner from an index of the rows that are in state 0: few, it knows, but a database
-// that holds an old snapshot has all that ever were among them.
-func (q *Queue) inHand() string {
+// claimedBy is the condition that a row of the list {2t} belongs to the claim {1i}. Its lease may have ended, as long
+// as no other claim has taken it. The sum keeps the planner from an index of the rows that are in state 0: few, the
+// planner expects, but a database that holds an old snapshot has all rows that ever were in that state.
+func (q *Queue) claimedBy() string {
 	return " WHERE q.token = {1i} AND q.state + 0 = 0 AND " + q.dialect.InInts("q.seq", "{2t}")
 }
 
-// Ends returns the calls that end rows which the claim of the token has in hand. Each row that it has lost is one less in
-// the sum of their [sqldb.Call.Affected].
+// Ends returns the calls that end rows which the claim of the token holds. Each row that the claim has lost is one less
+// in the sum of their [sqldb.Call.Affected].
 func (q *Queue) Ends(token int64, ends ...End) []*sqldb.Call {
 	var calls []*sqldb.Call
 	together := func(how How, name, template string) {
@@ -82,23 +82,23 @@ func (q *Queue) Ends(token int64, ends ...End) []*sqldb.Call {
 			calls = append(calls, q.call(name, template, token, q.dialect.Ints(seqs)))
 		}
 	}
-	together(Finish, "finish", "UPDATE {t} AS q SET state = 4, done_at = {now}, token = 0, error = ''"+q.inHand())
-	together(Drop, "drop", "{delete}"+q.inHand())
-	together(Release, "release", "UPDATE {t} AS q SET due_at = {now}, rank = {now}, attempts = attempts - 1, token = 0"+q.inHand())
+	together(Finish, "finish", "UPDATE {t} AS q SET state = 4, done_at = {now}, token = 0, error = ''"+q.claimedBy())
+	together(Drop, "drop", "{delete}"+q.claimedBy())
+	together(Release, "release", "UPDATE {t} AS q SET due_at = {now}, rank = {now}, attempts = attempts - 1, token = 0"+q.claimedBy())
 	for _, end := range ends {
 		seq := q.dialect.Ints([]int64{end.Seq})
 		switch end.How {
 		case Again:
-			calls = append(calls, q.call("again", "UPDATE {t} AS q SET due_at = {now} + {3i}, rank = {now} + {3i}, token = 0, error = {4t}"+q.inHand(),
+			calls = append(calls, q.call("again", "UPDATE {t} AS q SET due_at = {now} + {3i}, rank = {now} + {3i}, token = 0, error = {4t}"+q.claimedBy(),
 				token, seq, end.After.Microseconds(), end.Error))
 		case Later:
-			calls = append(calls, q.call("later", "UPDATE {t} AS q SET due_at = {now} + {3i}, rank = {now} + {3i}, attempts = attempts - 1, token = 0, error = {4t}"+q.inHand(),
+			calls = append(calls, q.call("later", "UPDATE {t} AS q SET due_at = {now} + {3i}, rank = {now} + {3i}, attempts = attempts - 1, token = 0, error = {4t}"+q.claimedBy(),
 				token, seq, end.After.Microseconds(), end.Error))
 		case GiveUp:
-			calls = append(calls, q.call("give_up", "UPDATE {t} AS q SET state = 5, done_at = {now}, token = 0, error = {3t}"+q.inHand(), token, seq, end.Error))
+			calls = append(calls, q.call("give_up", "UPDATE {t} AS q SET state = 5, done_at = {now}, token = 0, error = {3t}"+q.claimedBy(), token, seq, end.Error))
 		case Block, SetAside:
 			state := map[How]State{Block: Blocked, SetAside: Dead}[end.How]
-			calls = append(calls, q.call("set_aside", "UPDATE {t} AS q SET state = {3i}, token = 0, error = {4t}"+q.inHand(),
+			calls = append(calls, q.call("set_aside", "UPDATE {t} AS q SET state = {3i}, token = 0, error = {4t}"+q.claimedBy(),
 				token, seq, int64(state), end.Error))
 		}
 	}
@@ -123,14 +123,15 @@ func (q *Queue) End(ctx context.Context, token int64, ends ...End) (int, error) 
 
 // Renew renews the lease of rows, and returns how many of them the claim still has.
 func (q *Queue) Renew(ctx context.Context, token int64, seqs []int64, lease time.Duration) (int, error) {
-	call := q.call("renew", "UPDATE {t} AS q SET due_at = {now} + {3i}"+q.inHand(), token, q.dialect.Ints(seqs), lease.Microseconds())
+	call := q.call("renew", "UPDATE {t} AS q SET due_at = {now} + {3i}"+q.claimedBy(), token, q.dialect.Ints(seqs), lease.Microseconds())
 	if err := q.send(ctx, call); err != nil {
 		return 0, err
 	}
 	return int(call.Affected), nil
 }
 
-// send sends what is written together. What a call has affected is not to be looked at after an error: it may still be written.
+// send sends calls that are written together. Do not use the number of affected rows after an error: the calls may
+// still be written.
 func (q *Queue) send(ctx context.Context, calls ...*sqldb.Call) error {
 	if one, ok := q.db.(sqldb.SingleWriter); ok && len(calls) == 1 {
 		return one.WriteOne(ctx, calls[0])

@@ -12,7 +12,7 @@ import (
 // LaneStats are the figures of one lane.
 type LaneStats struct {
 	Lane string
-	// Waiting are due, or retried later, and not in hand. Untried of them are due, and were never claimed.
+	// Waiting are due, or retried later, and not claimed. Untried of them are due, and were never claimed.
 	Waiting, Untried int
 	// UntriedFor is how long the first of the untried ones has been due.
 	UntriedFor time.Duration

@@ -15,7 +15,7 @@ import (
 type Filter struct {
 	// States, if not empty, are the states to choose from; [InHand] is one of them here.
 	States []State
-	// Seq, if not 0, Lane, ID and OrderKey, if not empty, are those of the rows.
+	// Seq, if not 0, and Lane, ID and OrderKey, if not empty, select the rows that have them.
 	Seq                int64
 	Lane, ID, OrderKey string
 	// OlderThan, if not 0, chooses rows that were created longer ago.
@@ -117,18 +117,19 @@ func (q *Queue) Count(ctx context.Context, f Filter) (n int, err error) {
 	return n, err
 }
 
-// Retry makes rows that were set aside, or that wait for a later try, due at once, with no attempts counted. It returns how
-// many.
+// Retry makes rows that were set aside, or that wait for a later try, due at once, with no attempts counted. It returns
+// how many.
 func (q *Queue) Retry(ctx context.Context, f Filter) (int, error) {
 	return q.change(ctx, f, []State{Pending, Blocked, Dead}, "retry", "state = 0, due_at = {now}, rank = {now}, attempts = 0, error = '', token = 0")
 }
 
-// Discard gives rows up, pending or set aside, and returns how many. They are kept as discarded until the retention ends.
+// Discard gives rows up, pending or set aside, and returns how many. They are kept as discarded until the retention
+// ends.
 func (q *Queue) Discard(ctx context.Context, f Filter) (int, error) {
 	return q.change(ctx, f, []State{Pending, Blocked, Dead}, "discard", "state = 5, done_at = {now}, token = 0")
 }
 
-// change updates the rows of a filter that are in one of the states, and not in hand.
+// change updates the rows of a filter that are in one of the states, and not claimed.
 func (q *Queue) change(ctx context.Context, f Filter, states []State, name, set string) (int, error) {
 	var n int // not to be looked at after an error: it may still be written
 	if len(f.States) > 0 {

@@ -9,14 +9,17 @@ import (
 	"github.com/everonce/everonce/internal/sqldb"
 )
 
-// MySQL and MariaDB have no UPDATE that returns rows, no UPDATE of rows that a sub-select of the same table chooses, and no index of
-// a part of a table. So:
+// MySQL and MariaDB have no UPDATE that returns rows, no UPDATE of rows that a sub-select of the same table chooses,
+// and no index of a part of a table. So:
 //
-//   - Rows are locked, and read, by one statement, and changed by a second one, by their numbers, in the same transaction.
-//   - Two columns that the server keeps begin the indexes: keyed says that there is an order key, open that it is one which others wait for.
-//   - What is chosen is looked for without locks, and then locked by its number: who looks through an index with locks would hold
-//     entries that those want who end rows, whose rows it wants next. And MariaDB keeps the locks of what it has passed over until
-//     the transaction ends: a process that is stopped in a claim would keep from others what it has not claimed.
+//   - Rows are locked, and read, by one statement, and changed by a second one, by their numbers, in the same
+//     transaction.
+//   - Two columns that the server keeps begin the indexes: keyed says that there is an order key, open that later rows
+//     of the key wait for the row.
+//   - A claim looks for its rows without locks, and then locks them by their numbers: a look through an index with locks
+//     would hold entries that ending a row needs, while it waits for that row. MariaDB also keeps the locks of rows that
+//     it has passed over until the transaction ends: a process that is stopped in a claim would keep from others what it
+//     has not claimed.
 //   - An index is named where a server that sorts instead would look through all that it sorts.
 
 // mysqlKeys are the columns and the indexes.
@@ -32,11 +35,11 @@ func (s *Spec) mysqlKeys() []string {
 	}
 }
 
-// first is what [head] is elsewhere: it looks at one entry of the index.
+// first replaces [head] on MySQL: it looks at one entry of the index.
 const first = "q.seq = (SELECT p.seq FROM {t} AS p FORCE INDEX (line) WHERE p.open = 1 AND p.{group} = q.{group} AND p.order_key = q.order_key ORDER BY p.seq LIMIT 1)"
 
-// locked makes the calls that lock and read what [Queue.claim] claims: heads, and rows without an order key, up to the limit of each. It
-// looks at more of the latter, because claims at the same time find the same.
+// locked makes the calls that lock and read what [Queue.claim] claims: heads, and rows without an order key, up to the
+// limit of each. It looks at more of the latter, because claims at the same time find the same.
 func (q *Queue) locked(where string, limit int, args []any) []*sqldb.Call {
 	ahead := int64(min(max(100, 10*limit), lookAhead))
 	return []*sqldb.Call{
@@ -56,16 +59,17 @@ func walkKeys(claimable string) string {
 		fmt.Sprintf(" LIMIT %d) AS heads STRAIGHT_JOIN {t} AS q ON q.seq = heads.n ORDER BY q.{group}, q.order_key", lookAhead)
 }
 
-// lockedFollowers makes the call that locks and reads the rows behind a head, up to one that another transaction has locked: the head
-// is not to wait for that. Which of them follow without a gap is for [gapless] to say, when they are locked.
+// lockedFollowers makes the call that locks and reads the rows behind a head, up to one that another transaction has
+// locked: the head is not to wait for that. Which of them follow without a gap is for [gapless] to say, when they are
+// locked.
 func (q *Queue) lockedFollowers(r *Row, limit int) *sqldb.Call {
 	return q.call("claim_followers", "SELECT {columns} FROM (SELECT n.seq AS n FROM {t} AS n FORCE INDEX (line)"+
 		" WHERE n.open = 1 AND n.{group} = {1t} AND n.order_key = {2t} AND n.seq > {3i} ORDER BY n.seq LIMIT {4i}) AS line"+
 		" STRAIGHT_JOIN {t} AS q ON q.seq = line.n ORDER BY q.seq {no wait}", r.Group, r.OrderKey, r.Seq, int64(limit))
 }
 
-// gapless accepts rows, in the order of their key, up to one that is not due; it passes over those that were ended since
-// they were looked for.
+// gapless accepts rows, in the order of their key, up to one that is not due; it passes over those that were ended
+// since they were looked for.
 func gapless() func(r *Row) bool {
 	gap := false
 	return func(r *Row) bool {
@@ -75,7 +79,7 @@ func gapless() func(r *Row) bool {
 	}
 }
 
-// take writes that rows which were locked are in hand, and has them say so.
+// take writes that locked rows are claimed, and sets the same in rows.
 func (q *Queue) take(ctx context.Context, c sqldb.Conn, token int64, lease time.Duration, rows []*Row) error {
 	if len(rows) == 0 {
 		return nil
@@ -91,8 +95,8 @@ func (q *Queue) take(ctx context.Context, c sqldb.Conn, token int64, lease time.
 	return c.Send(ctx, q.call("take", "UPDATE {t} AS q SET "+taken+" WHERE "+q.dialect.InInts("q.seq", "{3t}"), token, lease.Microseconds(), q.dialect.Ints(seqs)))
 }
 
-// write changes or removes the rows that a sub-select chooses: change begins the statement, and again, if not empty, ends it with the
-// condition that still has to hold. It returns how many.
+// write changes or removes the rows that a sub-select chooses: change begins the statement, and again, if not empty,
+// ends it with the condition that still has to hold. It returns how many.
 func (q *Queue) write(ctx context.Context, c sqldb.Conn, name, change, choice, again string, args ...any) (int, error) {
 	if !q.dialect.MySQL {
 		call := q.call(name, change+" WHERE q.seq IN ("+choice+")"+again, args...)

@@ -16,29 +16,29 @@ import (
 
 // Pool claims rows as they become due, and has them worked on.
 //
-// A claim asks only for rows whose rank is at least that of the last claim's first row: a database has to pass over all
-// that was done since the oldest transaction in it began, and would pass over it at each claim. What comes with a lower
-// rank all the same, such as a row whose transaction took long, is found by a claim without that bound, which comes at
-// least each second, or as seldom as its own time asks for.
+// A claim asks only for rows whose rank is at least the rank of the last claim's first row: a database has to pass over
+// all rows that were done since the oldest transaction in it began, and would pass over them at each claim. A row with
+// a lower rank, such as a row whose transaction took long, is found by a claim without that bound, which comes at least
+// each second, or as seldom as its own time asks for.
 type Pool[T any] struct {
 	Queue *Queue
 	// Row returns where to scan a row and its own columns.
 	Row func(*T) (*Row, []any)
-	// Size is how many rows are in hand, at most; Batch is how many are claimed together.
+	// Size is how many rows are claimed at a time, at most; Batch is how many are claimed together.
 	Size, Batch int
-	// Single has each row worked on by itself; of an order key, one at a time.
+	// Single has each row worked on alone; of an order key, one at a time.
 	Single bool
-	// Lease is for how long rows are in hand. It is renewed at a third.
+	// Lease is how long rows are claimed. It is renewed at a third.
 	Lease time.Duration
 	// Poll is the longest pause between two looks for rows.
 	Poll time.Duration
 	// Channel, if not empty, is where new rows are announced.
 	Channel string
-	// Slack is how far below the last claim's first rank new rows may come: that of the highest priority.
+	// Slack is how far below the last claim's first rank new rows may come: the lead of the highest priority.
 	Slack time.Duration
 	// Lanes, if set, returns the lanes to claim from, and those to leave out.
 	Lanes func() (only, except []string)
-	// Taken, if set, is told of claimed rows before Lanes is asked again.
+	// Taken, if set, is called with the claimed rows before Lanes is called again.
 	Taken func(rows []T)
 	// Work works on rows of one claim, and ends them. Its context ends with the lease: [driver.ErrLeaseLost]. It does not
 	// end with Run's, but after DrainTimeout.
@@ -61,8 +61,8 @@ const firstPoll = 5 * time.Millisecond
 // fullEvery is how often a claim without a floor comes, at least.
 const fullEvery = time.Second
 
-// dear is what a claim in vain may take without a pause after it. It has passed over all that waits: for its key, or for
-// its lane. An announcement then is no reason to do it again at once.
+// dear is the longest time of a claim without rows that needs no pause after it. Such a claim has passed over all rows
+// that wait for their key or their lane, so an announcement is no reason to repeat it at once.
 const dear = 5 * time.Millisecond
 
 // Wake has the pool look for rows at once.
@@ -100,7 +100,7 @@ func (p *Pool[T]) Run(ctx context.Context) {
 		working.Go(func() { p.listen(ctx, l) })
 	}
 	if p.Queue.dialect.AnyType {
-		working.Go(func() { p.odd(ctx, hard, &working) })
+		working.Go(func() { p.setAsideCorrupt(ctx, hard, &working) })
 	}
 	var floor int64
 	var full time.Time // when the next claim without a floor is due
@@ -154,7 +154,7 @@ func (p *Pool[T]) Run(ctx context.Context) {
 			return
 		case err != nil:
 			failures++
-			p.failed(err)
+			p.logFailure(err)
 			if retry.Pause(ctx, retry.Backoff(failures)) != nil {
 				return
 			}
@@ -174,14 +174,16 @@ func (p *Pool[T]) Run(ctx context.Context) {
 	}
 }
 
-// oddEvery is the pause between two passes through the table for rows that no claim finds; oddPause bounds that between two looks.
+// oddEvery is the pause between two passes through the table for rows that no claim finds; oddPause bounds that between
+// two looks.
 const (
 	oddEvery = time.Minute
 	oddPause = time.Second
 )
 
-// odd has rows worked on that no claim finds, until ctx ends. It goes through the table in short looks with pauses, beside the claims.
-func (p *Pool[T]) odd(ctx, hard context.Context, working *sync.WaitGroup) {
+// setAsideCorrupt has rows worked on that no claim finds, until ctx ends. It goes through the table in short looks with
+// pauses, beside the claims.
+func (p *Pool[T]) setAsideCorrupt(ctx, hard context.Context, working *sync.WaitGroup) {
 	failures := 0
 	for after := beforeAll; ; {
 		began := time.Now()
@@ -192,7 +194,7 @@ func (p *Pool[T]) odd(ctx, hard context.Context, working *sync.WaitGroup) {
 			return
 		case err != nil:
 			failures++
-			p.failed(err)
+			p.logFailure(err)
 			pause = retry.Backoff(failures)
 		case len(rows) > 0:
 			p.begin(hard, working, rows, token, began)
@@ -209,7 +211,7 @@ func (p *Pool[T]) odd(ctx, hard context.Context, working *sync.WaitGroup) {
 	}
 }
 
-func (p *Pool[T]) failed(err error) {
+func (p *Pool[T]) logFailure(err error) {
 	p.Log.Warn(p.Name+": the database failed; it is tried again", "error", err)
 }
 
@@ -251,7 +253,7 @@ func (p *Pool[T]) wait(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// begin has rows worked on, in goroutines of their own.
+// begin has rows worked on, in new goroutines.
 func (p *Pool[T]) begin(ctx context.Context, working *sync.WaitGroup, rows []T, token int64, claimed time.Time) {
 	p.mu.Lock()
 	p.free -= len(rows) // it may be below 0: followers are one row more than asked for, at most
@@ -293,8 +295,8 @@ func (p *Pool[T]) leased(ctx context.Context, token int64, rows []T, claimed tim
 	p.Work(ctx, token, rows)
 }
 
-// beat renews a lease at a third of it, until ctx ends. If it cannot, or if nothing of it is left, it ends the work: at the lease's end,
-// whatever the database is about.
+// beat renews a lease at a third of it, until ctx ends. If it cannot, or if nothing of it is left, it ends the work: at
+// the lease's end, whatever the database is about.
 func (p *Pool[T]) beat(ctx context.Context, token int64, seqs []int64, claimed time.Time, lose func(error)) {
 	until := claimed.Add(p.Lease)
 	over := time.AfterFunc(time.Until(until), func() { lose(driver.ErrLeaseLost) })
@@ -331,7 +333,7 @@ func (p *Pool[T]) listen(ctx context.Context, l sqldb.Listener) {
 			return
 		}
 		failures++
-		p.failed(err)
+		p.logFailure(err)
 		if retry.Pause(ctx, retry.Backoff(failures)) != nil {
 			return
 		}

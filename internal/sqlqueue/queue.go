@@ -17,9 +17,9 @@ type State int64
 
 // The states. The numbers, but for InHand, stand in the tables.
 const (
-	// Pending: it waits for its time, or is in hand until its lease ends.
+	// Pending: it waits for its time, or is claimed until its lease ends.
 	Pending State = 0
-	// InHand is Pending in the tables, and distinguishes in a [Filter] what is in hand: there Pending is the rest.
+	// InHand is Pending in the tables, and selects the claimed rows in a [Filter]: there Pending selects the rest.
 	InHand State = 1
 	// Blocked: set aside. Rows behind it with the same order key wait.
 	Blocked State = 2
@@ -40,7 +40,7 @@ type Spec struct {
 	Group, Lane string
 	// In, if set, is the only group that this queue sees.
 	In string
-	// Own are the columns of the table's own, which are read after those of [Row].
+	// Own are the columns specific to the table, which are read after those in [Row].
 	Own []string
 	// Unique are the columns of the unique index.
 	Unique []string
@@ -59,7 +59,7 @@ type Row struct {
 	DueAt     int64
 	CreatedAt int64
 	DoneAt    int64 // 0 if it is not done
-	Token     int64 // of the claim that has it in hand, or had it last; 0 if it was ended
+	Token     int64 // of the claim that holds it, or held it last; 0 if it was ended
 	Error     string
 	Now       int64 // when it was read
 	Corrupt   error // why it cannot be read: see Row.scan
@@ -107,9 +107,10 @@ func New(db sqldb.Database, spec Spec) *Queue {
 	return q
 }
 
-// statement makes a statement of the queue from a template, once: {t} is the table, {in} the condition of [Spec.In], whose argument is the last,
-// {group} and {lane} the columns, {delete} the beginning of a DELETE, {keyed} is true of rows with an order key, {done} names
-// the index of those that are done, where that must be said, and {odd} is 1 for rows that claims cannot find or tell apart. A template speaks of the table as q.
+// statement makes a statement of the queue from a template, once: {t} is the table, {in} the condition of [Spec.In],
+// whose argument is the last, {group} and {lane} the columns, {delete} the beginning of a DELETE, {keyed} is true of
+// rows with an order key, {done} names the index of the done rows, where that is necessary, and {odd} is 1 for rows
+// that claims cannot find or tell apart. A template calls the table q.
 func (q *Queue) statement(name string, args int, template string) *sqldb.Statement {
 	if st, ok := q.texts.Load(template); ok {
 		return st.(*sqldb.Statement) //nolint:forcetypeassert // nothing else is in it

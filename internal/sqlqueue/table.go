@@ -18,7 +18,7 @@ type Table[Tx any] struct {
 	schema sqldb.Schema
 }
 
-// Open returns the table of a spec, with the columns of its own, beside a store, for a package and its type that has
+// Open returns the table of a spec, with its specific columns, beside a store, for a package and its type that has
 // Migrate and Schema. It sends nothing. The error wraps [driver.ErrInvalidArgument].
 func Open[Tx any](pkg, typ string, store driver.TxStore[Tx], spec Spec, own ...string) (*Table[Tx], error) {
 	db, ok := sqldb.Of(store)

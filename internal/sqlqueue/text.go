@@ -9,7 +9,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// MaxText is the size of the longest text in a column that is looked up, maxHeaders that of all headers, in bytes.
+// MaxText is the size of the longest text in a column that is looked up, maxHeaders the size of all headers, in bytes.
 const (
 	MaxText    = 255
 	maxHeaders = 64 << 10
@@ -18,7 +18,7 @@ const (
 // Stores reports whether every database can keep a text.
 func Stores(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
 
-// Text is what a column is to hold, by its name for a person.
+// Text is the value for a column, with the column's name for error messages.
 type Text struct{ Name, Is string }
 
 // CheckTexts refuses a text that no column can hold. of says whose it is: "outbox", "event".

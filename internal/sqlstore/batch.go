@@ -32,7 +32,7 @@ func (h *txHandle[Tx]) claimAll(ctx context.Context, reqs []driver.ClaimRequest)
 		err = h.readStepsOf(ctx, read.rows)
 	}
 	if err != nil {
-		return nil, h.failed("claim", err)
+		return nil, h.wrapError("claim", err)
 	}
 	if h.claims == nil {
 		h.claims = make(map[driver.RecordID]*txClaim, len(reqs))
@@ -44,7 +44,7 @@ func (h *txHandle[Tx]) claimAll(ctx context.Context, reqs []driver.ClaimRequest)
 			w = &row{now: read.now, locked: true}
 		}
 		if all[i], err = h.grant(&reqs[i], w, &claims[i]); err != nil {
-			return nil, h.failed("claim", err)
+			return nil, h.wrapError("claim", err)
 		}
 		h.store.hits.count(all[i].Decision != driver.DecideClaimed)
 	}
@@ -58,7 +58,7 @@ func (h *txHandle[Tx]) claimEach(ctx context.Context, reqs []driver.ClaimRequest
 		if h.store.text.Lock != nil {
 			var w row
 			all[i], err = h.lock(ctx, &req, &w, began)
-			err = h.failed("claim", err)
+			err = h.wrapError("claim", err)
 		} else {
 			all[i], err = h.Claim(ctx, req)
 		}
@@ -108,14 +108,14 @@ func (h *txHandle[Tx]) CommitAll(ctx context.Context, req driver.CommitAllReques
 	}
 	last, err := h.finishCalls(req.Completions)
 	if err != nil {
-		_ = h.conn.Rollback(ctx) //nolint:errcheck // the first error is what is told
+		_ = h.conn.Rollback(ctx) //nolint:errcheck // the first error is returned
 		return res, err
 	}
 	err = h.conn.Commit(ctx, last...)
 	if errors.Is(err, sqldb.ErrNothingWritten) {
 		return res, driver.ErrConflict
 	}
-	return res, h.failed("commit", err)
+	return res, h.wrapError("commit", err)
 }
 
 // finishCalls writes what is new and alike by one statement, and the rest one by one.

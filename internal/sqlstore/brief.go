@@ -11,7 +11,8 @@ const BriefColumns = "state, token, nonce, attempt, lease_until, fp_alg, fp_sum,
 	"unknown_step, format, result_until, purge_at, owner, completed_at"
 
 func (w writer) brief() *sqldb.Statement {
-	// The time is one more column: as a table of its own it would be joined, which costs the server more than the look for the key.
+	// The time is one more column: a separate table would be joined, which costs the server more than the look for the
+	// key.
 	return w.rows("brief", 1, "SELECT "+w.Now+", "+BriefColumns+" FROM {record} WHERE id = {1b}")
 }
 
@@ -27,7 +28,7 @@ type briefRead struct {
 	}
 }
 
-// readBrief makes the call of Brief. Where it answers no row there is no record, and no time.
+// readBrief makes the call of Brief. If it returns no row, there is neither a record nor a time.
 func (s *Store[Tx]) readBrief(id *driver.RecordID) *briefRead {
 	b := &briefRead{row: row{locked: true}}
 	b.rec.ID = *id

@@ -19,7 +19,7 @@ func (s *Store[Tx]) Claim(ctx context.Context, req driver.ClaimRequest) (res dri
 	s.lease.see(req.Lease)
 	if s.lookFirst(&req.ID) {
 		if done, res, err := s.look(ctx, &req); done || err != nil {
-			return res, s.failed("claim", err)
+			return res, s.wrapError("claim", err)
 		}
 		if s.locks != nil && s.locks.Locked(req.ID) {
 			return s.inProgress(), nil
@@ -31,7 +31,7 @@ func (s *Store[Tx]) Claim(ctx context.Context, req driver.ClaimRequest) (res dri
 		return err
 	})
 	if err != nil {
-		return res, s.failed("claim", err)
+		return res, s.wrapError("claim", err)
 	}
 	s.hits.count(answer.Decision != driver.DecideClaimed)
 	return answer, nil
@@ -58,7 +58,7 @@ func (s *Store[Tx]) look(ctx context.Context, req *driver.ClaimRequest) (done bo
 	return next == nil, res, err
 }
 
-// claim is a claim through c, which is a transaction of its own or makes one of every statement.
+// claim claims through c, which is a separate transaction or makes one of every statement.
 func (s *Store[Tx]) claim(ctx context.Context, c sqldb.Conn, req *driver.ClaimRequest) (res driver.ClaimResult, err error) {
 	if req.Take >= driver.TakeToSettle { // never inserts
 		err = s.decide(ctx, c, &req.ID, func(rec *driver.Record, w *row) (*driver.Record, error) {
@@ -75,8 +75,8 @@ func (s *Store[Tx]) claim(ctx context.Context, c sqldb.Conn, req *driver.ClaimRe
 		}
 		if !call.Statement.Rows { // a bare INSERT
 			w.inserted = call.Affected > 0
-			if call.Told != 0 {
-				w.now = at(call.Told)
+			if call.InsertID != 0 {
+				w.now = at(call.InsertID)
 			}
 		}
 		if w.inserted {
@@ -123,8 +123,8 @@ func (s *Store[Tx]) claim(ctx context.Context, c sqldb.Conn, req *driver.ClaimRe
 	return res, errBusyKey
 }
 
-// How often a claim looks again at a record that it could have, if it was not locked: for some 120 ms; and at one that it cannot see: it
-// is another claim's, or has just been removed, or a purge locks what is beside it.
+// How often a claim looks again at a record that it could have, if it was not locked: for some 120 ms; and at one that
+// it cannot see: it is another claim's, or has just been removed, or a purge locks what is beside it.
 const (
 	briefTries  = 16
 	unseenTries = 8
@@ -133,7 +133,8 @@ const (
 // brieflyMost is when a claim looks no more: each look waits in the server on MySQL.
 const brieflyMost = 200 * time.Millisecond
 
-// heldBriefly reports whether a record that is locked may be so for a moment only, by a purge or a late write of another attempt.
+// heldBriefly reports whether a record that is locked may be so for a moment only, by a purge or a late write of
+// another attempt.
 func (s *Store[Tx]) heldBriefly(try int, since time.Time, rec *driver.Record, w *row, req *driver.ClaimRequest) bool {
 	if !s.dialect.MySQL || w.locked || time.Since(since) > brieflyMost || rec == nil && try >= unseenTries {
 		return false
@@ -174,8 +175,8 @@ func (s *Store[Tx]) claimCall(req *driver.ClaimRequest, w *row) *sqldb.Call {
 	return call
 }
 
-// hitRate tells whether claims lately met a record more often than not: a read before the claim costs a
-// new key something, and spares a duplicate the writer.
+// hitRate reports whether recent claims found a record more often than not: a read before the claim costs a new key
+// something, and spares a duplicate the writer.
 type hitRate struct{ per1024 atomic.Int32 }
 
 func (h *hitRate) count(hit bool) {

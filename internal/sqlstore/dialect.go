@@ -17,12 +17,13 @@ type Dialect struct {
 	// TryLock returns an expression that locks the key until the end of the transaction and is true, or is at once
 	// false if another transaction has it. It is nil if the database needs none.
 	TryLock func(id string) string
-	// Tell, if set, is a number, and sends word of the record that is written, if its attempt has ended and somebody watches.
-	Tell string
+	// Notify, if set, is an expression of a number that notifies the watchers of the written record if its attempt has
+	// ended.
+	Notify string
 	// Greatest is the function for the larger of two numbers: "greatest", "max".
 	Greatest string
-	// RowID is a row's address, by which it is found again within a statement, and which orders rows that are due at the same
-	// time: "ctid", "rowid". RowIDType is its type, which a text is cast to.
+	// RowID is a row's address, by which it is found again within a statement, and which orders rows that are due at
+	// the same time: "ctid", "rowid". RowIDType is its type, which a text is cast to.
 	RowID, RowIDType string
 }
 
@@ -114,17 +115,17 @@ func (w writer) fromToWrite() string {
 	return "(SELECT " + cmp.Or(w.WriteNow, w.Now) + " AS now) AS clock"
 }
 
-// returning ends a write that may end an attempt. What it returns is no matter, but the number of rows.
+// returning ends a write that may end an attempt. Only the number of returned rows matters.
 func (w writer) returning() string {
-	if w.Tell == "" {
+	if w.Notify == "" {
 		return " RETURNING 1"
 	}
-	return " RETURNING " + w.Tell
+	return " RETURNING " + w.Notify
 }
 
-// ends is returning for a statement that returns no rows where there is nothing to tell.
+// ends is returning for a statement that returns no rows unless it notifies.
 func (w writer) ends() string {
-	if w.Tell == "" {
+	if w.Notify == "" {
 		return ""
 	}
 	return w.returning()
@@ -213,8 +214,8 @@ func (w writer) swap() *sqldb.Statement {
 		return w.exec("swap", len(args)+2, text)
 	}
 	told := ""
-	if w.Tell != "" {
-		told = ", " + w.Tell
+	if w.Notify != "" {
+		told = ", " + w.Notify
 	}
 	return w.rows("swap", len(args)+2, "WITH swapped AS ("+text+" RETURNING id, steps, "+cmp.Or(w.Durable, "1")+told+"), "+
 		"dropped AS (DELETE FROM {step} AS s USING swapped WHERE s.id = swapped.id AND swapped.steps = 0) "+
@@ -266,8 +267,9 @@ const touched = "updated_at = {now}, lease_until = coalesce({now} + {4i}, r.leas
 const countStep = "r.steps + CASE WHEN EXISTS (SELECT 1 FROM {step} AS s WHERE s.id = {1b} AND s.name = {7t}) THEN 0 ELSE 1 END"
 
 func (w writer) touch() string {
-	// The record's own count of its steps is cheap, and may be too high: a call whose repetition comes while it still runs counts twice.
-	// To count the steps themselves is right only if nobody has written the record since the statement's snapshot.
+	// The record's own number of steps is cheap, and may be too high: a call whose repetition comes while it still runs
+	// is counted twice. To count the steps themselves is right only if the record was not written since the statement's
+	// snapshot.
 	limit := " < " + strconv.Itoa(driver.MaxSteps)
 	return w.update(touched, held+" AND (r.steps"+limit+
 		" OR EXISTS (SELECT 1 FROM {step} AS s WHERE s.id = {1b} AND s.name = {7t})"+
@@ -278,13 +280,13 @@ func (w writer) touchForStep() *sqldb.Statement { return w.exec("save_step", 7, 
 
 const stepInsert = "INSERT INTO {step} AS s (id, seq, " + StepColumns + ") "
 
-// stepKept keeps a step that stands ([transition.StepStands]) as it is: one that can be read, and is done, or has ended in the
-// attempt that comes late to open it.
+// stepKept leaves a step that stands ([transition.StepStands]) unchanged: a step that can be read, and is done, or has
+// ended in the attempt that comes late to open it.
 const stepKept = stepOver + "NOT (s.state = 2 AND coalesce(s.result_kind, 0) BETWEEN 1 AND 3 OR " +
 	"s.state = 3 AND coalesce(s.result_kind, 0) = 0 AND s.attempt = excluded.attempt AND excluded.state = 1)"
 
-// stepOnce writes over what is known not to have taken hold yet, and nothing else: with the step commits its effect. One that
-// this very attempt has ended as not done was told so to the work.
+// stepOnce writes over a step only if its effect is known not to have taken hold yet: the effect commits with the step.
+// The work already learned of a step that this very attempt ended as not done.
 const stepOnce = stepOver + "coalesce(s.result_kind, 0) = 0 AND (s.state = 1 OR s.state = 3 AND s.attempt < excluded.attempt)"
 
 const stepOver = " ON CONFLICT (id, name) DO UPDATE SET state = excluded.state, attempt = excluded.attempt, " +
@@ -307,7 +309,7 @@ func (w writer) dropOrphans() *sqldb.Statement {
 	return w.exec("drop_orphans", 1, "DELETE FROM {step} WHERE id = {1b} AND NOT EXISTS (SELECT 1 FROM {record} AS r WHERE r.id = {1b} AND r.steps > 0)")
 }
 
-// finishColumns are what a completed record is written with, and finishValues the values, but for where they come from.
+// finishColumns are the columns of a completed record, and finishValues their values.
 const (
 	finishColumns = "id, scope, name, state, token, nonce, owner, attempt, fp_alg, fp_sum, format, result_kind, result_codec, result_data, result_summary, " +
 		"created_at, claimed_at, updated_at, completed_at, result_until, purge_at, due_at, steps, rev"
@@ -316,8 +318,8 @@ const (
 		"{now} + CASE WHEN {12t} IS NULL AND {13b} IS NULL THEN {16i} ELSE {15i} END, 0, 1"
 )
 
-// finishOver is what Finish writes over the record that is there, and the condition. What depends on the old values stands before
-// what changes them.
+// finishOver returns what Finish writes over an existing record, and the condition. An assignment that depends on an
+// old value stands before the assignment that changes it.
 func (w writer) finishOver() (set, where string) {
 	where = "r.rev = {2i} OR " + readable + " AND ({gone} AND r.steps = 0 OR r.state = 2 AND r.nonce <> excluded.nonce AND r.format <= {10i} AND " +
 		"CASE WHEN r.fp_alg = excluded.fp_alg AND r.fp_sum <> excluded.fp_sum THEN 1 ELSE 0 END = 0)"

@@ -9,8 +9,8 @@ func nth(arg, n, length string) string {
 	return "substring(" + arg + " FROM CAST((" + n + " - 1) * " + length + " + 1 AS INTEGER) FOR " + length + ")"
 }
 
-// readLockedAll tries all the locks before it reads anything. Each record is looked for by itself, behind a
-// fence: the planner does not know how many there are, and would rather read the whole table.
+// readLockedAll tries all the locks before it reads anything. Each record is looked for separately, behind a fence: the
+// planner does not know how many there are, and would rather read the whole table.
 func (w writer) readLockedAll() *sqldb.Statement {
 	return w.rows("read_locked_all", 2, "WITH tried AS MATERIALIZED (SELECT k.n, k.id, "+w.TryLock("k.id")+" AS locked FROM (SELECT g.n, "+
 		nth("{1b}", "g.n", "32")+" AS id FROM generate_series(1, {2i}) AS g (n) OFFSET 0) AS k) "+

@@ -8,7 +8,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// What a statement must know of a record before it does anything about it. A record that a reader refuses is refused by all.
+// This file holds the conditions that a statement checks before it changes a record. A record that a reader refuses is
+// refused by all statements.
 
 // goneAt is [driver.Record.GoneAt]. A time that no version has written lets nothing go.
 func goneAt(now string) string {
@@ -20,7 +21,8 @@ var (
 	lastText = strconv.Itoa(lastTime)
 )
 
-// newer is true of what a newer version wrote, which is not judged by what this one knows; known of what this one, or one before it, did.
+// newer is true of a record that a newer version wrote, which this version does not judge. known is true of a record
+// that this version, or one before it, wrote.
 var (
 	newer = "r.format > " + version
 	known = "r.format BETWEEN 1 AND " + version
@@ -44,8 +46,8 @@ var readable = func() string {
 	return "(" + newer + " OR " + strings.Join(where, " AND ") + ")"
 }()
 
-// live is true of a claim whose lease holds, and deletable of what forgetting a tenant removes. Neither is true of what may be a live claim for all that can
-// be read of it: nobody knows, and it stays.
+// live is true of a claim whose lease holds, and deletable of a record that forgetting a tenant removes. Neither is
+// true of a record that cannot be read well enough to exclude a live claim: it is kept.
 var (
 	live      = "(" + known + " AND r.state = 1 AND r.lease_until > {now} AND r.lease_until <= " + lastText + ")"
 	deletable = "(" + known + " AND (r.state BETWEEN 2 AND 4 OR r.state = 1 AND r.lease_until BETWEEN 1 AND {now}))"
@@ -59,6 +61,7 @@ const allStates = 1<<(driver.StateTombstone+1) - 1
 
 var anyState = strconv.Itoa(allStates)
 
-// stateBit is a record's state at the store's time as a bit, 0 for a record that is gone, and all of them for one whose state this version cannot tell.
+// stateBit is a record's state at the store's time as a bit, 0 for a record that is gone, and all of them for one whose
+// state this version cannot tell.
 var stateBit = "CASE WHEN NOT " + readable + " THEN " + anyState + " WHEN {gone} THEN 0 WHEN " + newer + " THEN " + anyState +
 	" WHEN " + live + " THEN 2 WHEN r.state = 1 OR r.state = 3 THEN 8 WHEN r.state = 2 THEN 4 WHEN r.result_until BETWEEN 1 AND {now} THEN 32 ELSE 16 END"

@@ -7,10 +7,11 @@ import (
 	"github.com/everonce/everonce/internal/sqldb"
 )
 
-// ripe are the records that a purge looks at: those that are due, from a place in the order in which they are. Each has something to be purged, unless
-// it may not be, being damaged or a newer version's: the purge passes that over. An index has those that are due at the same time in the order of their
-// addresses; to ask for it would have a planner sort. The lower bound is a comparison of rows, which goes by the index as well: two
-// plain bounds a planner takes for a small range, to be read whole and sorted.
+// ripe are the records that a purge looks at: records that are due, from a place in the order in which they are due.
+// Each has something to be purged, unless it is damaged or a newer version's: the purge passes over such a record. An
+// index holds records that are due at the same time in the order of their addresses; to ask for that order would make a
+// planner sort. The lower bound is a comparison of rows, for which the index is used as well: two plain bounds look to
+// a planner like a small range, to be read whole and sorted.
 func (w writer) ripe() string {
 	if w.MySQL { // which reads no range by a comparison of rows, and has the primary key in each index
 		return "{record} WHERE due_at <= {now} AND due_at >= {2i} AND (due_at > {2i} OR id > UNHEX({3t})) ORDER BY due_at, id"
@@ -23,8 +24,8 @@ func (w writer) among(choice string) string {
 	return "r." + w.RowID + " " + w.oneOf("SELECT "+w.RowID+" FROM "+choice+w.skipLocked())
 }
 
-// oneOf is true of what a sub-select finds, which is run first and once: a planner that takes what is rare for frequent would rather
-// walk over all records in their order, one by one, until a page is full.
+// oneOf is true of what a sub-select finds, which is run first and once: a planner that takes what is rare for frequent
+// would rather walk over all records in their order, one by one, until a page is full.
 func (w writer) oneOf(choice string) string {
 	if w.Arrays {
 		return "= ANY (ARRAY (" + choice + "))"
@@ -42,8 +43,8 @@ func (w writer) skipLocked() string {
 // selected chooses records by range of IDs and by scope.
 const selected = "r.id > {1b} AND r.id >= {2b} AND r.id <= {3b} AND " + inScope
 
-// anywhere is selected for a database that walks over all records by their index where it is offered one, though it wants what is not in it, and finds that
-// wherever the record came to lie: in an order of hashes.
+// anywhere is selected for a database that walks over all records by their index where it is offered one, though it
+// wants what is not in it, and finds that wherever the record came to lie: in an order of hashes.
 const anywhere = "NOT (r.id <= {1b} OR r.id < {2b} OR r.id > {3b}) AND " + inScope
 
 // inScope is true of a scope and those inside it. The length is the database's: some count bytes, not letters.
@@ -87,14 +88,14 @@ func (w writer) maintenance(s *Statements) {
 	}
 	s.ScopeLeft = w.rows("scope_left", 5, w.at("SELECT count(*), "+countOf(deletable)+", "+countOf(live)+", "+countOf(newer)+" FROM {record} AS r WHERE "+selected))
 	s.Remove = w.exec("remove", 1, "DELETE FROM {record} WHERE id = {1b}")
-	// The limit, which is none, has a state worked out once, and not for each count.
+	// The limit, which limits nothing, makes the server compute a state once, and not for each count.
 	s.Health = w.rows("health", 0, w.at("SELECT {now}, "+countOf("b = 2")+", "+countOf("b = 8")+", "+countOf("b = 4")+", "+
 		countOf("b = 16 OR b = 32")+", "+countOf("b = "+anyState)+", min(CASE WHEN b = 8 THEN updated_at END) "+
 		"FROM (SELECT "+stateBit+" AS b, r.updated_at FROM {record} AS r LIMIT 9223372036854775807) AS x"))
 }
 
-// removing has a statement that deletes records delete their steps too, and return a column: a session may have switched off what the
-// reference of the one table to the other does (session_replication_role).
+// removing has a statement that deletes records delete their steps too, and return a column: a session may have
+// switched off what the reference of the one table to the other does (session_replication_role).
 func (w writer) removing(records, column string) string {
 	if !w.OneStatement {
 		return records + " RETURNING " + column
@@ -111,7 +112,8 @@ func (w writer) removing(records, column string) string {
 // countOf counts the rows of which a condition is true.
 func countOf(condition string) string { return "count(CASE WHEN " + condition + " THEN 1 END)" }
 
-// at writes the clock itself in the place of the time for a database that reads it once in a statement, however often that names it.
+// at writes the clock itself in the place of the time for a database that reads it once in a statement, however often
+// that names it.
 func (w writer) at(text string) string {
 	if w.MySQL {
 		return timed(text, w.Now)
@@ -127,7 +129,8 @@ func (w writer) rowText() string {
 	return "CAST(" + w.RowID + " AS TEXT)"
 }
 
-// maintenanceMySQL changes records one by one, each by its ID: what chooses them in a sub-select locks, and waits, far beyond them.
+// maintenanceMySQL changes records one by one, each by its ID: what chooses them in a sub-select locks, and waits, far
+// beyond them.
 func (w writer) maintenanceMySQL(s *Statements, drop, ripe string) {
 	choose := func(name string, args int, choice, where string) *sqldb.Statement {
 		return w.rows(name, args, w.at("SELECT id, steps FROM (SELECT id, steps, format, state, lease_until, result_until, purge_at FROM "+choice+") AS r WHERE "+where))

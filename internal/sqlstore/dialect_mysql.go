@@ -10,22 +10,24 @@ import (
 
 // MySQL and MariaDB have neither ON CONFLICT nor RETURNING that both know, and no lock that can be tried for a key. So:
 //
-//   - An insert ends in [untouched]: if there is a row, that is locked and left as it is. LAST_INSERT_ID tells which, and the
-//     time too, in one round trip. What writes over a row on a condition is a second statement, [sqldb.Statement.Else].
-//   - A claim in a transaction inserts a row that is gone from its beginning: nobody else can insert the key until the
-//     transaction ends, and if it commits without a result, the key is new to all others.
-//   - A single-table UPDATE assigns from left to right: what depends on the old values stands before what changes them.
+//   - An insert ends in [untouched]: an existing row is locked and left unchanged. LAST_INSERT_ID returns whether it
+//     inserted, and the time too, in one round trip. A write over a row on a condition is a second statement,
+//     [sqldb.Statement.Else].
+//   - A claim in a transaction inserts a row that is gone from its beginning: no other transaction can insert the key
+//     until this one ends, and if it commits without a result, the key is new to all others.
+//   - A single-table UPDATE assigns from left to right: an assignment that depends on an old value stands before the
+//     assignment that changes it.
 const (
 	untouched = " ON DUPLICATE KEY UPDATE rev = rev + LAST_INSERT_ID(0)"
 	// noWait is for MariaDB alone, which MySQL takes for a comment and then waits.
 	noWait = "/*M! SET STATEMENT innodb_lock_wait_timeout = 0 FOR */ "
-	// alive is false in what was a transaction until the server rolled it back, for a deadlock, say: what is written then commits by
-	// itself. For MySQL, to which it is a comment, the driver asks before.
+	// alive is false if the server has rolled the transaction back, after a deadlock for example: a write sent then
+	// would commit alone. For MySQL, to which it is a comment, the driver asks before.
 	alive = " /*M! AND @@in_transaction = 1 */"
 )
 
-// lockRev is the revision of a row that a claim in a transaction has inserted. No record of another has it, so that a claim whose row
-// was rolled back with a savepoint writes over nobody.
+// lockRev is the revision of a row that a claim in a transaction has inserted. No other record has it, so that a claim
+// whose row was rolled back with a savepoint writes over no record.
 const lockRev = 1 << 62
 
 func (w writer) mysql(s *Statements) {
@@ -34,7 +36,7 @@ func (w writer) mysql(s *Statements) {
 	}
 	insert := func(name string, args int, columns, values string) *sqldb.Statement {
 		st := exec(name, args, noWait+"INSERT INTO {record} ("+columns+") SELECT "+values+" FROM DUAL WHERE 1 = 1"+untouched)
-		st.NoWait, st.Tells = true, true
+		st.NoWait, st.WantInsertID = true, true
 		return st
 	}
 	s.Read = w.read("read", "")
@@ -50,7 +52,7 @@ func (w writer) mysql(s *Statements) {
 	s.Insert = insert("insert", len(args)+3, "id, scope, name, "+SwapColumns+", rev", "{1b}, {2t}, {3t}, "+strings.Join(args, ", ")+", LAST_INSERT_ID(1)")
 	s.Lock = exec("lock", 5, noWait+"INSERT INTO {record} (id, scope, name, nonce, format, state, token, attempt, created_at, updated_at, purge_at, due_at, steps, rev) "+
 		"SELECT {1b}, {2t}, {3t}, {4b}, {5i}, 2, 1, 1, LAST_INSERT_ID({now}), {now}, 1, 1, 0, "+strconv.FormatInt(lockRev, 10)+" FROM DUAL WHERE 1 = 1"+alive+untouched)
-	s.Lock.NoWait, s.Lock.Tells = true, true
+	s.Lock.NoWait, s.Lock.WantInsertID = true, true
 	s.Swap = w.swap()
 	s.Swap.Text, s.Swap.NoWait = noWait+s.Swap.Text, true
 	s.DropSteps = exec("drop_steps", 1, "DELETE FROM {step} WHERE id = {1b}")
@@ -58,9 +60,9 @@ func (w writer) mysql(s *Statements) {
 	s.Complete, s.Release, s.Renew = w.complete(), w.release(), w.renew()
 
 	limit := " < " + strconv.Itoa(driver.MaxSteps)
-	// To look for a step locks what is beside it. So the record's count of its steps only grows here, and the steps are looked at where that
-	// is at the limit: what does not depend on the row, these servers find out beforehand. MySQL does so with the
-	// row too, and then with an EXISTS that speaks of it, but not with a value.
+	// A look for a step locks what is beside it. So the record's number of steps only grows here, and the steps are
+	// looked at only at the limit. These servers evaluate a condition that does not depend on the row beforehand. MySQL
+	// also does so for an EXISTS that refers to the row, but not for a value.
 	s.SaveStep = exec("save_step", 7, "UPDATE {record} AS r SET "+strings.Replace(touched, countStep, "r.steps + 1", 1)+" WHERE "+held+
 		" AND CASE WHEN r.steps"+limit+" THEN 1 WHEN (SELECT 1 FROM {step} AS s WHERE s.id = r.id AND s.name = {7t}) THEN 1"+
 		" ELSE (SELECT count(*) FROM {step} AS s WHERE s.id = r.id)"+limit+" END"+alive)
@@ -70,12 +72,12 @@ func (w writer) mysql(s *Statements) {
 	s.Meta = sqldb.NewMeta(w.Dialect.Dialect)
 }
 
-// putStepElse inserts a step, or changes the one that is there if over, the end of an insert of others, allows it. Its time is that at
-// which the record was changed for it.
+// putStepElse inserts a step, or changes the existing one if over, the end of other databases' insert, allows it. Its
+// time is the time at which the record was changed for it.
 func (w writer) putStepElse(name, over string) *sqldb.Statement {
 	st := w.exec(name, 8, "INSERT INTO {step} (id, seq, "+StepColumns+") SELECT {1b}, rev * LAST_INSERT_ID(1), {2t}, {3i}, {4i}, {5i}, {6t}, {7b}, {8b}, "+
 		"updated_at, CASE WHEN {3i} = 1 THEN NULL ELSE updated_at END FROM {record} WHERE id = {1b} ON DUPLICATE KEY UPDATE seq = seq + LAST_INSERT_ID(0)")
-	st.Tells = true
+	st.WantInsertID = true
 	set, where, _ := strings.Cut(strings.TrimPrefix(over, " ON CONFLICT (id, name) DO UPDATE SET "), " WHERE ")
 	values := strings.NewReplacer("excluded.state", "{3i}", "excluded.attempt", "{4i}", "excluded.result_kind", "{5i}", "excluded.result_codec", "{6t}",
 		"excluded.result_data", "{7b}", "excluded.result_summary", "{8b}", "excluded.ended_at", "CASE WHEN {3i} = 1 THEN NULL ELSE (SELECT updated_at FROM {record} WHERE id = {1b}) END")
@@ -83,8 +85,8 @@ func (w writer) putStepElse(name, over string) *sqldb.Statement {
 	return st
 }
 
-// finishElse inserts a completed record, or else writes it over the one that is there; over tries the two in the other order. locked
-// is over where the row is the claim's own, of which nothing is to be kept: that costs the server half.
+// finishElse inserts a completed record, or else writes it over the existing one; over tries the two in the other
+// order. locked is over where the row is the claim's own and holds nothing to keep: that halves the server's cost.
 func (w writer) finishElse() (insert, over, locked *sqldb.Statement) {
 	set, where := w.finishOver()
 	columns, values := strings.Split(finishColumns, ", "), strings.Split(finishValues, ", ")
@@ -99,7 +101,7 @@ func (w writer) finishElse() (insert, over, locked *sqldb.Statement) {
 	statement := func(text, other string) *sqldb.Statement {
 		st, then := w.exec("finish", 16, expand(text)), w.exec("finish", 16, expand(other))
 		for _, s := range []*sqldb.Statement{st, then} {
-			s.NoWait, s.Tells = true, strings.Contains(s.Text, "INSERT")
+			s.NoWait, s.WantInsertID = true, strings.Contains(s.Text, "INSERT")
 		}
 		st.Else = then
 		return st

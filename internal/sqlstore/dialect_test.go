@@ -10,8 +10,8 @@ import (
 	"github.com/everonce/everonce/internal/sqldb"
 )
 
-// dialects are the kinds: with the process's clock and statements that belong together, with the database's clock and one statement
-// for each transition, and such a one that numbers its transactions.
+// dialects are the kinds: with the process's clock and statements that belong together, with the database's clock and
+// one statement for each transition, and such a one that numbers its transactions.
 func dialects() map[string]Dialect {
 	place := func(n int, kind sqldb.ArgKind) string {
 		return "$" + strconv.Itoa(n) + [...]string{"::i", "::t", "::b"}[kind]

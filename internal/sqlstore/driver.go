@@ -17,7 +17,7 @@ type Driver[Tx any] interface {
 	sqldb.DB[Tx]
 	// Traits describes the database to the engine. The result never changes.
 	Traits() Traits
-	// Statements returns the texts: those of [NewStatements], changed where the database needs others.
+	// Statements returns the statements: the ones from [NewStatements], changed where the database needs others.
 	Statements() *Statements
 	// Migrations returns the schema: entry i brings the tables from version i to version i+1, as single statements
 	// that are run in one transaction.
@@ -41,8 +41,8 @@ type Traits struct {
 	OneWriter bool
 	// MigrateHint completes the sentence "the tables are missing: " with what to run.
 	MigrateHint string
-	// Check, if set, is called before the first use, a migration too, and again when there are tables: it refuses a database that is
-	// set up so that it cannot keep the store's promises.
+	// Check, if set, is called before the first use, a migration too, and again when there are tables: it refuses a
+	// database that is set up so that it cannot keep the store's promises.
 	Check func(ctx context.Context) error
 	// Notes returns the notes of Health: sentences about the durability of the database as it is configured.
 	Notes func(ctx context.Context) ([]string, error)

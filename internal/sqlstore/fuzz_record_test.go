@@ -63,9 +63,9 @@ func (c *columns) stepRow() rowOf {
 	return rowOf{c.name, c.state, c.attempt, c.kind, c.codec, c.data, c.summary, c.created, c.completed}
 }
 
-// FuzzRecord reads rows of any content, as a hand in the tables can leave them. What is no record is
-// ErrCorruptRecord, what a newer version wrote is told apart, and what is read can be decided on and is
-// written back as it was.
+// FuzzRecord reads rows of any content, as a manual change of the tables can leave them. A row that is not a record is
+// ErrCorruptRecord, a newer version's record is distinguished, and a record that is read can be decided on and is
+// written back unchanged.
 func FuzzRecord(f *testing.F) {
 	id, nonce, sum := make([]byte, 32), make([]byte, 16), make([]byte, 32)
 	id[0], nonce[0], sum[0] = 7, 8, 9
@@ -117,7 +117,7 @@ func FuzzRecord(f *testing.F) {
 			t.Errorf("found %v, of an ID of %d bytes", whole.found, len(id))
 		}
 		for _, w := range []*row{whole, &brief.row} {
-			judged(t, w, c)
+			checkRow(t, w, c)
 		}
 		if rec, err := whole.record(); rec != nil && err == nil && format <= driver.FormatVersion {
 			again(t, rec, c)
@@ -127,15 +127,15 @@ func FuzzRecord(f *testing.F) {
 		if legal := state >= int64(driver.StepOpen) && state <= int64(driver.StepNotDone) && kind >= 0 && kind <= int64(driver.ResultElided) && (state == int64(driver.StepDone)) == (kind != 0); legal != (err == nil) {
 			t.Errorf("a step of state %d and kind %d: %+v, %v", state, kind, step, err)
 		} else if !legal && !errors.Is(err, driver.ErrCorruptRecord) {
-			t.Errorf("a step that is none: %v, want ErrCorruptRecord", err)
+			t.Errorf("an impossible step: %v, want ErrCorruptRecord", err)
 		} else if legal && (int64(step.State) != state || int64(step.Attempt) != min(max(attempt, math.MinInt32), math.MaxInt32) || int64(step.Result.Kind) != kind || !step.Readable()) {
 			t.Errorf("of a step of state %d and kind %d in attempt %d was read %+v", state, kind, attempt, step)
 		}
 	})
 }
 
-// judged checks what was read of a row.
-func judged(t *testing.T, w *row, c *columns) {
+// checkRow checks what was read of a row.
+func checkRow(t *testing.T, w *row, c *columns) {
 	t.Helper()
 	rec, err := w.record()
 	switch {
@@ -145,7 +145,7 @@ func judged(t *testing.T, w *row, c *columns) {
 		}
 	case c.format > driver.FormatVersion:
 		if err != nil || rec.Format <= driver.FormatVersion {
-			t.Errorf("a newer version's record is of version %d, %v", rec.Format, err)
+			t.Errorf("a newer version's record has version %d, %v", rec.Format, err)
 		}
 	case err != nil:
 		if !errors.Is(err, driver.ErrCorruptRecord) {
@@ -202,5 +202,5 @@ func again(t *testing.T, rec *driver.Record, c *columns) {
 	}
 }
 
-// dueColumn is the one that is told by the others: due_at.
+// dueColumn is the column that follows from the others: due_at.
 const dueColumn = 24

@@ -36,10 +36,11 @@ type Insert struct {
 // whole transaction again), or it is repeatedly inserted and deleted.
 var ErrInvisible = errors.New("everonce: the row with this key cannot be read (run the whole transaction again)")
 
-// InsertDialect is what differs between databases for InsertOnce.
+// InsertDialect holds the differences between databases for InsertOnce.
 type InsertDialect struct {
 	Classify func(error) sqldb.ErrorInfo
-	// MySQL says that the texts are MySQL's and MariaDB's: names in backquotes, "?" for an argument, and an INSERT that returns nothing.
+	// MySQL says that the texts are MySQL's and MariaDB's: names in backquotes, "?" for an argument, and an INSERT that
+	// returns nothing.
 	MySQL bool
 	// Durable is [sqldb.Dialect.Durable] if the row's commit is to wait for the disk, whatever the session says.
 	Durable string
@@ -115,8 +116,8 @@ var (
 // undoTimeout bounds the way back to a savepoint.
 const undoTimeout = 10 * time.Second
 
-// behindSavepoint runs op behind a savepoint, which undo goes back to. The statements go one by one: of two that are sent together
-// the second may be done though the first has not told what it should.
+// behindSavepoint runs op behind a savepoint, which undo goes back to. The statements are sent one by one: of two that
+// are sent together the second may be done although the first did not have the expected result.
 func behindSavepoint(ctx context.Context, c sqldb.Conn, op func(undo func() error) (bool, error)) (inserted bool, err error) {
 	if err := c.Send(ctx, &sqldb.Call{Statement: savepointInsert}); err != nil {
 		return false, err
@@ -246,5 +247,5 @@ func isNull(v any) bool {
 		return false
 	}
 	got, err := valuer.Value()
-	return got == nil && err == nil // an error is told when the value is sent
+	return got == nil && err == nil // the error is returned when the value is sent
 }

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// defaultLease is what is assumed of leases before one was seen: the default of everonce.Options.
+// defaultLease is the assumed lease before the first one was seen: the default of everonce.Options.
 const defaultLease = 30 * time.Second
 
-// leastBound is what a transaction may take in any case. A lease of less than three times that is too short for
-// a store whose every write waits for a disk, and must not take the transactions down with it.
+// leastBound is the least time that a transaction has. A lease of less than three times that is too short for a store
+// whose every write waits for a disk, and must not shorten the transactions too.
 const leastBound = 100 * time.Millisecond
 
 // leaseBound knows the shortest lease in live use. A lease counts for as long as it can be running: from
@@ -24,7 +24,7 @@ type seenLease struct {
 	until time.Time
 }
 
-// see notes a lease. Zero, of a claim in a transaction, is none.
+// see notes a lease. Zero, from a claim in a transaction, is not a lease.
 func (b *leaseBound) see(lease time.Duration) {
 	if lease <= 0 {
 		return

@@ -92,7 +92,7 @@ func (s *Store[Tx]) List(ctx context.Context, req driver.ListRequest) (res drive
 		return nil
 	}
 	if err = s.driver.Read(ctx, list); err != nil {
-		return driver.ListResult{}, s.failed("list", err)
+		return driver.ListResult{}, s.wrapError("list", err)
 	}
 	if len(res.Records) == limit {
 		res.Next = res.Records[limit-1].ID
@@ -103,7 +103,7 @@ func (s *Store[Tx]) List(ctx context.Context, req driver.ListRequest) (res drive
 			calls[i] = s.readSteps(&res.Records[n])
 		}
 		if err = s.driver.Read(ctx, calls...); err != nil {
-			return driver.ListResult{}, s.failed("list steps", err)
+			return driver.ListResult{}, s.wrapError("list steps", err)
 		}
 	}
 	return res, nil
@@ -154,7 +154,7 @@ func (s *Store[Tx]) DeleteScope(ctx context.Context, req driver.DeleteScopeReque
 		if res.More {
 			return nil
 		}
-		// What others had locked was passed over, and is still to be deleted.
+		// Records that others had locked were passed over, and are still to be deleted.
 		reached = driver.RecordID{}
 		args, _ = selection(req.Scope, driver.KeyHash{}, reached)
 		err = c.Send(ctx, s.call(s.text.ScopeLeft, args...).ForEach(left.scan))
@@ -168,7 +168,7 @@ func (s *Store[Tx]) DeleteScope(ctx context.Context, req driver.DeleteScopeReque
 		s.stopped.Store(req.Scope, reached)
 	}
 	if !res.More {
-		err = s.failed("delete scope", left.err())
+		err = s.wrapError("delete scope", left.err())
 	}
 	return res, err
 }
@@ -178,7 +178,7 @@ type scopeLeft struct{ all, deletable, live, newer int64 }
 
 func (l *scopeLeft) scan(r sqldb.Row) error { return r.Scan(&l.all, &l.deletable, &l.live, &l.newer) }
 
-// err says what stays of a scope, and why, if that will not end by itself.
+// err returns an error that says which records of a scope are left, and why, if a later call cannot delete them either.
 func (l *scopeLeft) err() error {
 	var errs []error
 	if l.newer > 0 {
@@ -205,11 +205,11 @@ func (s *Store[Tx]) Health(ctx context.Context, _ driver.HealthRequest) (h drive
 		return nil
 	}
 	if err = s.driver.Read(ctx, call); err != nil {
-		return h, s.failed("health", err)
+		return h, s.wrapError("health", err)
 	}
 	if s.traits.Notes != nil {
 		if h.Notes, err = s.traits.Notes(ctx); err != nil {
-			return h, s.failed("health", err)
+			return h, s.wrapError("health", err)
 		}
 	}
 	return h, nil

@@ -19,7 +19,7 @@ const (
 // Migrate creates the tables, or updates them to this version. Several processes may run it at once, and it does
 // nothing if the tables are up to date. It returns [driver.ErrSchema] for tables of a newer version.
 func (s *Store[Tx]) Migrate(ctx context.Context) error {
-	if err := s.settings(ctx); err != nil { // of a database that is no good nothing is changed
+	if err := s.settings(ctx); err != nil { // a database with wrong settings is not changed
 		return err
 	}
 	if s.schema.Check(ctx, s.driver) != nil {
@@ -27,7 +27,7 @@ func (s *Store[Tx]) Migrate(ctx context.Context) error {
 		case errors.Is(err, driver.ErrSchema):
 			return err
 		case err != nil:
-			return s.failed("migrate", err)
+			return s.wrapError("migrate", err)
 		}
 	}
 	return s.ready(ctx)
@@ -51,7 +51,7 @@ func (s *Store[Tx]) ready(ctx context.Context) error {
 		if errors.Is(err, driver.ErrSchema) {
 			return err
 		}
-		return s.failed("schema version", err)
+		return s.wrapError("schema version", err)
 	}
 	if err := s.settings(ctx); err != nil {
 		return err
@@ -65,7 +65,7 @@ func (s *Store[Tx]) settings(ctx context.Context) error {
 	if s.traits.Check == nil {
 		return nil
 	}
-	return s.failed("settings", s.traits.Check(ctx))
+	return s.wrapError("settings", s.traits.Check(ctx))
 }
 
 // ReadIdentity returns the identity that the store is bound to: see [driver.IdentityReader].
@@ -75,11 +75,11 @@ func (s *Store[Tx]) ReadIdentity(ctx context.Context, _ driver.ReadIdentityReque
 	}
 	kept, err := s.text.Meta.Read(ctx, reader[Tx]{s.driver}, metaIdentity)
 	if err != nil || kept == "" {
-		return res, s.failed("identity", err)
+		return res, s.wrapError("identity", err)
 	}
 	raw, err := hex.DecodeString(kept)
 	if err != nil || len(raw) != len(res.Check) {
-		return res, s.failed("identity", fmt.Errorf("%w: the identity", driver.ErrCorruptRecord))
+		return res, s.wrapError("identity", fmt.Errorf("%w: the identity", driver.ErrCorruptRecord))
 	}
 	return driver.ReadIdentityResult{Bound: true, Check: [32]byte(raw)}, nil
 }
@@ -101,7 +101,7 @@ func (s *Store[Tx]) KeepIdentity(ctx context.Context, req driver.KeepIdentityReq
 	}
 	switch {
 	case err != nil:
-		return res, s.failed("identity", err)
+		return res, s.wrapError("identity", err)
 	case kept != mine:
 		return res, fmt.Errorf("%w: %w", driver.ErrStore, driver.ErrIdentity)
 	}

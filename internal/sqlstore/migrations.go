@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Migrations reads a folder schema with a file for each version, and returns the statements of every version with their names replaced.
+// Migrations reads a folder schema with a file for each version, and returns the statements of every version with their
+// names replaced.
 func Migrations(files embed.FS, names *strings.Replacer) [][]string {
 	var all [][]string
 	for version := 1; ; version++ {

@@ -11,7 +11,8 @@ import (
 // defaultPurgeLimit is the batch of a purge that names none.
 const defaultPurgeLimit = 1000
 
-// place is one in the order in which records are due: that of the record with this address, or behind all that were due by then.
+// place is a place in the order in which records are due: the place of the record with this address, or behind all that
+// were due by then.
 type place struct {
 	due int64
 	row any // text, or nil
@@ -19,9 +20,9 @@ type place struct {
 
 // Purge removes expired results and records: see [driver.Store].
 //
-// If the previous purge left more, Purge continues after its last record. So a database that keeps deleted rows, for
-// a transaction that may still read them, does not scan all of them in every batch, and records that must stay,
-// because they are damaged or of a newer version, are passed once in a round, however many there are.
+// If the previous purge left more, Purge continues after its last record. So a database that keeps deleted rows, for a
+// transaction that may still read them, does not scan all of them in every batch, and records that a purge must keep,
+// because they are damaged or a newer version's, are passed once in a round, however many there are.
 func (s *Store[Tx]) Purge(ctx context.Context, req driver.PurgeRequest) (driver.PurgeResult, error) {
 	var res driver.PurgeResult // read only if the write returns nil
 	var reached place
@@ -43,7 +44,7 @@ func (s *Store[Tx]) Purge(ctx context.Context, req driver.PurgeRequest) (driver.
 		if err != nil || res.More || from == (place{}) {
 			return err
 		}
-		reached = place{} // what was locked by others is still there
+		reached = place{} // records that others had locked remain
 		_, err = s.purgeFrom(ctx, c, &reached, left, &res)
 		return err
 	})
@@ -57,8 +58,8 @@ func (s *Store[Tx]) Purge(ctx context.Context, req driver.PurgeRequest) (driver.
 	return res, nil
 }
 
-// purgeFrom purges what is to be purged of the next records that are due, up to limit, and returns how many of them may be left. It moves from to when the
-// last of what it removed was due, if the database tells.
+// purgeFrom purges the next due records, up to limit, and returns how many of them may be left. It moves from to the
+// time at which the last removed record was due, if the database returns it.
 func (s *Store[Tx]) purgeFrom(ctx context.Context, c sqldb.Conn, from *place, limit int64, res *driver.PurgeResult) (left int64, err error) {
 	if s.text.ChooseGone != nil {
 		return s.purgeEach(ctx, c, from, limit, res)
@@ -95,7 +96,8 @@ func (s *Store[Tx]) purgeFrom(ctx context.Context, c sqldb.Conn, from *place, li
 	return left, nil
 }
 
-// oneByOne has a statement change each of the records that are chosen, in one transaction, and returns how many it has changed.
+// oneByOne has a statement change each of the records that are chosen, in one transaction, and returns how many it has
+// changed.
 func (s *Store[Tx]) oneByOne(ctx context.Context, c sqldb.Conn, choose *sqldb.Call, change *sqldb.Statement) (n int64, err error) {
 	var calls []*sqldb.Call
 	err = c.Send(ctx, choose.ForEach(func(r sqldb.Row) error {
@@ -141,7 +143,7 @@ func (s *Store[Tx]) purgeEach(ctx context.Context, c sqldb.Conn, from *place, li
 	return left, nil
 }
 
-// passOver moves from behind the n records there that were looked at and stay, if there are so many: then others may follow.
+// passOver moves from behind the n records that were looked at and kept, if there are so many: then others may follow.
 func (s *Store[Tx]) passOver(ctx context.Context, c sqldb.Conn, from *place, n int64) (more bool, err error) {
 	next := *from
 	passed := s.call(s.text.PurgePassed, n-1, from.due, from.row).ForEach(func(r sqldb.Row) error {

@@ -60,8 +60,8 @@ func number[N ~int | ~int64 | ~uint8](n N) any {
 	return int64(n)
 }
 
-// row is what the statements answer of a key: the store's time, whether the key was locked and inserted,
-// and the record, if there is one.
+// row is the answer of a statement for a key: the store's time, whether the key was locked and inserted, and the
+// record, if there is one.
 type row struct {
 	now              time.Time
 	locked, inserted bool
@@ -150,7 +150,7 @@ func (w *row) corrupt(what string) error {
 	return fmt.Errorf("%w: key %s: %s", driver.ErrCorruptRecord, w.rec.ID.Short(), what)
 }
 
-// record returns the record, or nil where there is none, and an error where it cannot be read.
+// record returns the record, or nil if it does not exist, and an error if it cannot be read.
 func (w *row) record() (*driver.Record, error) {
 	if !w.found {
 		return nil, nil

@@ -10,23 +10,23 @@ import (
 // dialect has a Clock, each statement marked (now) has the time as one more argument, the last.
 //
 // "The record" in an answer is [RecordColumns], each NULL if there is no record. Times and durations are in
-// microseconds; a time or duration that may be "never" or "none" is then NULL. What locks the key ([Dialect.TryLock])
-// never waits for another transaction of the same key.
+// microseconds; a time or duration that may be "never" or "none" is then NULL. A statement that locks the key
+// ([Dialect.TryLock]) never waits for another transaction of the same key.
 //
 // If a transition needs more than these (a record is read, decided and written back), the write is Swap: it is
 // conditional on the revision that was read, which grows with every write.
 type Statements struct {
 	// Claim inserts a claimed record unless there is one, and returns one row: the time, whether the key could be
-	// locked, whether it was inserted (0 or 1 each), and the record as it was before. (now) If Dialect.OneStatement is
-	// not set, or for MySQL, it is a bare INSERT, of which the number of affected rows counts; Read follows. For MySQL it tells the
-	// time if it has inserted.
+	// locked, whether it was inserted (0 or 1 each), and the record before the insert. (now) If Dialect.OneStatement is
+	// not set, or for MySQL, it is a bare INSERT, and only the number of affected rows is used; Read follows. For MySQL
+	// it returns the time if it has inserted.
 	//  $1 id, $2 scope, $3 name, $4 nonce, $5 owner, $6 lease, $7 fp_alg, $8 fp_sum, $9 format,
 	//  $10 total lifetime or NULL, $11 time until due to be purged or NULL
 	Claim *sqldb.Statement
 	// Read returns one row as Claim does, with no lock taken (1) and nothing inserted (0). (now)
 	//  $1 id
 	Read *sqldb.Statement
-	// Brief returns the time and [BriefColumns] of the record, or no row if there is none. It is nil if the caller
+	// Brief returns the time and [BriefColumns] of the record, or no row if it does not exist. It is nil if the caller
 	// knows the time.
 	//  $1 id
 	Brief *sqldb.Statement
@@ -36,15 +36,15 @@ type Statements struct {
 	// ReadLocked is Read that also locks the key for the rest of the transaction, if it can (1, or 0). (now)
 	//  $1 id
 	ReadLocked *sqldb.Statement
-	// ReadBusy is Read in a transaction that could not lock the key. It does not wait where a read locks, as at SERIALIZABLE on MariaDB: then it is
-	// Busy. It is nil if there is no Lock. (now)
+	// ReadBusy is Read in a transaction that could not lock the key. It does not wait where a read locks, as at
+	// SERIALIZABLE on MariaDB: then it is Busy. It is nil if there is no Lock. (now)
 	//  $1 id
 	ReadBusy *sqldb.Statement
 	// ReadSteps returns [StepColumns] of each step, in their order.
 	//  $1 id
 	ReadSteps *sqldb.Statement
-	// Swap writes a whole record over the revision that was read, if it is still that one and the key could be
-	// locked; if $3… say that there are no steps, it removes them. It affects one row or none.
+	// Swap writes a whole record over the revision that was read, if it is unchanged and the key could be locked. If
+	// the arguments from $3 on say that there are no steps, it removes them. It affects one row or none.
 	//  $1 id, $2 revision; $3… are [SwapColumns]
 	// If DropSteps is not nil, it follows where it is needed.
 	Swap *sqldb.Statement
@@ -63,10 +63,10 @@ type Statements struct {
 	Complete *sqldb.Statement
 	Release  *sqldb.Statement
 	Renew    *sqldb.Statement
-	// SaveStep changes the record if the attempt holds it and has room for the step, as Renew does if there is a
-	// lease. It also writes the step, by name, unless the step that is there stands. It returns one row or none, and
-	// ends in RETURNING 1 or the like. (now) If PutStep is not nil, it only changes the record, and PutStep follows in the
-	// same Send.
+	// SaveStep changes the record if the attempt holds it and has room for the step, as Renew does if there is a lease.
+	// It also writes the step, by name, unless an existing step stands. It returns one row or none, and ends in
+	// RETURNING 1 or the like. (now) If PutStep is not nil, it only changes the record, and PutStep follows in the same
+	// Send.
 	//  $1 id, $2 token, $3 nonce, $4 lease or NULL, $5 total lifetime, $6 time until due to be purged, $7 step's name;
 	//  OneStatement: $8 state, $9 attempt, $10 kind, $11 codec, $12 data, $13 summary
 	SaveStep *sqldb.Statement
@@ -76,14 +76,14 @@ type Statements struct {
 	// DropOrphans removes the steps of a record that has none by its own count.
 	//  $1 id
 	DropOrphans *sqldb.Statement
-	// PutStep writes a step unless the step that is there stands. (now) It is nil if SaveStep does.
+	// PutStep writes a step unless an existing step stands. (now) It is nil if SaveStep does.
 	//  $1 id, $2 name, $3 state, $4 attempt, $5 kind, $6 codec, $7 data, $8 summary
 	PutStep *sqldb.Statement
 	// PutStepOnce is to PutStep what SaveStepOnce is to SaveStep. It is nil if PutStep is.
 	PutStepOnce *sqldb.Statement
-	// Finish writes a completed record, in a transaction, where there is none, over one that is released or gone, or
-	// over the revision $2. It affects one row or none, raises an error in another transaction, and ends in
-	// RETURNING 1. (now)
+	// Finish writes a completed record, in a transaction, where no record exists, over one that is released or gone, or
+	// over the revision $2. It affects one row or none, raises an error in another transaction, and ends in RETURNING
+	// 1. (now)
 	//  $1 id, $2 revision or 0, $3 scope, $4 name, $5 token or 0, $6 nonce, $7 owner, $8 fp_alg, $9 fp_sum, $10 format,
 	//  $11 kind, $12 codec, $13 data, $14 summary, $15 retention, $16 total lifetime
 	Finish *sqldb.Statement
@@ -94,8 +94,9 @@ type Statements struct {
 	FinishOver *sqldb.Statement
 	// FinishLocked is FinishOver where the row is the one that Lock has inserted. It is nil if there is no Lock.
 	FinishLocked *sqldb.Statement
-	// Lock locks the key for the rest of the transaction by a record that is gone from its beginning, unless there is a record. It
-	// tells the time if it has inserted that, with revision 1; if not, ReadLocked follows. It is nil if ReadLocked alone locks the key. (now)
+	// Lock locks the key for the rest of the transaction with a record that is gone from its beginning, unless a record
+	// exists. It returns the time if it has inserted that record, with revision 1; if not, ReadLocked follows. It is
+	// nil if ReadLocked alone locks the key. (now)
 	//  $1 id, $2 scope, $3 name, $4 nonce, $5 format
 	Lock *sqldb.Statement
 
@@ -110,15 +111,16 @@ type Statements struct {
 	ReadLockedAll *sqldb.Statement
 	FinishAll     *sqldb.Statement
 
-	// PurgeResults and PurgeRecords look at up to $1 records that are due, in the order of when, and then of their addresses: those behind the
-	// time $2 and the address $3, which may be NULL for the last of that time. PurgeResults drops the results of them that are over, with
-	// their steps, and PurgeRecords removes those that are gone. Both affect the rows that they changed, and repeat their predicate
-	// in the write; they may return a row of each, with the time at which it was due: a purge that left more is then gone
-	// on with from there. (now) If Dialect.OneStatement is not set, PurgeSteps goes before PurgeResults, in the same transaction.
-	// If ChooseOver, ChooseGone and ChooseScope are not nil, they return the IDs of the records that PurgeResults, PurgeRecords and
-	// DeleteScope are to change, and how many steps each has; those then have an ID as their only argument, and DropOrphans follows
-	// PurgeResults in the same Send.
-	// PurgePassed returns the time and the address of the record behind the first $1 of these, or no row.
+	// PurgeResults and PurgeRecords look at up to $1 records that are due, in the order of when, and then of their
+	// addresses: those behind the time $2 and the address $3, which may be NULL for the last of that time. PurgeResults
+	// drops the results of them that are over, with their steps, and PurgeRecords removes those that are gone. Both
+	// affect the rows that they changed, and repeat their predicate in the write; they may return a row of each, with
+	// the time at which it was due: a purge that left more is then gone on with from there. (now) If
+	// Dialect.OneStatement is not set, PurgeSteps goes before PurgeResults, in the same transaction. If ChooseOver,
+	// ChooseGone and ChooseScope are not nil, they return the IDs of the records that PurgeResults, PurgeRecords and
+	// DeleteScope are to change, and how many steps each has; those then have an ID as their only argument, and
+	// DropOrphans follows PurgeResults in the same Send. PurgePassed returns the time and the address of the record
+	// behind the first $1 of these, or no row.
 	PurgeResults *sqldb.Statement
 	PurgeSteps   *sqldb.Statement
 	ChooseOver   *sqldb.Statement
@@ -137,9 +139,10 @@ type Statements struct {
 	ListOpen *sqldb.Statement
 	ListKey  *sqldb.Statement
 	ListName *sqldb.Statement
-	// DeleteScope removes up to $6 records, in the order of IDs, that are neither live claims nor of a newer version, nor may be for all that can be
-	// read of them, and returns their IDs. ScopeLeft returns one row: how many records there are, locked by others or not; and how many of them are such, are live claims, and are of
-	// a newer version. (now)
+	// DeleteScope removes up to $6 records, in the order of IDs, and returns their IDs. It keeps live claims, a newer
+	// version's records, and records that cannot be read well enough to exclude either. ScopeLeft returns one row: the
+	// number of all records, locked by others or not, and how many of them DeleteScope may remove, are live claims, and
+	// are a newer version's. (now)
 	//  $1…$6 as for List
 	DeleteScope *sqldb.Statement
 	ScopeLeft   *sqldb.Statement
@@ -150,7 +153,7 @@ type Statements struct {
 	// of those that are damaged or a newer version's; and when the oldest of the abandoned was last written. (now)
 	Health *sqldb.Statement
 
-	// Meta are those of the table of settings.
+	// Meta are the statements of the table of settings.
 	Meta sqldb.Meta
 }
 

@@ -22,7 +22,7 @@ type Store[Tx any] struct {
 	locks   KeyLocker[Tx] // nil where the database itself can try a lock
 	checked atomic.Bool   // the schema's version
 	hits    hitRate
-	absent  absences
+	misses  missHints
 	lease   leaseBound
 	purged  atomic.Pointer[place] // where the latest purge has got to, if it left more
 	stopped sync.Map              // by its scope, the ID at which DeleteScope has reached its limit
@@ -45,7 +45,7 @@ func New[Tx any](db Driver[Tx]) *Store[Tx] {
 	return s
 }
 
-// SQL returns the store's database, for packages that keep tables of their own beside the store's.
+// SQL returns the store's database, for packages that keep their own tables beside the store's.
 func (s *Store[Tx]) SQL() sqldb.DB[Tx] { return s.driver }
 
 // now adds the store's time to the arguments of a statement, where the process's clock is the store's.
@@ -71,7 +71,8 @@ func (s *Store[Tx]) readRow(st *sqldb.Statement, id *driver.RecordID, w *row) *s
 	return &sqldb.Call{Statement: st, Args: []any{id[:]}, Each: w.scan}
 }
 
-// readSteps makes the call that appends the steps of a record to it: one that cannot be read by its name, without a state.
+// readSteps makes the call that appends the steps of a record to it: one that cannot be read by its name, without a
+// state.
 func (s *Store[Tx]) readSteps(rec *driver.Record) *sqldb.Call {
 	return &sqldb.Call{Statement: s.text.ReadSteps, Args: []any{rec.ID[:]}, Each: func(r sqldb.Row) error {
 		step, err := scanStep(r)
@@ -134,8 +135,8 @@ const swapTries = 100
 // errBusyKey says that a record kept changing, or that a transaction held its key.
 var errBusyKey = errors.New("other writers keep changing the record")
 
-// replace writes next over the record that was read, or inserts it where there was none, and reports whether
-// it was in time.
+// replace writes next over the record that was read, or inserts it if there was no record, and reports whether it was
+// in time.
 func (s *Store[Tx]) replace(ctx context.Context, c sqldb.Conn, read *row, next *driver.Record) (bool, error) {
 	steps := read.steps
 	if next.Steps == nil {
@@ -158,8 +159,8 @@ func (s *Store[Tx]) replace(ctx context.Context, c sqldb.Conn, read *row, next *
 	return call.Affected > 0, nil
 }
 
-// decide reads a record, lets fn decide, and writes what it returns, until no other writer comes between.
-// fn gets nil where there is no record, and returns nil where there is nothing to write.
+// decide reads a record, lets fn decide, and writes the record that fn returns, until no other writer comes between. fn
+// gets nil if there is no record, and returns nil if there is nothing to write.
 func (s *Store[Tx]) decide(ctx context.Context, c sqldb.Conn, id *driver.RecordID, fn func(rec *driver.Record, w *row) (*driver.Record, error)) error {
 	for try := range swapTries {
 		var w row
@@ -196,7 +197,7 @@ func (s *Store[Tx]) Get(ctx context.Context, req driver.GetRequest) (driver.GetR
 	}
 	res, err := s.get(ctx, reader[Tx]{s.driver}, req)
 	s.hits.count(res.Found)
-	return res, s.failed("get", err)
+	return res, s.wrapError("get", err)
 }
 
 func (s *Store[Tx]) get(ctx context.Context, c sqldb.Conn, req driver.GetRequest) (res driver.GetResult, err error) {
@@ -205,7 +206,7 @@ func (s *Store[Tx]) get(ctx context.Context, c sqldb.Conn, req driver.GetRequest
 		read := s.readBrief(&req.ID)
 		w = &read.row
 		if err = c.Send(ctx, &read.call); err == nil {
-			s.absent.note(&req.ID, !w.found)
+			s.misses.note(&req.ID, !w.found)
 		}
 	} else {
 		w = new(row)
@@ -246,14 +247,14 @@ func (s *Store[Tx]) write(ctx context.Context, what string, op func(ctx context.
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	return s.failed(what, s.driver.Write(ctx, op))
+	return s.wrapError(what, s.driver.Write(ctx, op))
 }
 
-// refusals are the answers that are no failure of the store.
+// refusals are the errors that are not failures of the store.
 var refusals = [...]error{driver.ErrLeaseLost, driver.ErrAttemptEnded, driver.ErrConflict, driver.ErrTxTooLong, driver.ErrOtherStore}
 
-// failed gives an error of the driver its meaning: the named reason, and that it is the store's failure.
-func (s *Store[Tx]) failed(what string, err error) error {
+// wrapError gives an error of the driver its meaning: the named reason, and that it is the store's failure.
+func (s *Store[Tx]) wrapError(what string, err error) error {
 	if err == nil {
 		return nil
 	}

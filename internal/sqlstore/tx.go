@@ -24,14 +24,14 @@ func (s *Store[Tx]) Begin(ctx context.Context, req driver.BeginRequest) (driver.
 	if req.Claim == nil {
 		c, err := s.driver.Begin(ctx, opts)
 		if err != nil {
-			return nil, none, s.failed("begin", err)
+			return nil, none, s.wrapError("begin", err)
 		}
 		return s.handle(c, true), none, nil
 	}
 	opts.Key = &req.Claim.ID
 	if s.lookFirst(&req.Claim.ID) {
 		if done, res, err := s.look(ctx, req.Claim); done || err != nil {
-			return nil, res, s.failed("begin", err)
+			return nil, res, s.wrapError("begin", err)
 		}
 	}
 	var w row
@@ -44,7 +44,7 @@ func (s *Store[Tx]) Begin(ctx context.Context, req driver.BeginRequest) (driver.
 	case errors.Is(err, ErrKeyLocked):
 		return nil, s.inProgress(), nil
 	case err != nil:
-		return nil, none, s.failed("begin", err)
+		return nil, none, s.wrapError("begin", err)
 	}
 	h := s.handle(c, true)
 	var res driver.ClaimResult
@@ -56,7 +56,7 @@ func (s *Store[Tx]) Begin(ctx context.Context, req driver.BeginRequest) (driver.
 	s.hits.count(err == nil && res.Decision != driver.DecideClaimed)
 	if err != nil || res.Decision != driver.DecideClaimed {
 		_ = c.Rollback(ctx) //nolint:errcheck // nothing was written
-		return nil, res, s.failed("begin", err)
+		return nil, res, s.wrapError("begin", err)
 	}
 	return h, res, nil
 }
@@ -74,7 +74,7 @@ func (s *Store[Tx]) inProgress() driver.ClaimResult {
 func (s *Store[Tx]) Join(ctx context.Context, tx Tx) (driver.TxHandle[Tx], error) {
 	c, err := s.driver.Join(ctx, tx)
 	if err != nil {
-		return nil, s.failed("join", err)
+		return nil, s.wrapError("join", err)
 	}
 	return s.handle(c, false), nil
 }
@@ -106,7 +106,7 @@ type txHandle[Tx any] struct {
 	own   bool
 	// refused says that this handle has had nothing but a claim that was not granted: see ReleaseSavepoint.
 	refused bool
-	// claims are what this handle has claimed and not completed.
+	// claims are the claims of this handle that are not completed.
 	claims map[driver.RecordID]*txClaim
 }
 
@@ -114,7 +114,7 @@ type txHandle[Tx any] struct {
 type txClaim struct {
 	req   driver.ClaimRequest
 	token driver.Token
-	rev   int64 // of the record that the claim found, or has put there; 0 if there was none
+	rev   int64 // of the record that the claim found, or has put there; 0 if there was no record
 	steps bool  // the record had some
 }
 
@@ -149,11 +149,11 @@ func (h *txHandle[Tx]) grant(req *driver.ClaimRequest, w *row, claim *txClaim) (
 	return res, nil
 }
 
-// errEnded says that the server has rolled the transaction back: what follows would commit by itself.
+// errEnded says that the server has rolled the transaction back: a statement sent then would commit alone.
 var errEnded = errors.New("the transaction has ended (roll back and run it again)")
 
-// lock claims where the key is locked by a row: see [Statements.Lock]. It looks again at a key that others hold, as long as little
-// time has passed since began.
+// lock claims where the key is locked by a row: see [Statements.Lock]. It looks again at a key that others hold, as
+// long as little time has passed since began.
 func (h *txHandle[Tx]) lock(ctx context.Context, req *driver.ClaimRequest, w *row, began time.Time) (res driver.ClaimResult, err error) {
 	for try := 0; ; try++ {
 		var first *sqldb.Call
@@ -181,8 +181,8 @@ func (h *txHandle[Tx]) tryLock(ctx context.Context, req *driver.ClaimRequest, w 
 	}
 	read := s.text.ReadLocked
 	switch {
-	case try.Told != 0:
-		*w = row{now: at(try.Told), locked: true, rev: lockRev}
+	case try.InsertID != 0:
+		*w = row{now: at(try.InsertID), locked: true, rev: lockRev}
 		return nil, nil
 	case try.Busy:
 		read = s.text.ReadBusy
@@ -198,20 +198,20 @@ func (h *txHandle[Tx]) tryLock(ctx context.Context, req *driver.ClaimRequest, w 
 	return first, nil
 }
 
-// Claim claims inside the transaction. It writes nothing, or nothing that others could see.
+// Claim claims inside the transaction. Other transactions cannot see what it writes, if anything.
 func (h *txHandle[Tx]) Claim(ctx context.Context, req driver.ClaimRequest) (driver.ClaimResult, error) {
 	var w row
 	if h.store.text.Lock != nil {
 		res, err := h.lock(ctx, &req, &w, time.Now())
 		h.refused = err == nil && len(h.claims) == 0
-		return res, h.failed("claim", err)
+		return res, h.wrapError("claim", err)
 	}
 	first := h.store.firstRead(h.store.text.ReadLocked, &req.ID, &w)
 	if err := h.conn.Send(ctx, first); err != nil {
-		return driver.ClaimResult{}, h.failed("claim", err)
+		return driver.ClaimResult{}, h.wrapError("claim", err)
 	}
 	res, err := h.granted(ctx, &req, first, &w)
-	return res, h.failed("claim", err)
+	return res, h.wrapError("claim", err)
 }
 
 // Complete writes the result inside the transaction.
@@ -222,13 +222,13 @@ func (h *txHandle[Tx]) Complete(ctx context.Context, req driver.CompleteRequest)
 func (h *txHandle[Tx]) complete(ctx context.Context, req driver.CompleteRequest) error {
 	call := h.completeCall(&req)
 	if err := h.conn.Send(ctx, call); err != nil {
-		return h.failed("complete", err)
+		return h.wrapError("complete", err)
 	}
 	if call.Affected == 0 {
 		return driver.ErrConflict
 	}
 	defer delete(h.claims, req.ID)
-	return h.failed("complete", h.dropOrphans(ctx, req.ID))
+	return h.wrapError("complete", h.dropOrphans(ctx, req.ID))
 }
 
 // dropOrphans removes what is left of an operation that was gone by time when this transaction claimed
@@ -256,13 +256,13 @@ func (h *txHandle[Tx]) record(ctx context.Context, claim driver.ClaimRequest, co
 	}
 	call := h.store.finishCall(over, &complete)
 	if err := h.conn.Send(ctx, call); err != nil {
-		return h.failed("record", err)
+		return h.wrapError("record", err)
 	}
 	if call.Affected == 0 {
 		return driver.ErrConflict
 	}
 	defer delete(h.claims, claim.ID)
-	return h.failed("record", h.dropOrphans(ctx, claim.ID))
+	return h.wrapError("record", h.dropOrphans(ctx, claim.ID))
 }
 
 // completeCall completes what this handle has claimed, or else an attempt of the guarded mode.
@@ -283,7 +283,7 @@ func (s *Store[Tx]) finishCall(claim *txClaim, done *driver.CompleteRequest) *sq
 			st = s.text.FinishLocked
 		}
 	}
-	if s.text.FinishNew != nil && claim.rev == 0 && (claim.token != 0 || s.absent.take(&req.ID)) {
+	if s.text.FinishNew != nil && claim.rev == 0 && (claim.token != 0 || s.misses.take(&req.ID)) {
 		st = s.text.FinishNew
 	}
 	call := s.call(st, req.ID[:], claim.rev, string(req.Scope), req.Name, int64(claim.token), req.Nonce[:], req.Owner,
@@ -297,13 +297,13 @@ func (s *Store[Tx]) finishCall(claim *txClaim, done *driver.CompleteRequest) *sq
 // Get reads inside the transaction.
 func (h *txHandle[Tx]) Get(ctx context.Context, req driver.GetRequest) (driver.GetResult, error) {
 	res, err := h.store.get(ctx, h.conn, req)
-	return res, h.failed("get", err)
+	return res, h.wrapError("get", err)
 }
 
 // Renew checks and locks the token inside the transaction, and renews the lease.
 func (h *txHandle[Tx]) Renew(ctx context.Context, req driver.RenewRequest) (res driver.RenewResult, err error) {
 	h.store.lease.see(req.Lease)
-	return res, h.failed("renew", h.store.renew(ctx, h.conn, &req))
+	return res, h.wrapError("renew", h.store.renew(ctx, h.conn, &req))
 }
 
 // savepoint runs a statement on a savepoint, whose name everonce chose.
@@ -311,7 +311,7 @@ func (h *txHandle[Tx]) savepoint(ctx context.Context, verb, name string, rides b
 	if err := ValidateName("savepoint", name); err != nil {
 		return err
 	}
-	return h.failed(verb, h.conn.Send(ctx, &sqldb.Call{Statement: &sqldb.Statement{Name: "savepoint", Text: verb + " " + name, Rides: rides}}))
+	return h.wrapError(verb, h.conn.Send(ctx, &sqldb.Call{Statement: &sqldb.Statement{Name: "savepoint", Text: verb + " " + name, Rides: rides}}))
 }
 
 func (h *txHandle[Tx]) Savepoint(ctx context.Context, name string) error {
@@ -352,7 +352,7 @@ func (h *txHandle[Tx]) commit(ctx context.Context, req driver.CommitRequest) err
 			break
 		}
 		if err := h.complete(ctx, *req.Complete); err != nil { // a guarded attempt's: it does not ride
-			_ = h.conn.Rollback(ctx) //nolint:errcheck // the first error is what is told
+			_ = h.conn.Rollback(ctx) //nolint:errcheck // the first error is returned
 			return err
 		}
 	case req.Record != nil:
@@ -365,7 +365,7 @@ func (h *txHandle[Tx]) commit(ctx context.Context, req driver.CommitRequest) err
 		save := cmp.Or(h.store.text.SaveStepOnce, h.store.text.SaveStep)
 		steps := h.store.saveStepCalls(save, h.store.text.PutStepOnce, req.SaveStep)
 		step = steps[0]
-		for _, call := range steps { // both must write: a step that stands has been told
+		for _, call := range steps { // both must write: the work already knows a step that stands
 			call.Must = true
 		}
 		last = append(last, steps...)
@@ -377,26 +377,26 @@ func (h *txHandle[Tx]) commit(ctx context.Context, req driver.CommitRequest) err
 		}
 		return driver.ErrConflict
 	}
-	return h.failed("commit", err)
+	return h.wrapError("commit", err)
 }
 
-// whyNoStep tells a lost lease from a full record, and from one that cannot be judged, after the
-// transaction was rolled back.
+// whyNoStep distinguishes a lost lease from a full record, and from one that cannot be judged, after the transaction
+// was rolled back.
 func (s *Store[Tx]) whyNoStep(ctx context.Context, req *driver.SaveStepRequest) error {
 	var w row
 	if s.load(ctx, reader[Tx]{s.driver}, &req.ID, &w) != nil || !w.found {
 		return driver.ErrLeaseLost
 	}
 	if w.err != nil {
-		return s.failed("save step", w.err)
+		return s.wrapError("save step", w.err)
 	}
 	switch _, err := transition.SaveStep(&w.rec, *req, w.now); {
 	case errors.Is(err, driver.ErrTooLarge):
 		return err
 	case errors.Is(err, driver.ErrNewerRecord):
-		return s.failed("save step", err)
+		return s.wrapError("save step", err)
 	case err == nil && !slices.ContainsFunc(w.rec.Steps, func(have driver.StepRecord) bool { return have.Name == req.Step.Name }):
-		return s.failed("save step", errBusyKey) // others wrote steps beside it: the transaction may be run again
+		return s.wrapError("save step", errBusyKey) // others wrote steps beside it: the transaction may be run again
 	}
 	return driver.ErrLeaseLost
 }
@@ -406,16 +406,16 @@ func (h *txHandle[Tx]) Rollback(ctx context.Context) error {
 	if !h.own {
 		return errNotOurs("rollback")
 	}
-	return h.failed("rollback", h.conn.Rollback(ctx))
+	return h.wrapError("rollback", h.conn.Rollback(ctx))
 }
 
 func errNotOurs(what string) error {
 	return fmt.Errorf("%w: %s of a transaction that the caller began", driver.ErrInvalidArgument, what)
 }
 
-func (h *txHandle[Tx]) failed(what string, err error) error {
+func (h *txHandle[Tx]) wrapError(what string, err error) error {
 	if errors.Is(err, sqldb.ErrNothingWritten) {
 		return driver.ErrConflict
 	}
-	return h.store.failed(what, err)
+	return h.store.wrapError(what, err)
 }

@@ -1,4 +1,4 @@
-// Package wire is what tests put around a store's connections to its server: [Turns] counts round trips, and a [Line] can
+// Package wire holds test helpers for a store's connections to its server: [Turns] counts round trips, and a [Line] can
 // be cut.
 package wire
 

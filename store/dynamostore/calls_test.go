@@ -65,7 +65,7 @@ var release = call{"Release", func(ctx context.Context, s *dynamostore.Store, re
 	return err
 }}
 
-// others are the calls beside those of an attempt.
+// others are the calls that do not belong to an attempt.
 var others = []call{
 	{"Claim", func(ctx context.Context, s *dynamostore.Store, rec driver.Record) error {
 		_, err := s.Claim(ctx, claimOf(rec.Name))
@@ -177,8 +177,9 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// The answer of every write is lost, or the write itself: the store says that it does not know, and the same call again is accepted and leaves what one
-// call leaves (rule 4). So it does where the SDK sends it again by itself, and its second try meets what its first has written.
+// The answer of every write is lost, or the write itself: the store says that it does not know, and the same call again
+// is accepted and leaves what one call leaves (rule 4). The same holds where the SDK retries, and its second try finds
+// what the first has written.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	for name, how := range map[string]spoil{"before": before, "after": after} {
@@ -232,8 +233,8 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// A request that the server does not take for its rate, or does not answer, is a failure, whichever it is of a call's: never "not a duplicate", absent, or
-// done (rule 7).
+// A request that the server refuses for its rate, or does not answer, is a failure, whichever of a call's requests it
+// is: never "not a duplicate", absent, or done (rule 7).
 func TestThrottlingIsNoAnswer(t *testing.T) {
 	t.Parallel()
 	l, s := overLine(t, 1)
@@ -250,7 +251,7 @@ func TestThrottlingIsNoAnswer(t *testing.T) {
 	}
 	l.spoil()
 	if got, err := s.Get(t.Context(), driver.GetRequest{ID: rec.ID}); err != nil || got.Record.State != driver.StateClaimed || len(got.Record.Steps) != 0 {
-		t.Errorf("the record is %v, %v; want as it was", got.Record.State, err)
+		t.Errorf("the record is %v, %v; want it unchanged", got.Record.State, err)
 	}
 }
 
@@ -279,7 +280,7 @@ func TestALateRenewalShortensNoLease(t *testing.T) {
 	}
 }
 
-// A write that meets a transaction in its commit is made after it.
+// A write that conflicts with a transaction in its commit is made after it.
 func TestAWriteWaitsForACommit(t *testing.T) {
 	t.Parallel()
 	l, s := overLine(t, 1)

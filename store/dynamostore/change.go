@@ -16,8 +16,9 @@ import (
 // decision is a pure function of package transition: it returns the record to write, if there is one.
 type decision func(rec *driver.Record, now time.Time) (next *driver.Record, err error)
 
-// change decides on an item as it was seen, or guessed, and writes what was decided if the item still is as it was seen. Else the refusal
-// has the item as it is, and change decides again. So no decision is written over a write that it has not seen, and no read comes first.
+// change decides on an item as it was seen, or guessed, and writes the decided record if the item is unchanged.
+// Otherwise the refusal contains the current item, and change decides again. So no decision is written over a write
+// that it has not seen, and no read comes first.
 func (s *Store) change(ctx context.Context, seen attributes, decide decision) error {
 	for try := 1; ; try++ {
 		rec, err := seen.record()
@@ -41,7 +42,8 @@ func (s *Store) change(ctx context.Context, seen attributes, decide decision) er
 var errChanges = errors.New("other writes changed the item before each try (try again)")
 
 const (
-	// changeTries bounds how often one write is tried. Each refusal is another's write, and all steps of an attempt may be saved at once.
+	// changeTries bounds how often one write is tried. Each refusal is another's write, and all steps of an attempt may
+	// be saved at once.
 	changeTries = driver.MaxSteps
 
 	firstPause = time.Millisecond
@@ -59,7 +61,7 @@ func beforeRetry(ctx context.Context, try int) error {
 	return retry.Pause(ctx, retry.Within(firstPause, lastPause, try-1))
 }
 
-// put writes a record over an item that is as it was seen. Otherwise it returns the item that is there.
+// put writes a record over an item that is unchanged since it was seen. Otherwise it returns the current item.
 func (s *Store) put(ctx context.Context, rec *driver.Record, seen attributes) (found attributes, written bool, err error) {
 	r := reader{from: seen}
 	same := seen.same()
@@ -70,7 +72,7 @@ func (s *Store) put(ctx context.Context, rec *driver.Record, seen attributes) (f
 		})
 		return err
 	})
-	return refused(err, len(seen) == 0)
+	return conditionResult(err, len(seen) == 0)
 }
 
 // The waits for a transaction that is being committed with the same record.
@@ -79,7 +81,8 @@ const (
 	lastWait  = 160 * time.Millisecond
 )
 
-// patiently repeats a write that meets a transaction in its commit, which takes milliseconds. If it takes longer, that is an error.
+// patiently repeats a write that conflicts with a transaction in its commit, which takes milliseconds. If it takes
+// longer, that is an error.
 func patiently(ctx context.Context, write func() error) error {
 	for wait := firstWait; ; wait *= 2 {
 		err := write()
@@ -92,9 +95,9 @@ func patiently(ctx context.Context, write func() error) error {
 	}
 }
 
-// refused tells the refusal of a condition, with the item that is there, from other errors. If only an existing item can fail the condition,
-// a refusal without one is an error.
-func refused(err error, exists bool) (found attributes, written bool, _ error) {
+// conditionResult tells the refusal of a condition, with the existing item, from other errors. If only an existing item
+// can fail the condition, a refusal without one is an error.
+func conditionResult(err error, exists bool) (found attributes, written bool, _ error) {
 	if failure, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
 		if exists && len(failure.Item) == 0 {
 			return nil, false, errNoItem
@@ -113,7 +116,8 @@ type condition struct {
 
 func (c *condition) expression() *string { return aws.String(c.text) }
 
-// same is satisfied while the item is as it was seen. Every write changes the revision, or, where the item was removed in between, the nonce.
+// same is satisfied while the item is as it was seen. Every write changes the revision, or, where the item was removed
+// in between, the nonce.
 func (a attributes) same() *condition {
 	if len(a) == 0 {
 		return &condition{text: "attribute_not_exists(#pk)", names: map[string]string{"#pk": attrPartition}}

@@ -15,5 +15,5 @@ func (s *Store) CheckWrite(ctx context.Context, _ driver.CheckWriteRequest) (res
 		TableName: s.table, Key: once, UpdateExpression: aws.String("SET #c = :c"),
 		ExpressionAttributeNames: map[string]string{"#c": attrChecked}, ExpressionAttributeValues: attributes{":c": number(micros(s.now()))},
 	})
-	return res, failed("check write", err)
+	return res, wrapError("check write", err)
 }

@@ -13,7 +13,7 @@ func (s *Store) Claim(ctx context.Context, req driver.ClaimRequest) (res driver.
 	var seen attributes // a new key has nothing, and the condition tells whether it is one
 	if req.Take >= driver.TakeToSettle {
 		if seen, err = s.get(ctx, &req.ID); err != nil {
-			return res, failed("claim", err)
+			return res, wrapError("claim", err)
 		}
 	}
 	req.Lease += s.skew
@@ -22,7 +22,7 @@ func (s *Store) Claim(ctx context.Context, req driver.ClaimRequest) (res driver.
 		return next, err
 	})
 	if err != nil {
-		return driver.ClaimResult{}, failed("claim", err)
+		return driver.ClaimResult{}, wrapError("claim", err)
 	}
 	return res, nil
 }

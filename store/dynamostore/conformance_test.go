@@ -27,8 +27,8 @@ func atoi(v types.AttributeValue) int {
 	return n
 }
 
-// TestConformance holds a store to the suite. Store and peer are two stores on the same table. The suite moves no clock: it is the
-// processes' own.
+// TestConformance holds a store to the suite. Store and peer are two stores on the same table. The suite moves no
+// clock: it is the processes' own.
 func TestConformance(t *testing.T) {
 	drivertest.RunWithBugs(t, func(t testing.TB) drivertest.Harness { return harness(t) }, capabilities())
 }

@@ -19,7 +19,7 @@ func newTxStore(t testing.TB, table string) *dynamostore.TxStore {
 	return s
 }
 
-// effects are the application's items: counters, in the table of the records, under keys of their own.
+// effects are the application's items: counters, in the table of the records, under separate keys.
 type effects struct {
 	client *dynamodb.Client
 	table  string

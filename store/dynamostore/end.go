@@ -25,19 +25,19 @@ func (s *Store) Complete(ctx context.Context, req driver.CompleteRequest) (res d
 	}}
 	w.put.putResult(&req.Result)
 	w.expires(true, now.Add(req.Lifetime.Total()))
-	return res, failed("complete", s.update(ctx, &req.ID, req.Token, req.Nonce, &w, func(rec *driver.Record, now time.Time) (*driver.Record, error) {
+	return res, wrapError("complete", s.update(ctx, &req.ID, req.Token, req.Nonce, &w, func(rec *driver.Record, now time.Time) (*driver.Record, error) {
 		return transition.Complete(rec, req, now)
 	}))
 }
 
-// Release implements [driver.Store]: one call, and two for a release by nonce of a claim that is there.
+// Release implements [driver.Store]: one call, and two for a release by nonce of an existing claim.
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (res driver.ReleaseResult, err error) {
 	decide := func(rec *driver.Record, now time.Time) (next *driver.Record, err error) {
 		next, res, err = transition.Release(rec, req, now)
 		return next, err
 	}
 	if req.Token == 0 {
-		return res, failed("release", s.change(ctx, nil, decide))
+		return res, wrapError("release", s.change(ctx, nil, decide))
 	}
 	now := s.now()
 	w := write{drop: []string{attrLease, attrUnknown, attrLastError}, put: attributes{attrState: number(req.State), attrUpdated: number(micros(now))}}
@@ -45,10 +45,10 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (res dri
 	w.put.putText(attrLastError, req.ErrorClass)
 	w.expires(req.State == driver.StateReleased || req.ExpireUnsettled, now.Add(req.Lifetime.Total()))
 	err = s.update(ctx, &req.ID, req.Token, req.Nonce, &w, decide)
-	return res, failed("release", err)
+	return res, wrapError("release", err)
 }
 
-// write is what an update changes: what it drops and does not put is removed.
+// write is the change of an update: it removes the attributes in drop that are not in put.
 type write struct {
 	put  attributes
 	drop []string
@@ -64,8 +64,8 @@ func (w *write) expires(yes bool, at time.Time) {
 	w.put[attrPurge], w.put[attrTTL] = number(micros(at)), number(ttl(at))
 }
 
-// update writes to the record that the attempt with that token and nonce holds. If it does not hold it, or has already written this, what is
-// there decides.
+// update writes to the record that the attempt with that token and nonce holds. If the attempt does not hold it, or has
+// already written this, the current record decides.
 func (s *Store) update(ctx context.Context, id *driver.RecordID, token driver.Token, nonce driver.Nonce, w *write, decide decision) error {
 	names := map[string]string{"#rev": attrRevision, "#tk": attrToken, "#n": attrNonce, "#st": attrState, "#v": attrFormat}
 	values := attributes{
@@ -89,7 +89,7 @@ func (s *Store) update(ctx context.Context, id *driver.RecordID, token driver.To
 	}
 	update := set.String()
 	held := condition{text: "#tk = :tk AND #n = :n AND #st = :held AND #v <= :v"}
-	if _, renews := w.put[attrLease]; renews { // a renewal that comes late shortens no lease
+	if _, renews := w.put[attrLease]; renews { // a late renewal must not shorten a lease
 		held.text += " AND #p_" + attrLease + " <= :p_" + attrLease
 	}
 	err := patiently(ctx, func() error {
@@ -99,7 +99,7 @@ func (s *Store) update(ctx context.Context, id *driver.RecordID, token driver.To
 		})
 		return err
 	})
-	found, written, err := refused(err, false)
+	found, written, err := conditionResult(err, false)
 	if err != nil || written {
 		return err
 	}

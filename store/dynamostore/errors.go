@@ -17,7 +17,7 @@ var ErrServer = errors.New("dynamostore: the server is not fully compatible with
 
 var (
 	errNoItem      = fmt.Errorf("%w: it refused a condition and did not return the item, as ReturnValuesOnConditionCheckFailure asks (use DynamoDB or DynamoDB Local)", ErrServer)
-	errNoCondition = fmt.Errorf("%w: it made a write whose condition is not met (use DynamoDB or DynamoDB Local)", ErrServer)
+	errNoCondition = fmt.Errorf("%w: it made a write whose condition is false (use DynamoDB or DynamoDB Local)", ErrServer)
 )
 
 const (
@@ -40,12 +40,12 @@ func isMissing(err error) bool {
 	return answered && api.ErrorCode() == codeMissing
 }
 
-// codeValidation is of every request that DynamoDB does not take; its text tells why.
+// codeValidation is the code of every request that DynamoDB considers invalid; its text says why.
 const codeValidation = "ValidationException"
 
-// failed names the store, the call and the class of an error. The server's text holds no value. Throttling and a server that cannot be reached
-// are failures without a class.
-func failed(what string, err error) error {
+// wrapError names the store, the call and the class of an error. The server's text holds no value. Throttling and a
+// server that cannot be reached are failures without a class.
+func wrapError(what string, err error) error {
 	if err == nil {
 		return nil
 	}

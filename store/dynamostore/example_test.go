@@ -14,11 +14,12 @@ import (
 	"github.com/everonce/everonce/store/dynamostore"
 )
 
-// exampleClient is of the tests' server, with empty tables for an example. An application takes dynamodb.NewFromConfig.
+// exampleClient returns a client of the tests' server, with empty tables for an example. An application takes
+// dynamodb.NewFromConfig.
 func exampleClient(ctx context.Context, tables ...string) *dynamodb.Client {
 	c := connect(os.Getenv("EVERONCE_TEST_DYNAMODB_URL"))
 	for _, table := range tables {
-		_, _ = c.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: &table}) //nolint:errcheck // there may be none
+		_, _ = c.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: &table}) //nolint:errcheck // it may not exist
 	}
 	return c
 }
@@ -63,7 +64,7 @@ func ExampleNewTx() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	accounts := opts.Table // an application has a table of its own
+	accounts := opts.Table // an application has a separate table
 	account := map[string]types.AttributeValue{"pk": &types.AttributeValueMemberB{Value: []byte("account")}, "sk": &types.AttributeValueMemberB{Value: []byte("7")}}
 	for range 2 {
 		res, err := everonce.Transact(ctx, receiver, everonce.Key{Scope: "charges", ID: "order-7"},

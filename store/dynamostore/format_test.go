@@ -26,7 +26,8 @@ func TestFormat(t *testing.T) {
 	})
 }
 
-// items are what a store keeps. A record is an item: its attributes in the order of their names, each as DynamoDB's JSON has it.
+// items are what a store keeps. A record is an item: its attributes in the order of their names, each as DynamoDB's
+// JSON has it.
 type items struct {
 	testing.TB
 	table string

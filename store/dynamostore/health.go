@@ -27,7 +27,7 @@ func (s *Store) Health(ctx context.Context, _ driver.HealthRequest) (h driver.He
 		h.Notes, err = s.notes(ctx)
 	}
 	if err != nil {
-		return driver.HealthResult{}, failed("health", err)
+		return driver.HealthResult{}, wrapError("health", err)
 	}
 	return h, nil
 }

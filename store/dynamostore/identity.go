@@ -12,7 +12,7 @@ import (
 
 // KeepIdentity implements [driver.IdentityKeeper].
 func (s *Store) KeepIdentity(ctx context.Context, req driver.KeepIdentityRequest) (res driver.KeepIdentityResult, err error) {
-	return res, failed("keep identity", s.keepIdentity(ctx, req.Check))
+	return res, wrapError("keep identity", s.keepIdentity(ctx, req.Check))
 }
 
 func (s *Store) keepIdentity(ctx context.Context, check [32]byte) error {
@@ -21,7 +21,7 @@ func (s *Store) keepIdentity(ctx context.Context, check [32]byte) error {
 		ExpressionAttributeNames: map[string]string{"#i": attrIdentity}, ExpressionAttributeValues: attributes{":i": bytes(check[:])},
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})
-	found, written, err := refused(err, true)
+	found, written, err := conditionResult(err, true)
 	if err != nil || written {
 		return err
 	}
@@ -50,5 +50,5 @@ func (s *Store) ReadIdentity(ctx context.Context, _ driver.ReadIdentityRequest) 
 	if err == nil {
 		res, err = found.identity()
 	}
-	return res, failed("read identity", err)
+	return res, wrapError("read identity", err)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/everonce/everonce/store/dynamostore"
 )
 
-// refusal is what DynamoDB answers where a condition is not met.
+// refusal is what DynamoDB answers where a condition is false.
 type refusal struct {
 	Type    string          `json:"__type"`
 	Message string          `json:"message"`
@@ -74,8 +74,8 @@ func recordOf(t testing.TB, s *dynamostore.TxStore, id string) error {
 	}}))
 }
 
-// A server that refuses a condition and does not return the item is refused, and nothing that needs the item goes on without it: no loop, and no
-// answer (rule 7).
+// A server that refuses a condition and does not return the item is refused, and no call that needs the item goes on
+// without it: no loop, and no answer (rule 7).
 func TestAServerThatDoesNotReturnTheItem(t *testing.T) {
 	t.Parallel()
 	l, s := overLine(t, 1)
@@ -104,7 +104,8 @@ func TestAServerThatDoesNotReturnTheItem(t *testing.T) {
 	}
 }
 
-// New refuses a server that ignores conditions. Credentials that may only read are no reason to refuse, nor are writes that are throttled.
+// New refuses a server that ignores conditions. Credentials that may only read are no reason to refuse, nor are writes
+// that are throttled.
 func TestTheWriteOfNew(t *testing.T) {
 	t.Parallel()
 	l, table := new(line), newTable(t)
@@ -120,7 +121,8 @@ func TestTheWriteOfNew(t *testing.T) {
 	}
 }
 
-// Migrate creates the table where the server reports its absence as moto does, and refuses a server without a TTL, as dynalite is.
+// Migrate creates the table where the server reports its absence as moto does, and refuses a server without a TTL, as
+// dynalite is.
 func TestMigrateOnOtherServers(t *testing.T) {
 	t.Parallel()
 	l, opts := new(line), &dynamostore.Options{Table: "t" + rand.Text()}
@@ -132,7 +134,8 @@ func TestMigrateOnOtherServers(t *testing.T) {
 	noErr(t, err)
 }
 
-// A write that is refused each time, because others keep changing the item, is a failure after more tries than steps may be saved at once, with pauses.
+// A write that is refused each time, because others keep changing the item, is a failure after more tries than steps
+// may be saved at once, with pauses.
 func TestAnItemThatChangesEachTime(t *testing.T) {
 	t.Parallel()
 	l, s := overLine(t, 1)

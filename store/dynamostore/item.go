@@ -45,7 +45,7 @@ const (
 	attrPrevClaim = "pc"
 	attrLastError = "le"
 
-	// Of a step, beside those of its state, attempt and result.
+	// The attributes of a step beside its state, attempt and result.
 	attrBegan = "b"
 	attrEnded = "e"
 )
@@ -53,8 +53,8 @@ const (
 // shards is the number of partitions of each scope's first part.
 const shards = 16
 
-// key is the primary key of a record: the partition is the first eight bytes of the ID, which the scope decides, and four bits of the
-// hash, so that the records of one scope are in sixteen partitions. The sort key is the whole ID.
+// key is the primary key of a record: the partition is the first eight bytes of the ID, which the scope decides, and
+// four bits of the hash, so that the records of one scope are in sixteen partitions. The sort key is the whole ID.
 func key(id *driver.RecordID) attributes {
 	return attributes{attrPartition: bytes(partition(id)), attrSort: bytes(id[:])}
 }
@@ -138,8 +138,8 @@ func stepOf(s *driver.StepRecord) types.AttributeValue {
 	return &types.AttributeValueMemberM{Value: a}
 }
 
-// record reads an item; nil is none. What no version has written is [driver.ErrCorruptRecord]; then the record is what [attributes.head] can
-// tell of it. What a newer version wrote is not judged.
+// record reads an item; nil is a missing item. A record that no version has written is [driver.ErrCorruptRecord]; then
+// the returned record is [attributes.head]. It does not judge the record of a newer version.
 func (a attributes) record() (*driver.Record, error) {
 	if len(a) == 0 {
 		return nil, nil
@@ -194,7 +194,7 @@ func (a attributes) record() (*driver.Record, error) {
 	return a.head(), fmt.Errorf("%w: %s", driver.ErrCorruptRecord, what)
 }
 
-// head is what can be told of an item that cannot be read: by what name it is found.
+// head returns the readable part of an item that cannot be read: the names by which it is found.
 func (a attributes) head() *driver.Record {
 	r := &reader{from: a}
 	rec := &driver.Record{Scope: driver.Scope(r.text(attrScope)), Name: r.text(attrName), Format: int(r.number(attrFormat, 0, math.MaxInt32))}
@@ -202,7 +202,7 @@ func (a attributes) head() *driver.Record {
 	return rec
 }
 
-// over reports whether an item that cannot be read is gone all the same, by times that can: it may have been a claim.
+// over reports whether an item that cannot be read is gone, by the times that can be read: it may have been a claim.
 func (a attributes) over(now time.Time) bool {
 	r := &reader{from: a}
 	purge, lease := r.time(attrPurge), r.time(attrLease)

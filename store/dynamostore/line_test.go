@@ -33,7 +33,7 @@ func before(func() (*http.Response, error)) (*http.Response, error) { return nil
 
 func after(send func() (*http.Response, error)) (*http.Response, error) {
 	if res, err := send(); err == nil {
-		_ = res.Body.Close() //nolint:errcheck // nobody reads it
+		_ = res.Body.Close() //nolint:errcheck // it is not read
 	}
 	return nil, errLine
 }

@@ -15,7 +15,7 @@ const defaultPage = 100
 // whole table, because DynamoDB keeps partitions in no order: it is for tools, which should ask for long pages.
 func (s *Store) List(ctx context.Context, req driver.ListRequest) (res driver.ListResult, err error) {
 	if res, err = s.list(ctx, &req); err != nil {
-		return driver.ListResult{}, failed("list", err)
+		return driver.ListResult{}, wrapError("list", err)
 	}
 	return res, nil
 }

@@ -15,8 +15,9 @@ type Options struct {
 	// ClockSkew is the most by which the clocks of the processes that share the table may differ. Every lease is held
 	// that much longer, because DynamoDB has no clock that a write could be compared with: without it, a process whose
 	// clock is ahead would take over an operation that is still running. If clocks differ by more, two attempts may run
-	// at once, and the token decides whose result counts. Clocks that are kept by NTP differ by far less than the
-	// default, which is little beside a lease. A negative value is no margin, for processes of one machine. Default 1 s.
+	// at once, and the token decides whose result is recorded. Clocks that are kept by NTP differ by far less than the
+	// default, which is little beside a lease. A negative value is no margin, for processes of one machine. Default 1
+	// s.
 	ClockSkew time.Duration
 }
 

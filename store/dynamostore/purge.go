@@ -27,10 +27,11 @@ func (s *Store) Purge(ctx context.Context, req driver.PurgeRequest) (res driver.
 			err = s.purge(ctx, nil, &left, &res)
 		}
 	}
-	return res, failed("purge", err)
+	return res, wrapError("purge", err)
 }
 
-// purge goes through the table from a key on, until its end, or until nothing is left of the limit. Then More is set, and the next call goes on there.
+// purge goes through the table from a key on, until its end, or until nothing is left of the limit. Then More is set,
+// and the next call goes on there.
 func (s *Store) purge(ctx context.Context, from attributes, left *int, res *driver.PurgeResult) (err error) {
 	now := s.now()
 	s.purged.Store(nil)

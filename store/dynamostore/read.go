@@ -9,8 +9,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// get reads an item as the latest acknowledged write left it; nil is none. A commit of it whose answer was lost is resolved before: it could
-// still take effect after the read.
+// get reads an item as the latest acknowledged write left it; nil is a missing item. It first resolves a commit of the
+// item whose answer was lost, because that could still take effect after the read.
 func (s *Store) get(ctx context.Context, id *driver.RecordID) (attributes, error) {
 	if err := s.resolve(ctx, id); err != nil {
 		return nil, err
@@ -30,11 +30,11 @@ func (s *Store) item(ctx context.Context, key attributes) (attributes, error) {
 func (s *Store) Get(ctx context.Context, req driver.GetRequest) (res driver.GetResult, err error) {
 	found, err := s.get(ctx, &req.ID)
 	if err != nil {
-		return res, failed("get", err)
+		return res, wrapError("get", err)
 	}
 	rec, err := found.record()
 	if err != nil {
-		return res, failed("get", err)
+		return res, wrapError("get", err)
 	}
 	if res.Now = s.now(); rec != nil && !rec.GoneAt(res.Now) {
 		res.Found, res.Record = true, *rec

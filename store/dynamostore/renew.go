@@ -15,7 +15,7 @@ func (s *Store) Renew(ctx context.Context, req driver.RenewRequest) (res driver.
 	w := write{put: attributes{ // when it goes counts only where the record says that it does
 		attrUpdated: number(micros(now)), attrLease: number(micros(now.Add(req.Lease))), attrPurge: number(micros(now.Add(req.Lifetime.Total()))),
 	}}
-	return res, failed("renew", s.update(ctx, &req.ID, req.Token, req.Nonce, &w, func(rec *driver.Record, now time.Time) (*driver.Record, error) {
+	return res, wrapError("renew", s.update(ctx, &req.ID, req.Token, req.Nonce, &w, func(rec *driver.Record, now time.Time) (*driver.Record, error) {
 		return transition.Renew(rec, req, now)
 	}))
 }
@@ -29,11 +29,11 @@ func (s *Store) SaveStep(ctx context.Context, req driver.SaveStepRequest) (res d
 	if err == nil {
 		err = s.change(ctx, seen, func(rec *driver.Record, now time.Time) (*driver.Record, error) { return saveStep(rec, req, now) })
 	}
-	return res, failed("save step", err)
+	return res, wrapError("save step", err)
 }
 
-// saveStep is [transition.SaveStep] that leaves room in the item for what comes after: a renewal, more steps, a completion, the results of all
-// of which may be elided.
+// saveStep is [transition.SaveStep] that leaves room in the item for what comes after: a renewal, more steps, a
+// completion, the results of all of which may be elided.
 func saveStep(rec *driver.Record, req driver.SaveStepRequest, now time.Time) (*driver.Record, error) {
 	next, err := transition.SaveStep(rec, req, now)
 	if err != nil || len(req.Step.Result.Data) == 0 {

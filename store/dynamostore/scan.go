@@ -16,7 +16,8 @@ type filter struct {
 	values attributes
 }
 
-// scan calls fn with the records' items of the table behind a key, in no order, until it returns false, with the key at which to go on.
+// scan calls fn with the records' items of the table behind a key, in no order, until it returns false, with the key at
+// which to go on.
 func (s *Store) scan(ctx context.Context, from attributes, only filter, fn func(item attributes, more bool) bool) error {
 	for {
 		page, err := s.client.Scan(ctx, &dynamodb.ScanInput{
@@ -42,7 +43,8 @@ func isRecord(item attributes) bool {
 	return len(r.bytes(attrSort)) == len(driver.RecordID{})
 }
 
-// inScope calls fn with the items of a scope and everything inside it, in the order of IDs, behind an ID and up to last, until it returns false.
+// inScope calls fn with the items of a scope and everything inside it, in the order of IDs, behind an ID and up to
+// last, until it returns false.
 func (s *Store) inScope(ctx context.Context, scope driver.Scope, first, last driver.RecordID, fn func(item attributes) bool) error {
 	if compare(&first, &last) > 0 { // behind the last one there is nothing, and DynamoDB refuses such a query
 		return nil
@@ -80,7 +82,8 @@ func (s *Store) inScope(ctx context.Context, scope driver.Scope, first, last dri
 	return nil
 }
 
-// bounds are the first and the last ID that records of the scope can have, with that hash if one is given, and not before an ID.
+// bounds are the first and the last ID that records of the scope can have, with that hash if one is given, and not
+// before an ID.
 func bounds(scope driver.Scope, hash driver.KeyHash, after driver.RecordID) (first, last driver.RecordID) {
 	head := driver.ScopeRange(scope)
 	for i := range last {

@@ -19,7 +19,7 @@ const defaultBatch = 1000
 // unless it may be a live claim or of a newer version.
 func (s *Store) DeleteScope(ctx context.Context, req driver.DeleteScopeRequest) (res driver.DeleteScopeResult, err error) {
 	if res, err = s.deleteScope(ctx, &req); err != nil {
-		return res, failed("delete scope", err)
+		return res, wrapError("delete scope", err)
 	}
 	return res, nil
 }
@@ -78,7 +78,8 @@ func (s *Store) deleteScope(ctx context.Context, req *driver.DeleteScopeRequest)
 	return res, err
 }
 
-// outlive waits until every clock of the margin is past a token: the key's next token, of a new record, must be above it.
+// outlive waits until every clock of the margin is past a token: the key's next token, of a new record, must be above
+// it.
 func (s *Store) outlive(ctx context.Context, token driver.Token) error {
 	wait := time.UnixMicro(int64(token)).Add(s.skew).Sub(s.now())
 	if token == 0 || wait < 0 {
@@ -94,6 +95,6 @@ func (s *Store) remove(ctx context.Context, seen attributes) (bool, error) {
 		TableName: s.table, Key: attributes{attrPartition: seen[attrPartition], attrSort: seen[attrSort]}, ConditionExpression: same.expression(),
 		ExpressionAttributeNames: same.names, ExpressionAttributeValues: same.values, ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})
-	_, removed, err := refused(err, false)
+	_, removed, err := conditionResult(err, false)
 	return removed, err
 }

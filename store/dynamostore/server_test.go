@@ -44,7 +44,7 @@ func client(t testing.TB) *dynamodb.Client {
 	return c.(func() *dynamodb.Client)()
 }
 
-// newTable makes a table that nobody else uses, and which is dropped in the end.
+// newTable makes a table that no other test uses, and which is dropped in the end.
 func newTable(t testing.TB) string {
 	t.Helper()
 	c, name := client(t), "t"+rand.Text()

@@ -49,9 +49,9 @@ const layout = 1
 // returns the item with the refusal.
 //
 // Errors: [driver.ErrInvalidArgument]; [driver.ErrSchema] if there is no such table, if its keys are others, or if the
-// store is of a newer version; [ErrClock] if this process's clock differs from the server's by more than the margin;
-// [ErrServer] if the server ignores conditions, or refuses one without the item; and those of a server that cannot be
-// reached.
+// store has a newer version; [ErrClock] if this process's clock differs from the server's by more than the margin;
+// [ErrServer] if the server ignores conditions, or refuses one without the item; and the errors of a server that cannot
+// be reached.
 func New(ctx context.Context, client *dynamodb.Client, opts *Options) (*Store, error) {
 	set, err := opts.settings()
 	if err != nil {
@@ -62,12 +62,12 @@ func New(ctx context.Context, client *dynamodb.Client, opts *Options) (*Store, e
 	}
 	s := &Store{client: client, table: &set.Table, skew: set.ClockSkew}
 	if err := s.open(ctx); err != nil {
-		return nil, failed("open", err)
+		return nil, wrapError("open", err)
 	}
 	return s, nil
 }
 
-// once is the key of the item that holds what is there once. The keys of records are longer.
+// once is the key of the item that exists once. The keys of records are longer.
 var once = attributes{attrPartition: bytes([]byte("everonce")), attrSort: bytes([]byte("everonce"))}
 
 const (
@@ -76,7 +76,7 @@ const (
 	attrChecked  = "checked"
 )
 
-// open reads the settings, which also tells whether the table is there and has these keys. It writes them where there are none.
+// open reads the settings, which fails if the table is missing or has other keys. It writes missing settings.
 func (s *Store) open(ctx context.Context) error {
 	sent := time.Now()
 	res, err := s.client.GetItem(ctx, &dynamodb.GetItemInput{TableName: s.table, Key: once, ConsistentRead: aws.Bool(true)})
@@ -106,8 +106,8 @@ func (s *Store) open(ctx context.Context) error {
 	return err
 }
 
-// writeSettings writes the settings where there are none. Where they are, it is refused, which shows that the server heeds conditions and
-// returns the item: without both, two attempts could claim one key.
+// writeSettings writes missing settings. If the table has settings, the server must refuse the write, which shows that
+// it obeys conditions and returns the item: without both, two attempts could claim one key.
 func (s *Store) writeSettings(ctx context.Context) (written bool, err error) {
 	_, err = s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 		TableName: s.table, Key: once, UpdateExpression: aws.String("SET #l = if_not_exists(#l, :l)"),
@@ -115,7 +115,7 @@ func (s *Store) writeSettings(ctx context.Context) (written bool, err error) {
 		ExpressionAttributeNames: map[string]string{"#l": attrLayout}, ExpressionAttributeValues: attributes{":l": number(layout)},
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})
-	_, written, err = refused(err, true)
+	_, written, err = conditionResult(err, true)
 	return written, err
 }
 

@@ -13,9 +13,10 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Migrate creates the table, billed by request, if it does not exist, waits until it is there, and switches its TTL on. Where
-// the TTL is on, it only looks. It may be repeated, and run by several processes at once. Programs whose tables are created by
-// CloudFormation or Terraform need not call it. Only Options.Table counts. A server that has no TTL is [ErrServer].
+// Migrate creates the table, billed by request, if it does not exist, waits until it exists, and switches its TTL on.
+// Where the TTL is on, it only looks. It may be repeated, and run by several processes at once. Programs whose tables
+// are created by CloudFormation or Terraform need not call it. It uses only Options.Table. A server that has no TTL is
+// [ErrServer].
 func Migrate(ctx context.Context, client *dynamodb.Client, opts *Options) error {
 	set, err := opts.settings()
 	if err != nil {
@@ -24,7 +25,7 @@ func Migrate(ctx context.Context, client *dynamodb.Client, opts *Options) error 
 	if client == nil {
 		return fmt.Errorf("dynamostore: %w: the client is nil", driver.ErrInvalidArgument)
 	}
-	return failed("migrate", create(ctx, client, &set.Table))
+	return wrapError("migrate", create(ctx, client, &set.Table))
 }
 
 // tableTimeout is far more than DynamoDB takes to create a table.

@@ -42,7 +42,7 @@ func TestTheTable(t *testing.T) {
 	noErr(t, err)
 	h, err := s.Health(ctx, driver.HealthRequest{})
 	if err != nil || len(h.Notes) != 1 {
-		t.Errorf("the notes on a table as it is to be: %q, %v", h.Notes, err)
+		t.Errorf("the notes on a table with the right settings: %q, %v", h.Notes, err)
 	}
 	_, err = c.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 		TableName: &opts.Table, Key: dynamostore.Once(), UpdateExpression: aws.String("SET layout = :l"), ExpressionAttributeValues: map[string]types.AttributeValue{":l": num(2)},
@@ -66,7 +66,8 @@ func TestTheTable(t *testing.T) {
 	noErr(t, err)
 }
 
-// Every lease is held for the margin of clocks beyond what the owner was granted, and a process whose clock is further off than that does not begin.
+// Every lease is held for the margin of clocks beyond what the owner was granted, and a process whose clock is further
+// off than that does not begin.
 func TestTheMarginOfClocks(t *testing.T) {
 	t.Parallel()
 	ctx, l, table := t.Context(), new(line), newTable(t)
@@ -118,7 +119,8 @@ func TestALateAnswerIsNoSkew(t *testing.T) {
 	})
 }
 
-// A record that has ended has a TTL well after its end, which DynamoDB may take for its word. One that waits for its settlement has none.
+// A record that has ended has a TTL well after its end, which DynamoDB may take for its word. One that waits for its
+// settlement has none.
 func TestTheTTL(t *testing.T) {
 	t.Parallel()
 	ctx, table := t.Context(), newTable(t)
@@ -148,8 +150,8 @@ func TestTheTTL(t *testing.T) {
 	}
 }
 
-// The results of steps leave room in the item, so that what comes after them can be written, elided at the worst: an item that is full could
-// neither be renewed nor completed, by anybody (rule 10).
+// The results of steps leave room in the item, so that what comes after them can be written, elided at the worst: an
+// item that is full could neither be renewed nor completed, by anybody (rule 10).
 func TestStepsLeaveRoomForWhatFollows(t *testing.T) {
 	t.Parallel()
 	table := newTable(t)

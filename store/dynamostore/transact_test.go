@@ -51,8 +51,8 @@ func (w *world) counted(want int) {
 	}
 }
 
-// A commit whose answer is lost is sent again with its token before the key is claimed again: what it did is found, and it is done once, also if it
-// comes late (rule 16).
+// A commit whose answer is lost is sent again with its token before the key is claimed again: what it did is found, and
+// it is done once, also if it comes late (rule 16).
 func TestACommitWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	for name, how := range map[string]spoil{"before": before, "after": after, "throttled": throttled("ThrottlingException"), "still running": throttled("TransactionInProgressException")} {
@@ -78,7 +78,7 @@ func TestACommitWhoseAnswerIsLost(t *testing.T) {
 	}
 }
 
-// While nobody knows what became of a commit, the call says so, and so does the next one.
+// While the outcome of a commit is unknown, the call says so, and so does the next one.
 func TestACommitThatNobodyKnowsOf(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -105,8 +105,8 @@ func TestACommitThatNobodyKnowsOf(t *testing.T) {
 	}
 }
 
-// Whoever looks at the key first finds what a lost commit did, and not that nothing is there: a claim, that of a batch or in the caller's own
-// transaction, or a bare look (rule 16).
+// The first call for the key finds the effect of a lost commit, and not a missing record: a claim, also of a batch or
+// in the caller's own transaction, or a bare look (rule 16).
 func TestWhoeverLooksResolvesALostCommit(t *testing.T) {
 	t.Parallel()
 	for name, look := range map[string]func(w *world, req driver.ClaimRequest) (found bool, err error){
@@ -143,8 +143,8 @@ func TestWhoeverLooksResolvesALostCommit(t *testing.T) {
 	}
 }
 
-// The reasons of a canceled transaction are told apart by the items: the application's condition is its own error, and leaves nothing; another
-// transaction at the same items, or too many of them, is a reason to run it again.
+// The reasons of a canceled transaction are told apart by the items: the application's condition is its own error, and
+// leaves nothing; another transaction at the same items, or too many of them, is a reason to run it again.
 func TestWhyATransactionIsCanceled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -154,7 +154,7 @@ func TestWhyATransactionIsCanceled(t *testing.T) {
 	res, err := w.transact(nil, never)
 	var condition *dynamostore.ConditionError
 	if !errors.As(err, &condition) || condition.Index != 1 || res.Outcome != everonce.Failed || errors.Is(err, everonce.ErrConflict) {
-		t.Errorf("a condition that is not met: %v, %v; want failed, with the condition of item 1", res.Outcome, err)
+		t.Errorf("a condition that is false: %v, %v; want failed, with the condition of item 1", res.Outcome, err)
 	}
 	w.counted(0)
 	for _, code := range []string{"TransactionConflict", "ProvisionedThroughputExceeded", "ThrottlingError"} {

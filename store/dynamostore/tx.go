@@ -13,16 +13,16 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// MaxItems is the largest number of the application's items in a transaction of one operation: DynamoDB takes a hundred,
-// and the record is one of them. Each further operation of everonce.DoTx in the same transaction takes one more. All
-// items together may have 4 MB.
+// MaxItems is the largest number of the application's items in a transaction of one operation: DynamoDB takes a
+// hundred, and the record is one of them. Each further operation of everonce.DoTx in the same transaction takes one
+// more. All items together may have 4 MB.
 const MaxItems = maxWrites - 1
 
 const maxWrites = 100
 
-// Tx collects the items that a transaction writes. Nothing is sent before the commit, which is one TransactWriteItems: it
-// makes all of the writes, with the record, or none. So the work cannot read what it has written. A condition that is not
-// met fails the commit with a [ConditionError]. An item may occur only once.
+// Tx collects the items that a transaction writes. Nothing is sent before the commit, which is one TransactWriteItems:
+// it makes all of the writes, with the record, or none. So the work cannot read what it has written. A condition that
+// is false fails the commit with a [ConditionError]. An item may occur only once.
 //
 // It is not safe for concurrent use.
 type Tx struct {
@@ -39,7 +39,7 @@ type mark struct {
 	records map[driver.RecordID]pending
 }
 
-// pending is what a transaction makes of a record: the item as it was seen, what was decided on it, and what is to be written.
+// pending is a record in a transaction: the item as it was seen, the decision, and the record to write.
 type pending struct {
 	seen      attributes
 	decisions []decision
@@ -87,8 +87,8 @@ func (t *Tx) Add(items ...types.TransactWriteItem) error {
 }
 
 // Commit commits a transaction of the caller's. Errors: [driver.ErrConflict] if another transaction had the key of an
-// operation first; [ConditionError]; and those of the server. After an error nothing was written, unless the answer was
-// lost: everonce.DoTx of the same key in another transaction tells.
+// operation first; [ConditionError]; and the errors of the server. After an error nothing was written, unless the
+// answer was lost: everonce.DoTx of the same key in another transaction tells.
 func (t *Tx) Commit(ctx context.Context) error {
 	if t.ended {
 		return errEnded
@@ -99,7 +99,7 @@ func (t *Tx) Commit(ctx context.Context) error {
 // Rollback ends the transaction. After Commit it does nothing.
 func (t *Tx) Rollback() { t.ended = true }
 
-// decide decides on a record as the transaction has it, and keeps what is to be written.
+// decide decides on a record as the transaction sees it, and keeps the record to write.
 func (t *Tx) decide(ctx context.Context, id driver.RecordID, decide decision) error {
 	if t.ended {
 		return errEnded

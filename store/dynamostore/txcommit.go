@@ -15,17 +15,17 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// ConditionError: a condition of the application's own items was not met. Nothing was written.
+// ConditionError: a condition on the application's own items was false. Nothing was written.
 type ConditionError struct {
 	// Index is the item's place in the order in which the items were added, from 0.
 	Index int
-	// Item is the item that is there, if its ReturnValuesOnConditionCheckFailure asks for it.
+	// Item is the existing item, if its ReturnValuesOnConditionCheckFailure asks for it.
 	Item map[string]types.AttributeValue
 }
 
 // Error implements error.
 func (e *ConditionError) Error() string {
-	return fmt.Sprintf("dynamostore: the condition of the transaction's item %d is not met", e.Index)
+	return fmt.Sprintf("dynamostore: the condition of the transaction's item %d is false", e.Index)
 }
 
 var (
@@ -41,8 +41,8 @@ const (
 	codeThrottling = "ThrottlingError"
 )
 
-// commit sends what was collected. A record that has changed since it was seen is decided on again: the attempt's own renewal may have
-// changed it, or an attempt that won.
+// commit sends what was collected. A record that has changed since it was seen is decided on again: the attempt's own
+// renewal may have changed it, or an attempt that won.
 func (t *Tx) commit(ctx context.Context) error {
 	t.ended = true
 	name := driver.NewNonce().String()
@@ -88,7 +88,8 @@ func (t *Tx) commit(ctx context.Context) error {
 	}
 }
 
-// canceled reads the reasons, which are in the order of the items: the records' first. It reports whether the transaction is to be sent again.
+// canceled reads the reasons, which are in the order of the items: the records' first. It reports whether the
+// transaction is to be sent again.
 func (t *Tx) canceled(err *types.TransactionCanceledException, ids []driver.RecordID) (again bool, _ error) {
 	var condition *ConditionError
 	busy := false
@@ -124,13 +125,15 @@ func (t *Tx) canceled(err *types.TransactionCanceledException, ids []driver.Reco
 	return false, err
 }
 
-// transact sends a transaction. The same request with the same token may be sent again for ten minutes: it takes effect once.
+// transact sends a transaction. The same request with the same token may be sent again for ten minutes: it takes effect
+// once.
 func (s *Store) transact(ctx context.Context, input *dynamodb.TransactWriteItemsInput) error {
 	_, err := s.client.TransactWriteItems(ctx, input)
 	return err
 }
 
-// lost reports whether nobody knows what became of a commit. A refusal for the rate may be of a second try, after one that was not answered.
+// lost reports whether the outcome of a commit is unknown. A refusal for the rate may belong to a second try, after one
+// that was not answered.
 func lost(err error) bool {
 	answer, ok := errors.AsType[*smithyhttp.ResponseError](err)
 	refused := ok && answer.HTTPStatusCode() >= http.StatusBadRequest && answer.HTTPStatusCode() < http.StatusInternalServerError
@@ -158,8 +161,8 @@ func (s *Store) leave(ids []driver.RecordID, input *dynamodb.TransactWriteItemsI
 	})
 }
 
-// resolve sends a commit of the key again whose answer was lost: it may be on its way still, and no read would see it. Once it is answered, it
-// has committed, or never will.
+// resolve sends a commit of the key again whose answer was lost: it may be on its way still, and no read would see it.
+// Once it is answered, it has committed, or never will.
 func (s *Store) resolve(ctx context.Context, id *driver.RecordID) error {
 	found, ok := s.lost.Load(*id)
 	if !ok {

@@ -35,7 +35,7 @@ func (h *txHandle) decide(ctx context.Context, what string, id driver.RecordID, 
 	if err := h.running(); err != nil {
 		return err
 	}
-	return failed(what, h.tx.decide(ctx, id, decide))
+	return wrapError(what, h.tx.decide(ctx, id, decide))
 }
 
 func (h *txHandle) Claim(ctx context.Context, req driver.ClaimRequest) (driver.ClaimResult, error) {
@@ -96,8 +96,8 @@ func (h *txHandle) Record(_ context.Context, req driver.RecordRequest) (res driv
 	if err := h.running(); err != nil {
 		return res, err
 	}
-	// The key is new, as a guess: the commit tells, with the item that is there.
-	return res, failed("record", h.tx.keep(req.Claim.ID, h.tx.records[req.Claim.ID], func(rec *driver.Record, now time.Time) (*driver.Record, error) {
+	// The key is new, as a guess: otherwise the commit fails, and returns the existing item.
+	return res, wrapError("record", h.tx.keep(req.Claim.ID, h.tx.records[req.Claim.ID], func(rec *driver.Record, now time.Time) (*driver.Record, error) {
 		return transition.Record(rec, req.Claim, req.Complete, now)
 	}))
 }
@@ -146,7 +146,7 @@ func (h *txHandle) Commit(ctx context.Context, req driver.CommitRequest) (res dr
 		return res, errNotOurs
 	}
 	if err = h.last(ctx, &req); err == nil {
-		err = failed("commit", h.tx.commit(ctx)) // once it is sent, the transaction's time cuts nothing short
+		err = wrapError("commit", h.tx.commit(ctx)) // once it is sent, the transaction's time cuts nothing short
 	}
 	h.tx.Rollback()
 	return res, err
@@ -179,8 +179,8 @@ func (h *txHandle) last(ctx context.Context, req *driver.CommitRequest) (err err
 	})
 }
 
-// isPending reports whether a step is known not to have taken hold yet, and its attempt was not told that it failed: with the step commits
-// its effect.
+// isPending reports whether the effect of a step is known not to have taken hold yet, and its attempt did not learn
+// that it failed: the effect commits with the step.
 func isPending(old *driver.StepRecord, attempt int) bool {
 	return old.State == driver.StepOpen || old.State == driver.StepNotDone && old.Attempt < attempt
 }

@@ -21,9 +21,9 @@ import (
 // second effect, because work in a transaction has effects through it only. For the same reason a process that dies in
 // the work leaves nothing.
 //
-// A commit whose answer was lost is sent again, with the same token of DynamoDB's, by the next call of the key in the same
-// process, so that it cannot take effect later than that call's answer. Until then, or for nine minutes, its items are kept in
-// memory.
+// A commit whose answer was lost is sent again, with the same token of DynamoDB's, by the next call of the key in the
+// same process, so that it cannot take effect later than that call's answer. Until then, or for nine minutes, its items
+// are kept in memory.
 type TxStore struct {
 	*Store
 }

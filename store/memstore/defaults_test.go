@@ -2,7 +2,7 @@ package memstore
 
 import "testing"
 
-// The defaults are those of docs/reference/options.md.
+// The defaults are the ones in docs/reference/options.md.
 func TestMaxRecords(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[int]int64{0: 1_000_000, -1: 1_000_000, 7: 7} {

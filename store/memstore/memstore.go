@@ -1,7 +1,7 @@
 // Package memstore keeps records in the memory of this process. They are lost when the process ends: use it for
 // tests, for development, and for effects that do not outlive the process.
 //
-// It has no transactions, because no application data is in it. It meets the rest of the contract of [driver.Store].
+// It has no transactions, because no application data is in it. It fulfils the rest of the contract of [driver.Store].
 package memstore
 
 import (
@@ -19,8 +19,8 @@ const DefaultMaxRecords = 1_000_000
 
 // Options are the options of a store. The zero value of each field is its default.
 type Options struct {
-	// MaxRecords limits the number of records. A claim beyond the limit first removes records that are gone. If there
-	// are none, it returns [driver.ErrStoreFull]; a record that still protects its key is never removed. Default
+	// MaxRecords limits the number of records. A claim beyond the limit first removes records that are gone. If no
+	// record is gone, it returns [driver.ErrStoreFull]; a record that still protects its key is never removed. Default
 	// [DefaultMaxRecords], also for a negative value.
 	MaxRecords int
 	// Now is the store's clock. It is called concurrently, and its times are truncated to microseconds. Default: this

@@ -58,7 +58,8 @@ func complete(t *testing.T, s driver.Store, rec driver.Record) {
 	}
 }
 
-// Claims of one key that make room in a full store at the same time are one attempt: whoever comes back from that looks again.
+// Claims of one key that make room in a full store at the same time are one attempt: a claim that has made room looks
+// again.
 func TestOneClaimIsGrantedWhileRoomIsMade(t *testing.T) {
 	const limit, callers = 20_000, 16 // to make room takes long enough for the others to come
 	for round := range 3 {
@@ -103,7 +104,7 @@ func TestFullStoreRefusesAndNeverEvicts(t *testing.T) {
 	if _, err := s.Release(context.Background(), byNonce); !errors.Is(err, driver.ErrStoreFull) {
 		t.Fatalf("a release that would leave a record too many: %v, want ErrStoreFull", err)
 	}
-	// What is there goes on.
+	// Existing records remain usable.
 	complete(t, s, held)
 	if res, err := s.Claim(context.Background(), claimOf(0)); err != nil || res.Decision != driver.DecideReplay {
 		t.Fatalf("a known key in a full store: %v, %v; want replay", res.Decision, err)

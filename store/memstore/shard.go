@@ -66,7 +66,7 @@ func (s *Store) try(id driver.RecordID, transit func(*driver.Record, time.Time) 
 	return false, err
 }
 
-// remove removes a record that is there.
+// remove removes an existing record.
 func (s *Store) remove(sh *shard, id driver.RecordID) {
 	delete(sh.records, id)
 	s.count.Add(-1)

@@ -12,7 +12,8 @@ import (
 	"github.com/everonce/everonce/store/mongostore"
 )
 
-// secondClaim is a claim of a key whose first attempt ended in a step of which nobody knows; some time has passed since it.
+// secondClaim claims a key whose first attempt ended in a step of unknown outcome; some time has passed since that
+// attempt.
 func secondClaim(t *testing.T, s *mongostore.Store, id string) (claim driver.ClaimRequest, rec driver.Record) {
 	t.Helper()
 	ctx := t.Context()
@@ -48,8 +49,8 @@ func passes(t *testing.T, s *mongostore.Store, at time.Time) {
 	}
 }
 
-// What ends, or renews, a second attempt counts from then, and by its own lifetime, rounded up: not from the claim, which has written the record as a
-// whole.
+// The times that end or renew a second attempt run from that write, and by its own lifetime, rounded up. They do not
+// run from the claim, which has written the whole record.
 func TestTheTimesOfASecondAttemptCountFromItsLastWrite(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -93,7 +94,7 @@ func TestTheTimesOfASecondAttemptCountFromItsLastWrite(t *testing.T) {
 			kept, lease, unknown = claim.Lifetime.Total(), time.Hour+time.Millisecond, "mail"
 		case "renewed", "stepped":
 			lease, unknown = 2*time.Hour+time.Millisecond, "mail"
-		case "released by nonce": // nobody has settled what the claim found
+		case "released by nonce": // what the claim found is not settled
 			unknown = "mail"
 		}
 		if d := after.PurgeAt.Sub(after.UpdatedAt); d != kept {
@@ -114,7 +115,8 @@ func TestTheTimesOfASecondAttemptCountFromItsLastWrite(t *testing.T) {
 	}
 }
 
-// The server judges by the latest write, and not by the first: a record that was begun long ago is neither over nor without a lease.
+// The server judges by the latest write, and not by the first: a record that was begun long ago is neither over nor
+// without a lease.
 func TestTheServerJudgesByTheLatestWrite(t *testing.T) {
 	t.Parallel()
 	ctx, db, name := t.Context(), database(t), newCollection(t)

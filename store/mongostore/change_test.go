@@ -15,8 +15,8 @@ import (
 	"github.com/everonce/everonce/store/mongostore"
 )
 
-// A record that was read, removed, and made anew before it is written has come to the same revision again: what was decided about the one is not
-// written over the other, whose attempt is alive.
+// A record that was read, removed, and made anew before it is written has come to the same revision again: what was
+// decided about the one is not written over the other, whose attempt is alive.
 func TestARecordThatWasMadeAnewIsNotWrittenOver(t *testing.T) {
 	t.Parallel()
 	db, name := database(t), newCollection(t)
@@ -55,8 +55,8 @@ func TestARecordThatWasMadeAnewIsNotWrittenOver(t *testing.T) {
 	}
 }
 
-// So it is with one that was there when it was claimed, is gone when it is read, and is claimed by somebody else before it is inserted: one
-// of the two has it.
+// The same holds for a record that existed at the claim, is gone when it is read, and is claimed by another attempt
+// before it is inserted: one of the two has it.
 func TestARecordThatComesBeforeTheInsertIsNotClaimedTwice(t *testing.T) {
 	t.Parallel()
 	db, name := database(t), newCollection(t)
@@ -92,7 +92,8 @@ func TestARecordThatComesBeforeTheInsertIsNotClaimedTwice(t *testing.T) {
 	}
 }
 
-// A record that others change before each write of a claim is a failure after some pauses, and so is one without a revision, which no write can find.
+// A record that others change before each write of a claim is a failure after some pauses, and so is one without a
+// revision, which no write can find.
 func TestARecordThatChangesEachTime(t *testing.T) {
 	t.Parallel()
 	db, name := database(t), newCollection(t)

@@ -14,5 +14,5 @@ func (s *Store) CheckWrite(ctx context.Context, _ driver.CheckWriteRequest) (res
 	if err == nil && update.MatchedCount == 0 {
 		err = errGone
 	}
-	return res, failed(ctx, "check write", err)
+	return res, wrapError(ctx, "check write", err)
 }

@@ -20,18 +20,19 @@ func (s *Store) Claim(ctx context.Context, req driver.ClaimRequest) (res driver.
 	ctx, req.Lease, req.Lifetime = alone(ctx), whole(req.Lease), wholeLife(req.Lifetime)
 	if req.Take < driver.TakeToSettle {
 		if begun, err := s.begin(ctx, &req, &res); begun || err != nil {
-			return res, failed(ctx, "claim", err)
+			return res, wrapError(ctx, "claim", err)
 		}
 	}
 	err = s.change(ctx, &req.ID, func(rec *driver.Record, now time.Time) (next *driver.Record, err error) {
 		next, res, err = transition.Claim(rec, req, now)
 		return next, err
 	})
-	return res, failed(ctx, "claim", err)
+	return res, wrapError(ctx, "claim", err)
 }
 
-// begin inserts the record of a new key, with the server's time, if there is none. It uses plain operators only: MongoDB refuses
-// an upsert whose filter has $expr with $$NOW, and not every server that speaks its protocol has pipelines in updates.
+// begin inserts the record of a new key, with the server's time, if none exists. It uses plain operators only: MongoDB
+// refuses an upsert whose filter has $expr with $$NOW, and not every server that speaks its protocol has pipelines in
+// updates.
 func (s *Store) begin(ctx context.Context, req *driver.ClaimRequest, res *driver.ClaimResult) (begun bool, err error) {
 	clock := bson.D{{Key: "c", Value: true}}
 	life := ceil(req.Lifetime.Total())
@@ -60,7 +61,7 @@ func (s *Store) begin(ctx context.Context, req *driver.ClaimRequest, res *driver
 	var d struct {
 		Created bson.DateTime `bson:"c"`
 	}
-	err = s.coll.FindOneAndUpdate(ctx, none(&req.ID), bson.D{{Key: "$currentDate", Value: clock}, {Key: "$setOnInsert", Value: set}},
+	err = s.coll.FindOneAndUpdate(ctx, noMatch(&req.ID), bson.D{{Key: "$currentDate", Value: clock}, {Key: "$setOnInsert", Value: set}},
 		options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After).SetProjection(bson.D{{Key: "c", Value: 1}})).Decode(&d)
 	if taken(err) {
 		return false, nil
@@ -73,8 +74,9 @@ func (s *Store) begin(ctx context.Context, req *driver.ClaimRequest, res *driver
 	return true, err
 }
 
-// none is satisfied by no document, whatever stands in it: an upsert with it inserts, or meets the unique index of _id. It is a comparison,
-// of which the server takes nothing over into the new document, and no $expr, which an upsert may not have with the server's time.
-func none(id *driver.RecordID) bson.D {
+// noMatch matches no document, whatever it contains: an upsert with it inserts, or violates the unique index of _id. It
+// is a comparison, from which the server copies nothing into the new document, and not an $expr, which an upsert may
+// not have with the server's time.
+func noMatch(id *driver.RecordID) bson.D {
 	return bson.D{{Key: "_id", Value: binary(id[:])}, {Key: "st", Value: bson.D{{Key: "$lt", Value: math.Inf(-1)}}}}
 }

@@ -56,8 +56,8 @@ func TestConformance(t *testing.T) {
 	}, capabilities())
 }
 
-// repeating repeats what the stand-in of MongoDB, and no MongoDB, answers now and then where two commands meet in one document: an
-// error of its own without a text. The core would repeat it too (rule 4).
+// repeating repeats a call after an error that the stand-in of MongoDB, and no MongoDB, now and then returns where two
+// commands change one document: an error with a special code and no text. The core would repeat it too (rule 4).
 type repeating struct{ *mongostore.Store }
 
 func repeated[Res any](call func() (Res, error)) (res Res, err error) {

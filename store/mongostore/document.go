@@ -11,8 +11,9 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// document is a record as it is stored. A time is a date, and one that follows from it a number of milliseconds beside it: that is what
-// an update can write by the server's clock alone. A date that is missing is the one before it in its comment.
+// document is a record as it is stored. A time is a date, and a time that follows from it is a number of milliseconds
+// beside it: an update can write no other times by the server's clock. A missing date equals the date that its comment
+// names.
 type document struct {
 	ID     bson.Binary `bson:"_id"`
 	Rev    int64       `bson:"rev"` // grows with every write
@@ -20,7 +21,7 @@ type document struct {
 	Scope  string      `bson:"sc"`
 	Name   string      `bson:"nm"`
 	State  int32       `bson:"st"`
-	// The token is a time of the server's, at first that of the insert, in microseconds, and a number below 1000 that counts on.
+	// The token is a time of the server, at first the time of the insert, in microseconds, plus a counter below 1000.
 	Tick    bson.DateTime `bson:"ti,omitempty"` // Created
 	Count   int64         `bson:"tc"`
 	Nonce   bson.Binary   `bson:"n"`
@@ -37,7 +38,7 @@ type document struct {
 	Ended    bson.DateTime `bson:"cp,omitempty"` // Updated, where it is completed
 	RetainMS int64         `bson:"rt"`           // from Ended; counts for a completed record
 	Kept     bson.DateTime `bson:"pb,omitempty"` // Updated
-	PurgeMS  int64         `bson:"pm"`           // from Kept; counts where Expires
+	PurgeMS  int64         `bson:"pm"`           // from Kept; used where Expires
 	Expires  bool          `bson:"xu"`
 
 	Kind    int32  `bson:"rk,omitempty"`
@@ -54,7 +55,8 @@ type document struct {
 	Hints       hints         `bson:",inline"`
 }
 
-// hints are for the indexes alone: they lead to what may be due. What is due is told by the fields above.
+// hints are for the indexes alone: they lead to records that may be due. The fields above decide whether a record is
+// due.
 type hints struct {
 	PurgeClass  *int32        `bson:"pk,omitempty"` // of PurgeMS, where Expires
 	ResultClass *int32        `bson:"qk,omitempty"` // of RetainMS, where there is something to drop
@@ -75,7 +77,8 @@ type step struct {
 	Ended   bson.DateTime `bson:"e,omitempty"`
 }
 
-// UnmarshalBSON reads a step. Of one whose fields have other types the name is left, so that it can be settled: it is in no state.
+// UnmarshalBSON reads a step. Of one whose fields have other types the name is left, so that it can be settled: it is
+// in no state.
 func (s *step) UnmarshalBSON(raw []byte) error {
 	type fields step
 	err := bson.Unmarshal(raw, (*fields)(s))
@@ -194,10 +197,11 @@ func (d *document) record() (*driver.Record, error) {
 	return rec, nil
 }
 
-// lastDate is later than any that there will be. It is a length of time too, and of both together a date can be made, as of each date a token.
+// lastDate is later than any that there will be. It is a length of time too, and of both together a date can be made,
+// as of each date a token.
 const lastDate = 1 << 53
 
-// check refuses what no version has written. What a newer one wrote is not judged by what this one knows.
+// check refuses values that no version has written. It does not judge the record of a newer version.
 func (d *document) check(rec *driver.Record) error {
 	corrupt := func(what string, args ...any) error {
 		return unreadable(int64(d.Format), fmt.Sprintf(what, args...))
@@ -221,7 +225,8 @@ func (d *document) check(rec *driver.Record) error {
 	return nil
 }
 
-// record reads a step. One that cannot be read is in no state, and keeps what else it has: it is written back with the record.
+// record reads a step. One that cannot be read is in no state, and keeps what else it has: it is written back with the
+// record.
 func (s *step) record() driver.StepRecord {
 	rec := driver.StepRecord{
 		Name: s.Name, State: driver.StepState(s.State), Attempt: int(s.Attempt), //nolint:gosec // checked below
@@ -267,7 +272,8 @@ func documentOf(rec *driver.Record, rev int64) *document {
 	return d
 }
 
-// since splits a time in two: a date and the milliseconds since. The date is base, or the time itself where that is earlier.
+// since splits a time in two: a date and the milliseconds since. The date is base, or the time itself where that is
+// earlier.
 func since(until time.Time, base bson.DateTime) (from bson.DateTime, ms int64) {
 	if until.IsZero() {
 		return 0, 0

@@ -71,8 +71,9 @@ func TestDocumentKeepsEveryField(t *testing.T) {
 	}
 }
 
-// A step whose numbers are none that a version has written is in no state, also where a smaller type would take them for one that
-// there is, and spoils neither the record nor what else it has. So it is when it has been written back with its record.
+// A step with a number that no version has written is in no state, even if a smaller type would take it for a valid
+// number. It spoils neither the record nor the record's other steps, also after it has been written back with its
+// record.
 func TestAStepWithAnotherNumberIsInNoState(t *testing.T) {
 	t.Parallel()
 	for what, spoil := range map[string]bson.E{
@@ -112,8 +113,8 @@ func TestAStepWithAnotherNumberIsInNoState(t *testing.T) {
 	}
 }
 
-// A step one of whose fields has another type is told by its name, in no state, and spoils nothing else; so it is when it has been
-// written back. One without a name nobody could settle: its record is corrupt.
+// A step with a field of another type is listed by its name, in no state, and spoils nothing else, also after it has
+// been written back. A step without a name could never be settled: its record is corrupt.
 func TestAStepWithAFieldOfAnotherTypeIsInNoState(t *testing.T) {
 	t.Parallel()
 	spoilt := func(field string) bson.Raw {

@@ -21,7 +21,8 @@ func rawWith(t *testing.T, pattern bson.D) bson.Raw {
 	return raw
 }
 
-// Both forms of 11000: the pattern of keys of MongoDB, and the index's name in the text. Whatever is told has to be of the index.
+// Both forms of 11000: the pattern of keys of MongoDB, and the index's name in the text. Each that is present must
+// match the index.
 func TestDuplicateByCodeAndIndex(t *testing.T) {
 	t.Parallel()
 	const (
@@ -48,7 +49,7 @@ func TestDuplicateByCodeAndIndex(t *testing.T) {
 		"name without the pattern":   {11000, own, others, false},
 		"pattern without the name":   {11000, other, mine, false},
 		"descending":                 {11000, silent, bson.D{{Key: "event_id", Value: int32(-1)}}, false},
-		"nothing told":               {11000, silent, nil, false},
+		"no name and no pattern":     {11000, silent, nil, false},
 		"another code":               {11001, own, mine, false},
 	} {
 		raw := rawWith(t, c.pattern)
@@ -68,8 +69,8 @@ func TestDuplicateByCodeAndIndex(t *testing.T) {
 	}
 }
 
-func FuzzTold(f *testing.F) {
+func FuzzParseDuplicate(f *testing.F) {
 	f.Add("E11000 duplicate key error collection: shop.event index: event_id dup key: { event_id: 1 }", []byte{5, 0, 0, 0, 0})
 	f.Add(" index:  dup key:", []byte("x"))
-	f.Fuzz(func(_ *testing.T, text string, raw []byte) { mongostore.Told(text, raw) })
+	f.Fuzz(func(_ *testing.T, text string, raw []byte) { mongostore.ParseDuplicate(text, raw) })
 }

@@ -19,16 +19,16 @@ func (s *Store) Complete(ctx context.Context, req driver.CompleteRequest) (res d
 	ctx, req.Lifetime = alone(ctx), wholeLife(req.Lifetime)
 	done, err := s.update(ctx, held(&req.ID, req.Token, req.Nonce), completion(&req))
 	if done || err != nil {
-		return res, failed(ctx, "complete", err)
+		return res, wrapError(ctx, "complete", err)
 	}
 	err = s.change(ctx, &req.ID, func(rec *driver.Record, now time.Time) (*driver.Record, error) {
 		return transition.Complete(rec, req, now)
 	})
-	return res, failed(ctx, "complete", err)
+	return res, wrapError(ctx, "complete", err)
 }
 
-// held is satisfied by the record that the attempt with that token and nonce holds. A server may keep a date of its clock more finely
-// than it tells it: so it is asked for the millisecond.
+// held matches the record that the attempt with that token and nonce holds. A server may keep a date of its clock more
+// finely than it returns it, so held compares milliseconds.
 func held(id *driver.RecordID, token driver.Token, nonce driver.Nonce) bson.D {
 	tick, count := parts(token)
 	return bson.D{
@@ -44,11 +44,11 @@ func held(id *driver.RecordID, token driver.Token, nonce driver.Nonce) bson.D {
 	}
 }
 
-// write is what an update does. All times are the server's: the time of the write, and what follows from it.
+// write is the change of an update. All times are the server's: the time of the write, and times that follow from it.
 type write struct{ clock, set, unset bson.D }
 
-// now adds dates that are the time of the write. Those that mean the same where they are missing are removed instead, since each date is
-// taken by itself.
+// now adds dates that are the time of the write. Do not use it for dates that mean the same where they are missing:
+// drop those, since the server takes each date separately.
 func (w *write) now(fields ...string) {
 	for _, f := range fields {
 		w.clock = append(w.clock, bson.E{Key: f, Value: true})
@@ -112,14 +112,14 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (res dri
 	if req.Token != 0 {
 		done, err := s.update(ctx, held(&req.ID, req.Token, req.Nonce), release(&req))
 		if done || err != nil {
-			return res, failed(ctx, "release", err)
+			return res, wrapError(ctx, "release", err)
 		}
 	}
 	err = s.change(ctx, &req.ID, func(rec *driver.Record, now time.Time) (next *driver.Record, err error) {
 		next, res, err = transition.Release(rec, req, now)
 		return next, err
 	})
-	return res, failed(ctx, "release", err)
+	return res, wrapError(ctx, "release", err)
 }
 
 func release(req *driver.ReleaseRequest) *write {

@@ -22,11 +22,12 @@ const (
 	codeNotImplemented = 238
 )
 
-// tooLargeCodes are of a document that an insert, or an update, would make larger than the server's limit.
+// tooLargeCodes are the codes for a document that an insert, or an update, would make larger than the server's limit.
 var tooLargeCodes = []int{codeTooLarge, 17280, 17419, 17420}
 
-// failed names the store, the call and the class of an error. Of a record the server's text holds the hash, and no value.
-func failed(ctx context.Context, what string, err error) error {
+// wrapError names the store, the call and the class of an error. Of a record the server's text holds the hash, and no
+// value.
+func wrapError(ctx context.Context, what string, err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -57,14 +58,14 @@ func hasCode(err error, code int) bool {
 	return ok && se.HasErrorCode(code)
 }
 
-// duplicate is what a server tells of a violated unique index: MongoDB the pattern of its keys and, in the text, its name; others
-// the text alone.
+// duplicate is what a server reports about a violated unique index: MongoDB reports the pattern of its keys and, in the
+// text, its name; other servers report only the text.
 type duplicate struct {
 	name string // empty where the text does not tell
 	keys bson.D // nil where the server does not tell
 }
 
-// duplicateOf returns what is told, if that is the reason of the error.
+// duplicateOf returns what the server reports about the violated index, if err is a duplicate-key error.
 func duplicateOf(err error) (d duplicate, ok bool) {
 	if we, is := errors.AsType[mongo.WriteException](err); is {
 		if we.WriteConcernError != nil {
@@ -72,21 +73,21 @@ func duplicateOf(err error) (d duplicate, ok bool) {
 		}
 		for _, e := range we.WriteErrors {
 			if e.Code == codeDuplicateKey {
-				return told(e.Message, e.Raw), true
+				return parseDuplicate(e.Message, e.Raw), true
 			}
 		}
 	}
 	if ce, is := errors.AsType[mongo.CommandError](err); is && ce.Code == codeDuplicateKey {
-		return told(ce.Message, ce.Raw), true
+		return parseDuplicate(ce.Message, ce.Raw), true
 	}
 	return d, false
 }
 
 const indexIs = " index: "
 
-// told reads "E11000 duplicate key error collection: shop.event index: event_id dup key: { … }". The application's values come after
-// "dup key", so that none of them can pass for a name.
-func told(text string, raw bson.Raw) (d duplicate) {
+// parseDuplicate reads "E11000 duplicate key error collection: shop.event index: event_id dup key: { … }". The
+// application's values come after "dup key", so that none of them can pass for a name.
+func parseDuplicate(text string, raw bson.Raw) (d duplicate) {
 	if head, _, ok := strings.Cut(text, " dup key:"); ok {
 		head, _, _ = strings.Cut(head, " collation: {")
 		if at := strings.LastIndex(head, indexIs); at >= 0 {
@@ -101,7 +102,8 @@ func told(text string, raw bson.Raw) (d duplicate) {
 	return d
 }
 
-// of reports whether it is that index: by all that is told, which must be something.
+// of reports whether the error is about that index: every part that the server reports must match, and at least one
+// must be present.
 func (d duplicate) of(index Index) bool {
 	if d.name == "" && d.keys == nil {
 		return false
@@ -112,7 +114,7 @@ func (d duplicate) of(index Index) bool {
 // primary is the index that every collection has.
 var primary = Index{Name: "_id_", Keys: bson.D{{Key: "_id", Value: 1}}}
 
-// taken reports whether a claim or a release met a record.
+// taken reports whether a claim or a release found an existing record.
 func taken(err error) bool {
 	d, ok := duplicateOf(err)
 	return ok && d.of(primary)

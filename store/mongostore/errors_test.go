@@ -12,8 +12,8 @@ import (
 	"github.com/everonce/everonce/store/mongostore"
 )
 
-// What a server's error means to the engine: a result that has no place is elided, a full disk is told as that, and of a context that has ended it
-// is told that it has, whatever the driver makes of it.
+// The meaning of a server's error to the engine: a result that is too large is elided, a full disk is reported as such,
+// and after the end of a context the error says so, whatever the driver makes of it.
 func TestWhatAServersErrorMeans(t *testing.T) {
 	t.Parallel()
 	over, cancel := context.WithCancel(t.Context())

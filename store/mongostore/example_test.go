@@ -49,7 +49,8 @@ func ExampleNew() {
 	// replayed receipt 1 <nil>
 }
 
-// An event of a queue is inserted once, whatever is delivered twice. A correction is a new event that refers to the sealed one.
+// An event of a queue is inserted once, whatever is delivered twice. A correction is a new event that refers to the
+// sealed one.
 func ExampleInserter() {
 	ctx := context.Background()
 	coll := exampleDB("example_inserter").Collection("event")
@@ -91,8 +92,8 @@ func ExampleEnsureIndex() {
 	// <nil>
 }
 
-// On a replica set the record commits with the application's documents. It is compiled with the tests and not run: not every server that they talk
-// to has transactions.
+// On a replica set the record commits with the application's documents. It is compiled with the tests and not run: not
+// every server that they talk to has transactions.
 func ExampleNewTx() {
 	ctx := context.Background()
 	db := exampleDB("example_tx")

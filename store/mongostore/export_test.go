@@ -40,9 +40,9 @@ func Unchecked(coll *mongo.Collection, index Index) *Inserter {
 	return &Inserter{coll: durable(coll), index: index}
 }
 
-// Told is what the text and the raw answer of a duplicate-key error tell.
-func Told(text string, raw bson.Raw) (name string, keys bson.D) {
-	d := told(text, raw)
+// ParseDuplicate returns the index's name and keys from the text and the raw answer of a duplicate-key error.
+func ParseDuplicate(text string, raw bson.Raw) (name string, keys bson.D) {
+	d := parseDuplicate(text, raw)
 	return d.name, d.keys
 }
 
@@ -80,13 +80,14 @@ func Unfit(listed bson.D, index Index) string {
 	return spec.unfit(index)
 }
 
-// Lost reports whether nobody knows what became of a commit that ended with that error; so does the class of what Commit makes of it.
+// Lost reports whether the outcome of a commit that ended with that error is unknown, and returns the error that Commit
+// makes of it.
 func Lost(err error) (bool, error) { return lost(err), fmt.Errorf("%w: %w", errCommitLost, err) }
 
 // Conflicts reports whether an error says that another transaction was first.
 func Conflicts(err error) bool { return conflicts(err) }
 
-// TxOptions are those of every transaction.
+// TxOptions returns the options of every transaction.
 func TxOptions() (o options.TransactionOptions) {
 	for _, set := range txOptions().List() {
 		_ = set(&o) //nolint:errcheck // it sets a field
@@ -95,4 +96,4 @@ func TxOptions() (o options.TransactionOptions) {
 }
 
 // Failed is what a call makes of an error.
-func Failed(ctx context.Context, what string, err error) error { return failed(ctx, what, err) }
+func Failed(ctx context.Context, what string, err error) error { return wrapError(ctx, what, err) }

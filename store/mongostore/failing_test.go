@@ -40,8 +40,8 @@ func (e *ending) call(t *testing.T, last int64, fn func(ctx context.Context) err
 	return e.sent.Load(), err
 }
 
-// Whichever of its commands fails, a call says that it has failed, and why: what is not known to be written is neither claimed, nor renewed, nor
-// done, and what cannot be read is not absent (rule 7).
+// Whichever of its commands fails, a call says that it has failed, and why: what is not known to be written is neither
+// claimed, nor renewed, nor done, and what cannot be read is not absent (rule 7).
 func TestWhicheverCommandFailsTheCallFails(t *testing.T) {
 	t.Parallel()
 	e := &ending{}
@@ -127,7 +127,7 @@ func TestWhicheverCommandFailsTheCallFails(t *testing.T) {
 		"CheckWrite": {"", func(ctx context.Context, _ driver.ClaimRequest, _ driver.Record) error {
 			return errOf(s.CheckWrite(ctx, driver.CheckWriteRequest{}))
 		}, 1},
-		"New, as it is": {"", func(ctx context.Context, _ driver.ClaimRequest, _ driver.Record) error {
+		"New, unchanged": {"", func(ctx context.Context, _ driver.ClaimRequest, _ driver.Record) error {
 			_, err := mongostore.New(ctx, db, &mongostore.Options{Collection: name})
 			return err
 		}, 4},
@@ -153,7 +153,7 @@ func TestWhicheverCommandFailsTheCallFails(t *testing.T) {
 	}
 }
 
-// stand leaves a record as it is to be found: none (""), claimed, released, completed, expired (its result is over), or over.
+// stand leaves a record in a state: none (""), claimed, released, completed, expired (its result is over), or over.
 func stand(t *testing.T, s *mongostore.Store, claim driver.ClaimRequest, how string) driver.Record {
 	t.Helper()
 	if how == "" {
@@ -182,7 +182,8 @@ func stand(t *testing.T, s *mongostore.Store, claim driver.ClaimRequest, how str
 	return res.Record
 }
 
-// Who waits for others to have written, and whose context ends then, has done nothing, and is told so.
+// A call that waits for another write to be on a majority, and whose context ends then, has done nothing, and returns
+// an error that says so.
 func TestAContextThatEndsBetweenTwoTriesIsAnError(t *testing.T) {
 	t.Parallel()
 	db, name := database(t), newCollection(t)
@@ -218,7 +219,7 @@ func TestAContextThatEndsBetweenTwoTriesIsAnError(t *testing.T) {
 	}
 }
 
-// A collection that somebody has emptied is no store: there is no time to be told, nor an identity.
+// A collection that was emptied is not a store: it has neither a time nor an identity.
 func TestACollectionThatWasEmptiedIsNoStore(t *testing.T) {
 	t.Parallel()
 	ctx, db, name := t.Context(), database(t), newCollection(t)

@@ -13,21 +13,22 @@ import (
 func (s *Store) Health(ctx context.Context, _ driver.HealthRequest) (h driver.HealthResult, err error) {
 	ctx = alone(ctx)
 	if h, err = s.count(ctx); err != nil {
-		return driver.HealthResult{}, failed(ctx, "health", err)
+		return driver.HealthResult{}, wrapError(ctx, "health", err)
 	}
 	if h.Notes, err = s.notes(ctx); err != nil {
-		return driver.HealthResult{}, failed(ctx, "health", err)
+		return driver.HealthResult{}, wrapError(ctx, "health", err)
 	}
 	return h, nil
 }
 
-// What the aggregation makes of a document that is no record, or is gone, and of one whose state cannot be told.
+// The states that the aggregation gives to a document that is not a record, or is gone, and to one whose state is
+// unknown.
 const (
 	stateNone       = int32(0)
 	stateUnreadable = int32(-1)
 )
 
-// group is what the aggregation tells of the records of one state, by time.
+// group is the result of the aggregation for the records of one state.
 type group struct {
 	State  int32         `bson:"_id"`
 	Count  int64         `bson:"n"`
@@ -81,15 +82,15 @@ func (s *Store) count(ctx context.Context) (h driver.HealthResult, err error) {
 	return h, nil
 }
 
-// server is what a server says of itself.
+// server is a server's description of itself.
 type server struct {
 	Set    string   `bson:"setName"`
 	Router string   `bson:"msg"`
 	Hosts  []string `bson:"hosts"`
 }
 
-// server asks by both names of the command: a client with a strict version of the API may not use the old one, and not every server
-// knows the new one.
+// server asks by both names of the command: a client with a strict version of the API may not use the old one, and not
+// every server knows the new one.
 func (s *Store) server(ctx context.Context) (is server, err error) {
 	err = s.coll.Database().RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&is)
 	if hasCode(err, codeNoCommand) {

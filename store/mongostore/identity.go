@@ -12,7 +12,7 @@ import (
 
 // KeepIdentity implements [driver.IdentityKeeper].
 func (s *Store) KeepIdentity(ctx context.Context, req driver.KeepIdentityRequest) (res driver.KeepIdentityResult, err error) {
-	return res, failed(ctx, "keep identity", s.keepIdentity(alone(ctx), req.Check))
+	return res, wrapError(ctx, "keep identity", s.keepIdentity(alone(ctx), req.Check))
 }
 
 func (s *Store) keepIdentity(ctx context.Context, check [32]byte) error {
@@ -40,7 +40,7 @@ func (s *Store) keepIdentity(ctx context.Context, check [32]byte) error {
 // ReadIdentity implements [driver.IdentityReader].
 func (s *Store) ReadIdentity(ctx context.Context, _ driver.ReadIdentityRequest) (driver.ReadIdentityResult, error) {
 	res, err := s.identity(alone(ctx))
-	return res, failed(ctx, "read identity", err)
+	return res, wrapError(ctx, "read identity", err)
 }
 
 func (s *Store) identity(ctx context.Context) (res driver.ReadIdentityResult, err error) {

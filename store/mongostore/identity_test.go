@@ -14,8 +14,8 @@ import (
 	"github.com/everonce/everonce/store/mongostore"
 )
 
-// Who comes to bind the store while another is about it, whose write is not on a majority yet and so cannot be read, waits
-// to hear what it is bound to: that it was not told is no other secret.
+// A call that binds the store while another binds it, whose write is not on a majority yet and so cannot be read, waits
+// until it can read the binding: an identity that cannot be read yet is not another secret.
 func TestAnIdentityThatIsJustBeingBoundIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	mine, another := [32]byte{1}, [32]byte{2}
@@ -57,7 +57,7 @@ func TestAnIdentityThatIsJustBeingBoundIsWaitedFor(t *testing.T) {
 	}
 }
 
-// An identity that is damaged is none, and nobody's.
+// A damaged identity is corrupt: it neither equals a secret nor leaves the store unbound.
 func TestADamagedIdentityIsCorrupt(t *testing.T) {
 	t.Parallel()
 	name := newCollection(t)
@@ -73,7 +73,7 @@ func TestADamagedIdentityIsCorrupt(t *testing.T) {
 	}
 }
 
-// Who stops waiting for it is not told that the store is bound.
+// A caller that stops waiting for the identity does not learn that the store is bound.
 func TestAnIdentityThatNobodyTellsIsNotBound(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

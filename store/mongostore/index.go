@@ -13,9 +13,9 @@ import (
 
 const day = 24 * time.Hour
 
-// ttls are the TTL indexes of a store. A server's TTL index counts a fixed time from a document's date, and lifetimes differ: so there are
-// a few, each over a field of its own, and a document has the field of the shortest that is not shorter than its lifetime. No document that
-// may not go has any.
+// ttls are the TTL indexes of a store. A server's TTL index counts a fixed time from a document's date, and lifetimes
+// differ: so there are a few, each over its own field, and a document has the field of the shortest that is not shorter
+// than its lifetime. A document that may not expire has no such field.
 var ttls = []struct {
 	name string
 	life time.Duration

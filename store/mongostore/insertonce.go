@@ -12,9 +12,9 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Inserter inserts events, each once: it is the receiver for a queue whose messages end in MongoDB. The event's
-// unique index takes the place of a record. An event is complete at its first insert and does not change. A
-// correction is a new event, with an ID of its own, that refers to the original.
+// Inserter inserts events, each once: it is the receiver for a queue whose messages end in MongoDB. The event's unique
+// index takes the place of a record. An event is complete at its first insert and does not change. A correction is a
+// new event, with its own ID, that refers to the original.
 //
 // It is safe for concurrent use.
 type Inserter struct {
@@ -74,11 +74,11 @@ func (i *Inserter) InsertOnce(ctx context.Context, document any) (inserted bool,
 	}
 	which, is := duplicateOf(err)
 	if !is {
-		return false, away(failed(ctx, "insert once", withoutValues(err)))
+		return false, markUnavailable(wrapError(ctx, "insert once", withoutValues(err)))
 	}
 	there, lookErr := i.coll.CountDocuments(ctx, same, options.Count().SetCollation(plain))
 	if lookErr != nil {
-		return false, away(failed(ctx, "insert once: duplicate key, and the document cannot be read", withoutValues(lookErr)))
+		return false, markUnavailable(wrapError(ctx, "insert once: duplicate key, and the document cannot be read", withoutValues(lookErr)))
 	}
 	if there == 0 {
 		return false, &DuplicateError{Index: which.name, Own: which.of(i.index), err: err}

@@ -195,7 +195,7 @@ func TestInsertOnceRefusesADocumentWithoutAnID(t *testing.T) {
 	}
 }
 
-// Every other error surfaces: a server that is not there, a context that is over, a document that is too large.
+// Every other error surfaces: a server that is missing, a context that is over, a document that is too large.
 func TestInsertOnceEveryOtherErrorSurfaces(t *testing.T) {
 	t.Parallel()
 	coll := events(t)
@@ -280,7 +280,7 @@ func TestInsertOnceComparesBytes(t *testing.T) {
 		sent[e.CommandName] = append(bson.Raw{}, e.Command...)
 	}})
 	coll := client.Database(dbName).Collection(newCollection(t))
-	for range 2 { // the index that is there does
+	for range 2 { // an existing index does
 		noErr(t, mongostore.EnsureIndex(t.Context(), coll, byEvent))
 	}
 	in := inserter(t, coll)
@@ -300,7 +300,7 @@ func TestInsertOnceComparesBytes(t *testing.T) {
 	}
 }
 
-// EnsureIndex is for every start; on duplicates that are there already it fails, and tells no value.
+// EnsureIndex is for every start. On existing duplicates it fails, and its error contains no value.
 func TestEnsureIndex(t *testing.T) {
 	t.Parallel()
 	coll := database(t).Collection(newCollection(t))
@@ -327,7 +327,8 @@ func TestEnsureIndex(t *testing.T) {
 	}
 }
 
-// Another index with the same keys, which a server may have under another name and collation, does not hide the one that is asked for.
+// Another index with the same keys, which a server may have under another name and collation, does not hide the one
+// that is asked for.
 func TestTheIndexBesideAnotherOfItsKeys(t *testing.T) {
 	t.Parallel()
 	coll := database(t).Collection(newCollection(t))

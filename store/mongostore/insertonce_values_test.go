@@ -12,8 +12,8 @@ import (
 	"github.com/everonce/everonce/store/mongostore"
 )
 
-// The value of an event is compared, and never read as a question: a pattern would find another event, and this one's message would be acknowledged
-// without it.
+// The value of an event is compared, and never read as a question: a pattern would find another event, and this one's
+// message would be acknowledged without it.
 func TestInsertOnceOfAPatternIsNoQuestion(t *testing.T) {
 	t.Parallel()
 	coll := events(t)
@@ -46,7 +46,8 @@ func TestInsertOnceByAFieldInside(t *testing.T) {
 	}
 }
 
-// Where the duplicate cannot be looked at, it is the server's failure, and no duplicate of any index: the message has to come again.
+// Where the duplicate cannot be looked at, it is the server's failure, and no duplicate of any index: the message has
+// to come again.
 func TestInsertOnceThatCanNotLook(t *testing.T) {
 	t.Parallel()
 	coll := events(t)

@@ -14,7 +14,7 @@ const defaultPage = 100
 // List implements [driver.Lister]. It reads in the order of IDs until the page is full.
 func (s *Store) List(ctx context.Context, req driver.ListRequest) (res driver.ListResult, err error) {
 	if res, err = s.list(alone(ctx), req); err != nil {
-		return driver.ListResult{}, failed(ctx, "list", err)
+		return driver.ListResult{}, wrapError(ctx, "list", err)
 	}
 	return res, nil
 }
@@ -116,7 +116,8 @@ func (l *listed) record() (*driver.Record, error) {
 	return doc.record()
 }
 
-// scan calls fn with what is there of a scope, or of all if it is empty, and as only demands, in the order of IDs, until it returns false.
+// scan calls fn with the documents of a scope, or of all scopes if it is empty, that match only, in the order of IDs,
+// until fn returns false.
 func (s *Store) scan(ctx context.Context, scope driver.Scope, after driver.RecordID, only, hide bson.D, fn func(*listed) bool) error {
 	first, last := bounds(scope)
 	from := bson.E{Key: "$gte", Value: binary(first[:])}

@@ -9,7 +9,8 @@ import (
 	"github.com/everonce/everonce/store/mongostore"
 )
 
-// A record's times are whole milliseconds, in UTC, and what is shorter is rounded up: no lease and no lifetime is shorter than was asked for.
+// A record's times are whole milliseconds, in UTC, and what is shorter is rounded up: no lease and no lifetime is
+// shorter than was asked for.
 func TestTimesAreMilliseconds(t *testing.T) {
 	t.Parallel()
 	s, err := mongostore.New(t.Context(), database(t), &mongostore.Options{Collection: newCollection(t)})

@@ -26,8 +26,8 @@ func (n *node) store() (*mongostore.Store, *mongo.Database) {
 	return s, db
 }
 
-// TestKillOfTheServer: what was acknowledged is there after the server was killed and started again; so are claims, whose tokens still count,
-// and events.
+// TestKillOfTheServer: acknowledged writes exist after the server was killed and started again: claims, whose tokens
+// still grow, and events.
 func TestKillOfTheServer(t *testing.T) {
 	t.Parallel()
 	n := &node{testserver.Start(t, "mongodb"), t}

@@ -15,7 +15,7 @@ import (
 	"github.com/everonce/everonce/store/mongostore"
 )
 
-// operations names the commands that were sent. The driver's own, which keep its connections, are not told to a monitor.
+// operations names the commands that were sent. A monitor does not see the driver's own, which keep its connections.
 type operations struct {
 	mu  sync.Mutex
 	all []string
@@ -89,7 +89,7 @@ func bind(t *testing.T, r *everonce.Receiver) {
 	noErr(t, err)
 }
 
-// What each call of the store sends.
+// The commands that each call of the store sends.
 func TestRoundTripsOfTheStore(t *testing.T) {
 	t.Parallel()
 	s, ops := counted(t)

@@ -12,7 +12,8 @@ import (
 	"github.com/everonce/everonce/store/mongostore"
 )
 
-// This process's clock is years behind the server's, and stands still: what a lease, and a lifetime, is measured by is the server's (rule 2).
+// This process's clock is years behind the server's, and stands still: what a lease, and a lifetime, is measured by is
+// the server's (rule 2).
 func TestTimeIsTheServers(t *testing.T) {
 	url, name := serverURL(t), newCollection(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 // server's clock.
 func (s *Store) Purge(ctx context.Context, req driver.PurgeRequest) (res driver.PurgeResult, err error) {
 	if res, err = s.purge(alone(ctx), req.Limit); err != nil {
-		return res, failed(ctx, "purge", err)
+		return res, wrapError(ctx, "purge", err)
 	}
 	return res, nil
 }
@@ -53,8 +53,8 @@ type place struct {
 	from  bson.DateTime
 }
 
-// progress is how far a round of a purge has got, call by call. So what may not be removed, being damaged or not due yet, is passed over twice in a
-// round, and not in each call.
+// progress is how far a round of a purge has got, call by call. So what may not be removed, being damaged or not due
+// yet, is passed over twice in a round, and not in each call.
 type progress struct{ records, results place }
 
 // through is behind all.
@@ -96,10 +96,11 @@ func (s *Store) purgeFrom(ctx context.Context, from progress, limit int, res *dr
 	return reached, left - len(ids), nil
 }
 
-// slack is for the dates that lead to a record: they were taken beside those that count.
+// slack is for the dates that lead to a record: they were taken beside the dates that decide.
 const slack = 2 * time.Millisecond
 
-// due returns up to limit IDs of records for which cond holds, by the index of that class, and moves the place behind what it has looked at.
+// due returns up to limit IDs of records for which cond holds, by the index of that class, and moves the place behind
+// what it has looked at.
 func (s *Store) due(ctx context.Context, class string, cond bson.D, now time.Time, from *place, limit int) (ids bson.A, err error) {
 	var ranges bson.A
 	for c := from.class; c < classes; c++ {
@@ -137,7 +138,7 @@ func (s *Store) due(ctx context.Context, class string, cond bson.D, now time.Tim
 	return ids, nil
 }
 
-// still is satisfied by those of the records for which cond holds.
+// still matches the given records for which cond holds.
 func still(ids bson.A, cond bson.D) bson.D {
 	return bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}, {Key: "$expr", Value: cond}}
 }

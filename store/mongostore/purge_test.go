@@ -15,7 +15,8 @@ import (
 	"github.com/everonce/everonce/store/mongostore"
 )
 
-// What may not be removed is passed over twice in a round of purges, and not in each call. What becomes due behind the round's back goes with it all the same.
+// A round of purges passes twice over a record that may not be removed, and does not pass over it in each call. A
+// record that becomes due behind the round's place is removed all the same.
 func TestAPurgeGoesOn(t *testing.T) {
 	t.Parallel()
 	var looked []bson.RawValue // where the purge has looked
@@ -66,7 +67,7 @@ func TestAPurgeGoesOn(t *testing.T) {
 		noErr(t, err)
 		passed += n
 	}
-	if most := int64(2 * 2 * damaged); passed == 0 || passed > most { // by the index of records, and by that of results
+	if most := int64(2 * 2 * damaged); passed == 0 || passed > most { // by the index of records, and by the index of results
 		t.Errorf("damaged records were passed over %d times, want at most %d", passed, most)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// errGone: the document that holds what is there once is no more.
+// errGone is the error of a collection without the document that exists once.
 var errGone = fmt.Errorf("%w: the collection was emptied (mongostore.New creates it again)", driver.ErrSchema)
 
 // stage is an aggregation's.
@@ -20,7 +20,8 @@ type stage = bson.D
 
 func timed() stage { return stage{{Key: "$addFields", Value: bson.D{{Key: "now", Value: "$$NOW"}}}} }
 
-// read reads a record and the server's time, which is there without a record too: a second document is read for it. The document is nil where there is none.
+// read reads a record and the server's time. It reads a second document, because the time is needed without a record
+// too. doc is nil if the record does not exist.
 func (s *Store) read(ctx context.Context, id *driver.RecordID) (doc *document, now time.Time, err error) {
 	match := stage{{Key: "$match", Value: bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: bson.A{binary(id[:]), once}}}}}}}
 	docs, err := s.aggregate(ctx, match, timed())
@@ -63,7 +64,7 @@ func decode(raw bson.Raw) (*document, error) {
 	return doc, nil
 }
 
-// unreadable is of a document that has not what this version writes: one of a newer version need not have it.
+// unreadable returns the error of a document that lacks what this version writes: a newer version need not write it.
 func unreadable(format int64, what string) error {
 	if format > driver.FormatVersion {
 		return fmt.Errorf("%w: %s", driver.ErrNewerRecord, what)
@@ -85,7 +86,7 @@ func (s *Store) Get(ctx context.Context, req driver.GetRequest) (driver.GetResul
 func (s *Store) get(ctx context.Context, req driver.GetRequest) (res driver.GetResult, err error) {
 	doc, now, err := s.read(ctx, &req.ID)
 	if err != nil {
-		return res, failed(ctx, "get", err)
+		return res, wrapError(ctx, "get", err)
 	}
 	res.Now = now
 	if doc == nil {
@@ -93,7 +94,7 @@ func (s *Store) get(ctx context.Context, req driver.GetRequest) (res driver.GetR
 	}
 	rec, err := doc.record()
 	if err != nil {
-		return driver.GetResult{}, failed(ctx, "get", err)
+		return driver.GetResult{}, wrapError(ctx, "get", err)
 	}
 	if !rec.GoneAt(now) {
 		res.Found, res.Record = true, *rec

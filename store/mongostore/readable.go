@@ -9,8 +9,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// readable is true of a document of this version that is no [driver.ErrCorruptRecord]: it is what decode and document.check say, as an expression.
-// What is told apart by its type is so by the server's order of types: see within.
+// readable is true of a document of this version that is not [driver.ErrCorruptRecord]: the conditions of decode and
+// document.check, as an expression. It tells types apart by the server's order of types: see within.
 var readable = func() bson.D {
 	parts := []any{
 		known,
@@ -47,7 +47,8 @@ var readable = func() bson.D {
 	return all(parts...)
 }()
 
-// optional is true of values of a type, and of none: the type is told by its least value, and by the least of the next one.
+// optional is true of a missing value and of values of a type: those from its least value up to the least value of the
+// next type.
 func optional(value string, least, next any) bson.D {
 	return either(bson.D{{Key: "$eq", Value: bson.A{ifNull(value, nil), nil}}},
 		all(bson.D{{Key: "$gte", Value: bson.A{value, least}}}, bson.D{{Key: "$lt", Value: bson.A{value, next}}}))

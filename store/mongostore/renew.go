@@ -13,16 +13,16 @@ func (s *Store) Renew(ctx context.Context, req driver.RenewRequest) (res driver.
 	ctx, req.Lease, req.Lifetime = alone(ctx), whole(req.Lease), wholeLife(req.Lifetime)
 	done, err := s.update(ctx, held(&req.ID, req.Token, req.Nonce), renewal(&req))
 	if done || err != nil {
-		return res, failed(ctx, "renew", err)
+		return res, wrapError(ctx, "renew", err)
 	}
 	err = s.change(ctx, &req.ID, func(rec *driver.Record, now time.Time) (*driver.Record, error) {
 		return transition.Renew(rec, req, now)
 	})
-	return res, failed(ctx, "renew", err)
+	return res, wrapError(ctx, "renew", err)
 }
 
-// renewal moves the removal too, whether or not the record has one: xu says so. For the index its class may become longer by it
-// without being told, and never shorter.
+// renewal moves the removal too, whether or not the record has one: xu says which. The write cannot see the old class
+// for the index, so it may lengthen it, and never shortens it.
 func renewal(req *driver.RenewRequest) *write {
 	w := &write{}
 	life := ceil(req.Lifetime.Total())
@@ -38,11 +38,11 @@ func renewal(req *driver.RenewRequest) *write {
 func (s *Store) SaveStep(ctx context.Context, req driver.SaveStepRequest) (res driver.SaveStepResult, err error) {
 	ctx, req.Lease, req.Lifetime = alone(ctx), whole(req.Lease), wholeLife(req.Lifetime)
 	err = s.change(ctx, &req.ID, func(rec *driver.Record, now time.Time) (*driver.Record, error) { return saveStep(rec, req, now) })
-	return res, failed(ctx, "save step", err)
+	return res, wrapError(ctx, "save step", err)
 }
 
-// saveStep is [transition.SaveStep] that leaves room in the document for what comes after: a renewal, more steps, a completion, the results of all of
-// which may be elided.
+// saveStep is [transition.SaveStep] that leaves room in the document for what comes after: a renewal, more steps, a
+// completion, the results of all of which may be elided.
 func saveStep(rec *driver.Record, req driver.SaveStepRequest, now time.Time) (*driver.Record, error) {
 	next, err := transition.SaveStep(rec, req, now)
 	if err != nil || len(req.Step.Result.Data) == 0 {

@@ -183,8 +183,8 @@ func TestTTLIsNotShorterThanTheLifetime(t *testing.T) {
 	}
 }
 
-// A record that cannot be read, or that no version has written, is corrupt, and never absent: also where a smaller type would take
-// a number for one that there is.
+// A record that cannot be read, or that no version has written, is corrupt, and never absent: also where a smaller type
+// would take a number for one that there is.
 func TestACorruptRecordIsNotAbsent(t *testing.T) {
 	t.Parallel()
 	db, name := database(t), newCollection(t)
@@ -209,7 +209,7 @@ func TestACorruptRecordIsNotAbsent(t *testing.T) {
 		"a fingerprint that is too long": {{Key: "$set", Value: bson.D{{Key: "fa", Value: "parts/1"}, {Key: "fs", Value: make([]byte, 33)}}}},
 		"a lease of less than nothing":   set("lm", int64(-1)<<62),
 		"no nonce":                       {{Key: "$unset", Value: bson.D{{Key: "n", Value: ""}}}},
-		"a state that is none":           set("st", int32(driver.StateCompleted+1)),
+		"an impossible state":            set("st", int32(driver.StateCompleted+1)),
 		"no state":                       set("st", 0),
 		"a result of a kind that is not": {{Key: "$set", Value: bson.D{{Key: "st", Value: int32(driver.StateCompleted)}, {Key: "rk", Value: int32(driver.ResultElided + 1)}}}},
 		"a result of a negative kind":    {{Key: "$set", Value: bson.D{{Key: "st", Value: int32(driver.StateCompleted)}, {Key: "rk", Value: int32(driver.ResultValue) - 256}}}},
@@ -280,8 +280,8 @@ func TestNewLeavesAnotherLayoutAlone(t *testing.T) {
 	}
 }
 
-// A record of a newer version need not have this one's fields: it is refused as newer, and not as corrupt, for which a consumer would
-// bury its message in the middle of a rollout.
+// A record of a newer version need not have this one's fields: it is refused as newer, and not as corrupt, for which a
+// consumer would bury its message in the middle of a rollout.
 func TestANewerRecordIsNotCorrupt(t *testing.T) {
 	t.Parallel()
 	db, name := database(t), newCollection(t)

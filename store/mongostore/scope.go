@@ -21,10 +21,10 @@ func (s *Store) DeleteScope(ctx context.Context, req driver.DeleteScopeRequest) 
 	if res, err = s.deleteScope(ctx, req); err == nil && !res.More {
 		res.Live, err = s.leftOf(ctx, req.Scope)
 	}
-	return res, failed(ctx, "delete scope", err)
+	return res, wrapError(ctx, "delete scope", err)
 }
 
-// hidden are the fields that may be large, and that nobody asks for who deletes.
+// hidden are the fields that may be large, and that a deletion does not need.
 var hidden = bson.D{{Key: "rd", Value: 0}, {Key: "rs", Value: 0}, {Key: "s", Value: 0}}
 
 func (s *Store) deleteScope(ctx context.Context, req driver.DeleteScopeRequest) (res driver.DeleteScopeResult, err error) {
@@ -71,7 +71,8 @@ func (s *Store) deleteScope(ctx context.Context, req driver.DeleteScopeRequest) 
 	return res, err
 }
 
-// leftOf says what was not deleted of a scope: live claims, and records that nobody here can judge.
+// leftOf reports whether a scope still has live claims, and returns an error if it has records that this version cannot
+// judge.
 func (s *Store) leftOf(ctx context.Context, scope driver.Scope) (live bool, err error) {
 	var newer, corrupt error
 	err = s.scan(ctx, scope, driver.RecordID{}, nil, hidden, func(found *listed) bool {
@@ -91,8 +92,8 @@ func (s *Store) leftOf(ctx context.Context, scope driver.Scope) (live bool, err 
 	return live, err
 }
 
-// aMilli lets the server's clock, whose unit that is, go on: a record that is removed in the millisecond of its insert could be
-// followed by one with the same token.
+// aMilli waits until the server's clock, which counts milliseconds, has moved: a record that is removed in the
+// millisecond of its insert could be followed by one with the same token.
 func aMilli(ctx context.Context) error {
 	return retry.Pause(ctx, 2*time.Millisecond)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/everonce/everonce/store/mongostore"
 )
 
-// A deletion that names no scope forgets nobody, as it does in the other stores: it would be everybody.
+// A deletion that names no scope is refused, as in the other stores: it would delete every tenant.
 func TestDeleteScopeNeedsAScope(t *testing.T) {
 	t.Parallel()
 	s, err := mongostore.New(t.Context(), database(t), &mongostore.Options{Collection: newCollection(t)})
@@ -33,7 +33,7 @@ func TestDeleteScopeNeedsAScope(t *testing.T) {
 	}
 }
 
-// A deletion without a limit has one of its own, and comes to an end.
+// A deletion without a limit has a default limit, and comes to an end.
 func TestDeleteScopeWithoutALimit(t *testing.T) {
 	t.Parallel()
 	s, err := mongostore.New(t.Context(), database(t), &mongostore.Options{Collection: newCollection(t)})
@@ -53,7 +53,7 @@ func doneIn(t *testing.T, s *mongostore.Store, key everonce.Key) {
 	doneFor(t, s, key, everonce.ForWeb())
 }
 
-// doneFor is doneIn with a lifetime of one's own.
+// doneFor is doneIn with a given lifetime.
 func doneFor(t *testing.T, s *mongostore.Store, key everonce.Key, lifetime driver.Lifetime) {
 	t.Helper()
 	req := driver.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Lease: time.Hour, Lifetime: lifetime}
@@ -82,13 +82,13 @@ func TestPurgeWithoutALimit(t *testing.T) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("a record that is over stays")
+			t.Fatal("a record that is over was not removed")
 		}
 	}
 }
 
-// What is over is purged at once, however long it was kept: the index by which it is found leads to it. A full batch says that there is more, and
-// what a purge writes to a record is a write that others see.
+// A record that is over is purged at once, however long it was kept: the index by which it is found leads to it. A full
+// batch says that there is more, and a purge's write to a record is a write that others see.
 func TestPurgeFindsWhatIsOver(t *testing.T) {
 	t.Parallel()
 	ctx, db, name := t.Context(), database(t), newCollection(t)
@@ -138,7 +138,7 @@ func TestPurgeFindsWhatIsOver(t *testing.T) {
 	}
 }
 
-// One record that cannot be read keeps nobody from looking at the others of its tenant, nor from forgetting them all.
+// One record that cannot be read does not prevent listing the others of its tenant, nor deleting all of them.
 func TestACorruptRecordIsListedAndForgotten(t *testing.T) {
 	t.Parallel()
 	db, name := database(t), newCollection(t)
@@ -176,7 +176,7 @@ func TestACorruptRecordIsListedAndForgotten(t *testing.T) {
 	for _, state := range []driver.State{driver.StateClaimed, driver.StateAbandoned} {
 		page, err := s.List(t.Context(), driver.ListRequest{Scope: scope, States: []driver.State{state}})
 		if err != nil || len(page.Records) != len(corrupt) {
-			t.Errorf("in the state %v %d records are listed, %v; want the %d of which nobody knows it", state, len(page.Records), err, len(corrupt))
+			t.Errorf("in the state %v %d records are listed, %v; want the %d whose state is unknown", state, len(page.Records), err, len(corrupt))
 		}
 	}
 	for _, want := range []int{4, 1} {
@@ -187,7 +187,8 @@ func TestACorruptRecordIsListedAndForgotten(t *testing.T) {
 	}
 }
 
-// A claim that cannot be read is forgotten as others are: when its lease is over. Where that cannot be read, nobody can tell, and it stays.
+// A claim that cannot be read is deleted as others are: when its lease is over. Where the lease cannot be read either,
+// the record is kept.
 func TestACorruptClaimIsForgottenWithItsLease(t *testing.T) {
 	t.Parallel()
 	db, name := database(t), newCollection(t)
@@ -214,7 +215,7 @@ func TestACorruptClaimIsForgottenWithItsLease(t *testing.T) {
 			t.Fatalf("%+v, %v; want ErrCorruptRecord: some are left", res, err)
 		}
 		if deleted = res.Records; time.Now().After(deadline) {
-			t.Fatal("a claim whose lease is over stays")
+			t.Fatal("a claim whose lease is over was not removed")
 		}
 	}
 	page, err := s.List(t.Context(), driver.ListRequest{Scope: scope})
@@ -252,7 +253,7 @@ func TestACorruptRecordHoldsUpNothing(t *testing.T) {
 		res, err := s.Purge(ctx, driver.PurgeRequest{})
 		noErr(t, err)
 		if removed += res.Records; time.Now().After(deadline) {
-			t.Fatal("a record that is over stays")
+			t.Fatal("a record that is over was not removed")
 		}
 	}
 	page, err := s.List(ctx, driver.ListRequest{}) // what is due by no time that can be read
@@ -275,8 +276,8 @@ func TestACorruptRecordHoldsUpNothing(t *testing.T) {
 	}
 }
 
-// A record that comes from the future, of a clock that has stepped back since, is not forgotten before its time: the next of its key would have an
-// earlier token.
+// A record that comes from the future, of a clock that has stepped back since, is not forgotten before its time: the
+// next of its key would have an earlier token.
 func TestARecordFromTheFutureIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	ctx, db, name := t.Context(), database(t), newCollection(t)

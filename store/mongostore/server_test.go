@@ -61,7 +61,7 @@ func shared(t testing.TB, which int) *mongo.Database {
 func database(t testing.TB) *mongo.Database      { t.Helper(); return shared(t, 0) }
 func otherDatabase(t testing.TB) *mongo.Database { t.Helper(); return shared(t, 1) }
 
-// newCollection returns the name of a collection that nobody else uses, and which is dropped in the end.
+// newCollection returns the name of a collection that no other test uses, and which is dropped in the end.
 func newCollection(t testing.TB) string {
 	t.Helper()
 	name := "t" + rand.Text()

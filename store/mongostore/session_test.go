@@ -13,8 +13,8 @@ import (
 	"github.com/everonce/everonce/store/mongostore"
 )
 
-// inTransaction is the context of a callback of [mongo.Session.WithTransaction]: whatever is sent with it is part of that transaction. A server
-// without transactions refuses it.
+// inTransaction is the context of a callback of [mongo.Session.WithTransaction]: whatever is sent with it is part of
+// that transaction. A server without transactions refuses it.
 func inTransaction(t *testing.T, db *mongo.Database) (ctx context.Context, abort func()) {
 	t.Helper()
 	session, err := db.Client().StartSession()
@@ -24,8 +24,8 @@ func inTransaction(t *testing.T, db *mongo.Database) (ctx context.Context, abort
 	return mongo.NewSessionContext(t.Context(), session), func() { _ = session.AbortTransaction(context.Background()) } //nolint:errcheck // nothing may have been sent in it
 }
 
-// A record is written by itself, and not in the transaction of a session that the caller's context holds: an abort would take the record back, and
-// the effect, which is elsewhere, would happen again.
+// A record is written outside the transaction of a session that the caller's context holds: an abort would take the
+// record back, and the effect, which is elsewhere, would happen again.
 func TestARecordIsNotPartOfTheCallersTransaction(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -99,7 +99,8 @@ func TestNoCallIsPartOfTheCallersTransaction(t *testing.T) {
 	}
 }
 
-// An event that was inserted in a transaction is not kept until that commits, and its message must not be acknowledged before.
+// An event that was inserted in a transaction is not kept until that commits, and its message must not be acknowledged
+// before.
 func TestInsertOnceIsRefusedInATransaction(t *testing.T) {
 	t.Parallel()
 	coll := events(t)

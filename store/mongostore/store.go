@@ -50,7 +50,7 @@ const layout = 1
 // writes with the write concern "majority", journaled, and reads with the read concern "majority" from the primary.
 //
 // Errors: [driver.ErrInvalidArgument]; [driver.ErrSchema] if there is no store and NoMigrate is set, or if the store
-// is of another version; and those of a server that cannot be reached.
+// has another version; and the errors of a server that cannot be reached.
 func New(ctx context.Context, db *mongo.Database, opts *Options) (*Store, error) {
 	set, err := opts.settings()
 	if err != nil {
@@ -63,11 +63,11 @@ func New(ctx context.Context, db *mongo.Database, opts *Options) (*Store, error)
 	s := &Store{coll: durable(db.Collection(set.Collection))}
 	if !set.NoMigrate {
 		if err := s.create(ctx); err != nil {
-			return nil, failed(ctx, "create", err)
+			return nil, wrapError(ctx, "create", err)
 		}
 	}
 	if err := s.check(ctx); err != nil {
-		return nil, failed(ctx, "open", err)
+		return nil, wrapError(ctx, "open", err)
 	}
 	return s, nil
 }
@@ -80,8 +80,8 @@ func durable(coll *mongo.Collection) *mongo.Collection {
 		SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.Primary()))
 }
 
-// alone takes what is sent with a context out of the session that the context may hold, and so out of the transaction that this may be in: a
-// record that an abort of the caller's took back would have its effect again.
+// alone takes what is sent with a context out of the session that the context may hold, and so out of the transaction
+// that this may be in: a record that an abort of the caller's took back would have its effect again.
 func alone(ctx context.Context) context.Context {
 	if mongo.SessionFromContext(ctx) == nil {
 		return ctx
@@ -89,10 +89,10 @@ func alone(ctx context.Context) context.Context {
 	return mongo.NewSessionContext(ctx, nil)
 }
 
-// once is the ID of the document that holds what is there once. IDs of records are binary.
+// once is the ID of the document that exists once. IDs of records are binary.
 const once = "everonce"
 
-// create makes what is missing. It leaves a collection alone that is of another version.
+// create creates missing documents and indexes. It leaves a collection of another version unchanged.
 func (s *Store) create(ctx context.Context) error {
 	_, err := s.coll.UpdateOne(ctx, bson.D{{Key: "_id", Value: once}},
 		bson.D{{Key: "$setOnInsert", Value: bson.D{{Key: "layout", Value: layout}}}}, options.UpdateOne().SetUpsert(true))

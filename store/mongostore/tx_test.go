@@ -116,7 +116,7 @@ func TestNewTxRefusesAServerWithoutTransactions(t *testing.T) {
 	}
 }
 
-// A session without a transaction is refused: what is written through it would commit by itself.
+// A session without a transaction is refused: a write through it would commit alone.
 func TestJoinNeedsAnOpenTransaction(t *testing.T) {
 	t.Parallel()
 	s, err := mongostore.New(t.Context(), database(t), &mongostore.Options{Collection: newCollection(t)})
@@ -191,7 +191,7 @@ func TestTxStatements(t *testing.T) {
 		}
 	}
 
-	// Claimed by Begin, completed with the commit; then a conflict for whoever was second.
+	// Claimed by Begin, completed with the commit; then a conflict for the second one.
 	first := claim("1")
 	h := mongostore.BareHandle(s)
 	res, err := mongostore.BeginClaim(ctx, h, first)

@@ -15,7 +15,7 @@ import (
 	"github.com/everonce/everonce/store/mongostore"
 )
 
-// What a commit's error says of it: lost where it may have committed, for then running the work again could do it twice.
+// The class of a commit's error: lost where it may have committed, because running the work again could do it twice.
 func TestWhatACommitsErrorSays(t *testing.T) {
 	t.Parallel()
 	txs := mongostore.Over(nil)
@@ -35,7 +35,7 @@ func TestWhatACommitsErrorSays(t *testing.T) {
 			t.Errorf("%s: lost is %v", what, lost)
 		}
 		if class := txs.ClassifyTx(told); lost && class != driver.TxErrorCommitLost {
-			t.Errorf("%s: Commit's error is of the class %v", what, class)
+			t.Errorf("%s: Commit's error has class %v", what, class)
 		}
 	}
 	taken := mongo.CommandError{Code: 11000, Message: "E11000 duplicate key error collection: shop.everonce index: _id_ dup key: { _id: 1 }"}
@@ -43,15 +43,15 @@ func TestWhatACommitsErrorSays(t *testing.T) {
 	for what, c := range map[string]struct {
 		err  error
 		want bool
-	}{"a write conflict": {mongo.CommandError{Code: 112}, true}, "the record is there": {taken, true}, "the application's own duplicate": {another, false}, "another error": {errors.New("no"), false}} {
+	}{"a write conflict": {mongo.CommandError{Code: 112}, true}, "the record exists": {taken, true}, "the application's own duplicate": {another, false}, "another error": {errors.New("no"), false}} {
 		if got := mongostore.Conflicts(c.err); got != c.want {
 			t.Errorf("%s: a conflict is %v", what, got)
 		}
 	}
 }
 
-// A transaction reads a snapshot of the primary's, and is committed by a majority, in the journal, whatever the client is set to; and is not used
-// after its time.
+// A transaction reads a snapshot of the primary's, and is committed by a majority, in the journal, whatever the client
+// is set to; and is not used after its time.
 func TestWhatATransactionIsBegunWith(t *testing.T) {
 	t.Parallel()
 	o := mongostore.TxOptions()

@@ -62,14 +62,14 @@ func (h *txHandle) Tx() *mongo.Session { return h.tx }
 
 func (h *txHandle) Claim(ctx context.Context, req driver.ClaimRequest) (driver.ClaimResult, error) {
 	res, err := h.claim(ctx, &req, false)
-	return res, failed(ctx, "claim", err)
+	return res, wrapError(ctx, "claim", err)
 }
 
 func (h *txHandle) Complete(ctx context.Context, req driver.CompleteRequest) (res driver.CompleteResult, err error) {
 	if err := fits("complete", len(req.Result.Data)); err != nil {
 		return res, err
 	}
-	return res, failed(ctx, "complete", h.conflict(h.within(ctx, func(ctx context.Context) error { return h.complete(ctx, req) })))
+	return res, wrapError(ctx, "complete", h.conflict(h.within(ctx, func(ctx context.Context) error { return h.complete(ctx, req) })))
 }
 
 func (h *txHandle) complete(ctx context.Context, req driver.CompleteRequest) error {
@@ -101,7 +101,7 @@ func (h *txHandle) Record(ctx context.Context, req driver.RecordRequest) (res dr
 	if err := fits("record", len(req.Complete.Result.Data)); err != nil {
 		return res, err
 	}
-	return res, failed(ctx, "record", h.conflict(h.within(ctx, func(ctx context.Context) error { return h.record(ctx, req.Claim, req.Complete) })))
+	return res, wrapError(ctx, "record", h.conflict(h.within(ctx, func(ctx context.Context) error { return h.record(ctx, req.Claim, req.Complete) })))
 }
 
 func (h *txHandle) record(ctx context.Context, claim driver.ClaimRequest, done driver.CompleteRequest) error {
@@ -120,7 +120,7 @@ func (h *txHandle) Get(ctx context.Context, req driver.GetRequest) (res driver.G
 }
 
 func (h *txHandle) Renew(ctx context.Context, req driver.RenewRequest) (res driver.RenewResult, err error) {
-	return res, failed(ctx, "renew", h.within(ctx, func(ctx context.Context) error {
+	return res, wrapError(ctx, "renew", h.within(ctx, func(ctx context.Context) error {
 		req.Lease, req.Lifetime = whole(req.Lease), wholeLife(req.Lifetime)
 		return h.change(ctx, &req.ID, func(rec *driver.Record, now time.Time) (*driver.Record, error) {
 			return transition.Renew(rec, req, now)
@@ -137,7 +137,7 @@ func (h *txHandle) RollbackTo(context.Context, string) error { return errNoSavep
 // ReleaseSavepoint succeeds while the transaction runs.
 func (h *txHandle) ReleaseSavepoint(context.Context, string) error { return h.running() }
 
-// running fails unless the session is in a transaction: the driver would send what is written then by itself.
+// running fails unless the session is in a transaction: otherwise the driver would send a write outside of it.
 func (h *txHandle) running() error {
 	switch {
 	case h.ended:
@@ -170,10 +170,10 @@ func (h *txHandle) commit(ctx context.Context, req driver.CommitRequest) error {
 		return fmt.Errorf("%w: %w", errCommitLost, err)
 	}
 	h.abort()
-	return failed(ctx, "commit", err)
+	return wrapError(ctx, "commit", err)
 }
 
-// lost reports whether nobody knows what became of a commit.
+// lost reports whether the outcome of a commit is unknown.
 func lost(err error) bool {
 	return labelled(err, labelUnknown) || mongo.IsNetworkError(err) || mongo.IsTimeout(err) || errors.Is(err, context.Canceled)
 }
@@ -195,7 +195,7 @@ func (h *txHandle) last(ctx context.Context, req *driver.CommitRequest) error {
 	}
 	step := *req.SaveStep
 	step.Lease, step.Lifetime = whole(step.Lease), wholeLife(step.Lifetime)
-	return failed(ctx, "save step", h.within(ctx, func(ctx context.Context) error {
+	return wrapError(ctx, "save step", h.within(ctx, func(ctx context.Context) error {
 		return h.change(ctx, &step.ID, func(rec *driver.Record, now time.Time) (*driver.Record, error) {
 			if rec != nil {
 				if old, ok := rec.Step(step.Step.Name); ok && !pending(&old, step.Step.Attempt) {
@@ -207,8 +207,8 @@ func (h *txHandle) last(ctx context.Context, req *driver.CommitRequest) error {
 	}))
 }
 
-// pending reports whether a step is known not to have taken hold yet, and its attempt was not told that it failed: with the step
-// commits its effect.
+// pending reports whether the effect of a step is known not to have taken hold yet, and its attempt did not learn that
+// it failed: the effect commits with the step.
 func pending(old *driver.StepRecord, attempt int) bool {
 	return old.State == driver.StepOpen || old.State == driver.StepNotDone && old.Attempt < attempt
 }
@@ -225,7 +225,8 @@ func (h *txHandle) Rollback(context.Context) error {
 	return err
 }
 
-// abort ends the transaction. A server that cannot be told ends it by itself, as it does with what nobody commits.
+// abort ends the transaction. A server that cannot be reached ends it after a time, as it does with every transaction
+// that is not committed.
 func (h *txHandle) abort() {
 	ctx, cancel := context.WithTimeout(context.Background(), abortTimeout)
 	defer cancel()

@@ -15,8 +15,9 @@ import (
 	"github.com/everonce/everonce/store/mongostore"
 )
 
-// What a joined claim finds when it is completed decides: a record that was released before, or is gone, is written over, and one that somebody
-// else has begun, or ended, meanwhile is a conflict, whatever the clock says. The statements run without a transaction, as in TestTxStatements.
+// The record that a joined claim finds at its completion decides: a record that was released before, or is gone, is
+// written over, and a record that another attempt has begun, or ended, meanwhile is a conflict, whatever the clock
+// says. The statements run without a transaction, as in TestTxStatements.
 func TestWhatAJoinedClaimFindsAtItsEnd(t *testing.T) {
 	t.Parallel()
 	ctx, db, name := t.Context(), database(t), newCollection(t)
@@ -81,7 +82,7 @@ func TestWhatAJoinedClaimFindsAtItsEnd(t *testing.T) {
 			t.Errorf("%s: %v, want %v", id, err, c.want)
 		}
 		if got, err := s.Get(ctx, driver.GetRequest{ID: res.Record.ID}); err != nil || (got.Record.Nonce == res.Record.Nonce) != (c.want == nil) {
-			t.Errorf("%s: the record is of nonce %v, %v", id, got.Record.Nonce, err)
+			t.Errorf("%s: the record has nonce %v, %v", id, got.Record.Nonce, err)
 		}
 	}
 }
@@ -148,7 +149,7 @@ func TestTxStatementsKeepTheBounds(t *testing.T) {
 		}
 	}
 
-	// Whoever gave up did so, and was not too slow.
+	// A caller that gave up gets the error of its context, not of the transaction's timeout.
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
 	if _, err := mongostore.Within(s, time.Nanosecond).Get(gone, driver.GetRequest{ID: parent.ID}); !errors.Is(err, context.Canceled) || errors.Is(err, driver.ErrTxTooLong) {
@@ -156,7 +157,8 @@ func TestTxStatementsKeepTheBounds(t *testing.T) {
 	}
 }
 
-// A record that comes, or changes, between a statement's reading and its writing is a conflict, which the engine knows what to do about.
+// A record that comes, or changes, between a statement's reading and its writing is a conflict, which the engine knows
+// what to do about.
 func TestWhatComesBetweenReadingAndWritingIsAConflict(t *testing.T) {
 	t.Parallel()
 	ctx, name := t.Context(), newCollection(t)
@@ -191,7 +193,7 @@ func TestWhatComesBetweenReadingAndWritingIsAConflict(t *testing.T) {
 	}
 }
 
-// What a transaction writes is a write that others see: what they have decided before it is not written over it.
+// A transaction's write is a write that others see: a decision made before it is not written over it.
 func TestWhatATransactionWritesIsNotWrittenOver(t *testing.T) {
 	t.Parallel()
 	ctx, name := t.Context(), newCollection(t)
@@ -221,6 +223,6 @@ func TestWhatATransactionWritesIsNotWrittenOver(t *testing.T) {
 	noErr(t, err)
 	got, err := s.Get(ctx, driver.GetRequest{ID: rec.ID})
 	if err != nil || len(got.Record.Steps) != 2 {
-		t.Errorf("the steps are %+v, %v; want that of the transaction, and the other", got.Record.Steps, err)
+		t.Errorf("the steps are %+v, %v; want the transaction's step, and the other", got.Record.Steps, err)
 	}
 }

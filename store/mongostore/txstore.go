@@ -58,7 +58,7 @@ func NewTx(ctx context.Context, db *mongo.Database, opts *Options) (*TxStore, er
 	}
 	server, err := s.server(alone(ctx))
 	if err != nil {
-		return nil, failed(ctx, "open", err)
+		return nil, wrapError(ctx, "open", err)
 	}
 	if !server.hasTransactions() {
 		return nil, ErrNoTransactions
@@ -73,7 +73,7 @@ func txOptions() *options.TransactionOptionsBuilder {
 		SetWriteConcern(&writeconcern.WriteConcern{W: writeconcern.Majority().W, Journal: &journal})
 }
 
-// begins is how often a transaction is begun whose claim meets another one that has just ended.
+// begins is how often a transaction is begun whose claim conflicts with another one that has just ended.
 const begins = 3
 
 // Begin implements [driver.TxStore].
@@ -87,12 +87,12 @@ func (s *TxStore) Begin(ctx context.Context, req driver.BeginRequest) (driver.Tx
 		case err == nil:
 			return h, res, nil
 		case !conflicts(err):
-			return nil, driver.ClaimResult{}, failed(ctx, "begin", err)
+			return nil, driver.ClaimResult{}, wrapError(ctx, "begin", err)
 		case try == begins: // another transaction has written the record, and is open
 			return nil, driver.ClaimResult{Decision: driver.DecideInProgress}, nil
 		}
 		if err := beforeRetry(ctx, try); err != nil {
-			return nil, driver.ClaimResult{}, failed(ctx, "begin", err)
+			return nil, driver.ClaimResult{}, wrapError(ctx, "begin", err)
 		}
 	}
 }
@@ -168,7 +168,7 @@ func labelled(err error, label string) bool {
 // conflicts reports whether another transaction was first.
 func conflicts(err error) bool { return hasCode(err, codeWriteConflict) || taken(err) }
 
-// write writes a record in a transaction: over the one that was read in it, or where there was none.
+// write writes a record in a transaction: over the one that was read in it, or as a new one if there was no record.
 func (h *txHandle) write(ctx context.Context, doc *document, next *driver.Record) error {
 	if doc == nil {
 		_, err := h.s.coll.InsertOne(ctx, documentOf(next, 1))
@@ -202,8 +202,8 @@ func (h *txHandle) read(ctx context.Context, id *driver.RecordID) (doc *document
 	return doc, rec, now, err
 }
 
-// claim claims in the transaction. What it does not write, because the transaction is the caller's and a conflict would end it, is kept for
-// the completion: a batch has many.
+// claim claims in the transaction. If writes is false, because the transaction is the caller's and a conflict would end
+// it, it keeps the record for the completion: a batch has many.
 func (h *txHandle) claim(ctx context.Context, req *driver.ClaimRequest, writes bool) (res driver.ClaimResult, err error) {
 	err = h.within(ctx, func(ctx context.Context) error {
 		asked := *req

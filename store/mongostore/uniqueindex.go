@@ -54,7 +54,7 @@ func EnsureIndex(ctx context.Context, coll *mongo.Collection, index Index) error
 	}
 	model := mongo.IndexModel{Keys: index.Keys, Options: options.Index().SetName(index.Name).SetUnique(true).SetCollation(plain)}
 	if _, err := durable(coll).Indexes().CreateOne(ctx, model); err != nil {
-		return failed(ctx, "create the index "+index.Name, withoutValues(err))
+		return wrapError(ctx, "create the index "+index.Name, withoutValues(err))
 	}
 	return checkIndex(ctx, coll, index)
 }
@@ -74,18 +74,19 @@ func checkIndex(ctx context.Context, coll *mongo.Collection, index Index) error 
 	return noIndex(coll, index, why)
 }
 
-// unfit returns why a collection does not have the index, or nothing. taken is set where another one stands in its place.
+// unfit returns why a collection does not have the index, or nothing. taken is set where another one stands in its
+// place.
 func unfit(ctx context.Context, coll *mongo.Collection, index Index) (why string, taken bool, err error) {
 	cursor, err := durable(coll).Indexes().List(ctx)
 	if hasCode(err, codeNoCollection) {
 		return "there is no such collection yet: mongostore.EnsureIndex makes both", false, nil
 	}
 	if err != nil {
-		return "", false, failed(ctx, "list indexes", err)
+		return "", false, wrapError(ctx, "list indexes", err)
 	}
 	var found []indexSpec
 	if err := cursor.All(ctx, &found); err != nil {
-		return "", false, failed(ctx, "list indexes", err)
+		return "", false, wrapError(ctx, "list indexes", err)
 	}
 	at := slices.IndexFunc(found, func(s indexSpec) bool { return s.Name == index.Name })
 	if at < 0 { // beside it there may be others with its keys: of another collation, or on a part of the documents

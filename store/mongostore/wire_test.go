@@ -22,8 +22,8 @@ import (
 	"github.com/everonce/everonce/store/mongostore"
 )
 
-// refusals collects what real servers of this protocol refuse, of all that the tests' shared clients have sent: the stand-in accepts
-// some of it, and a test against it alone would be green.
+// refusals collects what real servers of this protocol refuse, of all that the tests' shared clients have sent: the
+// stand-in accepts some of it, and a test against it alone would be green.
 var refusals struct {
 	sync.Mutex
 	seen map[string]bool
@@ -91,7 +91,8 @@ func TestWhatMongoDBRefusesIsNoticed(t *testing.T) {
 	}
 }
 
-// Whatever the client is set to, writes are acknowledged by a majority, in the journal, and reads come from one, at the primary.
+// Whatever the client is set to, writes are acknowledged by a majority, in the journal, and reads come from one, at the
+// primary.
 func TestConcernsAreTheStoresOwn(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

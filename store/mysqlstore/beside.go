@@ -25,8 +25,8 @@ func newBeside(d *database) *beside {
 
 func (b *beside) Dialect() *sqldb.Dialect { return b.dialect }
 
-// Write runs op in one transaction, until the server does not undo it for the sake of another. It is at read committed: above that, what
-// looks through an index locks the gaps in it, where others want to insert.
+// Write runs op in one transaction, until the server does not undo it for the sake of another. It is at read committed:
+// above that, what looks through an index locks the gaps in it, where others want to insert.
 func (b *beside) Write(ctx context.Context, op func(context.Context, sqldb.Conn) error) error {
 	var sent []*sqldb.Statement
 	err := sqldb.Repeat(ctx, classify, func() error {
@@ -68,7 +68,7 @@ func (b *beside) WriteOne(ctx context.Context, call *sqldb.Call) error {
 		if err == nil {
 			err = c.Send(ctx, call)
 		}
-		if err != nil { // the level may be that of whoever has the connection next
+		if err != nil { // the level may apply to the next user of the connection
 			_ = session.Raw(func(any) error { return sqldriver.ErrBadConn }) //nolint:errcheck // that closes it
 		}
 		return err

@@ -16,8 +16,8 @@ import (
 	"github.com/everonce/everonce/internal/sqldb"
 )
 
-// Classify is for everonce.Options.Classify, if the work's only effect is one statement, or one transaction, on tables of
-// InnoDB. It marks with everonce.NotDone the errors that prove that there was no effect: those with which the server
+// Classify is for everonce.Options.Classify, if the work's only effect is one statement, or one transaction, on tables
+// of InnoDB. It marks with everonce.NotDone the errors that prove that there was no effect: those with which the server
 // answered a statement (a constraint, a deadlock, a permission), and those before anything was sent. Other errors, such
 // as a broken connection, are returned unchanged: the outcome is unknown.
 //
@@ -75,7 +75,7 @@ func classify(err error) sqldb.ErrorInfo {
 		return classifyClient(err)
 	}
 	info := sqldb.ErrorInfo{Class: classes[answer.Number], NotDone: !open[answer.Number]}
-	if answer.Number == 1105 && strings.Contains(answer.Message, "max_allowed_packet") { // which has no number of its own
+	if answer.Number == 1105 && strings.Contains(answer.Message, "max_allowed_packet") { // which has no separate number
 		info.Class = sqldb.ClassTooLarge
 	}
 	return info

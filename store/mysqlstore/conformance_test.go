@@ -24,8 +24,8 @@ func (s server) capabilities() drivertest.Capabilities {
 	return caps
 }
 
-// harness is two stores on the tables of a database. Whatever a test has done, a purge comes to each record when it has something to do
-// about it, and not before.
+// harness is two stores on the tables of a database. Whatever a test has done, a purge comes to each record when it has
+// something to do about it, and not before.
 func harness(t testing.TB, db *sql.DB, opts *mysqlstore.Options) (drivertest.Harness, string) {
 	t.Helper()
 	store, name := newStore(t, db, opts)
@@ -89,7 +89,8 @@ func TestConformanceTxOnMySQL(t *testing.T) {
 	conformanceTx(t, on, nil, nil, on.capabilities())
 }
 
-// TestConformanceTxReadCommitted is TestConformanceTx at another isolation, and with arguments in the statements' texts.
+// TestConformanceTxReadCommitted is TestConformanceTx at another isolation, and with arguments in the statements'
+// texts.
 func TestConformanceTxReadCommitted(t *testing.T) { onEach(t, testConformanceTxReadCommitted) }
 
 func testConformanceTxReadCommitted(t *testing.T, on server) {

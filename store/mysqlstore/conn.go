@@ -40,7 +40,8 @@ func (c *conn) Send(ctx context.Context, calls ...*sqldb.Call) error {
 	return nil
 }
 
-// prepared is a statement as the server wants it: with its arguments by their places, and prepared, if it is sent often.
+// prepared is a statement as the server wants it: with its arguments by their places, and prepared, if it is sent
+// often.
 type prepared struct {
 	text  string
 	order []int
@@ -58,7 +59,7 @@ func (d *database) prepare(ctx context.Context, st *sqldb.Statement) *prepared {
 		return p
 	}
 	stmt, err := d.db.PrepareContext(ctx, p.text)
-	if err != nil { // there are no tables, say: to send it tells
+	if err != nil { // the tables may be missing: sending the statement fails then
 		return p
 	}
 	p.stmt = stmt
@@ -97,21 +98,21 @@ func (c *conn) send(ctx context.Context, call *sqldb.Call) error {
 		}
 	}
 	err := settings(sqldb.SendSQL(ctx, q, &sent))
-	call.Affected, call.Told, call.Busy = sent.Affected, sent.Told, false
+	call.Affected, call.InsertID, call.Busy = sent.Affected, sent.InsertID, false
 	if call.Statement.NoWait && isNumber(err, lockWait, noWaiting) && !c.undone() {
-		call.Affected, call.Told, call.Busy = 0, 0, true
+		call.Affected, call.InsertID, call.Busy = 0, 0, true
 		return nil
 	}
 	return err
 }
 
-// undone reports whether the transaction is gone where a lock was not had in time.
+// undone reports whether the transaction has ended because it did not get a lock in time.
 func (c *conn) undone() bool {
 	s := c.about.Load()
 	return c.tx != nil && s != nil && s.undoesAll
 }
 
-// alive makes sure that a transaction is still one. MariaDB looks by itself, within the statements.
+// alive makes sure that a transaction has not ended. MariaDB checks that within the statements.
 func (c *conn) alive(ctx context.Context) error {
 	s, err := c.known(ctx, c.q)
 	if err != nil || s.mariaDB {

@@ -32,17 +32,17 @@ type database struct {
 	about    atomic.Pointer[server]
 }
 
-// server is what the driver must know of one.
+// server is what the driver must know about a server.
 type server struct {
 	mariaDB   bool
-	undoesAll bool // a lock that was not had in time ends the transaction: innodb_rollback_on_timeout
+	undoesAll bool // a lock timeout ends the transaction: innodb_rollback_on_timeout
 	snapshots bool // a session may refuse to lock what is newer than its snapshot: there is an innodb_snapshot_isolation
 }
 
 func isMariaDB(version string) bool { return strings.Contains(version, "MariaDB") }
 
 func newDatabase(opts *Options) (*database, error) {
-	t, level, err := opts.checked()
+	t, level, err := opts.settings()
 	if err != nil {
 		return nil, err
 	}
@@ -76,8 +76,8 @@ func (d *database) Write(ctx context.Context, op func(context.Context, sqldb.Con
 	return sqldb.Repeat(ctx, classify, func() error { return op(ctx, writer{d}) })
 }
 
-// writer makes a transaction of each Send, but of a single statement that locks no more than one record. It is at read committed: above
-// that, what looks through an index locks the gaps in it, where others want to insert.
+// writer makes a transaction of each Send, but of a single statement that locks no more than one record. It is at read
+// committed: above that, what looks through an index locks the gaps in it, where others want to insert.
 type writer struct{ *database }
 
 func (w writer) Send(ctx context.Context, calls ...*sqldb.Call) error {
@@ -126,7 +126,8 @@ func (d *database) Exclusive(ctx context.Context, op func(context.Context, sqldb
 	return op(ctx, migrating{&conn{database: d, q: session}})
 }
 
-// migrating sends the statements of a migration, each of which commits by itself. What a migration that broke off has done is done.
+// migrating sends the statements of a migration, each of which commits alone. After a broken migration, the statements
+// that were executed remain.
 type migrating struct{ *conn }
 
 func (m migrating) Send(ctx context.Context, calls ...*sqldb.Call) error {
@@ -138,7 +139,7 @@ func (m migrating) Send(ctx context.Context, calls ...*sqldb.Call) error {
 	return nil
 }
 
-// known returns what the driver must know of the server, asked through q the first time.
+// known returns what the driver must know about the server, and asks through q the first time.
 func (d *database) known(ctx context.Context, q sqldb.SQLQuerier) (*server, error) {
 	if s := d.about.Load(); s != nil {
 		return s, nil
@@ -163,8 +164,8 @@ func (d *database) text(text string) string {
 	return text
 }
 
-// latest has a statement that writes or locks see the latest rows, as it does by default before MariaDB 11.6.2, for itself alone. The
-// caller's own statements are the caller's.
+// latest has a statement that writes or locks see the latest rows, as it does by default before MariaDB 11.6.2, for
+// itself alone. The caller's own statements are the caller's.
 func latest(text string) string {
 	if !strings.Contains(text, "INSERT") && !strings.Contains(text, "UPDATE") && !strings.Contains(text, "DELETE") {
 		return text
@@ -207,13 +208,14 @@ func (d *database) Join(ctx context.Context, tx *sql.Tx) (sqldb.TxConn[*sql.Tx],
 		return nil, fmt.Errorf("%w: the transaction is nil", driver.ErrInvalidArgument)
 	}
 	if d.foreign(ctx, tx) {
-		return nil, fmt.Errorf("%w: it is of another *sql.DB than the store", driver.ErrOtherStore)
+		return nil, fmt.Errorf("%w: it belongs to another *sql.DB than the store", driver.ErrOtherStore)
 	}
 	return &joinedTx{conn{database: d, q: tx, tx: tx}}, nil
 }
 
-// foreign reports whether a transaction is surely of another *sql.DB: database/sql refuses a statement in it that is prepared on this
-// one. Of the right one it refuses the number of arguments. Nothing is sent but what prepares the statement on the connection.
+// foreign reports whether a transaction is surely of another *sql.DB: database/sql refuses a statement in it that is
+// prepared on this one. Of the right one it refuses the number of arguments. Nothing is sent but what prepares the
+// statement on the connection.
 func (d *database) foreign(ctx context.Context, tx *sql.Tx) bool {
 	p, ok := d.prepared.Load(d.statements.Lock)
 	if !ok {

@@ -42,7 +42,7 @@ func (d *database) Traits() sqlstore.Traits {
 		Notes:       d.notes,
 		Check: func(ctx context.Context) error {
 			_, err := d.known(ctx, d.db)
-			d.prepare(ctx, d.statements.Lock) // by which Join tells transactions of others
+			d.prepare(ctx, d.statements.Lock) // by which Join detects transactions of another *sql.DB
 			return err
 		},
 	}
@@ -79,7 +79,7 @@ func (d *database) notes(ctx context.Context) (notes []string, err error) {
 		notes = append(notes, fmt.Sprintf("innodb_lock_wait_timeout is %d: a duplicate of an open transaction's key waits so many seconds. Set it to 1 in the data source name.", wait))
 	}
 	if readOnly != 0 {
-		notes = append(notes, "The server is read-only: it accepts no writes but those of administrators.")
+		notes = append(notes, "The server is read-only: it accepts writes of administrators only.")
 	}
 	return notes, nil
 }

@@ -101,8 +101,8 @@ func testInsertOnce(t *testing.T, on server) {
 	}
 }
 
-// At repeatable read a snapshot does not see the row that was in the way: it is read all the same, unless the server refuses it, as MariaDB
-// does by default from 11.6.2 on.
+// At repeatable read a snapshot does not see the row that was in the way: it is read all the same, unless the server
+// refuses it, as MariaDB does by default from 11.6.2 on.
 func TestInsertOnceFindsARowBehindItsSnapshot(t *testing.T) {
 	onEach(t, testInsertOnceFindsARowBehindItsSnapshot)
 }
@@ -172,7 +172,7 @@ func testInsertOnceLeavesATransactionOfTheCallerOpen(t *testing.T, on server) {
 	}
 }
 
-// A key of any type is written as it is.
+// A key of any type is written unchanged.
 func TestInsertOnceOfKeys(t *testing.T) { onEach(t, testInsertOnceOfKeys) }
 
 func testInsertOnceOfKeys(t *testing.T, on server) {

@@ -41,7 +41,7 @@ func (b *bank) othersRun() {
 	}
 }
 
-// A claim whose row is gone with a savepoint writes over nobody who came in between.
+// A claim whose row is gone with a savepoint does not write over a record that came in between.
 func TestAClaimThatIsUndoneWritesOverNobody(t *testing.T) {
 	onEach(t, testAClaimThatIsUndoneWritesOverNobody)
 }
@@ -67,10 +67,10 @@ func testAClaimThatIsUndoneWritesOverNobody(t *testing.T, on server) {
 
 	complete.Nonce, complete.Token = mine.Nonce, claim.Record.Token
 	if _, err = h.Record(ctx, driver.RecordRequest{Claim: mine, Complete: complete}); !errors.Is(err, driver.ErrConflict) {
-		t.Errorf("a record over that of another: %v, want ErrConflict", err)
+		t.Errorf("a record over another attempt's: %v, want ErrConflict", err)
 	}
 	if got, err := b.Get(ctx, driver.GetRequest{ID: mine.ID}); err != nil || got.Record.Nonce != theirs.Nonce {
-		t.Errorf("the record is of %v, %v; want the other's", got.Record.Nonce, err)
+		t.Errorf("the record has nonce %v, %v; want the other's", got.Record.Nonce, err)
 	}
 }
 
@@ -90,7 +90,7 @@ func testARejectedOperationLocksItsKeyOnly(t *testing.T, on server) {
 	b.othersRun()
 }
 
-// What a purge removes, and nothing beside it, is locked until it has committed.
+// A purge locks the rows that it removes, and nothing beside them, until it has committed.
 func TestAPurgeLocksWhatItRemovesOnly(t *testing.T) { onEach(t, testAPurgeLocksWhatItRemovesOnly) }
 
 func testAPurgeLocksWhatItRemovesOnly(t *testing.T, on server) {
@@ -119,8 +119,8 @@ func testAPurgeLocksWhatItRemovesOnly(t *testing.T, on server) {
 	noErr(t, <-purged)
 }
 
-// A commit that has no answer when its caller's context ends is left to itself: on a dead line it would hold the caller up for as long as
-// the kernel tries.
+// A commit that has no answer when its caller's context ends is left to itself: on a dead line it would hold the caller
+// up for as long as the kernel tries.
 func TestACommitEndsWithItsContext(t *testing.T) { onEach(t, testACommitEndsWithItsContext) }
 
 func testACommitEndsWithItsContext(t *testing.T, on server) {
@@ -194,7 +194,7 @@ func (c *heldAtCommit) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// An attempt of the guarded mode can end while a transaction that was told of it is open.
+// An attempt of the guarded mode can end while a transaction is open that found it running.
 func TestARefusedClaimLetsTheAttemptEnd(t *testing.T) { onEach(t, testARefusedClaimLetsTheAttemptEnd) }
 
 func testARefusedClaimLetsTheAttemptEnd(t *testing.T, on server) {
@@ -289,7 +289,8 @@ func testSessionsThatAreRefused(t *testing.T, on server) {
 	}
 }
 
-// Once the store was used by itself, if only by Migrate, a transaction of another handle is refused before anything is sent in it.
+// Once the store was used alone, if only by Migrate, a transaction of another handle is refused before anything is sent
+// in it.
 func TestATransactionOfAnotherHandle(t *testing.T) { onEach(t, testATransactionOfAnotherHandle) }
 
 func testATransactionOfAnotherHandle(t *testing.T, on server) {

@@ -10,14 +10,14 @@ import (
 
 // Options are the options of a store. The zero value of each field is its default.
 type Options struct {
-	// Database is the database of the tables, which must exist. Default: that of the connection. Set it where the work
-	// changes that, by USE: its record would follow.
+	// Database is the database of the tables, which must exist. Default: the database of the connection. Set it where
+	// the work changes that, by USE: its record would follow.
 	Database string
 	// TablePrefix begins the names of the tables. Default "everonce_". It and Database consist of at most 40 of a-z,
 	// 0-9 and _, and do not begin with a digit.
 	TablePrefix string
 	// Isolation is the level of the transactions that the store begins. Default: the server's own, which is repeatable
-	// read unless somebody changed it. Any other costs a round trip more for each transaction.
+	// read unless it was changed. Any other costs a round trip more for each transaction.
 	Isolation sql.IsolationLevel
 }
 
@@ -35,11 +35,11 @@ func quoted(name string) string { return "`" + name + "`" }
 
 // Validate returns the error with which [New] would refuse the options. It does not connect to anything.
 func (o *Options) Validate() error {
-	_, _, err := o.checked()
+	_, _, err := o.settings()
 	return err
 }
 
-func (o *Options) checked() (t tables, level sql.IsolationLevel, err error) {
+func (o *Options) settings() (t tables, level sql.IsolationLevel, err error) {
 	var given Options
 	if o != nil {
 		given = *o

@@ -8,8 +8,8 @@ import (
 )
 
 // schema holds a file for each version: 1.sql brings an empty database to version 1, and so on. In them {record} and
-// {step} are the tables, and {step_of} is the name of a constraint. A statement that is run again does nothing: it commits by itself,
-// so a migration may end in its midst.
+// {step} are the tables, and {step_of} is the name of a constraint. A statement that is run again does nothing: each
+// commits alone, so a migration may end halfway.
 //
 //go:embed schema/*.sql
 var schema embed.FS

@@ -35,7 +35,7 @@ func mariaDB(t *testing.T) server {
 	return server{url: testserver.URL(t, "mariadb")}
 }
 
-// mySQL leaves a test out, by name, where there is none.
+// mySQL returns the MySQL server, and skips the test if none is configured.
 func mySQL(t *testing.T) server {
 	t.Helper()
 	url := os.Getenv(mysqlVariable)
@@ -106,7 +106,7 @@ func mustExec(t testing.TB, db *sql.DB, text string, args ...any) {
 	}
 }
 
-// newStore makes a store with tables in a database of its own.
+// newStore makes a store with tables in a separate database.
 func newStore(t testing.TB, db *sql.DB, opts *mysqlstore.Options) (*mysqlstore.Store, string) {
 	t.Helper()
 	var given mysqlstore.Options

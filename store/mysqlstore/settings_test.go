@@ -34,8 +34,8 @@ func badSettings(on server) map[string][2]string {
 	}
 }
 
-// A setting with which statements mean something else is refused on each connection, also where it was set after the first use, whatever
-// is called. When it is set right again, the connection can be used.
+// A setting with which statements mean something else is refused on each connection, also where it was set after the
+// first use, whatever is called. When it is set right again, the connection can be used.
 func TestBadSettingsAreRefusedOnEachConnection(t *testing.T) {
 	onEach(t, testBadSettingsAreRefusedOnEachConnection)
 }
@@ -120,8 +120,8 @@ func testBadSettingsAreRefusedOnEachConnection(t *testing.T, on server) {
 	noErr(t, err)
 }
 
-// A statement that began an hour ago is not refused: it had much to look at, or waited, or a replica runs its text. A session whose
-// timestamp is that of an hour ago is like it.
+// A statement that began an hour ago is not refused: it had much to look at, or waited, or a replica runs its text. A
+// session whose timestamp is an hour old is like it.
 func TestALongStatementIsNotRefused(t *testing.T) { onEach(t, testALongStatementIsNotRefused) }
 
 func testALongStatementIsNotRefused(t *testing.T, on server) {
@@ -142,7 +142,8 @@ func testALongStatementIsNotRefused(t *testing.T, on server) {
 	noErr(t, err)
 }
 
-// All that this package sends asks for the settings, but for these, which neither read nor change rows of everonce's tables.
+// All that this package sends asks for the settings, but for these, which neither read nor change rows of everonce's
+// tables.
 func TestStatementsThatDoNotAskForSettings(t *testing.T) {
 	named := map[string]bool{
 		"SET TRANSACTION READ WRITE": true, "SET TRANSACTION ISOLATION LEVEL READ COMMITTED": true,
@@ -169,7 +170,8 @@ func TestStatementsThatDoNotAskForSettings(t *testing.T) {
 	}
 }
 
-// A charge that was answered executed is not made again by the next process, though each COMMIT of this one began a transaction.
+// A charge that was answered executed is not made again by the next process, though each COMMIT of this one began a
+// transaction.
 func TestAChainedTransactionTakesNoRecordBack(t *testing.T) {
 	onEach(t, testAChainedTransactionTakesNoRecordBack)
 }
@@ -199,7 +201,7 @@ func testAChainedTransactionTakesNoRecordBack(t *testing.T, on server) {
 	}
 }
 
-// What a session may have for the application's sake changes nothing for the store: the suite passes.
+// Settings that a session may have for the application's sake change nothing for the store: the suite passes.
 func TestConformanceWithOddSettings(t *testing.T) { onEach(t, testConformanceWithOddSettings) }
 
 func testConformanceWithOddSettings(t *testing.T, on server) {
@@ -254,7 +256,7 @@ func testALimitOfSelectsHidesNoStep(t *testing.T, on server) {
 	}
 }
 
-// Guarded operations on keys of their own do not disturb one another, whatever the isolation that a session begins with.
+// Guarded operations on different keys do not disturb one another, whatever the isolation that a session begins with.
 func TestGuardedWritesOfOtherKeysAtAnyIsolation(t *testing.T) {
 	onEach(t, testGuardedWritesOfOtherKeysAtAnyIsolation)
 }

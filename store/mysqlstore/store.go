@@ -9,8 +9,8 @@ import (
 	"github.com/everonce/everonce/internal/sqlstore"
 )
 
-// Store keeps records in MariaDB or MySQL, and commits them together with what the application writes through a *sql.Tx.
-// It is a [driver.TxStore] of *sql.Tx, and safe for concurrent use.
+// Store keeps records in MariaDB or MySQL, and commits them together with what the application writes through a
+// *sql.Tx. It is a [driver.TxStore] of *sql.Tx, and safe for concurrent use.
 type Store struct{ store }
 
 // store has the methods that a receiver calls, by embedding.
@@ -19,8 +19,8 @@ type store struct {
 	beside *beside
 }
 
-// New returns a store on the database of db, which was opened with the driver of github.com/go-sql-driver/mysql. The caller
-// keeps db and closes it. New sends nothing: call [Store.Migrate] once before the first use.
+// New returns a store on the database of db, which was opened with the driver of github.com/go-sql-driver/mysql. The
+// caller keeps db and closes it. New sends nothing: call [Store.Migrate] once before the first use.
 func New(db *sql.DB, opts *Options) (*Store, error) {
 	if db == nil {
 		return nil, fmt.Errorf("%w: the database handle is nil", driver.ErrInvalidArgument)

@@ -22,7 +22,7 @@ import (
 	"github.com/everonce/everonce/store/mysqlstore"
 )
 
-// The collation of a server that nobody has set up takes keys for one that are not.
+// The default collation of a server takes keys for one that are not.
 func TestKeysAreComparedByTheirBytes(t *testing.T) { onEach(t, testKeysAreComparedByTheirBytes) }
 
 func testKeysAreComparedByTheirBytes(t *testing.T, on server) {
@@ -51,8 +51,8 @@ func testTheClockHasNoTimeZone(t *testing.T, on server) {
 	}
 }
 
-// At repeatable read a snapshot that is older than a record does not see it. The claim does, also where MariaDB refuses to lock what is
-// newer than the snapshot, as it does by default from 11.6.2 on.
+// At repeatable read a snapshot that is older than a record does not see it. The claim does, also where MariaDB refuses
+// to lock what is newer than the snapshot, as it does by default from 11.6.2 on.
 func TestAnOldSnapshotFindsTheRecord(t *testing.T) { onEach(t, testAnOldSnapshotFindsTheRecord) }
 
 func testAnOldSnapshotFindsTheRecord(t *testing.T, on server) {
@@ -85,8 +85,9 @@ func (b *bank) oldSnapshotFindsTheRecord() {
 	b.balance(1, 70)
 }
 
-// No lock reaches beyond its key: operations on keys of their own, with steps, beside purges, undo one another for no deadlock, and
-// wait for none that is open. A page that the server splits may lock what is beside a key for as long as a short transaction lasts.
+// No lock reaches beyond its key: operations on different keys, with steps, beside purges, end no other one by a
+// deadlock, and wait for no open one. A page that the server splits may lock what is beside a key for as long as a
+// short transaction lasts.
 func TestNoLockReachesBeyondItsKey(t *testing.T) { onEach(t, testNoLockReachesBeyondItsKey) }
 
 func testNoLockReachesBeyondItsKey(t *testing.T, on server) {
@@ -213,7 +214,8 @@ func testOneConnectionIsEnough(t *testing.T, on server) {
 	}
 }
 
-// What each call costs, once the connection has prepared its statements. The documentation of the package has this table.
+// The round trips of each call, once the connection has prepared its statements. The documentation of the package has
+// this table.
 func TestRoundTrips(t *testing.T) { onEach(t, testRoundTrips) }
 
 func testRoundTrips(t *testing.T, on server) {
@@ -267,7 +269,7 @@ func testRoundTrips(t *testing.T, on server) {
 	}
 }
 
-// Whatever stands in a column, all statements judge the record as whoever reads it.
+// Whatever a column contains, all statements judge the record as a reader of it does.
 func TestAllStatementsJudgeARecordAlike(t *testing.T) { onEach(t, testAllStatementsJudgeARecordAlike) }
 
 func testAllStatementsJudgeARecordAlike(t *testing.T, on server) {

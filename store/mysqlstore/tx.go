@@ -18,7 +18,8 @@ const rollbackTimeout = 5 * time.Second
 // errBroken says that the connection was gone before the commit was sent: all of the transaction was undone.
 var errBroken = errors.New("the connection broke before the commit was sent")
 
-// errUnsent says why a commit could not be sent, and that nothing was committed. The client does not tell the two reasons apart.
+// errUnsent says why a commit could not be sent, and that nothing was committed. The client does not distinguish the
+// two reasons.
 var errUnsent = errors.New("mysqlstore: nothing more can be sent in the transaction: the work left rows open (read them to the end or close them), or the connection has ended")
 
 // Begin begins a transaction, for the engine.
@@ -28,8 +29,8 @@ func (d *database) Begin(ctx context.Context, opts sqlstore.BeginOptions, first 
 			d.prepare(ctx, st)
 		}
 	}
-	// database/sql rolls back when the context of BeginTx ends, so that must not be the caller's. It is the caller's as long as
-	// Begin runs.
+	// database/sql rolls back when the context of BeginTx ends, so that must not be the caller's. It is the caller's as
+	// long as Begin runs.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	release := context.AfterFunc(ctx, end)
 	tx := &ownTx{conn: conn{database: d}, life: life, end: end}
@@ -44,7 +45,7 @@ func (d *database) Begin(ctx context.Context, opts sqlstore.BeginOptions, first 
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		_ = tx.Rollback(ctx)  //nolint:errcheck // what went wrong before is what is told
+		_ = tx.Rollback(ctx)  //nolint:errcheck // the earlier error is returned
 		if ctx.Err() != nil { // what cut it short, not what that looked like
 			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
@@ -76,7 +77,7 @@ func (t *ownTx) Commit(ctx context.Context, last ...*sqldb.Call) error {
 		return t.limit.Reason(sql.ErrTxDone)
 	}
 	if err := t.conn.Send(ctx, last...); err != nil {
-		_ = t.rollback() //nolint:errcheck // what went wrong before is what is told
+		_ = t.rollback() //nolint:errcheck // the earlier error is returned
 		if errors.Is(err, sqldriver.ErrBadConn) {
 			err = errUnsent
 		} else if classify(err).Class == sqldb.ClassUnavailable {
@@ -85,11 +86,11 @@ func (t *ownTx) Commit(ctx context.Context, last ...*sqldb.Call) error {
 		return t.limit.Reason(err)
 	}
 	if err := ctx.Err(); err != nil { // nothing of the commit was sent
-		_ = t.rollback() //nolint:errcheck // what went wrong before is what is told
+		_ = t.rollback() //nolint:errcheck // the earlier error is returned
 		return err
 	}
 	if !t.limit.Stop() { // from here on it is the commit that decides
-		_ = t.rollback() //nolint:errcheck // what went wrong before is what is told
+		_ = t.rollback() //nolint:errcheck // the earlier error is returned
 		return t.limit.Reason(sql.ErrTxDone)
 	}
 	t.over = true
@@ -105,8 +106,8 @@ func (t *ownTx) Commit(ctx context.Context, last ...*sqldb.Call) error {
 	return err
 }
 
-// commit commits, and calls end, if any, when that has returned. Commit takes no context, and the client does not look at any: where the
-// caller's ends, the commit is left to itself.
+// commit commits, and calls end, if any, when that has returned. Commit takes no context, and the client does not look
+// at any: where the caller's ends, the commit is left to itself.
 func commit(ctx context.Context, tx *sql.Tx, end func()) error {
 	done := make(chan error, 1)
 	go func() {
@@ -124,7 +125,7 @@ func commit(ctx context.Context, tx *sql.Tx, end func()) error {
 }
 
 func (t *ownTx) Rollback(context.Context) error {
-	_ = t.rollback() //nolint:errcheck // a connection that cannot roll back is closed, and the server rolls back by itself
+	_ = t.rollback() //nolint:errcheck // a connection that cannot roll back is closed, so that the server rolls back
 	return nil
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// deadlock makes the server roll back tx, which has charged account 1, for the sake of another that has written more. Whichever of the
-// two waits first, it is this one that is undone.
+// deadlock makes the server roll back tx, which has charged account 1, for the sake of another that has written more.
+// Whichever of the two waits first, it is this one that is undone.
 func (b *bank) deadlock(ctx context.Context, tx *sql.Tx) error {
 	other, err := b.db.BeginTx(ctx, nil)
 	noErr(b.t, err)
@@ -39,8 +39,8 @@ func (b *bank) ended() map[string]func(context.Context, *sql.Tx) error {
 	return map[string]func(context.Context, *sql.Tx) error{"a deadlock": b.deadlock, "ROLLBACK": exec("ROLLBACK")}
 }
 
-// After a deadlock the transaction is gone, and what is sent on it commits by itself: a work that swallows the error gets no record of
-// what was undone.
+// After a deadlock the transaction is gone, and later statements on it commit alone: work that swallows the error gets
+// no record of what was undone.
 func TestWorkThatSwallowsTheEndOfItsTransaction(t *testing.T) {
 	onEach(t, testWorkThatSwallowsTheEndOfItsTransaction)
 }
@@ -58,7 +58,7 @@ func testWorkThatSwallowsTheEndOfItsTransaction(t *testing.T, on server) {
 					return "", err
 				}
 				if err := end(ctx, tx); what == "a deadlock" && !isDeadlock(err) {
-					t.Errorf("the work met %v, want a deadlock", err)
+					t.Errorf("the work got %v, want a deadlock", err)
 				}
 				return "charged", nil
 			}, opts...)
@@ -126,8 +126,8 @@ func testADeadlockIsRunAgain(t *testing.T, on server) {
 	b.balance(1, 70)
 }
 
-// A lock that the work does not get in time (error 1205) ends its statement and not its transaction: Transact runs it again, and the
-// caller's transaction goes on.
+// A lock that the work does not get in time (error 1205) ends its statement and not its transaction: Transact runs it
+// again, and the caller's transaction goes on.
 func TestALockThatIsNotHadInTime(t *testing.T) { onEach(t, testALockThatIsNotHadInTime) }
 
 func testALockThatIsNotHadInTime(t *testing.T, on server) {
@@ -154,11 +154,11 @@ func testALockThatIsNotHadInTime(t *testing.T, on server) {
 	}
 	b.balance(1, 70)
 	if n := b.records(); n != 2 {
-		t.Errorf("%d records, want those of what was done: 2", n)
+		t.Errorf("%d records, want 2, one for each call that succeeded", n)
 	}
 }
 
-// Work that leaves rows open has surely committed nothing, is told so, and is not run again.
+// Work that leaves rows open has surely committed nothing. The error says so, and the work does not run again.
 func TestWorkThatLeavesRowsOpen(t *testing.T) { onEach(t, testWorkThatLeavesRowsOpen) }
 
 func testWorkThatLeavesRowsOpen(t *testing.T, on server) {

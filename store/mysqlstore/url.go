@@ -11,8 +11,8 @@ import (
 )
 
 // ParseURL returns the configuration of the client for a URL such as mysql://user:password@host:3306/database, with the
-// parameters of its data source names: ?tls=true&readTimeout=10s. Open it by [mysql.NewConnector] and [database/sql.OpenDB].
-// The errors contain no password.
+// parameters of its data source names: ?tls=true&readTimeout=10s. Open it by [mysql.NewConnector] and
+// [database/sql.OpenDB]. The errors contain no password.
 func ParseURL(text string) (*mysql.Config, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {

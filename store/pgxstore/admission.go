@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// known is what the settings of a connection were at its first use.
+// known holds the settings of a connection at its first use.
 type known struct {
 	strict bool // its own isolation is above read committed
 }
@@ -27,14 +27,14 @@ func (d *database) settingsText() string {
 	return "SELECT current_setting('default_transaction_isolation'), current_setting('bytea_output'), current_setting('array_nulls'), " + found
 }
 
-// admit reads the settings of a connection at its first use, and refuses those with which statements would mean something else. It takes
-// a round trip then, and none later.
+// admit reads the settings of a connection at its first use, and refuses those with which statements would mean
+// something else. It takes a round trip then, and none later.
 func (d *database) admit(ctx context.Context, conn *pgx.Conn) (known, error) {
 	if k, ok := d.known(conn); ok {
 		return k, nil
 	}
 	var isolation, bytes, nulls, schema string
-	// The one mode that needs neither a named statement nor settings of its own.
+	// The only mode that needs neither a named statement nor its own settings.
 	if err := conn.QueryRow(ctx, d.settingsText(), pgx.QueryExecModeExec).Scan(&isolation, &bytes, &nulls, &schema); err != nil {
 		return known{}, err
 	}
@@ -47,7 +47,7 @@ func (d *database) admit(ctx context.Context, conn *pgx.Conn) (known, error) {
 	case nulls != "on":
 		return known{}, refuse("array_nulls off, with which a NULL in an array is a text", "set it to on")
 	case schema != "" && !d.schema.CompareAndSwap(nil, &schema) && *d.schema.Load() != schema:
-		return known{}, refuse("a search_path that finds the tables of schema "+schema+", and others find those of "+*d.schema.Load(), "set Options.Schema")
+		return known{}, refuse("a search_path that finds the tables of schema "+schema+", while other connections find the tables of schema "+*d.schema.Load(), "set Options.Schema")
 	}
 	k := known{strict: !strings.HasPrefix(isolation, "read ")}
 	knowing.Lock()
@@ -56,10 +56,10 @@ func (d *database) admit(ctx context.Context, conn *pgx.Conn) (known, error) {
 	return k, nil
 }
 
-// knowing guards the known of all connections: a transaction that has ended may still name one that others have.
+// knowing guards the known values of all connections, because a transaction that has ended may still read one.
 var knowing sync.RWMutex
 
-// known returns what is known of a connection, if it was admitted.
+// known returns what the database has recorded about a connection, if it was admitted.
 func (d *database) known(conn *pgx.Conn) (known, bool) {
 	knowing.RLock()
 	defer knowing.RUnlock()
@@ -93,7 +93,8 @@ func (a admission) RewriteQuery(ctx context.Context, conn *pgx.Conn, text string
 	return text, args, err
 }
 
-// admissionInTx is an admission for a transaction that has been begun, at whatever isolation. The statement is never sent: errAsked.
+// admissionInTx is an admission for a transaction that has been begun, at whatever isolation. The statement is never
+// sent: errAsked.
 type admissionInTx admission
 
 var errHidden = errors.New("pgxstore: the driver is not pgx's")

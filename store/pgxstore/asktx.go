@@ -7,11 +7,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// errNoTx says that the connection is in no transaction: its first statement failed, or the work has ended it, which it must not.
+// errNoTx says that the connection is in no transaction: its first statement failed, or the work has ended it, which it
+// must not.
 var errNoTx = errors.New("pgxstore: there is no transaction to commit")
 
-// askTx, as the argument of a statement, asks a connection, also through database/sql, whether a commit could be sent. The
-// statement never is.
+// askTx, as the argument of a statement, asks a connection, also through database/sql, whether a commit could be sent.
+// The statement never is.
 type askTx struct{}
 
 var errAsked = errors.New("pgxstore: the commit was only probed")

@@ -97,7 +97,7 @@ func testBatchConflict[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// However many records there are, a batch looks for each of its own: it never reads the whole table.
+// A batch looks up only its own records and never reads the whole table, however many records there are.
 func TestBatchReadsNoTable(t *testing.T) {
 	t.Parallel()
 	h := newPgx(t, setup{conns: 1})
@@ -125,7 +125,7 @@ func TestBatchReadsNoTable(t *testing.T) {
 	}
 }
 
-// A constraint that the database checks at the commit alone is of one message, whose neighbours are committed.
+// A constraint that the database checks only at the commit fails one message. Its neighbours are committed.
 func TestBatchWhoseCommitTheDatabaseRefuses(t *testing.T) {
 	t.Parallel()
 	both(t, setup{}, testBatchRefusedCommit[pgx.Tx], testBatchRefusedCommit[*sql.Tx])

@@ -17,8 +17,8 @@ import (
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
-// The benchmarks compare ways of doing the same work, an UPDATE of one account, at 16 connections. The
-// ways take turns in short rounds, so that what else the machine does meets all of them, and what is
+// The benchmarks compare ways of doing the same work, an UPDATE of one account, at 16 connections. The ways take turns
+// in short rounds, so that other load on the machine affects all of them, and what is
 // reported are ratios. Run them by
 //
 //	go test -run '^$' -bench Transact -benchtime 1x ./store/pgxstore

@@ -36,8 +36,7 @@ func Classify(err error) error {
 	return err
 }
 
-// classify tells the class of an error by its SQLSTATE, whichever client library brought it, as long as it
-// wraps a *pgconn.PgError.
+// classify returns the class of an error by its SQLSTATE, for every client library whose errors wrap a *pgconn.PgError.
 func classify(err error) sqldb.ErrorInfo {
 	if errors.Is(err, errBroken) {
 		return sqldb.ErrorInfo{Class: sqldb.ClassRetry, NotDone: true}
@@ -88,17 +87,17 @@ func fatal(e *pgconn.PgError) bool {
 	return severity == "FATAL" || severity == "PANIC"
 }
 
-// lost tells the SQLSTATEs that say "it may have been done": connection exceptions, which a proxy in
-// between answers with, and the two that say so by name.
+// lost reports whether a SQLSTATE says "it may have been done": connection exceptions, which a proxy in between answers
+// with, and the two that are named so.
 func lost(code string) bool {
 	return codeClass(code) == "08" || code == "40003" || code == idleTooLong
 }
 
-// idleTooLong is the SQLSTATE of a session that the server has ended as it was idle in its transaction.
+// idleTooLong is the SQLSTATE of a session that the server ended because it was idle in its transaction.
 const idleTooLong = "25P03"
 
-// txTimeout is the SQLSTATE of a session that the server has ended as its transaction took too long (PostgreSQL 17). In place of the answer
-// to a commit it is not proof enough: the time may run out just as that is made.
+// txTimeout is the SQLSTATE of a session that the server has ended as its transaction took too long (PostgreSQL 17). In
+// place of the answer to a commit it is not proof enough: the time may run out just as that is made.
 const txTimeout = "25P04"
 
 func isTxTimeout(err error) bool {
@@ -106,7 +105,8 @@ func isTxTimeout(err error) bool {
 	return ok && pgErr.Code == txTimeout
 }
 
-// isSerialization reports whether a statement failed for the sake of another transaction, which is above read committed alone.
+// isSerialization reports whether a statement failed for the sake of another transaction, which is above read committed
+// alone.
 func isSerialization(err error) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pgErr.Code == "40001"
@@ -152,7 +152,7 @@ func classOf(e *pgconn.PgError) sqldb.ErrorClass {
 	return sqldb.ClassOther
 }
 
-// isConnectionError tells errors of the way to the server, from net, pgx and database/sql.
+// isConnectionError reports whether an error comes from the way to the server: from net, pgx or database/sql.
 func isConnectionError(err error) bool {
 	for _, target := range [...]error{
 		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE,

@@ -71,7 +71,7 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// What the engine does about an error follows from its class: which transactions are run again, and what an operator is told.
+// The class of an error decides what the engine does: which transactions run again, and what an operator sees.
 func TestClassesOfErrors(t *testing.T) {
 	t.Parallel()
 	for class, codes := range map[sqldb.ErrorClass][]string{
@@ -89,7 +89,7 @@ func TestClassesOfErrors(t *testing.T) {
 	} {
 		for _, code := range codes {
 			if got := pgxstore.ClassOf(pgError("ERROR", code)); got != class {
-				t.Errorf("%q is of class %d, want %d", code, got, class)
+				t.Errorf("%q has class %d, want %d", code, got, class)
 			}
 		}
 	}
@@ -98,10 +98,10 @@ func TestClassesOfErrors(t *testing.T) {
 		pgconn.ErrConnClosed, sqldriver.ErrBadConn, sql.ErrConnDone, &net.OpError{Op: "read", Err: errors.New("reset")},
 	} {
 		if got := pgxstore.ClassOf(fmt.Errorf("wrapped: %w", err)); got != sqldb.ClassUnavailable {
-			t.Errorf("%v is of class %d, want that of a database which cannot be reached", err, got)
+			t.Errorf("%v has class %d, want the class of an unreachable database", err, got)
 		}
 		if got := pgxstore.ClassOf(fmt.Errorf("%w: %w", context.Canceled, err)); got != sqldb.ClassOther {
-			t.Errorf("the end of a context, which looks like %v, is of class %d, want none of its own", err, got)
+			t.Errorf("the end of a context, which looks like %v, has class %d, want no specific class", err, got)
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// A server whose clock was set back finds records from the future. Their leases hold, and are nobody else's; tokens grow all the
-// same, in either mode.
+// A server whose clock was set back finds records from the future. Their leases hold, no other attempt takes them over,
+// and tokens still grow, in either mode.
 func TestAClockThatWasSetBack(t *testing.T) {
 	t.Parallel()
 	both(t, setup{}, testClockBack[pgx.Tx], testClockBack[*sql.Tx])
@@ -66,7 +66,8 @@ func testClockBack[Tx any](t *testing.T, h *handle[Tx]) {
 		grown(mode+" of a released record", rec.ID, before)
 	}
 
-	// The result is from the future too, and is replayed; when it is over by the clock as it is now, the token of the next one is larger.
+	// The result is from the future too, and is replayed. When it has expired by the current clock, the token of the
+	// next attempt is larger.
 	again, err := everonce.Transact(ctx, receiver, key, func(context.Context, Tx) (int, error) { return 2, nil })
 	if err != nil || again.Outcome != everonce.Replayed {
 		t.Errorf("a result from the future: %v, %v", again.Outcome, err)

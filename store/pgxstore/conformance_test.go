@@ -27,8 +27,8 @@ func variant() drivertest.Capabilities {
 	return caps
 }
 
-// harness is two stores on the tables of a schema. Whatever a test has done, a purge comes to each record when it has something to do
-// about it, and not before.
+// harness is two stores on the tables of a schema. Whatever a test has done, a purge comes to each record when it has
+// something to do about it, and not before.
 func harness(t testing.TB, schema string, store, peer driver.Store) drivertest.Harness {
 	t.Helper()
 	t.Cleanup(func() {
@@ -65,8 +65,8 @@ func harness(t testing.TB, schema string, store, peer driver.Store) drivertest.H
 // conformanceConns leaves room on a server with its default of 100 connections.
 const conformanceConns = 32
 
-// TestConformance holds a store of pgx to the suite, with no more rights than the documentation says that a service needs. Store and
-// peer are two stores on the same tables.
+// TestConformance holds a store of pgx to the suite, with no more rights than the documentation says that a service
+// needs. Store and peer are two stores on the same tables.
 func TestConformance(t *testing.T) {
 	service := newRole(t)
 	config, err := pgxpool.ParseConfig(serverURL(t))

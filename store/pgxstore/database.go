@@ -22,7 +22,8 @@ const rollbackTimeout = 5 * time.Second
 const beginTimeout = 5 * time.Second
 
 // exclusively are the first calls of a migration: they wait for the lock that only migrations take. The transaction
-// must be at read committed: above it the snapshot is older than the lock, and does not see what the holder before has made.
+// must be at read committed: above it the snapshot is older than the lock, and does not see what the holder before has
+// made.
 func (d *database) exclusively() []*sqldb.Call {
 	lock := func(name string) *sqldb.Call {
 		return &sqldb.Call{
@@ -39,7 +40,7 @@ func (d *database) exclusively() []*sqldb.Call {
 	return calls
 }
 
-// database is what both drivers share: the texts, and what they are about.
+// database holds what both drivers share: the statements and the tables.
 type database struct {
 	*settings
 	dialect    *sqldb.Dialect
@@ -47,7 +48,7 @@ type database struct {
 	migrations [][]string
 	must       mustTexts
 	read       func(ctx context.Context, calls ...*sqldb.Call) error
-	strict     atomic.Bool            // a statement outside of a transaction has met a serialization failure
+	strict     atomic.Bool            // a statement outside of a transaction failed with a serialization failure
 	schema     atomic.Pointer[string] // in which the first connection has found the tables
 
 	settingsKey string // under which a connection keeps its known
@@ -60,7 +61,7 @@ func newDatabase(opts *Options) (*database, error) {
 	}
 	d := &database{settings: s, settingsKey: "everonce/" + s.tables.record}
 	d.dialect = newDialect(s)
-	d.statements = d.texts()
+	d.statements = d.newStatements()
 	d.migrations = migrations(s.tables)
 	return d, nil
 }
@@ -70,8 +71,9 @@ func (d *database) Statements() *sqlstore.Statements   { return d.statements }
 func (d *database) Migrations() [][]string             { return d.migrations }
 func (d *database) Classify(err error) sqldb.ErrorInfo { return classify(err) }
 
-// unprepared has the questions that come before all tables sent without a name for their texts. PgBouncer, from 1.21 on, takes the name of
-// a text that the server refused for taken, and ends the connection at which it comes again (pgbouncer/pgbouncer#1118).
+// unprepared has the questions that come before all tables sent without a name for their texts. PgBouncer, from 1.21
+// on, takes the name of a text that the server refused for taken, and ends the connection at which it comes again
+// (pgbouncer/pgbouncer#1118).
 func (d *database) unprepared(calls []*sqldb.Call) {
 	for _, call := range calls {
 		if first := call.Statement == d.statements.Meta.Get || call.Statement == readVersion; first && !hasOption(call) {

@@ -19,7 +19,7 @@ import (
 type crossing struct {
 	meet  sync.WaitGroup // both have their first row
 	mu    sync.Mutex
-	ended []error // what the deadlock's victims were told
+	ended []error // the errors that the deadlock's victims got
 }
 
 func newCrossing() *crossing {
@@ -39,7 +39,7 @@ func (c *crossing) deadlocks(t *testing.T) int {
 	return len(c.ended)
 }
 
-// crossedWork adds one to both rows. It meets the other in its first run only.
+// crossedWork adds one to both rows. It crosses the other transaction in its first run only.
 func crossedWork[Tx any](h *handle[Tx], c *crossing, first, second string, run int) func(ctx context.Context, tx Tx) error {
 	return func(ctx context.Context, tx Tx) error {
 		if err := h.effect(ctx, tx, first); err != nil {
@@ -161,7 +161,7 @@ func testDoTxDeadlock[Tx any](t *testing.T, h *handle[Tx]) {
 			t.Errorf("the victim has left a record: %+v, %v", res, err)
 		}
 		if n := h.effects(t, order[0]); n != 1 {
-			t.Errorf("%d effects on %s, want those of the other", n, order[0])
+			t.Errorf("%d effects on %s, want the effects of the other transaction", n, order[0])
 		}
 		if res, err := once(order[0], order[1], 2, &ran[i]); err != nil || res.Outcome != everonce.Executed {
 			t.Errorf("the victim, when the caller does it again: %+v, %v", res, err)

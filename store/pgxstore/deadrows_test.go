@@ -11,8 +11,9 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// What a key leaves to the vacuum is what docs/how-to/millions-of-records.md tells those who set the autovacuum by it: which writes change a
-// row or remove one, and which of them change no index (HOT), so that no vacuum has to wait for them.
+// docs/how-to/millions-of-records.md states how many dead rows a key leaves to the vacuum, for readers who set the
+// autovacuum by it: which writes change or remove a row, and which of them change no index (HOT), so that no vacuum has
+// to wait for them.
 func TestTheDeadRowsOfAKey(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ expire, hot bool }{

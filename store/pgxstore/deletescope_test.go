@@ -24,8 +24,8 @@ func (d *deletions) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.Trac
 
 func (*deletions) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// A tenant is forgotten from where the call before has stopped: what was deleted is still there for an old transaction, and each call would walk over all of
-// it. What came meanwhile in front of that goes too.
+// A call continues where the call before it stopped. An old transaction still sees the deleted rows, and without this
+// each call would walk over all of them. Records that appear meanwhile before that place are deleted too.
 func TestDeleteScopeGoesOn(t *testing.T) {
 	t.Parallel()
 	var asked deletions

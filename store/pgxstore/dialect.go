@@ -39,22 +39,23 @@ func newDialect(s *settings) *sqldb.Dialect {
 	return d
 }
 
-// raiseCommit is false, and has the transaction commit at "on" at least. It stands in the statements that write, so that it costs no
-// message, is true of the caller's transactions too, and of a connection whose settings a pooler lends to many.
+// raiseCommit is false, and has the transaction commit at "on" at least. It stands in the statements that write, so
+// that it costs no message, is true of the caller's transactions too, and of a connection whose settings a pooler lends
+// to many.
 const raiseCommit = "CASE WHEN current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') " +
 	"THEN set_config('synchronous_commit', 'on', true) IS NULL ELSE false END"
 
 const durable = "CASE WHEN " + raiseCommit + " THEN 0 ELSE 1 END"
 
-// texts are the engine's, in PostgreSQL's words.
-func (d *database) texts() *sqlstore.Statements {
+// newStatements returns the statements of the engine, for PostgreSQL.
+func (d *database) newStatements() *sqlstore.Statements {
 	return sqlstore.NewStatements(sqlstore.Dialect{
 		Dialect: d.dialect,
 		Record:  d.tables.record, Step: d.tables.step, Meta: d.tables.meta,
 		// A lock that is asked for, never waited for: a lock_timeout would abort the transaction. Two
 		// keys share one with a probability of 2⁻⁶⁴, and are then in progress while they are not.
 		TryLock:   func(id string) string { return "pg_try_advisory_xact_lock(" + d.lockOf("record", id) + ")" },
-		Tell:      d.tell(),
+		Notify:    d.notifyEnd(),
 		Greatest:  "greatest",
 		RowID:     "ctid",
 		RowIDType: "tid",

@@ -13,7 +13,7 @@
 // the database keeps what it committed. A failover to an asynchronous standby loses commits, and the guarantee with
 // them; so does fsync = off, which Health reports. A transaction in which the store writes commits with
 // synchronous_commit on, or remote_apply, whatever the session says, unless Options.AsyncCommit is set. In guarded
-// mode (Do) the guarantees are those of package everonce.
+// mode (Do) the guarantees in the documentation of package everonce hold.
 //
 // # Waiting
 //
@@ -63,8 +63,8 @@
 // # The end of a transaction
 //
 // Work must not end the transaction that it was given: that is not supported, and its effects may commit without the
-// record. Commit and Rollback of its pgx.Tx fail. Those of an *sql.Tx, and the text of a statement, are not
-// prevented.
+// record. Commit and Rollback of its pgx.Tx fail. Commit and Rollback of an *sql.Tx are not prevented, nor is the text
+// of a statement.
 //
 // # Isolation
 //

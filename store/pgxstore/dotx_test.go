@@ -12,7 +12,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// A permanent failure in the caller's transaction is recorded over what is gone by time too, with the steps that it had.
+// A permanent failure in the caller's transaction is recorded over what is gone by time too, with the steps that it
+// had.
 func TestDoTxRejectsOverWhatIsGone(t *testing.T) {
 	t.Parallel()
 	both(t, setup{}, testDoTxOverGone[pgx.Tx], testDoTxOverGone[*sql.Tx])
@@ -53,8 +54,8 @@ func testDoTxOverGone[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// A savepoint of the work's own around a DoTx on the outer handle can be rolled back or released, and the work goes on: what
-// DoTx keeps back for the next statement is sent before the savepoint ends.
+// A savepoint of the work's own around a DoTx on the outer handle can be rolled back or released, and the work goes on:
+// what DoTx keeps back for the next statement is sent before the savepoint ends.
 func TestDoTxInsideASavepoint(t *testing.T) {
 	t.Parallel()
 	h := newPgx(t, setup{})

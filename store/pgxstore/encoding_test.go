@@ -12,7 +12,8 @@ import (
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
-// A key that the encoding of the database cannot hold is refused, and nothing is done under it. Others are as they were sent.
+// A key that the encoding of the database cannot hold is refused, and nothing is done under it. Others are as they were
+// sent.
 func TestADatabaseInAnotherEncoding(t *testing.T) {
 	t.Parallel()
 	name := "latin1_" + random(t)

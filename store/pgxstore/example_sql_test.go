@@ -15,8 +15,8 @@ import (
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
-// The records are elsewhere, and the work is one statement. What the server refused did not take hold: the
-// key is free, and the corrected request may use it again. Unclassified, the error would leave it unknown.
+// The records are elsewhere, and the work is one statement. A statement that the server refused had no effect: the key
+// is free, and the corrected request may use it again. Unclassified, the error would leave it unknown.
 func ExampleClassify() {
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, exampleURL())

@@ -15,7 +15,7 @@ import (
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
-// exampleURL is a database of your own; here, the one that the tests use, and a schema in it.
+// exampleURL is your own database. Here it is the database of the tests, with a schema in it.
 func exampleURL() string { return os.Getenv("EVERONCE_TEST_POSTGRES_URL") }
 
 // A charge in the same database as its record: however many times the request arrives, the balance

@@ -33,8 +33,8 @@ func (l *line) dial(config *pgx.ConnConfig) {
 	}
 }
 
-// begun is a connection of which the first that is sent tells what it is for. Behind a lost answer pgx sends a cancellation, at some time
-// and on a connection of its own, which is not what a test has in mind to cut.
+// begun is a connection whose first message shows what it is for. After a lost answer pgx sends a cancellation at some
+// later time on a separate connection, which a test does not mean to cut.
 //
 // It may be read from before anything was sent: pgx does so behind a write that takes its time.
 type begun struct {
@@ -154,7 +154,7 @@ func testLostCommit[Tx any](t *testing.T, h *handle[Tx], l *line, how wire.Cut, 
 	}
 }
 
-// Transact resolves a lost commit by itself: the effect is there once, whatever became of the first.
+// Transact resolves a lost commit without help: the effect exists once, whatever became of the first commit.
 func TestTransactResolvesALostCommit(t *testing.T) {
 	t.Parallel()
 	for name, how := range map[string]wire.Cut{"before": wire.Before, "after": wire.After} {
@@ -277,7 +277,7 @@ func testKilled[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// What the database refuses is told as what it is, and nothing runs.
+// A refusal of the database is reported with its own class, and nothing runs.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	both(t, setup{pending: true}, testMissingTable[pgx.Tx], testMissingTable[*sql.Tx])
@@ -311,7 +311,7 @@ func TestRefusals(t *testing.T) {
 		t.Parallel()
 		both(t, setup{config: func(c *pgx.ConnConfig) { c.RuntimeParams["statement_timeout"] = "200" }}, testStatementTimeout[pgx.Tx], testStatementTimeout[*sql.Tx])
 	})
-	t.Run("nobody listens", func(t *testing.T) {
+	t.Run("no listener", func(t *testing.T) {
 		t.Parallel()
 		closed := func(c *pgx.ConnConfig) {
 			c.Port = uint16(testserver.FreePort(t))
@@ -411,7 +411,7 @@ func testStatementTimeout[Tx any](t *testing.T, h *handle[Tx]) {
 	if err == nil || h.store.ClassifyTx(err) != driver.TxErrorOther {
 		t.Errorf("the work's timeout: %v", err)
 	}
-	// Our own statement meets it where a lock is held for too long.
+	// The store's own statement gets this error where a lock is held for too long.
 	res, err := h.store.Claim(ctx, claimOf(testKey))
 	rec := decided(t, res, err, driver.DecideClaimed).Record
 	other, err := admin(t).Begin(ctx)
@@ -431,7 +431,7 @@ func testUnreachable[Tx any](t *testing.T, h *handle[Tx]) {
 	t.Helper()
 	_, err := h.store.Claim(t.Context(), claimOf(testKey))
 	if !errors.Is(err, driver.ErrStore) || !everonce.IsNotDone(pgxstore.Classify(err)) {
-		t.Errorf("nobody listens: %v", err)
+		t.Errorf("no listener: %v", err)
 	}
 }
 

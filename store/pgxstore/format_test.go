@@ -44,7 +44,7 @@ func testFormat[Tx any](t *testing.T, newStore func(*testing.T, func(*pgx.ConnCo
 	})
 }
 
-// What made the tables of a version that is out there is never changed: the statements of a later one follow.
+// The statements that made the tables of a released version never change. A later version appends its statements.
 func TestFormatOfTheTables(t *testing.T) {
 	t.Parallel()
 	text, err := pgxstore.Schema(nil)

@@ -13,8 +13,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// A transaction that the server has ended, because its work was idle for too long, or took too long, has surely committed nothing: that
-// is told, and the work is not run again.
+// A transaction that the server ended, because its work was idle or took too long, has surely committed nothing. The
+// error says so, and the work does not run again.
 func TestTransactionThatTheServerHasEnded(t *testing.T) {
 	t.Parallel()
 	both(t, setup{}, testEndedByTheServer[pgx.Tx], testEndedByTheServer[*sql.Tx])

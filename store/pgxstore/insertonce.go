@@ -33,7 +33,8 @@ type Insert struct {
 	Where string
 	// Returning are the columns to read back, of the new row or of the existing one.
 	Returning []string
-	// AsyncCommit leaves the commit of a new row as the connection's synchronous_commit says, as [Options.AsyncCommit] does.
+	// AsyncCommit leaves the commit of a new row as the connection's synchronous_commit says, as [Options.AsyncCommit]
+	// does.
 	AsyncCommit bool
 }
 
@@ -64,10 +65,10 @@ var ErrInvisible = sqlstore.ErrInvisible
 // operations. q may be the transaction of a Transact. scan reads the columns in.Returning of the row.
 //
 // Only the constraint of in.Key makes a duplicate. If another unique constraint is violated, InsertOnce looks for the
-// row with this key, because a true retry repeats the primary key too. If there is none, it returns the violation as
-// an error. Other errors, such as a full disk, a missing table or a permission, are returned too. InsertOnce runs
+// row with this key, because a true retry repeats the primary key too. If no row has the key, it returns the violation
+// as an error. Other errors, such as a full disk, a missing table or a permission, are returned too. InsertOnce runs
 // behind a savepoint: after any error, including one of scan, a transaction is usable and unchanged, unless the
-// connection was lost. Without a transaction the row stays if scan fails.
+// connection was lost. Without a transaction the row stays in the table if scan fails.
 //
 // InsertOnce waits for an open transaction that has inserted the same key. It then finds that row, or inserts its own
 // if the transaction was rolled back. At repeatable read and serializable, if the other transaction has committed,

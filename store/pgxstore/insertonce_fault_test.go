@@ -10,8 +10,8 @@ import (
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
-// What hinders an insert is told as what it is: it is no duplicate, though a row with the key may be there,
-// and nothing was inserted.
+// An error that prevents an insert is reported with its own class. It is not a duplicate, even if a row with the key
+// exists, and nothing was inserted.
 func TestInsertOnceTellsWhatHindersIt(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]struct {
@@ -48,7 +48,7 @@ func TestInsertOnceTellsWhatHindersIt(t *testing.T) {
 			}
 			p.pool, p.db = newPool(t, fault.config(p), 0), newDB(t, fault.config(p))
 			p.through(t, func(t *testing.T, once func(pgxstore.Insert) (payment, bool, error), _ func(string) error, _ func() error) {
-				for _, order := range []string{"order-8", "order-7"} { // a new one, and one that is there
+				for _, order := range []string{"order-8", "order-7"} { // a new one, and an existing one
 					row, inserted, err := once(p.insert(2, order, 1, nil))
 					pgErr, ok := errors.AsType[*pgconn.PgError](err)
 					if !ok || pgErr.Code != fault.code || inserted || row != (payment{}) {
@@ -61,8 +61,8 @@ func TestInsertOnceTellsWhatHindersIt(t *testing.T) {
 	}
 }
 
-// A connection that is gone when the insert comes is an error inside a transaction, which is gone with
-// it, and nothing of the transaction is there.
+// A connection that is lost when the insert is sent is an error inside a transaction. The transaction is lost with it,
+// and nothing of it is stored.
 func TestInsertOnceOnADroppedConnection(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -110,7 +110,7 @@ func (p *payments) schema() string { return p.table[:len(p.table)-len(".payment"
 
 func (p *payments) role() string { return "role_" + p.schema() }
 
-// untouched checks that the one row which was there is all there is, as it was.
+// untouched checks that the table still holds the one row, unchanged.
 func (p *payments) untouched(t *testing.T) {
 	t.Helper()
 	if n := number(t, "SELECT count(*) FROM "+p.table); n != 1 {

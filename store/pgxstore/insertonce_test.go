@@ -26,8 +26,8 @@ type payment struct {
 	amount int64
 }
 
-// payments is a business table with a primary key of its own, the unique constraint that makes a
-// duplicate, another one, and a check.
+// payments is a business table with its own primary key, the unique constraint that makes a duplicate, another unique
+// constraint, and a check.
 type payments struct {
 	table string
 	pool  *pgxpool.Pool
@@ -195,7 +195,7 @@ func waitsForLock(ctx context.Context, text string) error {
 			return err
 		}
 	}
-	return errors.New("nobody has waited for a lock: the test proves nothing")
+	return errors.New("no call has waited for a lock: the test proves nothing")
 }
 
 // At repeatable read a row that was committed later is in the way and cannot be seen: the answer is a
@@ -243,8 +243,8 @@ func TestInsertOnceRefusesAKeyOfNULL(t *testing.T) {
 	})
 }
 
-// An error of scan takes back what was inserted, and leaves the transaction as it was: what it told nobody is not there for the
-// next one to find. So does one of the row that is there.
+// An error of scan takes back the insert and leaves the transaction unchanged, so that the next call does not find a
+// row that was never reported. The same holds for an error of scan on an existing row.
 func TestInsertOnceWhoseScanFails(t *testing.T) {
 	t.Parallel()
 	p := newPayments(t)
@@ -264,7 +264,7 @@ func TestInsertOnceWhoseScanFails(t *testing.T) {
 		noErr(t, exec("UPDATE "+p.table+" SET amount = amount + 1")) // the transaction is alive
 		noErr(t, end())
 		if n := number(t, "SELECT sum(amount) FROM "+p.table); n != 421 {
-			t.Errorf("the rows have %d, want that of the first and no other", n)
+			t.Errorf("the rows have %d, want only the first row's", n)
 		}
 	})
 }

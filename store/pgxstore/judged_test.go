@@ -8,7 +8,7 @@ import (
 	"github.com/everonce/everonce/internal/oddrows"
 )
 
-// Whatever stands in a column, all statements judge the record as whoever reads it.
+// Whatever a column contains, all statements judge the record as a reader of it does.
 func TestAllStatementsJudgeARecordAlike(t *testing.T) {
 	t.Parallel()
 	h := newPgx(t, setup{})

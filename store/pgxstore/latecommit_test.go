@@ -151,7 +151,7 @@ func testLateTransact[Tx any](t *testing.T, h *handle[Tx]) {
 				t.Errorf("%+v, %v", res, err)
 			}
 			if !s.sent {
-				t.Fatal("nobody looked after the commit whose answer was lost")
+				t.Fatal("no call looked for the commit whose answer was lost")
 			}
 			if err := <-s.arrived; err != nil && !errors.Is(err, driver.ErrConflict) {
 				t.Errorf("the delayed commit says %v, want nothing or ErrConflict", err)

@@ -8,12 +8,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// errNotYours is what Commit and Rollback answer on a transaction that the store ends.
+// errNotYours is the error of Commit and Rollback on a transaction that the store ends.
 var errNotYours = errors.New("pgxstore: the work cannot end its transaction (return from the work instead)")
 
-// lentTx is the transaction as the application sees it: everything but its end, and closed for good
-// after that, because the connection then serves others. A statement takes along what waits, BEGIN and savepoints;
-// otherwise it is what pgx makes of it.
+// lentTx is the transaction as the application sees it: it cannot be ended, and is closed for good after its end,
+// because the connection then serves others. A statement is sent together with the waiting calls, BEGIN and savepoints;
+// otherwise pgx sends it.
 type lentTx struct{ of *pgxTx }
 
 func (l *lentTx) Commit(context.Context) error   { return l.notYours() }
@@ -65,8 +65,9 @@ func (l *lentTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row 
 	return oneRow{rows, err}
 }
 
-// rides reports whether something waits that a statement may take along. Without arguments pgx sends a statement by the simple
-// protocol, in which it may be several; and its options for a single statement are not those of a batch.
+// rides reports whether a waiting call may be sent together with a statement. Without arguments pgx sends a statement
+// by the simple protocol, in which the text may hold several statements, and pgx's options for a single statement do
+// not apply to a batch.
 func (l *lentTx) rides(args []any) bool {
 	if !l.of.waits() || l.of.over.Load() || len(args) == 0 {
 		return false
@@ -114,8 +115,8 @@ func (l *lentTx) Prepare(ctx context.Context, name, sql string) (*pgconn.Stateme
 	return tx.Prepare(ctx, name, sql)
 }
 
-// LargeObjects returns the large objects. After the end there are none to be had: what it returns then cannot be used. What was taken before the end
-// is not closed by it, since pgx has no means.
+// LargeObjects returns the large objects. After the end of the transaction, the returned value cannot be used. A large
+// object that was opened before the end is not closed by it, since pgx offers no way to do so.
 func (l *lentTx) LargeObjects() pgx.LargeObjects {
 	if tx := l.begunAtOnce(); tx != nil {
 		return tx.LargeObjects()
@@ -197,8 +198,8 @@ func (r oneRow) Scan(dest ...any) error {
 	return r.rows.Err()
 }
 
-// nestedTx is a savepoint of a transaction that is lent: the application ends it, unless the whole has ended. What waits, such
-// as the release of a savepoint of ours within it, goes ahead of all that it sends.
+// nestedTx is a savepoint of a lent transaction. The application ends it, unless the whole transaction has ended.
+// Waiting calls, such as the release of a savepoint of the store's within it, are sent before anything that it sends.
 type nestedTx struct {
 	pgx.Tx
 	of *pgxTx
@@ -253,12 +254,12 @@ func (t *nestedTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 	return t.Tx.SendBatch(ctx, b)
 }
 
-// LargeObjects is that of the whole transaction.
+// LargeObjects returns the large objects of the whole transaction.
 func (t *nestedTx) LargeObjects() pgx.LargeObjects {
 	return t.of.lent.LargeObjects()
 }
 
-// Conn is that of the whole transaction, and nil after the end.
+// Conn returns the connection of the whole transaction, or nil after its end.
 func (t *nestedTx) Conn() *pgx.Conn {
 	return t.of.lent.Conn()
 }

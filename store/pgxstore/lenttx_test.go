@@ -14,7 +14,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// The work's first statement begins the transaction, whatever it is, and is answered as pgx answers it. So is one behind a savepoint of its own.
+// The work's first statement begins the transaction, whatever it is, and is answered as pgx answers it. The same holds
+// for a first statement behind a savepoint that the work made.
 func TestFirstStatement(t *testing.T) {
 	t.Parallel()
 	h := newPgx(t, setup{})
@@ -73,8 +74,8 @@ func TestFirstStatement(t *testing.T) {
 		},
 		"QueryRow without a row": func(tx pgx.Tx, row string) error {
 			var n int
-			if err := tx.QueryRow(ctx, "SELECT n FROM "+effect+" WHERE name = $1", "nobody").Scan(&n); !errors.Is(err, pgx.ErrNoRows) {
-				return fmt.Errorf("no row is told as %w", err)
+			if err := tx.QueryRow(ctx, "SELECT n FROM "+effect+" WHERE name = $1", "absent").Scan(&n); !errors.Is(err, pgx.ErrNoRows) {
+				return fmt.Errorf("no row is reported as %w", err)
 			}
 			_, err := tx.Exec(ctx, insert, row)
 			return err
@@ -139,7 +140,7 @@ func TestFirstStatement(t *testing.T) {
 					noErr(t, work(tx, row))
 				}
 				if n := h.effects(t, row); n != 0 {
-					t.Errorf("the effect is there before the commit: no transaction was begun")
+					t.Errorf("the effect exists before the commit: no transaction was begun")
 				}
 				want := int64(0)
 				if commits {
@@ -195,7 +196,7 @@ func TestFirstStatementFails(t *testing.T) {
 	}
 }
 
-// A work that commits by a statement of its own is found out, and not run again.
+// Work that commits with its own statement is detected, and does not run again.
 func TestWorkThatCommitsByAStatement(t *testing.T) {
 	t.Parallel()
 	h := newPgx(t, setup{})
@@ -215,7 +216,7 @@ func TestWorkThatCommitsByAStatement(t *testing.T) {
 	}
 }
 
-// A work that leaves rows open has surely committed nothing: that is told, and it is not run again.
+// Work that leaves rows open has surely committed nothing. The error says so, and the work does not run again.
 func TestWorkThatLeavesRowsOpen(t *testing.T) {
 	t.Parallel()
 	h := newPgx(t, setup{conns: 1})

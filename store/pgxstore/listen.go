@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// session runs use with a connection of its own, which is closed at the end: it may have listened, or hold locks.
+// session runs use with a separate connection and closes it afterwards: it may have listened, or hold locks.
 type session func(ctx context.Context, use func(*pgx.Conn) error) error
 
 func (d *pgxDriver) session(ctx context.Context, use func(*pgx.Conn) error) error {
@@ -18,7 +18,7 @@ func (d *pgxDriver) session(ctx context.Context, use func(*pgx.Conn) error) erro
 		return err
 	}
 	own := conn.Hijack()
-	defer own.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nobody needs it any more
+	defer own.Close(context.WithoutCancel(ctx)) //nolint:errcheck // no longer used
 	return use(own)
 }
 
@@ -34,17 +34,17 @@ func (d *sqlDriver) session(ctx context.Context, use func(*pgx.Conn) error) erro
 	defer conn.Close() //nolint:errcheck // it is closed below already
 	return conn.Raw(func(c any) error {
 		own := c.(*stdlib.Conn).Conn()              //nolint:forcetypeassert // asks says so
-		defer own.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nobody needs it any more
+		defer own.Close(context.WithoutCancel(ctx)) //nolint:errcheck // no longer used
 		return use(own)
 	})
 }
 
-// Listen waits for announcements on a connection of its own: see sqldb.Listener.
+// Listen waits for announcements on a separate connection: see sqldb.Listener.
 func (d *pgxDriver) Listen(ctx context.Context, channel string, heard func()) error {
 	return d.session(ctx, func(conn *pgx.Conn) error { return listen(ctx, conn, channel, heard) })
 }
 
-// Listen waits for announcements on a connection of its own: see sqldb.Listener. It needs pgx's stdlib.
+// Listen waits for announcements on a separate connection: see sqldb.Listener. It needs pgx's stdlib.
 func (d *sqlDriver) Listen(ctx context.Context, channel string, heard func()) error {
 	return d.session(ctx, func(conn *pgx.Conn) error { return listen(ctx, conn, channel, heard) })
 }

@@ -62,7 +62,7 @@ func testMode[Tx any](t *testing.T, h *handle[Tx]) {
 	done = completionOf(&rec, string(data))
 	noErr(t, errOf(tx.Commit(ctx, driver.CommitRequest{Complete: &done})))
 
-	// a conflict rolls back in every mode, whoever reads the answers
+	// a conflict rolls back in every mode, whichever code reads the answers
 	tx, _, err = h.store.Begin(ctx, driver.BeginRequest{})
 	noErr(t, err)
 	noErr(t, h.effect(ctx, tx.Tx(), "charge"))
@@ -85,8 +85,8 @@ func testMode[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// Where the database's own default is an isolation above read committed, guarded calls meet serialization
-// failures among themselves, and are answered all the same.
+// Where the database's own default is an isolation above read committed, guarded calls cause serialization failures
+// among themselves, and are answered all the same.
 func TestGuardedCallsUnderADefaultIsolation(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"repeatable read", "serializable"} {
@@ -122,7 +122,7 @@ func testDefaultIsolation[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// What only reads meets none of those failures, however long it takes and whatever is written meanwhile.
+// A call that only reads gets none of those failures, however long it takes and whatever is written meanwhile.
 func TestReadsUnderADefaultIsolation(t *testing.T) {
 	t.Parallel()
 	strict := func(c *pgx.ConnConfig) { c.RuntimeParams["default_transaction_isolation"] = "serializable" }

@@ -10,9 +10,9 @@ import (
 	"github.com/everonce/everonce/internal/sqldb"
 )
 
-// A commit that rides in the same packets as the last write cannot wait for that write's answer: a
-// write that found nothing to write must fail by itself, so that the server skips the commit. This is
-// done by a cast that fails. The text depends on the clock, or the planner would try the cast itself.
+// A commit that rides in the same packets as the last write cannot wait for that write's answer: a write that found
+// nothing to write must itself fail, so that the server skips the commit. This is done by a cast that fails. The text
+// depends on the clock, or the planner would try the cast itself.
 const nothingWritten = "everonce: nothing written"
 
 func castToFail(why, as string) string {
@@ -34,13 +34,13 @@ func (m *mustTexts) of(s *sqldb.Statement) string {
 	return text
 }
 
-// insertsNothing comes at the end of an insert that leaves alone what is there.
+// insertsNothing ends an insert that leaves an existing row unchanged.
 const insertsNothing = " ON CONFLICT (id) DO NOTHING RETURNING "
 
-// failing makes a text fail where it affects no row. A text that ends in RETURNING is wrapped. One that
-// ends in "SELECT 1 FROM" a common table expression cannot be: those that write stand at the top. An insert
-// that leaves alone what is there becomes a plain one, which is the cheapest: the primary key makes it fail,
-// and what else it asks for must be so.
+// failing makes a text fail where it affects no row. A text that ends in RETURNING is wrapped. A text that ends in
+// "SELECT 1 FROM" a common table expression cannot be wrapped, because expressions that write must stand at the top. An
+// insert that leaves an existing row unchanged becomes a plain insert, which is the cheapest: the primary key makes it
+// fail, and the rest of its condition must hold.
 func failing(text string) string {
 	if insert, returned, ok := strings.Cut(text, insertsNothing); ok {
 		if i := strings.LastIndex(insert, " WHERE "); i >= 0 {
@@ -59,7 +59,7 @@ func failing(text string) string {
 	return with + " SELECT CASE WHEN EXISTS (SELECT FROM " + written + ") THEN 1 ELSE " + castToFail(nothingWritten, "integer") + " END"
 }
 
-// isNothingWritten recognises the failed cast, and the record that is there already.
+// isNothingWritten recognises the failed cast, and the insert of a record that already exists.
 func (d *database) isNothingWritten(err error) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {

@@ -12,8 +12,8 @@ import (
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
-// A statement that rides on a commit fails by itself where it writes nothing, and only there: in a batch
-// that goes on to commit, nothing else can stop it.
+// A statement that rides on a commit must itself fail where it writes nothing, and only there: in a batch that goes on
+// to commit, nothing else can stop it.
 func TestStatementsThatMustWrite(t *testing.T) {
 	t.Parallel()
 	schema := newSchema(t)
@@ -25,7 +25,7 @@ func TestStatementsThatMustWrite(t *testing.T) {
 	}{
 		"an update":                  {"UPDATE " + table + " SET n = n + 1 WHERE id = $1::int RETURNING 1", "DELETE FROM " + table},
 		"an insert or update":        {"INSERT INTO " + table + " AS t VALUES ($1::int, 1) ON CONFLICT (id) DO UPDATE SET n = 2 WHERE t.n = 1 RETURNING 1", "UPDATE " + table + " SET n = 3"},
-		"an insert that meets a row": {"INSERT INTO " + table + " SELECT $1::int, 1 FROM (SELECT 1) AS c WHERE $1::int > 0 ON CONFLICT (id) DO NOTHING RETURNING 1", ""},
+		"an insert that finds a row": {"INSERT INTO " + table + " SELECT $1::int, 1 FROM (SELECT 1) AS c WHERE $1::int > 0 ON CONFLICT (id) DO NOTHING RETURNING 1", ""},
 		"an insert that may not": {
 			"INSERT INTO " + table + " SELECT $1::int, 1 FROM (SELECT 1) AS c WHERE NOT EXISTS (SELECT FROM " + schema + ".effect) ON CONFLICT (id) DO NOTHING RETURNING 1",
 			"DELETE FROM " + table + "; INSERT INTO " + schema + ".effect VALUES ('x', 1)",

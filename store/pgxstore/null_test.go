@@ -6,7 +6,7 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Whoever reads the tables finds NULL where there is nothing, or not yet: what is claimed under Refuse has no end.
+// The tables hold NULL where a value is missing or not yet known: a record that was claimed under Refuse has no end.
 func TestWhatIsNullInTheTables(t *testing.T) {
 	t.Parallel()
 	h := newPgx(t, setup{})

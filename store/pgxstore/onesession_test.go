@@ -9,7 +9,8 @@ import (
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
-// Migrate refuses a server that has one session for all connections. In its place, a function of the schema gives its version.
+// Migrate refuses a server that has one session for all connections. In its place, a function of the schema gives its
+// version.
 func TestAServerWithOneSession(t *testing.T) {
 	t.Parallel()
 	schema := newSchema(t)

@@ -14,24 +14,24 @@ import (
 // Options are the options of a store. The zero value of each field is its default.
 type Options struct {
 	// Schema is the schema of the tables. Default: the first one of the connection's search_path. Set it where the
-	// work, or a pooler, changes that: its record would follow. Migrate creates it if it does not exist; the text returned by
-	// [Store].Schema does not.
+	// work, or a pooler, changes that: its record would follow. Migrate creates it if it does not exist; the text
+	// returned by [Store].Schema does not.
 	Schema string
 	// TablePrefix begins the names of the tables. Default "everonce_". It and Schema consist of at most 40 of a-z,
 	// 0-9 and _, and do not begin with a digit; nor does Schema with pg_.
 	TablePrefix string
-	// Isolation is the level of the transactions that the store begins for work. Default: the connection's own, which is
-	// read committed unless somebody changed it. At repeatable read and serializable a transaction may fail because of
+	// Isolation is the level of the transactions that the store begins for work. Default: the connection's own, which
+	// is read committed unless it was changed. At repeatable read and serializable a transaction may fail because of
 	// another one, with a serialization failure: Transact runs it again.
 	Isolation sql.IsolationLevel
-	// Listen wakes callers that wait for an attempt of another process at once, by LISTEN and NOTIFY. Otherwise they ask
-	// again, after a second at most. Set it in all processes. While somebody waits, the store holds one connection of its
-	// own, which must be a session: not one of a pooler in transaction mode. [NewSQL] needs pgx's stdlib for it, and two
-	// connections. A rollback wakes nobody, nor does the end of a TransactBatch.
+	// Listen wakes callers that wait for an attempt of another process at once, by LISTEN and NOTIFY. Otherwise they
+	// ask again, after a second at most. Set it in all processes. While a caller waits, the store holds one separate
+	// connection, which must be a session: not one of a pooler in transaction mode. [NewSQL] needs pgx's stdlib for it,
+	// and two connections. Neither a rollback nor the end of a TransactBatch wakes a caller.
 	Listen bool
-	// AsyncCommit leaves commits as the connection's synchronous_commit says, even if that is off: a crash of the server then
-	// loses the operations of the last moments, and they run again. Without it a transaction in which the store writes commits
-	// at "on" at least, the caller's of DoTx too. Default false.
+	// AsyncCommit leaves commits as the connection's synchronous_commit says, even if that is off: a crash of the
+	// server then loses the operations of the last moments, and they run again. Without it a transaction in which the
+	// store writes commits at "on" at least, the caller's of DoTx too. Default false.
 	AsyncCommit bool
 }
 

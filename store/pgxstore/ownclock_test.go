@@ -10,8 +10,8 @@ import (
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
-// TestConformanceByAnotherClock holds a store to the suite on a server whose clock is years from that of this process, stands still, and
-// is moved (rule 2). Sessions find the clock_timestamp() of their schema before the server's own.
+// TestConformanceByAnotherClock runs the suite on a server whose clock is years from this process's clock, stands
+// still, and is moved (rule 2). Sessions find the clock_timestamp() of their schema before the server's own.
 func TestConformanceByAnotherClock(t *testing.T) {
 	const conns = 8
 	drivertest.Run(t, func(t testing.TB) drivertest.Harness {

@@ -11,8 +11,8 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// A store whose Schema is set writes into its own tables, though the work has set another search_path, as for a tenant, and though the
-// tenant has tables of the same name.
+// A store whose Schema is set writes into its own tables, though the work has set another search_path, as for a tenant,
+// and though the tenant has tables of the same name.
 func TestWorkThatSetsTheSearchPath(t *testing.T) {
 	t.Parallel()
 	both(t, setup{}, testSearchPath[pgx.Tx], testSearchPath[*sql.Tx])
@@ -37,7 +37,8 @@ func testSearchPath[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// The record is written with the rights that the work leaves behind. Without a right to the tables nothing is committed.
+// The record is written with the rights that the work leaves behind. Without a right to the tables nothing is
+// committed.
 func TestWorkThatSetsARole(t *testing.T) {
 	t.Parallel()
 	both(t, setup{}, testSetsRole[pgx.Tx], testSetsRole[*sql.Tx])

@@ -87,7 +87,7 @@ func (d *pgxDriver) Begin(ctx context.Context, opts sqlstore.BeginOptions, first
 		return tx, nil
 	}
 	if err := tx.Send(ctx, first...); err != nil {
-		_ = tx.Rollback(ctx) //nolint:errcheck // what went wrong before is what is told
+		_ = tx.Rollback(ctx) //nolint:errcheck // the earlier error is returned
 		return nil, err
 	}
 	return tx, nil

@@ -13,8 +13,8 @@ import (
 // pgxRow reads NULL as the zero value.
 type pgxRow struct{ rows pgx.Rows }
 
-// Scan decodes by itself what the engine's own columns are, in the binary format: to have pgx plan that anew for
-// every column of every answer is a good part of what a replay costs. All else is pgx's.
+// Scan decodes the column types of the engine itself, in the binary format: a good part of the cost of a replay is pgx
+// planning the decoding anew for every column of every answer. All other types are left to pgx.
 func (r *pgxRow) Scan(dest ...any) error {
 	if scanBinary(r.rows.FieldDescriptions(), r.rows.RawValues(), dest) {
 		return nil
@@ -31,8 +31,8 @@ func (r *pgxRow) Scan(dest ...any) error {
 	return r.rows.Scan(dest...)
 }
 
-// scanBinary reports whether it could read all the columns: integers, texts and bytes into destinations of
-// their kind. What it has stored if it could not is written over by who can.
+// scanBinary reports whether it could read all the columns: integers, texts and bytes into destinations of their kind.
+// If it could not, the caller writes over what it has stored.
 func scanBinary(fields []pgconn.FieldDescription, values [][]byte, dest []any) bool {
 	if len(fields) != len(dest) || len(values) != len(dest) {
 		return false

@@ -49,7 +49,7 @@ func TestRowColumns(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
 			inRow(t, mode, scannedColumns, func(rows pgx.Rows) {
-				// what was there before is written over, with NULL too
+				// earlier values are written over, with NULL too
 				got := scanned{
 					ints: [...]int64{7, 7, 7, 7, 7, 7, 7, 7, 7}, texts: [...]string{"x", "x", "x"}, bytes: [...][]byte{{1}, {1}, {1}},
 				}
@@ -73,7 +73,7 @@ func TestRowColumns(t *testing.T) {
 	}
 }
 
-// What is not of the engine's own kinds is read by pgx, or refused by it.
+// Columns of other types than the engine's are read, or refused, by pgx.
 func TestRowColumnsOfOtherTypes(t *testing.T) {
 	t.Parallel()
 	inRow(t, pgx.QueryExecModeCacheStatement, "SELECT 42::numeric, 'v'::varchar, true, 7::bigint", func(rows pgx.Rows) {

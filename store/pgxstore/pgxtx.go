@@ -55,7 +55,7 @@ func (t *pgxTx) first(ctx context.Context, queue func(*pgx.Batch)) (results pgx.
 	return results, err
 }
 
-// begin sends what waits by itself, for the work.
+// begin sends the waiting calls without a statement of the work, and returns the transaction to lend to the work.
 func (t *pgxTx) begin(ctx context.Context) (pgx.Tx, error) {
 	if t.over.Load() {
 		return nil, pgx.ErrTxClosed
@@ -138,7 +138,7 @@ func (t *pgxTx) ending(ctx context.Context) error {
 		err = errNoTx
 	}
 	if err != nil {
-		_ = t.Rollback(ctx) //nolint:errcheck // what went wrong before is what is told
+		_ = t.Rollback(ctx) //nolint:errcheck // the earlier error is returned
 	}
 	return t.limit.Reason(err)
 }
@@ -194,7 +194,7 @@ func (t *pgxTx) Rollback(ctx context.Context) error {
 	if !t.limit.Stop() { // it closes the connection, and may not have come to it yet
 		closed, cancel := context.WithCancel(ctx)
 		cancel()
-		_ = t.conn.Conn().Close(closed) //nolint:errcheck // there is nobody to take leave of
+		_ = t.conn.Conn().Close(closed) //nolint:errcheck // the server has closed it already
 	}
 	t.endFailed(ctx)
 	return nil

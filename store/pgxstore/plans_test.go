@@ -32,7 +32,8 @@ func explained(t *testing.T, text string, args ...any) string {
 	return strings.Join(lines, "\n")
 }
 
-// The statement that docs/how-to/millions-of-records.md gives operators is bounded by the index, and not a filter over all of it.
+// The statement that docs/how-to/millions-of-records.md gives operators is bounded by the index, and not a filter over
+// all of it.
 func TestTheBacklogIsCountedByItsIndex(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/how-to/millions-of-records.md")
@@ -54,8 +55,8 @@ func TestTheBacklogIsCountedByItsIndex(t *testing.T) {
 	}
 }
 
-// What looks at many records finds them by an index, however many others there are: a purge those that are due, an operator
-// those of a tenant, and the few that are not completed.
+// A statement that looks at many records finds them by an index, however many others there are: a purge finds the
+// records that are due, and an operator finds the records of a tenant and the few that are not completed.
 func TestStatementsUseTheirIndexes(t *testing.T) {
 	t.Parallel()
 	h := newPgx(t, setup{})

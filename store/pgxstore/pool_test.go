@@ -16,7 +16,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// No call takes a second connection while it has one: in a pool of one, callers of every mode wait in turn, and never for each other.
+// No call takes a second connection while it has one: in a pool of one, callers of every mode wait in turn, and never
+// for each other.
 func TestOneConnectionIsEnough(t *testing.T) {
 	t.Parallel()
 	both(t, setup{conns: 1}, testOneConnection[pgx.Tx], testOneConnection[*sql.Tx])
@@ -79,8 +80,9 @@ func testOneConnection[Tx any](t *testing.T, h *handle[Tx]) {
 	group.Wait()
 }
 
-// Work that asks the pool for another connection while it has one can stop everybody, but not for ever: at its TxTimeout it is told, what it
-// did is rolled back, and who waited for a connection is told of a failing store before that.
+// Work that asks the pool for another connection while it holds one can stop all calls, but not for ever: at its
+// TxTimeout it gets an error and its effects are rolled back, and callers that waited for a connection get a store
+// error before that.
 func TestWorkThatTakesASecondConnection(t *testing.T) {
 	t.Parallel()
 	both(t, setup{conns: 1}, testSecondConnection[pgx.Tx], testSecondConnection[*sql.Tx])

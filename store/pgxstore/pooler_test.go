@@ -21,7 +21,7 @@ import (
 // poolerConns is how many connections to the server a pooler has.
 const poolerConns = 12
 
-// pooler is a PgBouncer in transaction mode before the server: each transaction may meet another of a few connections.
+// pooler is a PgBouncer in transaction mode before the server: each transaction may get another of a few connections.
 type pooler struct {
 	port     uint16
 	prepares bool // it knows prepared statements, as it does from 1.21 on
@@ -40,7 +40,7 @@ func startPooler(t *testing.T) *pooler {
 	program, err := exec.LookPath("pgbouncer")
 	if err != nil {
 		if program, err = exec.LookPath("/usr/sbin/pgbouncer"); err != nil {
-			t.Fatal("pgbouncer is not on this machine: this test goes through one of its own; install the package pgbouncer")
+			t.Fatal("pgbouncer is not on this machine: this test starts one; install the package pgbouncer")
 		}
 	}
 	version, err := exec.Command(program, "--version").Output()
@@ -107,7 +107,7 @@ func TestConformancePooler(t *testing.T) {
 	}
 }
 
-// A pooler in transaction mode lends the settings that a neighbour has SET. What everonce relies on does not depend on them.
+// A pooler in transaction mode lends the settings that a neighbour has SET. The store does not depend on them.
 func TestSettingsThatAPoolerLends(t *testing.T) {
 	t.Parallel()
 	p := startPooler(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
-// While a transaction is open that may still read what is deleted (a backup, a report), a purge of many batches does not walk
-// over all that the batches before it have deleted.
+// While a transaction is open that may still read what is deleted (a backup, a report), a purge of many batches does
+// not walk over all that the batches before it have deleted.
 func TestPurgeBesideAnOldSnapshot(t *testing.T) {
 	t.Parallel()
 	const rows, limit = 3000, 100
@@ -50,7 +50,8 @@ func TestPurgeBesideAnOldSnapshot(t *testing.T) {
 	}
 }
 
-// What another transaction held when a purge passed it is removed by the end of the round, wherever the purge had got to.
+// A record that another transaction held when a purge passed it is removed by the end of the round, wherever the purge
+// had got to.
 func TestPurgeComesBackForWhatWasLocked(t *testing.T) {
 	t.Parallel()
 	h := newPgx(t, setup{})
@@ -77,8 +78,8 @@ func TestPurgeComesBackForWhatWasLocked(t *testing.T) {
 	purge(10, 0, false)
 }
 
-// What may not be removed, because it is damaged, is looked at once in a round, however much there is of it, and also where all of it is due at the same
-// time: no batch grows with it, and what is due behind it goes.
+// Damaged records may not be removed. A purge looks at each of them once in a round, however many there are, also where
+// all of them are due at the same time: no batch grows with them, and records that are due behind them are removed.
 func TestPurgeBesideWhatStays(t *testing.T) {
 	t.Parallel()
 	const stay, gone, limit = 2000, 300, 100
@@ -121,7 +122,8 @@ func TestPurgeBesideWhatStays(t *testing.T) {
 	}
 }
 
-// Nor is it left where more records lie before it than a batch has which may not be removed: each round begins at the beginning.
+// Nor is it left where more records lie before it than a batch has which may not be removed: each round begins at the
+// beginning.
 func TestPurgeComesBackBehindWhatStays(t *testing.T) {
 	t.Parallel()
 	h := newPgx(t, setup{})

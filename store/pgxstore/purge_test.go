@@ -70,8 +70,8 @@ func testPurgeLocked[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// The removing statement repeats its predicate: a row that becomes another between the choice and the
-// removal is left alone. The rows are locked late by a claim that the purge meets.
+// The removing statement repeats its predicate: a row that becomes another between the choice and the removal is left
+// alone. The rows are locked late by a claim that runs beside the purge.
 func TestPurgeLeavesWhatWasClaimedAnew(t *testing.T) {
 	t.Parallel()
 	both(t, setup{}, testPurgeReclaimed[pgx.Tx], testPurgeReclaimed[*sql.Tx])
@@ -151,7 +151,7 @@ func testPurgesAtOnce[Tx any](t *testing.T, h *handle[Tx]) {
 		noErr(t, o.err)
 		total += o.records
 	}
-	// A purger that met only locked rows stopped early, so that some may be left for the next.
+	// A purger that found only locked rows stopped early, so that some may be left for the next.
 	res, err := h.store.Purge(ctx, driver.PurgeRequest{Limit: rows})
 	noErr(t, err)
 	if total += res.Records; total != rows+1 {

@@ -12,8 +12,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// What the database refuses for its size is elided, in both modes: who came first gets the value, and nobody else runs (rule 10). What it has
-// no room for is a full store.
+// A value that the database refuses for its size is elided, in both modes: the first caller gets the value, and no
+// other attempt runs (rule 10). A write for which it has no room reports a full store.
 func TestWhatTheDatabaseRefuses(t *testing.T) {
 	t.Parallel()
 	both(t, setup{}, testWhatIsRefused[pgx.Tx], testWhatIsRefused[*sql.Tx])

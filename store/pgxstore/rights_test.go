@@ -46,7 +46,7 @@ func as(role string) func(*pgx.ConnConfig) {
 	return func(c *pgx.ConnConfig) { c.RuntimeParams["role"] = role }
 }
 
-// Once a service has started, it needs no right to write the table of settings: what binds the store to its identity is there.
+// Once a service has started, it needs no right to write the table of settings: the store's identity is already bound.
 func TestAStoreThatIsBoundNeedsNoRightToBindIt(t *testing.T) {
 	t.Parallel()
 	service, schema := newRole(t), newSchema(t)
@@ -65,7 +65,7 @@ func TestAStoreThatIsBoundNeedsNoRightToBindIt(t *testing.T) {
 	}
 }
 
-// Who may only read can list, look up and count, and settles and purges nothing.
+// A role that may only read can list, look up and count, and can neither settle nor purge.
 func TestWhoMayOnlyRead(t *testing.T) {
 	t.Parallel()
 	reader, schema := newRole(t), newSchema(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// The room of a record with a result of 200 bytes is what docs/how-to/millions-of-records.md tells those who size a disk by it, and so is
-// what a UUID as the ID and a fingerprint add.
+// The room of a record with a result of 200 bytes is what docs/how-to/millions-of-records.md tells those who size a
+// disk by it, and so is what a UUID as the ID and a fingerprint add.
 func TestTheRoomOfARecord(t *testing.T) {
 	t.Parallel()
 	const keys = 300

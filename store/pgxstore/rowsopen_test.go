@@ -12,8 +12,8 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Through database/sql too a work that leaves rows open has surely committed nothing, is told so, and is not run again: its
-// connection, through which nothing can be sent, is not broken.
+// Through database/sql too, work that leaves rows open has surely committed nothing. The error says so, and the work
+// does not run again. Its connection, through which nothing can be sent, is not broken.
 func TestWorkThatLeavesRowsOpenSQL(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec} {

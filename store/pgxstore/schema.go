@@ -35,8 +35,8 @@ func Schema(opts *Options) (string, error) {
 	return sqlstore.SchemaText(d.statements, d.migrations), nil
 }
 
-// createSchema makes the schema that the tables are in. One that is there is not asked for again: that
-// would take a permission that nobody needs then. Empty where the tables are in no schema of their own.
+// createSchema returns the statement that creates the tables' schema, or "" if the tables have no separate schema. It
+// does not try to create a schema that exists, because that would need a permission that is otherwise not needed.
 //
 // It looks into the catalog, and does not ask to_regnamespace: that one answers from the connection's own memory of the
 // catalog, which may be older than the lock that was waited for. To read the table brings the memory up to date.

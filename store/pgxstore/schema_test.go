@@ -58,7 +58,7 @@ func testMigrateAtOnce(t *testing.T, config func(*pgx.ConnConfig)) {
 	decided(t, res, err, driver.DecideInProgress)
 }
 
-// So it is where the tables are in no schema of their own, and nothing but the migrations' own lock keeps them apart.
+// The same holds where the tables have no separate schema, and only the migrations' lock keeps them apart.
 func TestMigrateWithoutASchemaAtOnce(t *testing.T) {
 	t.Parallel()
 	for range 5 {
@@ -68,7 +68,7 @@ func TestMigrateWithoutASchemaAtOnce(t *testing.T) {
 	}
 }
 
-// Stores with prefixes of their own make the schema that they share at once.
+// Stores with different prefixes create the schema that they share at once.
 func TestMigrateASharedSchemaAtOnce(t *testing.T) {
 	t.Parallel()
 	for range 5 {
@@ -80,7 +80,7 @@ func TestMigrateASharedSchemaAtOnce(t *testing.T) {
 	}
 }
 
-// migrateAtOnce makes the tables of eight stores at once, each on a connection of its own.
+// migrateAtOnce creates the tables of eight stores at once, each on a separate connection.
 func migrateAtOnce(t *testing.T, config func(*pgx.ConnConfig), optsOf func(i int) *pgxstore.Options) {
 	t.Helper()
 	const processes = 8
@@ -134,7 +134,7 @@ func unqualified(t *testing.T, config func(*pgx.ConnConfig)) *pgxstore.Store {
 	return store
 }
 
-// What Schema prints makes the same tables as Migrate.
+// The text that Schema prints makes the same tables as Migrate.
 func TestSchemaTextMakesTheTables(t *testing.T) {
 	t.Parallel()
 	both(t, setup{pending: true}, testSchemaText[pgx.Tx], testSchemaText[*sql.Tx])
@@ -147,7 +147,7 @@ func testSchemaText[Tx any](t *testing.T, h *handle[Tx]) {
 	noErr(t, h.store.Migrate(t.Context()))
 }
 
-// The text without a store is that of a store.
+// The text without a store equals the text of a store.
 func TestSchemaTextWithoutADatabase(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, nil, 1)
@@ -209,7 +209,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"a digit first":              {TablePrefix: "1_"},
 		"a schema of the server's":   {Schema: "pg_once"},
 		"a long prefix":              {TablePrefix: strings.Repeat("p", 41)},
-		"an isolation that is none":  {Isolation: sql.LevelLinearizable},
+		"an unknown isolation":       {Isolation: sql.LevelLinearizable},
 		"an isolation below the one": {Isolation: sql.LevelReadUncommitted},
 	} {
 		if _, err := pgxstore.New(pool, opts); !errors.Is(err, driver.ErrInvalidArgument) {
@@ -253,7 +253,8 @@ func TestJoinRefuses(t *testing.T) {
 	}
 }
 
-// Through database/sql nobody can tell of what database a transaction is. The record is where the effect is, and so its duplicate finds it.
+// Through database/sql the store cannot tell to which database a transaction belongs. The record is where the effect
+// is, and so its duplicate finds it.
 func TestATransactionOfAnotherDatabaseKeepsItsRecord(t *testing.T) {
 	t.Parallel()
 	h := newSQL(t, setup{})
@@ -307,7 +308,8 @@ func testHealthNotes[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// Tables that are replaced under an open store, whose connections have prepared statements on the old ones, are used as they are.
+// Tables that are replaced under an open store, whose connections have prepared statements on the old ones, are used
+// without an error.
 func TestTablesThatAreReplaced(t *testing.T) {
 	t.Parallel()
 	both(t, setup{conns: 1}, testReplacedTables[pgx.Tx], testReplacedTables[*sql.Tx])

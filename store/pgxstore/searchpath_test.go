@@ -49,7 +49,8 @@ func TestSearchPathsThatDiffer(t *testing.T) {
 	}
 }
 
-// So is that of a caller's own transaction: of two that find different tables one is refused, and the other runs once.
+// The same holds for callers' own transactions: of two that find different tables one is refused, and the other runs
+// once.
 func TestJoinedTransactionsWhoseSearchPathsDiffer(t *testing.T) {
 	t.Parallel()
 	mine, other := newPgx(t, setup{}).schema, newPgx(t, setup{}).schema

@@ -75,8 +75,8 @@ func guarded[Tx any](t *testing.T, h *handle[Tx], id string) {
 	}
 }
 
-// Guarded calls run at read committed and commit durably, whatever the session says; so do what the database, the role and the URL
-// say, which a session begins with.
+// Guarded calls run at read committed and commit durably, whatever the session says; so do what the database, the role
+// and the URL say, which a session begins with.
 func TestGuardedCallsSetWhatTheyRelyOn(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
@@ -202,7 +202,8 @@ func TestInsertOnceCommitsDurably(t *testing.T) {
 	}
 }
 
-// Unrelated keys do not fail for each other's sake, where the connection's default is serializable or was SET so after its first use.
+// Unrelated keys do not fail for each other's sake, where the connection's default is serializable or was SET so after
+// its first use.
 func TestUnrelatedKeysUnderSerializable(t *testing.T) {
 	t.Parallel()
 	t.Run("by the URL", func(t *testing.T) {
@@ -266,7 +267,8 @@ func testUnrelatedKeys[Tx any](t *testing.T, h *handle[Tx]) {
 	group.Wait()
 }
 
-// Where the default is not read committed, a guarded call is still one round trip through pgx, and three through database/sql.
+// Where the default is not read committed, a guarded call is still one round trip through pgx, and three through
+// database/sql.
 func TestRoundTripsUnderSerializable(t *testing.T) {
 	t.Parallel()
 	t.Run("pgx", func(t *testing.T) { t.Parallel(); testStrictTrips(t, newPgx, 1) })
@@ -356,7 +358,8 @@ func testOddSettings[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// A connection whose settings would change what statements mean is refused at its first use, before anything is written.
+// A connection whose settings would change what statements mean is refused at its first use, before anything is
+// written.
 func TestSettingsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*pgx.ConnConfig){
@@ -391,7 +394,8 @@ func testRefused[Tx any](t *testing.T, h *handle[Tx], why string) {
 	}
 }
 
-// Of many that insert one row outside of a transaction one does, and the others find it, whatever the default isolation is.
+// Of many that insert one row outside of a transaction one does, and the others find it, whatever the default isolation
+// is.
 func TestInsertOnceUnderADefaultIsolation(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"repeatable read", "serializable"} {

@@ -13,8 +13,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// What a newer version wrote is not judged by what this one knows, even where the attempt that asks still
-// has token and nonce.
+// This version does not judge a record that a newer version wrote, even where the attempt that asks still has token and
+// nonce.
 func TestARecordOfANewerVersionIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	both(t, setup{}, testNewerRecord[pgx.Tx], testNewerRecord[*sql.Tx])
@@ -22,7 +22,7 @@ func TestARecordOfANewerVersionIsLeftAlone(t *testing.T) {
 
 func testNewerRecord[Tx any](t *testing.T, h *handle[Tx]) {
 	for what, change := range map[string]string{
-		"as it was":                      "state = state",
+		"unchanged":                      "state = state",
 		"in a state that is not":         "state = 77, lease_until = NULL, nonce = '\\x01'",
 		"abandoned":                      "state = 3, lease_until = NULL",
 		"released":                       "state = 2, lease_until = NULL",
@@ -33,7 +33,7 @@ func testNewerRecord[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// A record that no version has written is not judged either, and is there to be looked at.
+// A record that no version has written is not judged either, and remains for an operator to look at.
 func TestACorruptRecordIsNotJudged(t *testing.T) {
 	t.Parallel()
 	both(t, setup{}, testCorruptRecord[pgx.Tx], testCorruptRecord[*sql.Tx])
@@ -46,7 +46,7 @@ func testCorruptRecord[Tx any](t *testing.T, h *handle[Tx]) {
 		"a short nonce":                  "nonce = '\\x00'",
 		"a long nonce":                   "nonce = nonce || '\\x00'",
 		"done without a result":          "state = 4, lease_until = NULL",
-		"a token that is none":           "token = 0",
+		"an impossible token":            "token = 0",
 		"a result of a kind that is not": "state = 4, lease_until = NULL, result_kind = 77",
 		"no version at all":              "format = 0, state = 3",
 		"over before all times":          "state = 3, lease_until = NULL, purge_at = -1, due_at = 1",
@@ -56,8 +56,8 @@ func testCorruptRecord[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// testSpoiled lets an attempt begin, changes its record behind its back, and expects every call of the
-// store, and of the engine, to refuse it for that reason and to leave it as it is.
+// testSpoiled lets an attempt begin, changes its record behind its back, and expects every call of the store, and of
+// the engine, to refuse it for that reason and to leave it unchanged.
 func testSpoiled[Tx any](t *testing.T, h *handle[Tx], change string, reason error, says string) {
 	ctx := t.Context()
 	key := everonce.Key{Scope: testKey.Scope, ID: random(t)}
@@ -201,7 +201,8 @@ func testNewerSteps[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// A step that cannot be read hides neither its operation's others nor those of other records: it is listed by its name.
+// A step that cannot be read hides neither its operation's other steps nor other records' steps: it is listed by its
+// name.
 func TestACorruptStepIsListed(t *testing.T) {
 	t.Parallel()
 	both(t, setup{}, testCorruptStep[pgx.Tx], testCorruptStep[*sql.Tx])

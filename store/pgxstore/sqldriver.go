@@ -19,7 +19,7 @@ import (
 type sqlDriver struct {
 	*database
 	db   *sql.DB
-	asks bool // its connections tell whether they are in a transaction: askTx
+	asks bool // its connections report whether they are in a transaction: askTx
 }
 
 func newSQLDriver(db *sql.DB, opts *Options) (*sqlDriver, error) {
@@ -82,7 +82,7 @@ func (d *sqlDriver) Begin(ctx context.Context, opts sqlstore.BeginOptions, first
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		_ = tx.Rollback(ctx)  //nolint:errcheck // what went wrong before is what is told
+		_ = tx.Rollback(ctx)  //nolint:errcheck // the earlier error is returned
 		if ctx.Err() != nil { // what cut it short, not what that looked like
 			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
@@ -136,7 +136,7 @@ func (t *sqlTx) Commit(ctx context.Context, last ...*sqldb.Call) error {
 		return t.limit.Reason(sql.ErrTxDone)
 	}
 	if err := t.status(); err != nil {
-		_ = t.rollback() //nolint:errcheck // what went wrong before is what is told
+		_ = t.rollback() //nolint:errcheck // the earlier error is returned
 		return t.limit.Reason(err)
 	}
 	if err := (sqlConn{t.inner}).Send(ctx, last...); err != nil {
@@ -150,11 +150,11 @@ func (t *sqlTx) Commit(ctx context.Context, last ...*sqldb.Call) error {
 		return t.limit.Reason(beforeCommit(err))
 	}
 	if err := ctx.Err(); err != nil { // nothing of the commit was sent
-		_ = t.Rollback(ctx) //nolint:errcheck // what went wrong before is what is told
+		_ = t.Rollback(ctx) //nolint:errcheck // the earlier error is returned
 		return err
 	}
 	if !t.limit.Stop() { // from here on it is the commit that decides
-		_ = t.Rollback(ctx) //nolint:errcheck // what went wrong before is what is told
+		_ = t.Rollback(ctx) //nolint:errcheck // the earlier error is returned
 		return t.limit.Reason(sql.ErrTxDone)
 	}
 	// Commit takes no context: the transaction's own is ended where the caller's does.
@@ -175,11 +175,11 @@ func (t *sqlTx) Commit(ctx context.Context, last ...*sqldb.Call) error {
 }
 
 func (t *sqlTx) Rollback(context.Context) error {
-	_ = t.rollback() //nolint:errcheck // a connection that cannot roll back is closed, and the server rolls back by itself
+	_ = t.rollback() //nolint:errcheck // a connection that cannot roll back is closed, so that the server rolls back
 	return nil
 }
 
-// status is why nothing can be committed, as far as the connection can tell without sending anything.
+// status returns why nothing can be committed, as far as the connection shows without sending anything.
 func (t *sqlTx) status() error {
 	if t.over || !t.asks || t.life.Err() != nil {
 		return nil

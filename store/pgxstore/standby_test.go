@@ -12,8 +12,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// A primary that has become a standby takes no writes: claims and completions are failures of the store, and what it has is
-// read. Health says what it is.
+// A primary that has become a standby takes no writes: claims and completions are failures of the store, and what it
+// has is read. Health says what it is.
 func TestAStandbyIsAFailureOfTheStore(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

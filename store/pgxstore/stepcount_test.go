@@ -100,7 +100,7 @@ func testStepsAtOnce[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// save writes a step, by itself or by a commit, which is made again where the store says that it may be.
+// save writes a step, alone or with a commit, which is made again where the store says that it may be.
 func save[Tx any](t *testing.T, h *handle[Tx], step driver.SaveStepRequest, inTx bool) error {
 	for inTx {
 		tx, _, err := h.store.Begin(t.Context(), driver.BeginRequest{})

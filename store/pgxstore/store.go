@@ -20,16 +20,17 @@ type Store struct{ store[pgx.Tx] }
 // SQLStore is a [Store] for applications that write through a *sql.Tx.
 type SQLStore struct{ store[*sql.Tx] }
 
-// store is what both have: the methods that a receiver calls, by embedding, and those that applications call.
+// store holds the methods that both stores have: those that a receiver calls, by embedding, and those that applications
+// call.
 type store[Tx any] struct {
 	*sqlstore.Store[Tx]
-	ears *ears // nil without Options.Listen
+	endListener *endListener // nil without Options.Listen
 }
 
 func newStore[Tx any](d sqlstore.Driver[Tx], db *database, s session) store[Tx] {
 	made := store[Tx]{Store: sqlstore.New(d)}
 	if db.listen {
-		made.ears = &ears{session: s, db: db, byID: make(map[driver.RecordID]*watch)}
+		made.endListener = &endListener{session: s, db: db, byID: make(map[driver.RecordID]*watch)}
 	}
 	return made
 }
@@ -56,7 +57,7 @@ func NewSQL(db *sql.DB, opts *Options) (*SQLStore, error) {
 	case d.listen && !d.asks:
 		return nil, fmt.Errorf("%w: Options.Listen needs a database that pgx's stdlib has opened", driver.ErrInvalidArgument)
 	case d.listen && db.Stats().MaxOpenConnections == 1:
-		return nil, fmt.Errorf("%w: Options.Listen needs a connection of its own, and db may open only one", driver.ErrInvalidArgument)
+		return nil, fmt.Errorf("%w: Options.Listen needs a separate connection, and db may open only one", driver.ErrInvalidArgument)
 	}
 	return &SQLStore{newStore[*sql.Tx](d, d.database, d.session)}, nil
 }
@@ -99,8 +100,8 @@ func (s *store[Tx]) CheckWrite(ctx context.Context, req driver.CheckWriteRequest
 // Watch starts a watch for the end of the attempt that is running: see [driver.ChangeWaiter]. It fails with
 // [errors.ErrUnsupported] without [Options].Listen, and callers that wait ask again and again then.
 func (s *store[Tx]) Watch(ctx context.Context, req driver.WatchRequest) (driver.WatchResult, error) {
-	if s.ears == nil {
+	if s.endListener == nil {
 		return driver.WatchResult{}, fmt.Errorf("pgxstore: Options.Listen is not set: %w", errors.ErrUnsupported)
 	}
-	return s.ears.watch(ctx, req.ID)
+	return s.endListener.watch(ctx, req.ID)
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// A commit that waits for a synchronous standby is neither seen nor answered before that has it, for as long as it may wait. Where that
-// time is over, the connection is closed, and PostgreSQL ends the wait, not the commit: what is answered then is on the primary only.
+// A commit that waits for a synchronous standby is neither seen nor answered before that has it, for as long as it may
+// wait. Where that time is over, the connection is closed, and PostgreSQL ends the wait, not the commit: what is
+// answered then is on the primary only.
 func TestACommitThatWaitsForAStandby(t *testing.T) {
 	t.Parallel()
 	own := startServer(t)
@@ -65,7 +66,7 @@ func TestACommitThatWaitsForAStandby(t *testing.T) {
 		}
 	}
 	own.set(map[string]string{"synchronous_standby_names": "''"})
-	_, err = pool.Exec(t.Context(), "SELECT pg_reload_conf()") // the primary waits for nobody any more
+	_, err = pool.Exec(t.Context(), "SELECT pg_reload_conf()") // the primary no longer waits for a standby
 	noErr(t, err)
 	patient.Wait()
 }

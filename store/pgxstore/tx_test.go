@@ -59,8 +59,8 @@ func testCommitsBoth[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// A duplicate is told that the first one runs, and does not wait for it: neither before the first has
-// written its record nor after.
+// A duplicate learns that the first one runs, and does not wait for it: neither before the first has written its record
+// nor after.
 func TestDuplicateDoesNotWait(t *testing.T) {
 	t.Parallel()
 	both(t, setup{}, testDuplicate[pgx.Tx], testDuplicate[*sql.Tx])
@@ -92,7 +92,7 @@ func testDuplicate[Tx any](t *testing.T, h *handle[Tx]) {
 				if looked { // then the record is written as one that was seen to be new
 					got, err := h.store.Get(ctx, driver.GetRequest{ID: claim.ID, Brief: true})
 					if noErr(t, err); got.Found {
-						t.Errorf("the record is there %s", when)
+						t.Errorf("the record exists %s", when)
 					}
 				}
 				tx, _, err := h.store.Begin(ctx, driver.BeginRequest{})
@@ -290,7 +290,7 @@ func testSerialization[Tx any](t *testing.T, h *handle[Tx], level sql.IsolationL
 	rec := decided(t, res, err, driver.DecideClaimed).Record
 	_, err = joined.Complete(ctx, completionOf(&rec, "second"))
 	if class := h.store.ClassifyTx(err); class != driver.TxErrorRetry {
-		t.Errorf("the completion answers %v, which is of class %d, want TxErrorRetry", err, class)
+		t.Errorf("the completion answers %v, which has class %d, want TxErrorRetry", err, class)
 	}
 	noErr(t, h.abort(ctx, own))
 
@@ -306,7 +306,7 @@ func testSerialization[Tx any](t *testing.T, h *handle[Tx], level sql.IsolationL
 	done := completionOf(&driver.Record{ID: claim.ID, Nonce: claim.Nonce}, "second")
 	_, err = tx.Commit(ctx, driver.CommitRequest{Record: &claim, Complete: &done})
 	if class := h.store.ClassifyTx(err); class != driver.TxErrorRetry && !errors.Is(err, driver.ErrConflict) {
-		t.Errorf("the commit answers %v, which is of class %d, want TxErrorRetry or ErrConflict", err, class)
+		t.Errorf("the commit answers %v, which has class %d, want TxErrorRetry or ErrConflict", err, class)
 	}
 }
 
@@ -323,7 +323,7 @@ func testTimeout[Tx any](t *testing.T, h *handle[Tx]) {
 	rec := decided(t, res, err, driver.DecideClaimed).Record
 	noErr(t, h.effect(ctx, tx.Tx(), "charge"))
 	statement := ctx
-	if !h.pipes { // database/sql lets a statement run that has a context of its own; the engine's ends with the transaction
+	if !h.pipes { // database/sql lets a statement run that has its own context; the engine's ends with the transaction
 		bounded, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		statement = bounded
@@ -447,8 +447,8 @@ func afterwards(ctx context.Context, tx pgx.Tx) map[string]error {
 	return errs
 }
 
-// What the application has put off until the commit fails there: that is an answer, nothing of it is lost, and it is no sign of another
-// attempt's record, though its code is the same.
+// A check that the application deferred until the commit fails there. The error says so, nothing is committed, and the
+// store does not take it for another attempt's record, though its code is the same.
 func TestCommitThatTheDatabaseRefuses(t *testing.T) {
 	t.Parallel()
 	both(t, setup{}, testRefusedCommit[pgx.Tx], testRefusedCommit[*sql.Tx])

@@ -32,8 +32,8 @@ func (c *breaking) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// A connection that breaks before the server has told that it is in the transaction is not the work's end of it, though it seems to be in
-// none.
+// A connection that breaks before the server has reported that it is in the transaction is not taken for work that
+// ended the transaction, though it seems to be in none.
 func TestAConnectionThatBreaksAsItBegins(t *testing.T) {
 	t.Parallel()
 	var armed atomic.Bool

@@ -26,7 +26,8 @@ func overSQL(t *testing.T, test func(*testing.T, *handle[*sql.Tx])) {
 
 var errNo = errors.New("no")
 
-// A COMMIT where no transaction is open is an error: what the work has ended by itself, which it must not, is never told as done.
+// A COMMIT where no transaction is open is an error: a transaction that the work has ended, which it must not do, is
+// never reported as done.
 func TestCommitOfWhatHasEnded(t *testing.T) {
 	t.Parallel()
 	both(t, setup{}, func(t *testing.T, h *handle[pgx.Tx]) {
@@ -87,8 +88,8 @@ func TestTheEndOfItsTimeIsNotTheWorks(t *testing.T) {
 	})
 }
 
-// A DoTx whose work commits the caller's own transaction by the method is doomed, and records nothing. That it is not told as unknown is in
-// the reference.
+// A DoTx whose work commits the caller's own transaction by the method is doomed, and records nothing. The reference
+// says why it is not reported as unknown.
 func TestDoTxThatCommitsByTheMethod(t *testing.T) {
 	t.Parallel()
 	both(t, setup{}, testDoTxCommits[pgx.Tx], testDoTxCommits[*sql.Tx])

@@ -24,8 +24,8 @@ func (b opsBegun) Start(ctx context.Context, _ everonce.Op) context.Context {
 
 func (opsBegun) End(context.Context, everonce.Observation) {}
 
-// Requests that wait hold no connection of the pool: with two of them, of which the first request has one, any number may wait while other
-// keys are worked on (rule 15).
+// Requests that wait hold no connection of the pool: with two of them, of which the first request has one, any number
+// may wait while other keys are worked on (rule 15).
 func TestWaitingRequestsHoldNoConnection(t *testing.T) {
 	t.Parallel()
 	const waiting = 40

@@ -14,16 +14,17 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Who watches a key holds a shared advisory lock on it. Who ends an attempt tries the same lock, and where it cannot have it, it sends
-// word when it commits: PostgreSQL makes commits that notify wait for each other, so that nobody does so without need.
+// A watcher of a key holds a shared advisory lock on it. A call that ends an attempt tries the same lock, and if it
+// cannot get it, it sends a notification with its commit. PostgreSQL makes commits that notify wait for each other, so
+// calls must not notify without need.
 
 const (
 	// watchesMost bounds the keys that a store watches: PostgreSQL has room for some thousands of locks, which all share.
 	watchesMost = 256
-	// earLinger is how long the connection stays when nobody waits.
-	earLinger = time.Second
-	// earTimeout bounds each statement of the connection.
-	earTimeout = 5 * time.Second
+	// listenLinger is how long the connection stays open when no caller waits.
+	listenLinger = time.Second
+	// listenTimeout bounds each statement of the connection.
+	listenTimeout = 5 * time.Second
 )
 
 // errNoWatch says that a key cannot be watched now: those who wait ask again and again.
@@ -33,8 +34,8 @@ func (d *database) watchChannel() string {
 	return "everonce_watch_" + strconv.FormatUint(uint64(lockNumber(d.tables.record)), 36) //nolint:gosec // any 64 bits
 }
 
-// tell is [sqlstore.Dialect.Tell].
-func (d *database) tell() string {
+// notifyEnd is [sqlstore.Dialect.Notify].
+func (d *database) notifyEnd() string {
 	if !d.listen {
 		return ""
 	}
@@ -42,8 +43,9 @@ func (d *database) tell() string {
 		"WHEN pg_notify('" + d.watchChannel() + "', encode(id, 'hex')) IS NULL THEN 1 ELSE 1 END"
 }
 
-// ears hear of the ends of attempts that somebody in this process waits for, over one connection. It is there while somebody waits.
-type ears struct {
+// endListener receives the ends of attempts that callers in this process wait for, over one connection. The connection
+// is open while a caller waits.
+type endListener struct {
 	session session
 	db      *database
 	mu      sync.Mutex
@@ -53,15 +55,15 @@ type ears struct {
 	open    bool
 }
 
-// watch is what all who wait for one record in this process share.
+// watch is shared by all callers in this process that wait for one record.
 type watch struct {
 	begun   chan struct{} // closed when it is known whether there is a watch
-	err     error         // why there is none; read after begun
+	err     error         // why the watch failed; read after begun
 	ended   chan struct{} // closed when word came, or may have been lost
 	waiters int
 }
 
-func (e *ears) watch(ctx context.Context, id driver.RecordID) (res driver.WatchResult, err error) {
+func (e *endListener) watch(ctx context.Context, id driver.RecordID) (res driver.WatchResult, err error) {
 	w, err := e.join(id)
 	if err != nil {
 		return res, err
@@ -80,7 +82,7 @@ func (e *ears) watch(ctx context.Context, id driver.RecordID) (res driver.WatchR
 	return driver.WatchResult{Ended: w.ended, Stop: stop}, nil
 }
 
-func (e *ears) join(id driver.RecordID) (*watch, error) {
+func (e *endListener) join(id driver.RecordID) (*watch, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	w := e.byID[id]
@@ -95,12 +97,12 @@ func (e *ears) join(id driver.RecordID) (*watch, error) {
 	w.waiters++
 	if !e.open {
 		e.open = true
-		go e.hear()
+		go e.listen()
 	}
 	return w, nil
 }
 
-func (e *ears) leave(id driver.RecordID, w *watch) {
+func (e *endListener) leave(id driver.RecordID, w *watch) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if w.waiters--; w.waiters == 0 && e.byID[id] == w {
@@ -109,16 +111,16 @@ func (e *ears) leave(id driver.RecordID, w *watch) {
 	}
 }
 
-// change has the connection look at a key, and anew at whether anybody waits. The lock is held.
-func (e *ears) change(id driver.RecordID) {
+// change has the connection look at a key, and check again whether a caller waits. The caller must hold the lock.
+func (e *endListener) change(id driver.RecordID) {
 	e.changed = append(e.changed, id)
 	if e.look != nil {
 		e.look()
 	}
 }
 
-// end ends a watch: by word, or because there is none. The lock is held.
-func (e *ears) end(id driver.RecordID, err error) {
+// end ends a watch: because the attempt has ended, or because the watch failed. The caller must hold the lock.
+func (e *endListener) end(id driver.RecordID, err error) {
 	w := e.byID[id]
 	if w == nil {
 		return
@@ -134,10 +136,10 @@ func (e *ears) end(id driver.RecordID, err error) {
 	e.change(id)
 }
 
-// hear keeps the connection until it is lost, or nobody waits.
-func (e *ears) hear() {
+// listen keeps the connection until it is lost, or no caller waits.
+func (e *endListener) listen() {
 	ctx := context.Background()
-	opening, cancel := context.WithTimeout(ctx, earTimeout)
+	opening, cancel := context.WithTimeout(ctx, listenTimeout)
 	err := e.session(opening, func(conn *pgx.Conn) error {
 		cancel()
 		return e.serve(ctx, conn)
@@ -154,7 +156,7 @@ func (e *ears) hear() {
 	e.changed, e.look, e.open = nil, nil, false
 }
 
-func (e *ears) serve(ctx context.Context, conn *pgx.Conn) error {
+func (e *endListener) serve(ctx context.Context, conn *pgx.Conn) error {
 	if err := bounded(ctx, func(ctx context.Context) error {
 		_, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{e.db.watchChannel()}.Sanitize())
 		return err
@@ -166,7 +168,7 @@ func (e *ears) serve(ctx context.Context, conn *pgx.Conn) error {
 		e.mu.Lock()
 		limit := time.Hour // to begin anew does no harm
 		if len(e.byID) == 0 {
-			limit = earLinger
+			limit = listenLinger
 		}
 		wait, look := context.WithTimeout(ctx, limit)
 		changed := e.changed
@@ -183,7 +185,7 @@ func (e *ears) serve(ctx context.Context, conn *pgx.Conn) error {
 		look()
 		switch {
 		case err == nil:
-			e.tell(word.Payload)
+			e.receive(word.Payload)
 		case over == nil:
 			return err
 		case errors.Is(over, context.DeadlineExceeded) && e.close():
@@ -192,8 +194,8 @@ func (e *ears) serve(ctx context.Context, conn *pgx.Conn) error {
 	}
 }
 
-// close reports whether the connection may end, since nobody waits.
-func (e *ears) close() bool {
+// close reports whether the connection may end, since no caller waits.
+func (e *endListener) close() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.byID) > 0 {
@@ -203,7 +205,7 @@ func (e *ears) close() bool {
 	return true
 }
 
-func (e *ears) tell(payload string) {
+func (e *endListener) receive(payload string) {
 	var id driver.RecordID
 	if n, err := hex.Decode(id[:], []byte(payload)); err != nil || n != len(id) {
 		return // it is not ours
@@ -213,9 +215,9 @@ func (e *ears) tell(payload string) {
 	e.end(id, nil)
 }
 
-// lookAt makes the lock on a key be held where it is watched, and only there. The watch has begun when it is held, and the attempt was seen
-// to run after that: who ends it then meets the lock.
-func (e *ears) lookAt(ctx context.Context, conn *pgx.Conn, id driver.RecordID, held map[driver.RecordID]bool) error {
+// lookAt makes the connection hold the locks of the keys that are watched, and only those. The watch has begun once the
+// lock is held and the attempt was seen to run after that: the call that ends the attempt then finds the lock.
+func (e *endListener) lookAt(ctx context.Context, conn *pgx.Conn, id driver.RecordID, held map[driver.RecordID]bool) error {
 	e.mu.Lock()
 	w := e.byID[id]
 	e.mu.Unlock()
@@ -260,15 +262,16 @@ func (e *ears) lookAt(ctx context.Context, conn *pgx.Conn, id driver.RecordID, h
 	return nil
 }
 
-// runs is whether an attempt runs: its record says so, or a transaction that nobody sees into holds the key.
-func (e *ears) runs() string {
+// runs is the condition that an attempt runs: its record says so, or a transaction whose writes are not visible yet
+// holds the key.
+func (e *endListener) runs() string {
 	return "EXISTS (SELECT FROM " + e.db.tables.record + " WHERE id = $1::bytea AND state = 1) OR EXISTS (SELECT FROM pg_locks " +
 		"WHERE locktype = 'advisory' AND objsubid = 1 AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) " +
 		"AND classid::bigint << 32 | objid::bigint = " + e.db.lockOf("record", "$1::bytea") + ")"
 }
 
 func bounded(ctx context.Context, call func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, earTimeout)
+	ctx, cancel := context.WithTimeout(ctx, listenTimeout)
 	defer cancel()
 	return call(ctx)
 }

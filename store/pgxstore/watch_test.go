@@ -13,8 +13,8 @@ import (
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
-// TestWatch: whoever waits for an attempt of another process hears of its end, whether it is guarded or a transaction; and also of a
-// connection that is lost. What a watch holds in the server goes with it.
+// TestWatch: a caller that waits for an attempt of another process hears of its end, whether it is guarded or a
+// transaction, and also of a lost connection. The locks that a watch holds in the server are released with it.
 func TestWatch(t *testing.T) {
 	both(t, setup{opts: pgxstore.Options{Listen: true}}, testWatch[pgx.Tx], testWatch[*sql.Tx])
 }
@@ -73,7 +73,8 @@ func testWatch[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// TestWatchAtAnEnd: an attempt that is just ending cannot be watched, and a watch that could not begin keeps no connection.
+// TestWatchAtAnEnd: an attempt that is just ending cannot be watched, and a watch that could not begin keeps no
+// connection.
 func TestWatchAtAnEnd(t *testing.T) {
 	both(t, setup{opts: pgxstore.Options{Listen: true}}, testWatchAtAnEnd[pgx.Tx], testWatchAtAnEnd[*sql.Tx])
 }
@@ -82,7 +83,7 @@ func testWatchAtAnEnd[Tx any](t *testing.T, h *handle[Tx]) {
 	ctx := t.Context()
 	tx, err := h.begin(ctx, sql.LevelDefault)
 	noErr(t, err)
-	defer h.abort(ctx, tx) //nolint:errcheck // nothing is to stay
+	defer h.abort(ctx, tx) //nolint:errcheck // cleanup
 	joined, err := h.store.Join(ctx, tx)
 	noErr(t, err)
 	claim, err := joined.Claim(ctx, txClaimOf(testKey))
@@ -91,12 +92,12 @@ func testWatchAtAnEnd[Tx any](t *testing.T, h *handle[Tx]) {
 	noErr(t, err)
 
 	if _, err := h.store.(driver.ChangeWaiter).Watch(ctx, driver.WatchRequest{ID: testKey.RecordID()}); err == nil {
-		t.Fatal("there is a watch, of whose end nobody is told any more")
+		t.Fatal("a watch is open, and no caller hears of its end")
 	}
 	until := time.Now().Add(10 * time.Second)
 	for number(t, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%'||$1||'%pg_locks%' AND pid <> pg_backend_pid()", h.schema) > 0 {
 		if time.Now().After(until) {
-			t.Fatal("nobody waits, and the connection is left")
+			t.Fatal("no caller waits, and the connection is open")
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// wrapped opens connections of pgx behind a driver of another name, as what traces statements does. They are of a type that nobody else
-// knows, and take no argument that is not database/sql's.
+// wrapped opens connections of pgx behind a driver of another name, as a driver that traces statements does. Their type
+// is unknown elsewhere, and they take only arguments that database/sql knows.
 type wrapped struct{ sqldriver.Connector }
 
 func (w wrapped) Driver() sqldriver.Driver { return w }

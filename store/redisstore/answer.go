@@ -57,7 +57,7 @@ func saved(id *driver.RecordID, msg *rueidis.RedisMessage, rec *driver.Record) (
 	return text[len(text)-len(rest):], err
 }
 
-// bytesOf returns a text as it came in: nobody else has it, and nobody writes to it.
+// bytesOf returns a text without a copy: the message is not used elsewhere, and the bytes are not written to.
 func bytesOf(msg *rueidis.RedisMessage) ([]byte, error) {
 	if !msg.IsString() {
 		return nil, errAnswer
@@ -65,8 +65,8 @@ func bytesOf(msg *rueidis.RedisMessage) ([]byte, error) {
 	return msg.AsBytes()
 }
 
-// missing makes a result that was evicted, or removed by hand, one that was not kept: the operation was done. Of a refusal
-// its code is left: it was not done.
+// missing turns a result that was evicted, or removed manually, into one that was not kept: the operation was done. A
+// refusal keeps its code: it was not done.
 func missing(rec *driver.Record) {
 	if rec.Result.Kind == driver.ResultFailure {
 		failure := everonce.PermanentError{Code: string(rec.Result.Summary), Truncated: true}

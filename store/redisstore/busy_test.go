@@ -11,8 +11,9 @@ import (
 	"github.com/everonce/everonce/store/redisstore"
 )
 
-// A server that runs somebody's slow script refuses all that is sent to it meanwhile. Who stops to wait then sends nothing whose refusal
-// the client cannot take: rueidis sends a PING behind each UNSUBSCRIBE, and ends the process where both are refused.
+// A server that runs a slow script refuses all other commands meanwhile. A caller that stops waiting then must send
+// only commands whose refusal the client can take: rueidis sends a PING behind each UNSUBSCRIBE, and ends the process
+// where both are refused.
 func TestAWatchStopsWhileTheServerIsBusy(t *testing.T) {
 	t.Parallel()
 	p := startServer(t, "--busy-reply-threshold", "1")

@@ -23,7 +23,7 @@ var (
 func newStore(t testing.TB, client rueidis.Client, opts *redisstore.Options) *redisstore.Store {
 	t.Helper()
 	if opts == nil {
-		opts = &redisstore.Options{Prefix: newPrefix(t, client)}
+		opts = &redisstore.Options{KeyPrefix: newPrefix(t, client)}
 	}
 	s, err := redisstore.New(t.Context(), client, opts)
 	noErr(t, err)
@@ -97,7 +97,7 @@ func everyCall(ctx context.Context, s *redisstore.Store, rec *driver.Record) map
 	return errs
 }
 
-// refusals are the errors that say more than "nobody knows".
+// refusals are the errors that say more than that the outcome is unknown.
 var refusals = []error{
 	driver.ErrAttemptEnded, driver.ErrLeaseLost, driver.ErrConflict, driver.ErrTooLarge, driver.ErrNewerRecord,
 	driver.ErrIdentity, driver.ErrSchema,

@@ -15,7 +15,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// facts are what a node tells of itself; empty where it does not.
+// facts are what a node reports about itself; empty where it does not.
 type facts struct {
 	addr     string
 	version  string
@@ -32,7 +32,7 @@ type facts struct {
 func (s *Store) Check(ctx context.Context) error {
 	all, err := s.ask(ctx)
 	if err != nil {
-		return failed("check", err)
+		return wrapError("check", err)
 	}
 	for _, f := range all {
 		if err := s.judge(&f); err != nil {
@@ -63,7 +63,7 @@ func (s *Store) ask(ctx context.Context) (all []facts, err error) {
 	return all, nil
 }
 
-// askNode reads CONFIG and INFO, as far as they may be read. An error is that of a node that does not answer.
+// askNode reads CONFIG and INFO, as far as they may be read. It returns an error if the node does not answer.
 func askNode(ctx context.Context, node rueidis.Client) (f facts, err error) {
 	info, err := node.Do(ctx, node.B().Arbitrary("INFO").Build()).ToString()
 	if err != nil {
@@ -79,7 +79,7 @@ func askNode(ctx context.Context, node rueidis.Client) (f facts, err error) {
 	case "0":
 		f.log = "no"
 	}
-	f.replicas, _ = strconv.Atoi(told["connected_slaves"]) //nolint:errcheck // what is not told is none
+	f.replicas, _ = strconv.Atoi(told["connected_slaves"]) //nolint:errcheck // a missing number is 0
 	config, err := node.Do(ctx, node.B().Arbitrary("CONFIG", "GET").
 		Args("maxmemory-policy", "appendonly", "appendfsync").Build()).AsStrMap()
 	if err != nil {
@@ -123,7 +123,7 @@ func (f *facts) risks() (r Risk) {
 	return r
 }
 
-// The versions from which on there is what the scripts and the options use.
+// The first versions that have what the scripts and the options use.
 var (
 	leastVersion   = [2]int{7, 0} // flags of scripts
 	syncLogVersion = [2]int{7, 2} // WAITAOF

@@ -10,7 +10,8 @@ import (
 	"github.com/everonce/everonce/store/redisstore"
 )
 
-// A server that gives records away is refused, with what to do; who accepts the risk by its name gets a store, whose health says it.
+// A server that gives records away is refused, with what to do; who accepts the risk by its name gets a store, whose
+// health says it.
 func TestServersThatForgetAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -57,7 +58,7 @@ func TestHealthTellsTheDurability(t *testing.T) {
 	client := startServer(t).client(t)
 	s := newStore(t, client, &redisstore.Options{})
 	for fsync, note := range map[string]string{
-		"always": "a power loss loses nothing", "everysec": "the latest one or two seconds", "no": "half a minute",
+		"always": "a power loss loses no write", "everysec": "the latest one or two seconds", "no": "half a minute",
 	} {
 		command(t, client, "CONFIG", "SET", "appendfsync", fsync)
 		notes(t, s, note)
@@ -104,10 +105,10 @@ func TestOptionsThatCanNotBe(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
 	for name, opts := range map[string]redisstore.Options{
-		"a prefix with a brace":     {Prefix: "a{b}:"},
-		"a prefix with a pattern":   {Prefix: "a*:"},
-		"a prefix with a blank":     {Prefix: "a b"},
-		"a long prefix":             {Prefix: strings.Repeat("p", 65)},
+		"a prefix with a brace":     {KeyPrefix: "a{b}:"},
+		"a prefix with a pattern":   {KeyPrefix: "a*:"},
+		"a prefix with a blank":     {KeyPrefix: "a b"},
+		"a long prefix":             {KeyPrefix: strings.Repeat("p", 65)},
 		"negative replicas":         {Replicas: -1},
 		"too many replicas":         {Replicas: 101},
 		"a negative wait":           {WaitTimeout: -1},

@@ -20,7 +20,7 @@ func (s *Store) CheckWrite(ctx context.Context, _ driver.CheckWriteRequest) (res
 		err = answer.Error()
 	}
 	if err != nil {
-		return res, failed("check write", err)
+		return res, wrapError("check write", err)
 	}
 	return res, nil
 }

@@ -14,7 +14,7 @@ import (
 // of its end.
 func (s *Store) Claim(ctx context.Context, req driver.ClaimRequest) (res driver.ClaimResult, err error) {
 	k := s.keys(&req.ID)
-	if s.readFirst && !s.waits() { // a result that is read by itself may be one that nobody else has yet
+	if s.readFirst && !s.waits() { // a plain read may return a result that no replica has yet
 		if done, err := s.recall(ctx, &k, &req, &res); done || err != nil {
 			return res, err
 		}
@@ -50,14 +50,14 @@ func (s *Store) Claim(ctx context.Context, req driver.ClaimRequest) (res driver.
 	case res.Decision == driver.DecideNewer:
 		err = driver.ErrNewerRecord
 	}
-	return res, failed("claim", err)
+	return res, wrapError("claim", err)
 }
 
 // byTime asks the script to judge a result by the server's TIME.
 const byTime = "1"
 
-// sendClaim sends the script and reads its answer. It reports false where the script has found a result, and has not looked
-// at its end, and that is near.
+// sendClaim sends the script and reads its answer. It reports false where the script has found a result, and has not
+// looked at its end, and that is near.
 func (s *Store) sendClaim(ctx context.Context, c *call, req *driver.ClaimRequest, res *driver.ClaimResult) (decided bool, err error) {
 	sent := time.Now()
 	msg, err := s.write(ctx, c)
@@ -92,23 +92,23 @@ func begun(req *driver.ClaimRequest, now time.Time, rec *driver.Record) {
 	}
 }
 
-// replayed reads the answer of a claim that met a result. It does not say the time: that is some 10 % of such a call. It
-// reports whether the result is far from its end.
+// replayed reads the answer of a claim that found a result. The answer does not contain the time: that would be some 10
+// % of such a call. replayed reports whether the result is far from its end.
 func (s *Store) replayed(ctx context.Context, id *driver.RecordID, msg *rueidis.RedisMessage, res *driver.ClaimResult) (far bool, err error) {
 	data, err := saved(id, msg, &res.Record)
 	switch {
 	case err != nil:
 		return true, err
 	case res.Record.State != driver.StateCompleted:
-		return true, corrupt(id, "its result is of another state")
+		return true, corrupt(id, "its result has another state")
 	}
 	res.Decision, res.Record.Result.Data = driver.DecideReplay, data
-	told, _ := s.tell(ctx) //nolint:errcheck // then it is stale, and nothing is far by it
+	told, _ := s.estimate(ctx) //nolint:errcheck // then it is stale, and nothing is far by it
 	res.Now = told.during(&res.Record)
 	return told.far(&res.Record), nil
 }
 
-// claimed reads the answer of another claim that met a record.
+// claimed reads the answer of another claim that found a record.
 func (s *Store) claimed(req *driver.ClaimRequest, sent time.Time, msg *rueidis.RedisMessage, res *driver.ClaimResult) error {
 	a, err := readAnswer(msg, 2)
 	if err != nil {
@@ -135,9 +135,9 @@ func (s *Store) claimed(req *driver.ClaimRequest, sent time.Time, msg *rueidis.R
 
 // recall answers a claim by a plain read of the saved result, if there is one.
 func (s *Store) recall(ctx context.Context, k *keys, req *driver.ClaimRequest, res *driver.ClaimResult) (done bool, err error) {
-	told, err := s.tell(ctx)
+	told, err := s.estimate(ctx)
 	if err != nil {
-		return false, failed("claim", err)
+		return false, wrapError("claim", err)
 	}
 	if done, err = s.look(ctx, k, &req.ID, told, &res.Record, &res.Now); !done || err != nil {
 		*res = driver.ClaimResult{}

@@ -8,8 +8,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// clock estimates the server's time between two of its answers. Nothing is decided by it but whether a result is far
-// from its end, so that a plain GET may answer for the server, and it is told as the time of that answer.
+// clock estimates the server's time between two of its answers. The estimate decides only whether a result is far from
+// its end, so that a plain GET may answer for the server, and is reported as the time of that answer.
 type clock struct{ latest atomic.Pointer[tick] }
 
 // tick is a time of the server's, which it has read between the sending of a call and the coming of its answer.
@@ -21,14 +21,15 @@ type tick struct {
 // tickEvery is how old a tick may be when another takes its place.
 const tickEvery = time.Second
 
-// saw notes a time that the server has just told, in answer to a call that was sent at a time of this process'.
+// saw notes the server's time from the answer to a call that was sent at a time of this process.
 func (c *clock) saw(us int64, sent time.Time) {
 	if t := c.latest.Load(); t == nil || sent.Sub(t.sent) > tickEvery {
 		c.latest.Store(&tick{server: us, sent: sent, answered: time.Now()})
 	}
 }
 
-// tickFor is how long a tick stands for the server's clock: two clocks that drift apart are hardly a millisecond off by then.
+// tickFor is how long a tick stands for the server's clock: two clocks that drift apart are hardly a millisecond off by
+// then.
 const tickFor = time.Minute
 
 // reading is the server's time as far as the two clocks run alike; zero where nothing is known.
@@ -65,9 +66,9 @@ func (c *clock) read() reading {
 	}
 }
 
-// tell estimates the server's time, which is asked for it where what is known is old: replays do not tell it. With the error the
-// reading is as it was.
-func (s *Store) tell(ctx context.Context) (reading, error) {
+// estimate estimates the server's time, and asks for it if the last known time is old, because replays do not return
+// it. With an error it returns the old reading.
+func (s *Store) estimate(ctx context.Context) (reading, error) {
 	if told := s.clock.read(); !told.stale {
 		return told, nil
 	}

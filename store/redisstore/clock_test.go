@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What the server has told of its clock stands for a minute.
+// The server's last reported time is used for a minute.
 func TestClockGrowsStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c clock

@@ -16,8 +16,8 @@ import (
 	"github.com/everonce/everonce/store/redisstore"
 )
 
-// startCluster starts three masters that have a third of the slots each. Nobody takes over from one that is silent, as all are at times
-// on a busy machine: the others would only refuse to answer.
+// startCluster starts three masters that have a third of the slots each. No replica takes over from a silent master,
+// because all masters are silent at times on a busy machine: the others would only refuse to answer.
 func startCluster(t *testing.T) []*process {
 	t.Helper()
 	nodes := make([]*process, 3)
@@ -54,12 +54,12 @@ func clusterClient(t testing.TB, nodes []*process) rueidis.Client {
 	return dial(t, opt)
 }
 
-// TestConformanceCluster holds the store to the suite on a cluster: the parts of a record are in one slot, and lists, counts
-// and deletions find what is on all nodes.
+// TestConformanceCluster holds the store to the suite on a cluster: the parts of a record are in one slot, and lists,
+// counts and deletions find what is on all nodes.
 func TestConformanceCluster(t *testing.T) {
 	t.Parallel()
 	nodes := startCluster(t)
-	spread := newStore(t, clusterClient(t, nodes), &redisstore.Options{Prefix: "spread:"})
+	spread := newStore(t, clusterClient(t, nodes), &redisstore.Options{KeyPrefix: "spread:"})
 	for i := range 30 {
 		claimed(t, spread, everonce.Key{Scope: "spread", ID: strconv.Itoa(i)})
 	}
@@ -71,7 +71,7 @@ func TestConformanceCluster(t *testing.T) {
 	drivertest.Run(t, clusterFactory(clusterClient(t, nodes), clusterClient(t, nodes)), variant())
 }
 
-// A client that knows nothing of the cluster, and asks the wrong node, is told that it moved: a failure, and no answer.
+// A client that does not use the cluster's protocol, and asks the wrong node, gets MOVED: a failure, and no answer.
 func TestMovedIsAFailure(t *testing.T) {
 	t.Parallel()
 	nodes := startCluster(t)
@@ -95,7 +95,8 @@ func TestMovedIsAFailure(t *testing.T) {
 }
 
 // While a slot moves from one node to another its records are answered by the one or the other, or not at all: never as
-// absent, corrupt, without their result, or without their steps. What is not answered is the store's failure, which is tried again.
+// absent, corrupt, without their result, or without their steps. A missing answer is the store's failure, which is
+// tried again.
 func TestASlotThatMoves(t *testing.T) {
 	t.Parallel()
 	for name, parts := range map[string][]string{"the result first": {":v", "", ":s"}, "the record first": {"", ":s", ":v"}, "the steps first": {":s", "", ":v"}} {
@@ -182,8 +183,8 @@ func testSlotThatMoves(t *testing.T, parts []string) {
 	}
 }
 
-// In a cluster, too, a record whose steps are gone is corrupt, and not a store that will answer later. While the steps are on
-// their way to another node it is that.
+// In a cluster, too, a record whose steps are gone is corrupt, and not a store that will answer later. While the steps
+// are on their way to another node it is that.
 func TestStepsThatAreMissingInACluster(t *testing.T) {
 	t.Parallel()
 	nodes := startCluster(t)

@@ -27,7 +27,7 @@ func variant() drivertest.Capabilities {
 	return caps
 }
 
-// factory makes stores beside each other on one server, with a peer that has a connection of its own.
+// factory makes stores beside each other on one server, with a peer that has a separate connection.
 func factory(t *testing.T, client, peer rueidis.Client, opts redisstore.Options) drivertest.Factory {
 	t.Helper()
 	return stores(newPrefix(t, client), client, peer, opts)
@@ -42,7 +42,7 @@ func stores(root string, client, peer rueidis.Client, opts redisstore.Options) d
 	var n atomic.Int64
 	return func(t testing.TB) drivertest.Harness {
 		opts := opts
-		opts.Prefix = fmt.Sprintf("%s%d:", root, n.Add(1))
+		opts.KeyPrefix = fmt.Sprintf("%s%d:", root, n.Add(1))
 		store, err := redisstore.New(t.Context(), client, &opts)
 		noErr(t, err)
 		other, err := redisstore.New(t.Context(), peer, &opts)

@@ -15,8 +15,8 @@ import (
 )
 
 // TestKilledServerKeepsWhatItAcknowledged kills the server with SIGKILL again and again while many callers work, each
-// of them on keys that others deliver too. With appendfsync always nothing that was acknowledged is lost, and nothing
-// takes effect twice.
+// of them on keys that others deliver too. With appendfsync always no acknowledged write is lost, and nothing takes
+// effect twice.
 func TestKilledServerKeepsWhatItAcknowledged(t *testing.T) {
 	t.Parallel()
 	const (
@@ -105,7 +105,7 @@ func TestConformanceAfterACrash(t *testing.T) {
 	t.Parallel()
 	p := startServer(t)
 	client, peer := p.client(t), p.client(t)
-	before := newStore(t, client, &redisstore.Options{Prefix: "before:"})
+	before := newStore(t, client, &redisstore.Options{KeyPrefix: "before:"})
 	rec := claimed(t, before, testKey)
 	_, err := before.SaveStep(t.Context(), stepOf(&rec, "mail"))
 	noErr(t, err)

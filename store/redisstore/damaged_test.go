@@ -11,8 +11,8 @@ import (
 	"github.com/everonce/everonce/store/redisstore"
 )
 
-// Each byte of a record, damaged: the script judges what stands there as whoever reads it does. What no version has written is taken over by
-// nobody and stays as it is; of all else becomes what package transition makes of it.
+// Each byte of a record, damaged: the script judges the bytes as the reader does. A record that no version has written
+// is never taken over and is left unchanged; every other becomes what package transition makes of it.
 func TestADamagedRecordIsJudgedAsItIsRead(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
@@ -95,7 +95,8 @@ func TestADamagedRecordIsJudgedAsItIsRead(t *testing.T) {
 	}
 }
 
-// Nor is it forgotten with its tenant, counted as what it says it is, or written over by a release that knows its nonce alone.
+// Nor is it forgotten with its tenant, counted as what it says it is, or written over by a release that knows its nonce
+// alone.
 func TestADamagedRecordIsNeitherForgottenNorCounted(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
@@ -108,7 +109,7 @@ func TestADamagedRecordIsNeitherForgottenNorCounted(t *testing.T) {
 		texts bool // which are not counted by
 	}{
 		"a live claim with a lease before all others":  {at: 42, flip: sign},
-		"a live claim with a token that is none":       {at: 15, flip: sign},
+		"a live claim with an impossible token":        {at: 15, flip: sign},
 		"a live claim with other texts":                {at: 123, flip: 1, texts: true},
 		"released, with a lifetime before all others":  {ended: driver.StateReleased, at: 58, flip: sign},
 		"abandoned, with a lifetime before all others": {ended: driver.StateAbandoned, at: 58, flip: sign},

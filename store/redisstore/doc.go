@@ -32,7 +32,7 @@
 // most a minute old.
 //
 // The server removes results and records at their end, so there is nothing to purge and no janitor to start. Under
-// Refuse and Reconcile a claimed or abandoned record does not expire before somebody settles it.
+// Refuse and Reconcile a claimed or abandoned record does not expire before it is settled.
 //
 // # Calls
 //

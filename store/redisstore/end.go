@@ -66,7 +66,7 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (res dri
 	msg, err := s.write(ctx, c.with(token, string(req.Nonce[:]), digit(req.State), string(appendText(nil, req.ErrorClass)), req.Step,
 		micros(life), expire, string(left.append(nil))))
 	if err != nil {
-		return res, failed("release", err)
+		return res, wrapError("release", err)
 	}
 	word, err := msg.ToInt64()
 	if res.Superseded = err == nil && word == wordSuperseded; res.Superseded {
@@ -89,7 +89,7 @@ func (s *Store) Renew(ctx context.Context, req driver.RenewRequest) (res driver.
 func (s *Store) attempt(ctx context.Context, what string, c *call) error {
 	msg, err := s.write(ctx, c)
 	if err != nil {
-		return failed(what, err)
+		return wrapError(what, err)
 	}
 	word, err := msg.ToInt64()
 	return said(what, word, err)
@@ -99,17 +99,17 @@ func (s *Store) attempt(ctx context.Context, what string, c *call) error {
 func said(what string, word int64, err error) error {
 	switch {
 	case err != nil:
-		return failed(what, errAnswer)
+		return wrapError(what, errAnswer)
 	case word == wordDone:
 		return nil
 	case word == wordLost:
-		return failed(what, driver.ErrLeaseLost)
+		return wrapError(what, driver.ErrLeaseLost)
 	case word == wordNewer:
-		return failed(what, driver.ErrNewerRecord)
+		return wrapError(what, driver.ErrNewerRecord)
 	case word == wordTooMany:
-		return failed(what, fmt.Errorf("%w: an operation has at most %d steps", driver.ErrTooLarge, driver.MaxSteps))
+		return wrapError(what, fmt.Errorf("%w: an operation has at most %d steps", driver.ErrTooLarge, driver.MaxSteps))
 	}
-	return failed(what, errAnswer)
+	return wrapError(what, errAnswer)
 }
 
 // appendHolder appends token and nonce as they stand in the record: the scripts compare bytes, and make no number of

@@ -13,12 +13,12 @@ import (
 // ErrRisk: the server may lose acknowledged writes, and [Options].Accept does not allow that.
 var ErrRisk = errors.New("redisstore: the server may lose acknowledged writes")
 
-// refusals are the answers that are no failure of the store.
+// refusals are the errors that are not failures of the store.
 var refusals = [...]error{driver.ErrLeaseLost, driver.ErrAttemptEnded, driver.ErrInvalidKey}
 
-// failed names the store, the call and the class of an error. A server's text holds no value and no key but a record's
-// hash.
-func failed(what string, err error) error {
+// wrapError names the store, the call and the class of an error. A server's text holds no value and no key but a
+// record's hash.
+func wrapError(what string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -40,21 +40,21 @@ func failed(what string, err error) error {
 	return fmt.Errorf("%w: redisstore: %s: %w: %w", driver.ErrStore, what, class, err)
 }
 
-// isWrongType tells the refusal to read as a text, or as a hash, what is none.
+// isWrongType reports whether the server refused to read a key as a text, or as a hash, because it has another type.
 func isWrongType(err error) bool {
 	e, ok := rueidis.IsRedisErr(err)
 	return ok && strings.HasPrefix(e.Error(), "WRONGTYPE ")
 }
 
-// unreadable tells a script's failure to read a record.
+// unreadable reports whether a script failed to read a record.
 func unreadable(err error) bool {
 	e, ok := rueidis.IsRedisErr(err)
 	return ok && (isWrongType(err) || strings.Contains(e.Error(), "data string too short"))
 }
 
-// judged makes a corrupt record of one that no version has written, or whose steps are missing: they are not on their way to another node of a
-// cluster (see keys).
-func judged(err error) error {
+// markCorrupt makes a corrupt record of one that no version has written, or whose steps are missing: they are not on
+// their way to another node of a cluster (see keys).
+func markCorrupt(err error) error {
 	if err != nil && (strings.Contains(err.Error(), "STEPS are missing") || strings.Contains(err.Error(), "RECORD is damaged")) {
 		return fmt.Errorf("%w: %w", driver.ErrCorruptRecord, err)
 	}

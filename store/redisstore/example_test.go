@@ -13,7 +13,7 @@ import (
 	"github.com/everonce/everonce/store/redisstore"
 )
 
-// exampleServer is a server of your own; here, the one that the tests use.
+// exampleServer is your own server. Here it is the server that the tests use.
 func exampleServer() rueidis.ClientOption {
 	return rueidis.MustParseURL(os.Getenv("EVERONCE_TEST_REDIS_URL"))
 }
@@ -26,7 +26,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	store, err := redisstore.New(ctx, client, &redisstore.Options{Prefix: "example:"})
+	store, err := redisstore.New(ctx, client, &redisstore.Options{KeyPrefix: "example:"})
 	if err != nil {
 		log.Fatal(err) // it says what to set on the server
 	}
@@ -47,7 +47,7 @@ func Example() {
 	// replayed sent <nil>
 }
 
-// A hosted server without an append-only file is refused. Who accepts that says so, and Health repeats it.
+// A hosted server without an append-only file is refused. Accept the risk in the options, and Health repeats it.
 func ExampleNew() {
 	ctx := context.Background()
 	client, err := rueidis.NewClient(exampleServer())
@@ -71,7 +71,7 @@ func ExampleStore_Check() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	store, err := redisstore.New(ctx, client, &redisstore.Options{Prefix: "example:"})
+	store, err := redisstore.New(ctx, client, &redisstore.Options{KeyPrefix: "example:"})
 	if err != nil {
 		log.Fatal(err)
 	}

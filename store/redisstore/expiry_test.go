@@ -14,7 +14,7 @@ import (
 	"github.com/everonce/everonce/store/redisstore"
 )
 
-// ends are how long the server keeps the parts of a record: -1 is without end, -2 is not there.
+// ends are how long the server keeps the parts of a record: -1 is without end, -2 is missing.
 func ends(t *testing.T, client rueidis.Client, s *redisstore.Store, id driver.RecordID) (parts [3]time.Duration) {
 	t.Helper()
 	for i, part := range []string{"", ":v", ":s"} {
@@ -32,8 +32,8 @@ const (
 	nought = time.Duration(-2)
 )
 
-// What is unsettled has no end under Refuse and Reconcile; a result ends with its retention, the rest of the record with
-// its lifetime, by the server's own hand (rule 13).
+// An unsettled record has no end under Refuse and Reconcile. The server itself removes a result at the end of its
+// retention, and the rest of the record at the end of its lifetime (rule 13).
 func TestEndsByTheServersHand(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
@@ -141,7 +141,7 @@ func TestPartsThatAreMissing(t *testing.T) {
 	client := newClient(t, serverURL(t))
 	prefix := newPrefix(t, client)
 	for name, readFirst := range map[string]bool{"claim": false, "read first": true} {
-		s := newStore(t, client, &redisstore.Options{Prefix: prefix, ReadFirst: readFirst})
+		s := newStore(t, client, &redisstore.Options{KeyPrefix: prefix, ReadFirst: readFirst})
 		key := everonce.Key{Scope: "missing", ID: name}
 		rec := claimed(t, s, key)
 		noErr(t, complete(s, driver.ResultValue)(&rec, false))
@@ -156,7 +156,7 @@ func TestPartsThatAreMissing(t *testing.T) {
 			}
 		}
 	}
-	s := newStore(t, client, &redisstore.Options{Prefix: prefix})
+	s := newStore(t, client, &redisstore.Options{KeyPrefix: prefix})
 
 	// A refusal stays one, by its code: the operation was not done.
 	key := everonce.Key{Scope: "missing", ID: "refusal"}
@@ -168,7 +168,7 @@ func TestPartsThatAreMissing(t *testing.T) {
 		})
 		failure := new(everonce.PermanentError)
 		if res.Outcome != everonce.Rejected || !errors.As(err, &failure) {
-			t.Errorf("a refusal is told as %v, %v", res.Outcome, err)
+			t.Errorf("a refusal is reported as %v, %v", res.Outcome, err)
 		}
 		return failure
 	}
@@ -193,12 +193,12 @@ func TestPartsThatAreMissing(t *testing.T) {
 	other.Nonce = driver.NewNonce()
 	res, err = s.Claim(t.Context(), other)
 	if got := decided(t, res, err, driver.DecideReplay).Record.Result; got.Kind != driver.ResultElided || len(got.Data) != 0 {
-		t.Errorf("an elided result is told as %v, %q", got.Kind, got.Data)
+		t.Errorf("an elided result is reported as %v, %q", got.Kind, got.Data)
 	}
 }
 
-// A release of a claim that has not arrived leaves a record that ends, and beside it nothing of one that is gone, whose time is over or
-// which was removed by hand: no later operation is ever answered by that (rules 4 and 13).
+// A release of a claim that has not arrived leaves a record that ends, and beside it nothing of one that is gone, whose
+// time is over or which was removed by hand: no later operation is ever answered by that (rules 4 and 13).
 func TestARefusedClaimLeavesNothingOfTheRecordBefore(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
@@ -223,8 +223,8 @@ func TestARefusedClaimLeavesNothingOfTheRecordBefore(t *testing.T) {
 	}
 }
 
-// Nothing of a scope that was deleted is left on the server: of an abandoned record its steps, which nobody would ever remove, and
-// of a completed one its result.
+// The server keeps no key of a deleted scope: neither the steps of an abandoned record, which would never be removed,
+// nor the result of a completed one.
 func TestADeletedScopeLeavesNoKeys(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
@@ -263,7 +263,8 @@ func TestMaxStepsEndWithTheResult(t *testing.T) {
 	}
 }
 
-// Nobody goes on with a record whose steps are missing: what they did would be done again. It can be looked at, and settled.
+// No attempt continues a record whose steps are missing: the steps' effects would be repeated. It can be looked at, and
+// settled.
 func TestStepsThatAreMissing(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
@@ -324,7 +325,8 @@ func TestStepsOfAnotherTypeAreSettled(t *testing.T) {
 	}
 }
 
-// A claim that is refused because steps are missing leaves the record as it was: neither claimed, nor of a later attempt.
+// A claim that is refused because steps are missing leaves the record unchanged: neither claimed, nor of a later
+// attempt.
 func TestAClaimThatMissesStepsWritesNothing(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))

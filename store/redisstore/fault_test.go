@@ -32,7 +32,7 @@ func (l *line) option(p *process) rueidis.ClientOption {
 	return opt
 }
 
-// warmUp lets the server know the scripts. Nothing is watched: a subscription is made anew by itself, when a line was cut.
+// warmUp lets the server know the scripts. Nothing is watched: a subscription is renewed automatically after a cut.
 func warmUp(t *testing.T, s *redisstore.Store) {
 	t.Helper()
 	key := everonce.Key{Scope: "warm", ID: "up"}
@@ -59,7 +59,7 @@ func TestLostAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var l line
-			s := newStore(t, dial(t, l.option(p)), &redisstore.Options{Prefix: name + ":"})
+			s := newStore(t, dial(t, l.option(p)), &redisstore.Options{KeyPrefix: name + ":"})
 			ctx := t.Context()
 			warmUp(t, s)
 			lost := func(what string, call func() error) {
@@ -153,12 +153,12 @@ func TestFullServer(t *testing.T) {
 	}
 }
 
-// What is not a record is told as such, and never as absent.
+// A value that is not a record is reported as such, and never as absent.
 func TestCorruptRecords(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
 	prefix := newPrefix(t, client)
-	s := newStore(t, client, &redisstore.Options{Prefix: prefix})
+	s := newStore(t, client, &redisstore.Options{KeyPrefix: prefix})
 	ctx := t.Context()
 	for name, spoil := range map[string]func(key string){
 		"another type": func(key string) {
@@ -195,7 +195,7 @@ func TestCorruptRecords(t *testing.T) {
 func TestAResultOfAnotherStateIsCorrupt(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
-	s := newStore(t, client, &redisstore.Options{Prefix: newPrefix(t, client)})
+	s := newStore(t, client, &redisstore.Options{KeyPrefix: newPrefix(t, client)})
 	rec := claimed(t, s, testKey)
 	_, err := s.Complete(t.Context(), completionOf(&rec, "v"))
 	noErr(t, err)
@@ -206,7 +206,7 @@ func TestAResultOfAnotherStateIsCorrupt(t *testing.T) {
 	}
 }
 
-// What a newer version has written is refused by all that would judge it, and left as it is.
+// Every call that would judge a newer version's record refuses it, and leaves it unchanged.
 func TestNewerRecords(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
@@ -244,7 +244,7 @@ func TestNewerRecords(t *testing.T) {
 	}
 }
 
-// The list tells that it is there, and does not fail for what this version cannot read of it.
+// The list contains the record, and does not fail for the parts that this version cannot read.
 func TestNewerRecordsAreListed(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
@@ -261,7 +261,7 @@ func TestNewerRecordsAreListed(t *testing.T) {
 	}
 }
 
-// A server that hangs, is not there, or refuses the login is a failure of the store, and within the context's time.
+// A server that hangs, is missing, or refuses the login is a failure of the store, and within the context's time.
 func TestServersThatDoNotAnswer(t *testing.T) {
 	t.Parallel()
 	p := startServer(t)

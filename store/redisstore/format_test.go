@@ -27,8 +27,8 @@ func TestFormat(t *testing.T) {
 		t.Run(fmt.Sprintf("read first %v", readFirst), func(t *testing.T) {
 			formats.Test(t, "redis", func(t *testing.T, _ int) formats.Harness {
 				client := newClient(t, serverURL(t))
-				opts := redisstore.Options{Prefix: newPrefix(t, client), ReadFirst: readFirst}
-				k := keyspace{TB: t, client: client, prefix: opts.Prefix}
+				opts := redisstore.Options{KeyPrefix: newPrefix(t, client), ReadFirst: readFirst}
+				k := keyspace{TB: t, client: client, prefix: opts.KeyPrefix}
 				return formats.Harness{Store: newStore(t, client, &opts), Load: k.load, Dump: k.dump}
 			})
 		})
@@ -134,13 +134,13 @@ func (k keyspace) bytes(text string) []byte {
 	return b
 }
 
-// So it is with what the store keeps once, and with the word that processes send each other of an attempt's end: in the channel that is
-// named as the record's key, of a record whose byte 60 says that somebody waits.
+// So it is with what the store keeps once, and with the word that processes send each other of an attempt's end: in the
+// channel that is named as the record's key, of a record whose byte 60 says that somebody waits.
 func TestFormatOfTheSettingsAndTheWord(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
 	prefix := newPrefix(t, client)
-	store := newStore(t, client, &redisstore.Options{Prefix: prefix})
+	store := newStore(t, client, &redisstore.Options{KeyPrefix: prefix})
 	formats.Identity(t, store)
 	if kept, err := command(t, client, "GET", prefix+"identity").ToString(); kept != string(formats.Check[:]) {
 		t.Errorf("the identity is %q, %v", kept, err)

@@ -8,8 +8,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// FuzzDecode reads what may stand under a record's or a step's name: a record that can be decided on and has no more in it than what
-// was read, or ErrCorruptRecord, and never a panic.
+// FuzzDecode reads what may stand under a record's or a step's name: a record that can be decided on and has no more in
+// it than what was read, or ErrCorruptRecord, and never a panic.
 func FuzzDecode(f *testing.F) {
 	var id driver.RecordID
 	fr := fresh{
@@ -29,7 +29,7 @@ func FuzzDecode(f *testing.F) {
 	if _, err := decode(&id, newer, &rec); err != nil || rec.Format != 2 {
 		f.Fatalf("%+v, %v", rec, err)
 	}
-	attempts := []byte(string(good)) // more of them than an int has, where that is of 32 bits
+	attempts := []byte(string(good)) // more of them than a 32-bit int has
 	copy(attempts[63:], "\xff\xff\xff\xff")
 	f.Add(string(attempts))
 	f.Fuzz(func(t *testing.T, s string) {

@@ -13,11 +13,11 @@ import (
 // it counts, it holds 8 bytes of memory for each record.
 func (s *Store) Health(ctx context.Context, _ driver.HealthRequest) (h driver.HealthResult, err error) {
 	if h, err = s.count(ctx); err != nil {
-		return driver.HealthResult{}, failed("health", err)
+		return driver.HealthResult{}, wrapError("health", err)
 	}
 	all, err := s.ask(ctx)
 	if err != nil {
-		return driver.HealthResult{}, failed("health", err)
+		return driver.HealthResult{}, wrapError("health", err)
 	}
 	h.Notes = s.notes(all)
 	return h, nil

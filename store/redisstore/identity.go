@@ -17,16 +17,16 @@ func (s *Store) KeepIdentity(ctx context.Context, req driver.KeepIdentityRequest
 		return b.Arbitrary("SET").Keys(s.identityKey()).Args(mine, "NX", "GET").Build()
 	})
 	if err != nil {
-		return res, failed("keep identity", err)
+		return res, wrapError("keep identity", err)
 	}
 	kept, err := answer.ToString()
 	switch {
 	case rueidis.IsRedisNil(err): // it is kept now
 		return res, nil
 	case err != nil:
-		return res, failed("keep identity", err)
+		return res, wrapError("keep identity", err)
 	case kept != mine:
-		return res, failed("keep identity", driver.ErrIdentity)
+		return res, wrapError("keep identity", driver.ErrIdentity)
 	}
 	return res, nil
 }
@@ -38,9 +38,9 @@ func (s *Store) ReadIdentity(ctx context.Context, _ driver.ReadIdentityRequest) 
 	case rueidis.IsRedisNil(err):
 		return res, nil
 	case err != nil:
-		return res, failed("read identity", err)
+		return res, wrapError("read identity", err)
 	case len(kept) != len(res.Check):
-		return res, failed("read identity", driver.ErrCorruptRecord)
+		return res, wrapError("read identity", driver.ErrCorruptRecord)
 	}
 	return driver.ReadIdentityResult{Bound: true, Check: [32]byte([]byte(kept))}, nil
 }

@@ -30,8 +30,8 @@ func backdate(t *testing.T, client rueidis.Client, s *redisstore.Store, id drive
 	}
 }
 
-// A record whose time is over is judged by the server's TIME in each script, and not by whether the server has removed it
-// yet: to the very call that finds it, it is absent (rule 13).
+// A record whose time is over is judged by the server's TIME in each script, and not by whether the server has removed
+// it yet: to the very call that finds it, it is absent (rule 13).
 func TestTheEndIsJudgedAndNotTheRemoval(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
@@ -157,13 +157,13 @@ func claimsAnew(s *redisstore.Store) func(rec *driver.Record) error {
 	}
 }
 
-// The retention and the lease are judged too: a result whose retention is over is not replayed, and a lease that ran out
-// does not hold, whatever the server still has.
+// The retention and the lease are judged too: a result whose retention is over is not replayed, and a lease that ran
+// out does not hold, whatever the server still has.
 func TestRetentionAndLeaseAreJudged(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
 	prefix := newPrefix(t, client)
-	for name, opts := range map[string]redisstore.Options{"claim": {Prefix: prefix}, "read first": {Prefix: prefix, ReadFirst: true}} {
+	for name, opts := range map[string]redisstore.Options{"claim": {KeyPrefix: prefix}, "read first": {KeyPrefix: prefix, ReadFirst: true}} {
 		s := newStore(t, client, &opts)
 		done := everonce.Key{Scope: "retention", ID: name}
 		rec := claimed(t, s, done)
@@ -172,7 +172,7 @@ func TestRetentionAndLeaseAreJudged(t *testing.T) {
 		backdate(t, client, s, rec.ID, life.Retention)
 		res, err := s.Claim(t.Context(), claimOf(done))
 		if got := decided(t, res, err, driver.DecideExpired).Record.Result; len(got.Data) != 0 || string(got.Summary) != "summary" {
-			t.Errorf("%s: an expired result is told as %q with the summary %q", name, got.Data, got.Summary)
+			t.Errorf("%s: an expired result is reported as %q with the summary %q", name, got.Data, got.Summary)
 		}
 		for _, brief := range []bool{false, true} {
 			got, err := s.Get(t.Context(), driver.GetRequest{ID: rec.ID, Brief: brief})
@@ -250,8 +250,8 @@ func TestTheServerKeepsUntilTheEnd(t *testing.T) {
 	}
 }
 
-// A result within a second of its end is judged by the server's TIME, in a second call: the server's clock is estimated for
-// those that are farther from it.
+// A result within a second of its end is judged by the server's TIME, in a second call: the server's clock is estimated
+// for those that are farther from it.
 func TestNearItsEndAResultIsAskedAbout(t *testing.T) {
 	t.Parallel()
 	p := startServer(t)
@@ -281,7 +281,7 @@ func TestNearItsEndAResultIsAskedAbout(t *testing.T) {
 	}
 }
 
-// The steps of a record that is gone are not those of the next one with its key, though nobody took them away.
+// The steps of a record that is gone do not belong to the next record with its key, though no call removed them.
 func TestLeftoverStepsAreNobodys(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
@@ -307,7 +307,7 @@ func TestLeftoverStepsAreNobodys(t *testing.T) {
 	}
 }
 
-// Nor are they told as the new record's, by itself or in the list.
+// Nor are they reported as the new record's, alone or in the list.
 func TestLeftoverStepsAreNotListed(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
@@ -332,7 +332,7 @@ func TestLeftoverStepsAreNotListed(t *testing.T) {
 	}
 }
 
-// A claim to settle that finds a result near its end, and then finds the record gone, is told of no record.
+// A claim to settle that finds a result near its end, and then finds the record gone, returns no record.
 func TestAbsentIsNoRecord(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
@@ -349,8 +349,8 @@ func TestAbsentIsNoRecord(t *testing.T) {
 	}
 }
 
-// A claim that is asked again, because it met a result near its end, is the same claim: what it begins has the end that
-// it was to have.
+// A claim that is asked again, because it found a result near its end, is the same claim: the record that it begins has
+// the end that it was to have.
 func TestAClaimThatIsAskedAgainIsTheSame(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))

@@ -10,12 +10,12 @@ import (
 	"github.com/everonce/everonce/store/redisstore"
 )
 
-// The result of a step that is too large for the store is elided, as that of an operation is: the attempt has it, and no other attempt
-// runs the step again (rule 10).
+// The result of a step that is too large for the store is elided, like the result of an operation: the attempt has it,
+// and no other attempt runs the step again (rule 10).
 func TestATooLargeStepIsElided(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
-	store := newStore(t, client, &redisstore.Options{Prefix: newPrefix(t, client)})
+	store := newStore(t, client, &redisstore.Options{KeyPrefix: newPrefix(t, client)})
 	r, err := everonce.NewReceiver(store, everonce.Refuse, &everonce.Options{Codec: everonce.Raw(), MaxResult: redisstore.MaxResult + 1})
 	noErr(t, err)
 	ran := 0
@@ -46,7 +46,7 @@ func TestAnIdentityThatCanNotBeRead(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
 	prefix := newPrefix(t, client)
-	store := newStore(t, client, &redisstore.Options{Prefix: prefix})
+	store := newStore(t, client, &redisstore.Options{KeyPrefix: prefix})
 	noErr(t, command(t, client, "SET", prefix+"identity", "cut off").Error())
 	if kept, err := store.ReadIdentity(t.Context(), driver.ReadIdentityRequest{}); !errors.Is(err, driver.ErrCorruptRecord) || kept.Bound {
 		t.Errorf("%v, %v, want a corrupt record", kept.Bound, err)

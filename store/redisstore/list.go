@@ -19,7 +19,7 @@ const defaultPage = 100
 // keys of the server (SCAN), and reads the records of the scope. It is for tools, and may take minutes.
 func (s *Store) List(ctx context.Context, req driver.ListRequest) (res driver.ListResult, err error) {
 	if res, err = s.list(ctx, &req); err != nil {
-		return driver.ListResult{}, failed("list", err)
+		return driver.ListResult{}, wrapError("list", err)
 	}
 	return res, nil
 }
@@ -90,7 +90,8 @@ func place(page []driver.Record, rec driver.Record, limit int) []driver.Record {
 	return slices.Insert(page, i, rec)
 }
 
-// listSteps reads the steps of a page. A record that has none may have those beside it of one that was evicted, or removed by hand.
+// listSteps reads the steps of a page. A record that has none may have those beside it of one that was evicted, or
+// removed by hand.
 func (s *Store) listSteps(ctx context.Context, res *driver.ListResult) error {
 	all := make(rueidis.Commands, 0, 2*len(res.Records))
 	for i := range res.Records {

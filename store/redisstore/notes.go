@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// notes are what operators should know of the durability of the nodes.
+// notes returns what operators should know about the durability of the nodes.
 func (s *Store) notes(all []facts) (notes []string) {
 	add := func(format string, args ...any) {
 		if note := fmt.Sprintf(format, args...); !slices.Contains(notes, note) {
@@ -19,9 +19,9 @@ func (s *Store) notes(all []facts) (notes []string) {
 		case f.log == "":
 			add("The server does not report whether it writes an append-only file.")
 		case f.fsync == "always":
-			add("Every write is synced before it is acknowledged (appendfsync always): a power loss loses nothing that the disk keeps.")
+			add("Every write is synced before it is acknowledged (appendfsync always): a power loss loses no write that the disk keeps.")
 		case f.fsync == "everysec" && s.syncLog:
-			add("Every write waits for the sync of the append-only file (WAITAOF): a power loss loses nothing that the disk keeps.")
+			add("Every write waits for the sync of the append-only file (WAITAOF): a power loss loses no write that the disk keeps.")
 		case f.fsync == "everysec":
 			add("A power loss may lose the latest one or two seconds (appendfsync everysec), and so may a crash of the server alone while its disk is slow.")
 		case f.fsync == "no":

@@ -12,19 +12,19 @@ import (
 
 // Options are the options of a store. The zero value of each field is its default.
 type Options struct {
-	// Prefix begins the names of all keys. It has at most 64 of a-z, A-Z, 0-9 and _ . : / -. Two stores on one server
+	// KeyPrefix begins the names of all keys. It has at most 64 of a-z, A-Z, 0-9 and _ . : / -. Two stores on one server
 	// share their records if they have the same prefix, and are independent if neither prefix begins with the other.
 	// Default "everonce:".
-	Prefix string
+	KeyPrefix string
 	// Accept names the risks that [New] does not refuse. Default none.
 	Accept Risk
 	// ReadFirst makes every claim first read a saved result with a plain GET. If most deliveries are duplicates, that
 	// is slightly cheaper; each new key costs one more round trip. With Replicas or SyncLog it has no effect, because
 	// a replay waits for them too.
 	ReadFirst bool
-	// Replicas is how many replicas must have a write before it is acknowledged (WAIT), and a result before it
-	// answers a duplicate or a Lookup. A failover may still promote another replica. List, and tools that read one
-	// record, show the master's data. Each write uses a connection of its own while it waits. At most 100. Default 0.
+	// Replicas is how many replicas must have a write before it is acknowledged (WAIT), and a result before it answers
+	// a duplicate or a Lookup. A failover may still promote another replica. List, and tools that read one record, show
+	// the master's data. Each write uses a separate connection while it waits. At most 100. Default 0.
 	Replicas int
 	// SyncLog makes every write wait until the server has synced its append-only file (WAITAOF, since Redis 7.2), and
 	// with Replicas until that many replicas have synced theirs. With appendfsync everysec that takes about a second,
@@ -77,7 +77,7 @@ const (
 	maxReplicas        = 100
 )
 
-// settings are options that were checked.
+// settings are validated options.
 type settings struct {
 	prefix    string
 	accept    Risk
@@ -99,7 +99,7 @@ func (o *Options) settings() (*settings, error) {
 		given = *o
 	}
 	set := &settings{
-		prefix: given.Prefix, accept: given.Accept, readFirst: given.ReadFirst,
+		prefix: given.KeyPrefix, accept: given.Accept, readFirst: given.ReadFirst,
 		replicas: given.Replicas, syncLog: given.SyncLog, wait: given.WaitTimeout,
 	}
 	if set.prefix == "" {
@@ -116,9 +116,9 @@ func (o *Options) settings() (*settings, error) {
 	}
 	switch {
 	case len(set.prefix) > maxPrefixLen:
-		return nil, bad("Prefix has %d bytes, the limit is %d", len(set.prefix), maxPrefixLen)
+		return nil, bad("KeyPrefix has %d bytes, the limit is %d", len(set.prefix), maxPrefixLen)
 	case strings.Trim(set.prefix, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:/-") != "":
-		return nil, bad("Prefix may have a-z, A-Z, 0-9 and _ . : / - only")
+		return nil, bad("KeyPrefix may have a-z, A-Z, 0-9 and _ . : / - only")
 	case set.replicas < 0 || set.replicas > maxReplicas:
 		return nil, bad("Replicas is %d, of 0 to %d", set.replicas, maxReplicas)
 	case set.wait < time.Millisecond:
@@ -132,5 +132,5 @@ func (o *Options) settings() (*settings, error) {
 // waits reports whether writes wait for replicas or for the disk.
 func (s *settings) waits() bool { return s.replicas > 0 || s.syncLog }
 
-// view passes bytes on as they are.
+// view returns bytes as a string without a copy.
 func view(b []byte) string { return rueidis.BinaryString(b) }

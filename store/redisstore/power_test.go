@@ -18,9 +18,9 @@ import (
 	"github.com/everonce/everonce/store/redisstore"
 )
 
-// A kill shows nothing of a loss of power: what a process has written survives it in the system's memory. Here the power is
-// lost: of each file only what was synced is left. With appendfsync always that is all that was acknowledged; with everysec
-// and with no it is not, and operations whose records are lost are new.
+// A kill shows nothing of a loss of power: what a process has written survives it in the system's memory. Here the
+// power is lost: of each file only what was synced is left. With appendfsync always that is all that was acknowledged;
+// with everysec and with no it is not, and operations whose records are lost are new.
 func TestALossOfPower(t *testing.T) {
 	t.Parallel()
 	for fsync, loses := range map[string]bool{"always": false, "everysec": true, "no": true} {
@@ -87,8 +87,9 @@ func lossOfPower(t *testing.T, fsync string) (lost int) {
 	return lost
 }
 
-// With everysec a server that is killed while it waits for a slow disk loses what it has acknowledged meanwhile, though its
-// machine goes on: it does not even write to the log then. With always it does not acknowledge before it has synced.
+// With everysec a server that is killed while it waits for a slow disk loses what it has acknowledged meanwhile, though
+// its machine goes on: it does not even write to the log then. With always it does not acknowledge before it has
+// synced.
 func TestAKillWhileTheDiskIsSlow(t *testing.T) {
 	t.Parallel()
 	lost := false

@@ -34,7 +34,7 @@ func TestPractice(t *testing.T) {
 				},
 				New: func(tb testing.TB, f *oncetest.Faults) oncetest.System {
 					tb.Helper()
-					store := newStore(tb, client, &redisstore.Options{Prefix: fmt.Sprintf("%s%d:", root, n.Add(1))})
+					store := newStore(tb, client, &redisstore.Options{KeyPrefix: fmt.Sprintf("%s%d:", root, n.Add(1))})
 					p := &payments{store: store, policy: policy, lease: lease, gateway: oncetest.NewGateway(&oncetest.GatewayOptions{Deduplicates: policy == everonce.Reexecute})}
 					return p.system(tb, f)
 				},

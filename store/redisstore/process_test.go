@@ -32,11 +32,11 @@ func startServer(t testing.TB, args ...string) *process {
 	return startServerIn(t, nil, args...)
 }
 
-// startServerIn does so with an environment of its own.
+// startServerIn starts a server with additional environment variables.
 func startServerIn(t testing.TB, env []string, args ...string) *process {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
-		t.Fatal("redis-server is not on PATH: this test kills a server of its own; install the package redis-server")
+		t.Fatal("redis-server is not on PATH: this test starts and kills one; install the package redis-server")
 	}
 	p := &process{dir: t.TempDir(), args: args, env: env}
 	for range 5 { // another process may take the port first
@@ -126,7 +126,8 @@ func (p *process) client(t testing.TB) rueidis.Client {
 	return dial(t, p.option())
 }
 
-// reconnected waits until a client has noticed that its server was restarted: it is told by the first use of its old connection.
+// reconnected waits until a client has noticed that its server was restarted: the first use of its old connection
+// fails.
 func reconnected(t testing.TB, client rueidis.Client) {
 	t.Helper()
 	for client.Do(t.Context(), client.B().Ping().Build()).Error() != nil {

@@ -10,5 +10,5 @@ import (
 // when its lifetime ends, and an unsettled record under Refuse or Reconcile does not expire. A store in Redis needs
 // no janitor.
 func (s *Store) Purge(ctx context.Context, _ driver.PurgeRequest) (driver.PurgeResult, error) {
-	return driver.PurgeResult{}, failed("purge", ctx.Err())
+	return driver.PurgeResult{}, wrapError("purge", ctx.Err())
 }

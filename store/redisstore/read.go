@@ -9,8 +9,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// look reads a saved result without a script. One that is so far from its end that no clock need be asked is a replay; all
-// else a script has to judge.
+// look reads a saved result without a script. One that is so far from its end that no clock need be asked is a replay;
+// all else a script has to judge.
 func (s *Store) look(ctx context.Context, k *keys, id *driver.RecordID, told reading, rec *driver.Record, now *time.Time) (found bool, err error) {
 	if told.stale {
 		return false, nil
@@ -25,7 +25,7 @@ func (s *Store) look(ctx context.Context, k *keys, id *driver.RecordID, told rea
 		data, err = saved(id, &msg, rec)
 	}
 	if err != nil {
-		return false, failed("read", err)
+		return false, wrapError("read", err)
 	}
 	if rec.Format > driver.FormatVersion || rec.State != driver.StateCompleted || !told.far(rec) {
 		return false, nil
@@ -41,7 +41,7 @@ func (s *Store) Get(ctx context.Context, req driver.GetRequest) (res driver.GetR
 	c := call{script: getScript, keys: s.keys(&req.ID)}
 	send := s.run
 	if req.Brief {
-		send = s.write // it writes nothing, and what it finds may be one that nobody else has yet
+		send = s.write // it writes nothing, and may find a result that no replica has yet
 	}
 	if req.Brief && !s.waits() {
 		res.Found, err = s.look(ctx, &c.keys, &req.ID, s.clock.read(), &res.Record, &res.Now)
@@ -56,10 +56,10 @@ func (s *Store) Get(ctx context.Context, req driver.GetRequest) (res driver.GetR
 	sent := time.Now()
 	msg, err := send(ctx, &c)
 	if err != nil {
-		return res, failed("get", err)
+		return res, wrapError("get", err)
 	}
 	if err = s.got(&req.ID, sent, &msg, &res); err != nil {
-		return driver.GetResult{}, failed("get", err)
+		return driver.GetResult{}, wrapError("get", err)
 	}
 	return res, nil
 }

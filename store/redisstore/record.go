@@ -12,10 +12,10 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// A record is one string, so that a transition reads and writes it in one piece: the fields of a hash would cost more than
-// the rest of the script. Scripts compare tokens as bytes, because a token as a Lua number would lose digits. The scripts know
-// the layout, where offsets count from 1. Numbers are little-endian, times in microseconds since 1970, lengths of time in microseconds
-// from the latest write:
+// A record is one string, so that a transition reads and writes it in one piece: the fields of a hash would cost more
+// than the rest of the script. Scripts compare tokens as bytes, because a token as a Lua number would lose digits. The
+// scripts know the layout, where offsets count from 1. Numbers are little-endian, times in microseconds since 1970,
+// lengths of time in microseconds from the latest write:
 //
 //	  0  the latest write; token                                                                   2 × 8 bytes
 //	 16  nonce                                                                                     16
@@ -30,18 +30,18 @@ import (
 //	127  texts, each after its length in 2: fingerprint's algorithm, scope, name, owner, owner before; class of the error;
 //	     unknown step, codec, summary
 //
-// A result has a name of its own, and ends before the record does: it is the record, so that a replay reads nothing else, and
-// then the data. A step is, by its name in a hash: its state (1 byte), attempt (4), place in the order (2), beginning and end (8 each), and then kind (1), codec and
-// summary (each after its length in 2), and data.
+// A result has its own key, and ends before the record does: it holds the record, so that a replay reads nothing else,
+// and then the data. A step is, by its name in a hash: its state (1 byte), attempt (4), place in the order (2),
+// beginning and end (8 each), and then kind (1), codec and summary (each after its length in 2), and data.
 const (
 	offFormat = 32
 	offSteps  = 61  // how many
 	lenFixed  = 127 // up to the texts
 )
 
-// keys are the names of one record, of its saved result and of its steps. The braces put them into one slot of a cluster. A script is
-// given all of them, whichever it will use: a node that is handing the slot over then answers TRYAGAIN where it has some of them alone,
-// and some servers run no script that uses what it was not given.
+// keys are the names of one record, of its saved result and of its steps. The braces put them into one slot of a
+// cluster. A script is given all of them, whichever it will use: a node that is handing the slot over then answers
+// TRYAGAIN where it has some of them alone, and some servers run no script that uses what it was not given.
 type keys struct{ record, saved, steps string }
 
 func (s *Store) keys(id *driver.RecordID) keys {
@@ -70,7 +70,7 @@ func appendText[T ~string | ~[]byte](b []byte, s T) []byte {
 	return append(b, s...)
 }
 
-// fresh is what a client knows of a new record: all from the nonce on.
+// fresh holds the parts of a new record that the client sets: all from the nonce on.
 type fresh struct {
 	nonce       *driver.Nonce
 	state       driver.State
@@ -105,7 +105,7 @@ func (f *fresh) append(b []byte) []byte {
 	return append(b, 0, 0, 0, 0, 0, 0)                                 // no unknown step, codec and summary
 }
 
-// noTimes are the insert and the claims of a new record: its token tells.
+// noTimes are the insert and the claims of a new record: its token has the time.
 var noTimes [3 * 8]byte
 
 func appendMicros(b []byte, d time.Duration) []byte {
@@ -117,7 +117,7 @@ func number(s string, at int) int64 {
 	return int64(binary.LittleEndian.Uint64([]byte(s[at : at+8]))) //nolint:gosec // two's complement
 }
 
-// head reads what tells how a record stands. It reports false where there is not so much.
+// head reads the fixed part of a record. It reports false if the text is too short.
 func head(s string, rec *driver.Record) bool {
 	if len(s) > offFormat {
 		rec.Format = int(s[offFormat])
@@ -147,11 +147,11 @@ func head(s string, rec *driver.Record) bool {
 	return true
 }
 
-// exact is what the numbers of a script have to be below.
+// exact is the limit below which a script's numbers are exact.
 const exact = 1 << 53
 
-// timely reports whether the times of a record are in their ranges. A lease, and a lifetime, that are over before the latest write has a claim
-// alone: another step of its attempt may be written late.
+// timely reports whether the times of a record are in their ranges. A lease, and a lifetime, that are over before the
+// latest write has a claim alone: another step of its attempt may be written late.
 func timely(s string, state driver.State) bool {
 	lease, result, purge := number(s, 35), number(s, 43), number(s, 51)
 	updated, created, claimed, before := number(s, 0), number(s, 67), number(s, 75), number(s, 83)
@@ -178,8 +178,8 @@ func damaged(s string, rec *driver.Record) string {
 	return ""
 }
 
-// decode reads a record, and returns what follows it: the data of the result, where it is a result that is read. What no version has written
-// is corrupt: the scripts judge it likewise (lua/whole.lua).
+// decode reads a record, and returns the data that follow it if s is a result. A record that no version has written is
+// corrupt: the scripts judge it likewise (lua/whole.lua).
 func decode(id *driver.RecordID, s string, rec *driver.Record) (data string, err error) {
 	*rec = driver.Record{ID: *id}
 	whole := head(s, rec)
@@ -263,7 +263,7 @@ func (r *reader) text() (s string) {
 	return r.take(n)
 }
 
-// summary keeps an empty summary and none apart as little as the format does: both are none.
+// summary returns nil for an empty summary, which the format does not distinguish from a missing one.
 func (r *reader) summary() []byte {
 	if s := r.text(); s != "" {
 		return []byte(s)
@@ -287,7 +287,8 @@ func decodeStep(id *driver.RecordID, name, s string) (step driver.StepRecord, pl
 	return step, place, nil
 }
 
-// decodeSteps reads a hash of steps, into the order of their beginning. Those that cannot be read come last, by their names.
+// decodeSteps reads a hash of steps, into the order of their beginning. Those that cannot be read come last, by their
+// names.
 func decodeSteps(id *driver.RecordID, hash []string) []driver.StepRecord {
 	type placed struct {
 		step  driver.StepRecord

@@ -34,8 +34,8 @@ func follows(t *testing.T, client rueidis.Client) {
 	}
 }
 
-// With Options.Replicas a write is acknowledged when the replica has it: a failover to that one loses nothing. A write that
-// no replica has is not acknowledged, and its repetition waits again, though the record is written already.
+// With Options.Replicas a write is acknowledged when the replica has it: a failover to that one loses nothing. A write
+// that no replica has is not acknowledged, and its repetition waits again, though the record is written already.
 func TestWritesWaitForReplicas(t *testing.T) {
 	t.Parallel()
 	master := startServer(t, "--repl-diskless-sync-delay", "0")
@@ -89,7 +89,7 @@ func TestWritesWaitForReplicas(t *testing.T) {
 	res, err := s.Claim(ctx, req)
 	decided(t, res, err, driver.DecideClaimed)
 
-	// The failover: what was acknowledged is there.
+	// The failover: the acknowledged records exist.
 	master.kill(t)
 	command(t, replica.client(t), "REPLICAOF", "NO", "ONE")
 	after := newStore(t, replica.client(t), &redisstore.Options{})
@@ -126,8 +126,8 @@ func TestReplaysWaitForReplicas(t *testing.T) {
 	}
 }
 
-// From Redis 7.2 on WAIT and WAITAOF wait for what their own connection has written. So every answer that waits follows a write of the
-// record's key, also where there was nothing to write; and that changes nothing.
+// From Redis 7.2 on WAIT and WAITAOF wait for what their own connection has written. So every answer that waits follows
+// a write of the record's key, also where there was nothing to write; and that changes nothing.
 func TestWhatWaitsWritesSomething(t *testing.T) {
 	t.Parallel()
 	master := startServer(t, "--repl-diskless-sync-delay", "0")
@@ -183,14 +183,15 @@ func TestWhatWaitsWritesSomething(t *testing.T) {
 	}
 	absent := driver.GetRequest{ID: driver.RecordID{1}, Brief: true}
 	if got, err := s.Get(ctx, absent); err != nil || got.Found {
-		t.Errorf("a record that is not there: %+v, %v", got, err)
+		t.Errorf("a missing record: %+v, %v", got, err)
 	}
 	if n, err := command(t, client, "EXISTS", redisstore.KeyOf(s, absent.ID)).ToInt64(); err != nil || n != 0 {
 		t.Errorf("a look at it has made it: %d, %v", n, err)
 	}
 }
 
-// The store's identity waits as its records do: a failover that forgot it would let another secret in, to which every record is unknown.
+// The store's identity waits as its records do: a failover that forgot it would let another secret in, to which every
+// record is unknown.
 func TestTheIdentityWaitsForReplicas(t *testing.T) {
 	t.Parallel()
 	master := startServer(t, "--repl-diskless-sync-delay", "0")
@@ -210,8 +211,8 @@ func TestTheIdentityWaitsForReplicas(t *testing.T) {
 	}
 }
 
-// Without Options.Replicas a failover forgets what the new master had not received: its operation is new, under Refuse too.
-// The doc says so, and Health.
+// Without Options.Replicas a failover forgets what the new master had not received: its operation is new, under Refuse
+// too. The doc says so, and Health.
 func TestAFailoverForgets(t *testing.T) {
 	t.Parallel()
 	master := startServer(t, "--repl-diskless-sync-delay", "0")
@@ -232,8 +233,8 @@ func TestAFailoverForgets(t *testing.T) {
 	}
 }
 
-// A client that still talks to a master which has become a replica is told so when it writes: a failure, and no answer. What
-// the replica still knows of running and finished attempts it answers.
+// A client that still writes to a master which has become a replica gets an error: a failure, and no answer. The
+// replica still answers for the running and finished attempts that it has.
 func TestReadOnlyIsAFailure(t *testing.T) {
 	t.Parallel()
 	old := startServer(t, "--replica-serve-stale-data", "yes")
@@ -241,7 +242,7 @@ func TestReadOnlyIsAFailure(t *testing.T) {
 	rec, done := claimed(t, s, testKey), claimed(t, s, everonce.Key{Scope: "demoted", ID: "done"})
 	_, err := s.Complete(t.Context(), completionOf(&done, "v"))
 	noErr(t, err)
-	command(t, old.client(t), "REPLICAOF", "127.0.0.1", strconv.Itoa(testserver.FreePort(t))) // which it does not reach: its records stay
+	command(t, old.client(t), "REPLICAOF", "127.0.0.1", strconv.Itoa(testserver.FreePort(t))) // which it does not reach: it keeps its records
 	errs := everyCall(t.Context(), s, &rec)
 	failures(t, errs, "Claim", "Renew", "SaveStep", "Complete", "Release", "KeepIdentity", "Watch")
 	for _, call := range []string{"Claim", "Renew", "SaveStep", "Complete", "Release"} {
@@ -264,7 +265,7 @@ func TestReadOnlyIsAFailure(t *testing.T) {
 	decided(t, res, err, driver.DecideReplay)
 }
 
-// A replica that has taken over what its new master has, without the record, does not make one of its own.
+// A replica that has taken over its new master's data, without the record, does not create the record.
 func TestAReplicaClaimsNothing(t *testing.T) {
 	t.Parallel()
 	old, next := startServer(t), startServer(t, "--repl-diskless-sync-delay", "0")

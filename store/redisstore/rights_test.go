@@ -16,8 +16,8 @@ ACL SETUSER service on >secret resetkeys resetchannels ~everonce:* &everonce:* -
   +publish +psubscribe +time +scan +info +config|get +ping +hello
 `
 
-// TestConformanceWithFewRights holds the store to the suite with no more rights than the documentation says that it needs: those of its own
-// keys, on a server that others use too.
+// TestConformanceWithFewRights runs the suite with no more rights than the documentation says that the store needs: the
+// rights to its own keys, on a server that others use too.
 func TestConformanceWithFewRights(t *testing.T) {
 	t.Parallel()
 	p := startServer(t)
@@ -25,7 +25,7 @@ func TestConformanceWithFewRights(t *testing.T) {
 	opt := p.option()
 	opt.Username, opt.Password = "service", "secret"
 	admin, own := p.client(t), stores("everonce:", dial(t, opt), dial(t, opt), redisstore.Options{})
-	drivertest.Run(t, func(t testing.TB) drivertest.Harness { // each with a prefix of its own, where the service has one
+	drivertest.Run(t, func(t testing.TB) drivertest.Harness { // each with its own prefix, where the service has one
 		h := own(t)
 		prefix, _, _ := strings.Cut(redisstore.KeyOf(h.Store.(*redisstore.Store), driver.RecordID{}), "{") //nolint:errcheck // it is one
 		command(t, admin, "ACL", "SETUSER", "service", "&"+prefix+"*")

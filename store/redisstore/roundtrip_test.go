@@ -23,7 +23,7 @@ func (c *turns) option(t testing.TB) rueidis.ClientOption {
 	opt, err := rueidis.ParseURL(serverURL(t))
 	noErr(t, err)
 	opt.PipelineMultiplex = -1             // one connection
-	opt.Dialer = net.Dialer{KeepAlive: -1} // whose client does not look by itself whether it lives
+	opt.Dialer = net.Dialer{KeepAlive: -1} // no keep-alive packets beside the client's
 	opt.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 		conn, err := d.DialContext(ctx, "tcp", addr)
 		if err != nil {
@@ -40,8 +40,8 @@ func TestRoundTrips(t *testing.T) {
 	var c turns
 	client := dial(t, c.option(t))
 	prefix := newPrefix(t, client)
-	s := newStore(t, client, &redisstore.Options{Prefix: prefix})
-	first := newStore(t, client, &redisstore.Options{Prefix: prefix, ReadFirst: true})
+	s := newStore(t, client, &redisstore.Options{KeyPrefix: prefix})
+	first := newStore(t, client, &redisstore.Options{KeyPrefix: prefix, ReadFirst: true})
 	ctx := t.Context()
 	for round, id := range []string{"warm-up", "counted"} {
 		count := func(what string, want int64, fn func() error) {

@@ -15,8 +15,9 @@ import (
 // scanCount is how many keys of the server one step of a scan looks at.
 const scanCount = "1000"
 
-// scan calls each with the IDs in the names of keys that match a pattern, step by step until it wants no more; an ID may come more than once. It
-// looks at every key that the server, or the cluster, has. Meanwhile it has a connection of its own: each must not ask for another one.
+// scan calls each with the IDs in the names of keys that match a pattern, step by step until each wants no more; an ID
+// may come more than once. It looks at every key that the server, or the cluster, has. Meanwhile it holds a separate
+// connection: each must not ask for another one.
 func (s *Store) scan(ctx context.Context, pattern string, each func(ids []driver.RecordID) (more bool, err error)) error {
 	for _, client := range s.masters(ctx) {
 		more := false
@@ -78,7 +79,8 @@ func (s *Store) pattern(scope driver.Scope, hash driver.KeyHash) string {
 	return s.prefix + "{" + inScope + rest + "}"
 }
 
-// masters are the nodes that have records of their own, by their addresses. A node that does not say what it is may be one.
+// masters returns the nodes that have their own records, by their addresses. A node that does not say what it is may be
+// one.
 func (s *Store) masters(ctx context.Context) map[string]rueidis.Client {
 	if s.client.Mode() != rueidis.ClientModeCluster {
 		return map[string]rueidis.Client{"": s.client}
@@ -111,10 +113,11 @@ func (s *Store) idsOf(names []string) []driver.RecordID {
 	return ids
 }
 
-// noText stands for what is no text, and is too short for a record.
+// noText stands for a value that is not a text, and is too short for a record.
 const noText = "?"
 
-// heads reads records, or the first bytes of them, in one round trip. One that has gone is nil, and empty where the first bytes are read.
+// heads reads records, or the first bytes of them, in one round trip. One that has gone is nil, and empty where the
+// first bytes are read.
 func (s *Store) heads(ctx context.Context, ids []driver.RecordID, command ...string) ([]*string, error) {
 	all := make(rueidis.Commands, len(ids))
 	for i := range ids {

@@ -28,8 +28,8 @@ func fill(t *testing.T, client rueidis.Client, s *redisstore.Store, scope driver
 	}
 }
 
-// A tenant is forgotten where the client has but one connection to wait by, which a scan must not keep from the writes; and whatever stays of the
-// tenant, each call goes past it.
+// A tenant is forgotten where the client has but one connection to wait by, which a scan must not keep from the writes;
+// and whatever stays of the tenant, each call goes past it.
 func TestDeleteScopeOnOneConnection(t *testing.T) {
 	t.Parallel()
 	master := startServer(t, "--repl-diskless-sync-delay", "0")
@@ -57,13 +57,14 @@ func TestDeleteScopeOnOneConnection(t *testing.T) {
 			continue
 		}
 		if deleted != ended || !res.Live {
-			t.Errorf("%d records are deleted, want %d; a live claim is told of: %v", deleted, ended, res.Live)
+			t.Errorf("%d records are deleted, want %d; a live claim is reported: %v", deleted, ended, res.Live)
 		}
 		return
 	}
 }
 
-// The place of a scan means nothing to a server that was started anew: it would pass over records in silence. So that is a failure.
+// The place of a scan means nothing to a server that was started anew: it would pass over records in silence. So that
+// is a failure.
 func TestAScanOverTwoServersIsAFailure(t *testing.T) {
 	t.Parallel()
 	p := startServer(t)

@@ -24,12 +24,12 @@ const (
 	wordNotOfVersion = 3
 )
 
-// DeleteScope implements [driver.ScopeDeleter]. It scans the keys of the server, as List does, until it has found
-// Limit records; a Limit of 0 is 1000. It may miss a record while a cluster moves its slot to another node. It keeps
-// records that cannot be read or are of a newer version, and reports those that may be of the scope.
+// DeleteScope implements [driver.ScopeDeleter]. It scans the keys of the server, as List does, until it has found Limit
+// records; a Limit of 0 is 1000. It may miss a record while a cluster moves its slot to another node. It keeps records
+// that cannot be read or have a newer version, and reports those that may belong to the scope.
 func (s *Store) DeleteScope(ctx context.Context, req driver.DeleteScopeRequest) (res driver.DeleteScopeResult, err error) {
 	if err := req.Scope.Validate(); err != nil {
-		return res, failed("delete scope", err)
+		return res, wrapError("delete scope", err)
 	}
 	limit := req.Limit
 	if limit <= 0 {
@@ -50,13 +50,13 @@ func (s *Store) DeleteScope(ctx context.Context, req driver.DeleteScopeRequest) 
 			return len(found) < want, nil
 		})
 		if err != nil {
-			return res, failed("delete scope", err)
+			return res, wrapError("delete scope", err)
 		}
-		for ids := range slices.Chunk(found, deleters) { // behind the scan: a write may need a connection of its own
+		for ids := range slices.Chunk(found, deleters) { // behind the scan: a write may need a separate connection
 			deleted, err := s.delete(ctx, req.Scope, ids, &left)
 			res.Records += deleted
 			if err != nil {
-				return res, failed("delete scope", err)
+				return res, wrapError("delete scope", err)
 			}
 		}
 		switch {
@@ -65,18 +65,18 @@ func (s *Store) DeleteScope(ctx context.Context, req driver.DeleteScopeRequest) 
 			return res, nil
 		case len(found) < want: // all keys were looked at
 			res.Live = left.live
-			return res, failed("delete scope", errors.Join(left.newer, left.unread))
+			return res, wrapError("delete scope", errors.Join(left.newer, left.unread))
 		}
 	}
 }
 
-// scopeLeft is what stays of a scope: live claims, and why others do.
+// scopeLeft is what is left of a scope: live claims, and the reasons why other records are left.
 type scopeLeft struct {
 	live          bool
 	newer, unread error
 }
 
-// delete removes records that are of the scope and have no live claim: each decides for itself.
+// delete removes records of the scope that have no live claim: the script decides for each.
 func (s *Store) delete(ctx context.Context, scope driver.Scope, ids []driver.RecordID, left *scopeLeft) (n int, err error) {
 	var group sync.WaitGroup
 	words, errs := make([]int64, len(ids)), make([]error, len(ids))

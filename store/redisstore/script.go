@@ -57,7 +57,7 @@ func luaText(name string) string {
 	return b.String()
 }
 
-// call is a script with what it is called with: in one piece, so that it needs no memory of its own.
+// call is a script with its keys and arguments in one value, so that it needs no further allocation.
 type call struct {
 	script *script
 	keys   keys
@@ -78,7 +78,7 @@ func (s *Store) run(ctx context.Context, c *call) (rueidis.RedisMessage, error) 
 		res = s.client.Do(ctx, c.byText(s.client.B()))
 	}
 	msg, err := res.ToMessage()
-	return msg, judged(err)
+	return msg, markCorrupt(err)
 }
 
 func (c *call) byHash(b rueidis.Builder) rueidis.Completed {

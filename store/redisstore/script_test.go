@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A script uses the keys that it is given, and makes no name of its own: some servers refuse that, and they would refuse the completion of an
-// operation that has steps, when its effect has happened.
+// A script uses the keys that it is given, and makes no other names: some servers refuse that, and they would refuse
+// the completion of an operation that has steps, when its effect has happened.
 func TestScriptsMakeNoKeys(t *testing.T) {
 	t.Parallel()
 	made := regexp.MustCompile(`KEYS\[\d\]\s*\.\.|\.\.\s*KEYS\[`)

@@ -39,7 +39,7 @@ func dial(t testing.TB, opt rueidis.ClientOption) rueidis.Client {
 	return client
 }
 
-// newPrefix returns the beginning of keys that nobody else has, and that are gone after the test.
+// newPrefix returns a prefix of keys that no other test uses, and that are gone after the test.
 func newPrefix(t testing.TB, client rueidis.Client) string {
 	t.Helper()
 	b := make([]byte, 6)

@@ -30,10 +30,10 @@ var (
 	_ driver.ChangeWaiter   = (*Store)(nil)
 )
 
-// New returns a store that uses the server or cluster of client. The caller keeps the client and closes it. New
-// checks the server's durability settings: it returns [ErrRisk] for a server that may lose records, unless the
-// options accept that. See [Store.Check]. Other errors are [driver.ErrInvalidArgument], and those of a server that
-// cannot be reached.
+// New returns a store that uses the server or cluster of client. The caller keeps the client and closes it. New checks
+// the server's durability settings: it returns [ErrRisk] for a server that may lose records, unless the options accept
+// that. See [Store.Check]. Other errors are [driver.ErrInvalidArgument], and the errors of a server that cannot be
+// reached.
 func New(ctx context.Context, client rueidis.Client, opts *Options) (*Store, error) {
 	if client == nil {
 		return nil, fmt.Errorf("redisstore: %w: the client is nil", driver.ErrInvalidArgument)
@@ -46,8 +46,8 @@ func New(ctx context.Context, client rueidis.Client, opts *Options) (*Store, err
 	if err := s.Check(ctx); err != nil {
 		return nil, err
 	}
-	if _, err := s.tell(ctx); err != nil {
-		return nil, failed("check", err)
+	if _, err := s.estimate(ctx); err != nil {
+		return nil, wrapError("check", err)
 	}
 	return s, nil
 }

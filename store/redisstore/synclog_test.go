@@ -31,7 +31,7 @@ func TestConformanceSyncLog(t *testing.T) {
 	drivertest.Run(t, factory(t, p.client(t), p.client(t), redisstore.Options{SyncLog: true}), variant())
 }
 
-// What a server without a log, or a replica without its own, answers is not acknowledged; nor is the replay of it.
+// A write to a server without a log, or to a replica without one, is not acknowledged; nor is the replay of it.
 func TestSyncLogIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	master := startServer(t, "--repl-diskless-sync-delay", "0")
@@ -70,8 +70,8 @@ func TestSyncLogIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A log that is synced once a second makes a write wait for about one, which is no failure. A wait that would fail time and
-// again is refused.
+// A log that is synced once a second makes a write wait for about one, which is no failure. A wait that would fail time
+// and again is refused.
 func TestSyncLogEverySecond(t *testing.T) {
 	t.Parallel()
 	p := startServer(t, "--appendfsync", "everysec")
@@ -109,10 +109,10 @@ func TestSyncLogEverySecond(t *testing.T) {
 	refused(redisstore.Options{SyncLog: true, Accept: redisstore.RiskNoLog}, "set appendonly yes")
 }
 
-// What calls itself WAITAOF and answers something else (here LRANGE, an empty list) has not said that anything was synced.
+// A command that is named WAITAOF and answers something else (here LRANGE, an empty list) has not confirmed a sync.
 func TestAnotherAnswerToWaitAOFIsAFailure(t *testing.T) {
 	t.Parallel()
-	args := []string{"--rename-command", "INFO", "INFO-of-old", "--rename-command", "LRANGE", "WAITAOF"} // without INFO the version is not told
+	args := []string{"--rename-command", "INFO", "INFO-of-old", "--rename-command", "LRANGE", "WAITAOF"} // without INFO the version is unknown
 	if known, err := command(t, startServer(t).client(t), "COMMAND", "INFO", "WAITAOF").ToArray(); err != nil || len(known) != 1 {
 		t.Fatal(known, err)
 	} else if !known[0].IsNil() {

@@ -12,8 +12,8 @@ import (
 	"github.com/everonce/everonce/store/redisstore"
 )
 
-// Tokens of 16 digits keep all of them: a Lua number that passes through a text without a format loses the last (rule 3).
-// Here the record has a token that is ahead of the server's clock, as after a clock was set back: it grows by one.
+// Tokens of 16 digits keep all of them: a Lua number that passes through a text without a format loses the last (rule
+// 3). Here the record has a token that is ahead of the server's clock, as after a clock was set back: it grows by one.
 func TestTokensKeepAllDigits(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))

@@ -10,8 +10,8 @@ import (
 	"github.com/everonce/everonce/store/redisstore"
 )
 
-// What cannot be read is listed by what can, and keeps nobody from looking at the others of its tenant, nor from counting them, nor
-// from forgetting them all; only then it is told that something is left.
+// A record that cannot be read is listed by its readable parts. It does not prevent listing, counting or deleting the
+// other records of its tenant; at the end of the deletion an error reports that a record is left.
 func TestWhatCanNotBeReadHoldsUpNothing(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
@@ -71,7 +71,7 @@ func TestWhatCanNotBeReadHoldsUpNothing(t *testing.T) {
 	for _, state := range []driver.State{driver.StateClaimed, driver.StateAbandoned, driver.StateCompleted} {
 		page, err := s.List(ctx, driver.ListRequest{Scope: scope, States: []driver.State{state}})
 		if err != nil || len(page.Records) != len(lost) {
-			t.Errorf("in the state %v %d records are listed, %v; want the %d of which nobody knows it", state, len(page.Records), err, len(lost))
+			t.Errorf("in the state %v %d records are listed, %v; want the %d whose state is unknown", state, len(page.Records), err, len(lost))
 		}
 	}
 	readable := len(want) - len(lost)
@@ -91,7 +91,7 @@ func TestWhatCanNotBeReadHoldsUpNothing(t *testing.T) {
 	}
 }
 
-// What is in a state that there is not is taken over by nobody, and stays as it is.
+// A record in a state that does not exist is never taken over, and is left unchanged.
 func TestAStateThatIsNoneIsNotTakenOver(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))

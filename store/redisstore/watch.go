@@ -9,8 +9,9 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// watches are those who wait in this process. One subscription hears of all keys, and stays until the client is closed: to end one
-// over a connection that others use is what rueidis cannot always do (a server that is busy, or that refuses a PING, ends the process).
+// watches are the waiting callers of this process. One subscription receives the messages of all keys, and remains
+// until the client is closed: rueidis cannot always end one over a connection that others use (a server that is busy,
+// or that refuses a PING, ends the process).
 type watches struct {
 	prefix string
 	mu     sync.Mutex
@@ -18,7 +19,7 @@ type watches struct {
 	ear    *ear
 }
 
-// watch is what all who wait for one record in this process share.
+// watch is shared by all callers in this process that wait for one record.
 type watch struct {
 	ended   chan struct{} // closed when word came, or may have been lost
 	waiters int
@@ -30,8 +31,8 @@ type ear struct {
 	err  error         // why it never will; read after open
 }
 
-// Watch implements [driver.ChangeWaiter]. It needs no connection of its own. The record is marked, so that the end of its
-// attempt sends word only where somebody waits.
+// Watch implements [driver.ChangeWaiter]. It needs no separate connection. The record is marked, so that the end of its
+// attempt publishes a message only where a caller waits.
 func (s *Store) Watch(ctx context.Context, req driver.WatchRequest) (res driver.WatchResult, err error) {
 	keys := s.keys(&req.ID)
 	w, ear := s.watches.join(s.client, keys.record)
@@ -51,7 +52,7 @@ func (s *Store) Watch(ctx context.Context, req driver.WatchRequest) (res driver.
 	}
 	if err != nil {
 		stop()
-		return res, failed("watch", err)
+		return res, wrapError("watch", err)
 	}
 	res = driver.WatchResult{Ended: w.ended, Stop: stop}
 	if runs == 0 {
@@ -86,7 +87,7 @@ func (all *watches) leave(key string, w *watch) {
 	}
 }
 
-func (all *watches) tell(key string) {
+func (all *watches) notify(key string) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if w := all.byKey[key]; w != nil {
@@ -95,15 +96,16 @@ func (all *watches) tell(key string) {
 	}
 }
 
-// tellAll lets go of all who wait: what was said in between is lost. The lock is held.
-func (all *watches) tellAll() {
+// notifyAll lets go of all who wait: what was said in between is lost. The lock is held.
+func (all *watches) notifyAll() {
 	for _, w := range all.byKey {
 		close(w.ended)
 	}
 	clear(all.byKey)
 }
 
-// listen hears until the client is closed, or the server refuses the subscription. The pattern is, to the letter, what a user with few rights is allowed.
+// listen hears until the client is closed, or the server refuses the subscription. The pattern is, to the letter, what
+// a user with few rights is allowed.
 func (all *watches) listen(client rueidis.Client, e *ear) {
 	open := sync.OnceFunc(func() { close(e.open) })
 	heard := false
@@ -114,16 +116,16 @@ func (all *watches) listen(client rueidis.Client, e *ear) {
 		all.mu.Lock()
 		defer all.mu.Unlock()
 		if heard { // it is another connection
-			all.tellAll()
+			all.notifyAll()
 		}
 		heard = true
 		open()
 	})
-	err := client.Receive(ctx, client.B().Psubscribe().Pattern(all.prefix+"*").Build(), func(m rueidis.PubSubMessage) { all.tell(m.Channel) })
+	err := client.Receive(ctx, client.B().Psubscribe().Pattern(all.prefix+"*").Build(), func(m rueidis.PubSubMessage) { all.notify(m.Channel) })
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	all.ear = nil
-	all.tellAll()
+	all.notifyAll()
 	if err == nil {
 		err = context.Canceled
 	}

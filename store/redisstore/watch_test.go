@@ -48,8 +48,9 @@ func TestWaitersWithoutChannels(t *testing.T) {
 	wg.Wait()
 }
 
-// A server that restarts takes its subscriptions with it. Who watched before is let go when the subscription is made anew,
-// for word may have been lost in between, as it is here; who watches afterwards is told.
+// A server that restarts takes its subscriptions with it. A watch that began before ends when the subscription is
+// renewed, because a message may have been lost in between, which happens here. A watch that begins afterwards hears of
+// the end.
 func TestWatchOverARestart(t *testing.T) {
 	t.Parallel()
 	p := startServer(t)
@@ -86,7 +87,7 @@ func TestWatchOverARestart(t *testing.T) {
 		select {
 		case <-ended():
 		case <-let:
-			t.Errorf("%s is not told", what)
+			t.Errorf("%s does not hear of the end", what)
 		}
 	}
 }
@@ -118,11 +119,12 @@ func TestStoppedWatchesLeaveNothing(t *testing.T) {
 		stop()
 	}
 	if n := redisstore.Watched(s); n != 0 {
-		t.Errorf("%d keys are watched by nobody", n)
+		t.Errorf("%d keys are watched without a watcher", n)
 	}
 }
 
-// A client that repeats nothing loses the subscription with its connection: who watched is let go, and who watches afterwards subscribes anew.
+// A client that repeats nothing loses the subscription with its connection: who watched is let go, and who watches
+// afterwards subscribes anew.
 func TestWatchWithAClientThatRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	p := startServer(t)

@@ -17,7 +17,8 @@ func (s *Store) write(ctx context.Context, c *call) (rueidis.RedisMessage, error
 	return s.run(ctx, c)
 }
 
-// writeAndWait does so on a connection of its own, for WAIT is of the connection that wrote.
+// writeAndWait runs the script on a separate connection, because WAIT covers only the writes of the connection that
+// sends it.
 func (s *Store) writeAndWait(ctx context.Context, c *call) (msg rueidis.RedisMessage, err error) {
 	err = s.client.Dedicated(func(conn rueidis.DedicatedClient) error {
 		res := s.doAndWait(ctx, conn, c.keys.record, c.byHash)
@@ -25,14 +26,14 @@ func (s *Store) writeAndWait(ctx context.Context, c *call) (msg rueidis.RedisMes
 			res = s.doAndWait(ctx, conn, c.keys.record, c.byText)
 		}
 		if msg, err = res[0].ToMessage(); err != nil {
-			return judged(err)
+			return markCorrupt(err)
 		}
 		return s.waited(res[1:])
 	})
 	return msg, err
 }
 
-// set sends a command that writes and is no script, and waits likewise. The command's own error is in its result.
+// set sends a command that writes and is not a script, and waits too. The command's own error is in its result.
 func (s *Store) set(ctx context.Context, key string, build func(b rueidis.Builder) rueidis.Completed) (res rueidis.RedisResult, err error) {
 	if !s.waits() {
 		return s.client.Do(ctx, build(s.client.B())), nil
@@ -47,8 +48,9 @@ func (s *Store) set(ctx context.Context, key string, build func(b rueidis.Builde
 	return res, err
 }
 
-// doAndWait sends a command and the waiting in one round trip. From Redis 7.2 on WAIT waits for what its own connection has written, and
-// for nothing else: what was only read, or written before, is what others may have written just now. So the key is always written.
+// doAndWait sends a command and the waiting in one round trip. From Redis 7.2 on WAIT waits only for the writes of its
+// own connection: a value that was only read, or written before, may be another connection's latest write. So the key
+// is always written.
 func (s *Store) doAndWait(ctx context.Context, conn rueidis.DedicatedClient, key string, build func(b rueidis.Builder) rueidis.Completed) []rueidis.RedisResult {
 	touch := conn.B().Eval().Script(touchScript.text).Numkeys(1).Key(key).Build()
 	return conn.DoMulti(ctx, build(conn.B()), touch, s.waitCommand(conn.B()))

@@ -13,8 +13,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// What an operator is told of a file that is in use: a backup as sqlite3's .backup makes it has what was acknowledged, and remembers in the
-// place of the file. A plain copy of the file has not.
+// The documentation states what a backup of a file in use contains: a backup as sqlite3's .backup makes it has the
+// acknowledged writes, and can take the place of the file. A plain copy of the file has not.
 func TestABackupOfAFileInUse(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -63,7 +63,7 @@ func payAt(t *testing.T, path string) everonce.Outcome {
 	return pay(t, store)
 }
 
-// backUp copies a database as sqlite3's .backup does, through a connection of its own.
+// backUp copies a database as sqlite3's .backup does, through a separate connection.
 func backUp(t *testing.T, from, to string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", from)

@@ -11,8 +11,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// A transaction of the application that never ends does not keep the store from closing. What waited for it is not
-// written, and that is told: by Close, and to who waits for the write.
+// A transaction of the application that never ends does not keep the store from closing. Writes that waited for it are
+// not made, and Close and the callers of those writes get an error that says so.
 func TestCloseDoesNotWaitForATransactionForEver(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "close.db")
 	s, err := Open(t.Context(), path, &Options{BusyTimeout: 20 * time.Millisecond})
@@ -55,8 +55,8 @@ func TestCloseDoesNotWaitForATransactionForEver(t *testing.T) {
 	}
 }
 
-// A store that several close at once, while it is written to, is closed once, for all of them; each write is made, or refused as
-// the store's failure, and what was acknowledged is there.
+// A store that several goroutines close at once, while it is written to, is closed once, for all of them. Each write is
+// made, or refused as the store's failure, and acknowledged writes are stored.
 func TestCloseDuringWork(t *testing.T) {
 	for range 5 {
 		path := filepath.Join(t.TempDir(), "close.db")

@@ -76,7 +76,7 @@ func capabilities() drivertest.Capabilities {
 
 func TestConformance(t *testing.T) { drivertest.RunWithBugs(t, harness, capabilities()) }
 
-// txHarness adds an application's balances to the file. own is whether it has them by a handle of its own.
+// txHarness adds an application's balances to the file. own is whether it has them by a separate handle.
 func txHarness(own bool) drivertest.TxFactory[*sql.Tx] {
 	return func(t testing.TB) drivertest.TxHarness[*sql.Tx] {
 		h := harness(t)

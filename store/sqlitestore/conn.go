@@ -14,15 +14,15 @@ import (
 	"github.com/everonce/everonce/internal/sqldb"
 )
 
-// connector opens the connections of [Store.DB]. They wait for their turn as writers in the order of
-// their coming, know when their transaction ends, and notice when SQLite ends it by itself.
+// connector opens the connections of [Store.DB]. They wait for their turn as writers in the order in which they ask,
+// know when their transaction ends, and notice when SQLite ends it.
 type connector struct {
 	sqldriver.Connector
 	db *database
 }
 
 func (c connector) Connect(ctx context.Context) (sqldriver.Conn, error) {
-	if err := c.db.there(); err != nil {
+	if err := c.db.checkFile(); err != nil {
 		return nil, err
 	}
 	base, err := c.Connector.Connect(ctx)
@@ -39,7 +39,7 @@ func (c connector) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	return opened, nil
 }
 
-// baseConn is what the driver's connections can do.
+// baseConn is the interface of the driver's connections.
 type baseConn interface {
 	sqldriver.Conn
 	sqldriver.ConnBeginTx
@@ -63,8 +63,8 @@ type conn struct {
 	inside atomic.Pointer[openTx]
 }
 
-// committing is asked by SQLite before each commit, and refuses one by the text of a statement (COMMIT, in a script, say) of a
-// transaction that was lent: SQLite rolls back then.
+// committing is asked by SQLite before each commit, and refuses one by the text of a statement (COMMIT, in a script,
+// say) of a transaction that was lent: SQLite rolls back then.
 func (c *conn) committing() int32 {
 	if tx := c.inside.Load(); tx != nil && tx.lent && !tx.ending.Load() {
 		tx.dead.Store(true)
@@ -73,7 +73,7 @@ func (c *conn) committing() int32 {
 	return 0
 }
 
-// rolledBack is told by SQLite of each end of a transaction that is no commit.
+// rolledBack is SQLite's rollback hook: it is called at each end of a transaction that is not a commit.
 func (c *conn) rolledBack() {
 	if tx := c.inside.Load(); tx != nil {
 		tx.dead.Store(true)
@@ -87,7 +87,7 @@ type openTx struct {
 	// limit ends with the time that the transaction may take; nil where it has no bound.
 	limit context.Context
 	keys  []driver.RecordID // that it has claimed; guarded by keyLocks
-	dead  atomic.Bool       // SQLite has ended it: by itself, or because a statement's text said so
+	dead  atomic.Bool       // SQLite has ended it: after an error, or because a statement's text said so
 	over  atomic.Bool
 	// lent: everonce began it and will end it; ending is set when it does. Work that commits the
 	// transaction which it was lent would commit its effect without the record.
@@ -144,8 +144,8 @@ func (c *conn) BeginTx(ctx context.Context, opts sqldriver.TxOptions) (sqldriver
 	return tx, nil
 }
 
-// settings are what the application may have changed on its connection, and a commit rests on: SQLite ignores or refuses a change within
-// a transaction. They are prepared each time, because SQLite sets them then.
+// settings are the settings that the application may have changed on its connection, and a commit depends on: SQLite
+// ignores or refuses a change within a transaction. They are prepared each time, because SQLite sets them then.
 var settings = []*sqldb.Statement{
 	{Name: "synchronous", Text: "PRAGMA synchronous = FULL"},
 	{Name: "foreign_keys", Text: "PRAGMA foreign_keys = ON"},
@@ -177,7 +177,7 @@ func (c *conn) rollBack() error {
 	return c.raw.send(context.Background(), &sqldb.Call{Statement: rollback})
 }
 
-// Commit ends the transaction. What SQLite has ended by itself is refused.
+// Commit ends the transaction. It refuses to commit one that SQLite has ended.
 func (t *openTx) Commit() error {
 	return t.end(func() error {
 		switch {
@@ -187,7 +187,7 @@ func (t *openTx) Commit() error {
 		case t.lent && !t.ending.Load():
 			return errors.Join(errLent, t.conn.rollBack())
 		}
-		if err := t.conn.db.there(); err != nil {
+		if err := t.conn.db.checkFile(); err != nil {
 			return errors.Join(err, t.conn.rollBack())
 		}
 		return t.conn.commit()
@@ -207,7 +207,7 @@ func (t *openTx) Rollback() error {
 
 // clean leaves no transaction on the connection of one that has ended: a script may have begun another.
 func (t *openTx) clean() {
-	_ = t.conn.rollBack() //nolint:errcheck // most often there is none, and that is the error
+	_ = t.conn.rollBack() //nolint:errcheck // usually there is no transaction, and that is the error
 }
 
 func (t *openTx) end(how func() error) error {
@@ -269,8 +269,9 @@ type partlyDone struct{ error }
 
 func (e partlyDone) Unwrap() error { return e.error }
 
-// judged finds out what a statement that failed has left of itself. What it has left of its transaction the hooks have told.
-func (c *conn) judged(err error) error {
+// annotate adds to the error of a statement what the statement left behind. The hooks have already reported what is
+// left of its transaction.
+func (c *conn) annotate(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -301,7 +302,7 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []sqldriver.N
 		return nil, err
 	}
 	res, err := c.baseConn.ExecContext(ctx, query, args)
-	return res, c.judged(err)
+	return res, c.annotate(err)
 }
 
 func (c *conn) QueryContext(ctx context.Context, query string, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
@@ -314,7 +315,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []sqldriver.
 		return &serialRow{tx: tx}, nil
 	}
 	rows, err := c.baseConn.QueryContext(ctx, query, args)
-	return rows, c.judged(err)
+	return rows, c.annotate(err)
 }
 
 func (c *conn) PrepareContext(ctx context.Context, query string) (sqldriver.Stmt, error) {
@@ -354,7 +355,7 @@ func (s stmt) ExecContext(ctx context.Context, args []sqldriver.NamedValue) (sql
 		return nil, err
 	}
 	res, err := s.baseStmt.ExecContext(ctx, args)
-	return res, s.conn.judged(err)
+	return res, s.conn.annotate(err)
 }
 
 func (s stmt) QueryContext(ctx context.Context, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
@@ -364,5 +365,5 @@ func (s stmt) QueryContext(ctx context.Context, args []sqldriver.NamedValue) (sq
 		return nil, err
 	}
 	rows, err := s.baseStmt.QueryContext(ctx, args)
-	return rows, s.conn.judged(err)
+	return rows, s.conn.annotate(err)
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// A record with a time that no version has written is corrupt, as in the other stores: what is over by it is granted to nobody, purged by nobody,
-// and there to be looked at.
+// A record with a time that no version has written is corrupt, as in the other stores: it is neither taken over nor
+// purged on the strength of that time, and remains for an operator to look at.
 func TestADamagedTimeIsNotJudged(t *testing.T) {
 	const largest = "9223372036854775807"
 	for what, damage := range map[string]string{

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What is left out has the values that docs/reference/options.md tells.
+// Omitted options have the values that docs/reference/options.md states.
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	o, err := (*Options)(nil).complete("payments.db")

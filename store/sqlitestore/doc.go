@@ -35,8 +35,8 @@
 // Options.BusyTimeout, and again at each retry. Within one process a duplicate never waits for the transaction that
 // has its key: it returns at once as in progress. Between processes it waits up to Options.BusyTimeout.
 //
-// SQLite can end a transaction by itself, after an interrupted write or on a full disk, and would then commit each
-// further statement separately. Connections of [Store.DB] detect that, and refuse everything until the rollback. They
-// do the same after a ROLLBACK in the text of a statement. A COMMIT there, in work to which everonce has lent its
-// transaction, rolls back.
+// SQLite itself can end a transaction, after an interrupted write or on a full disk, and would then commit each further
+// statement separately. Connections of [Store.DB] detect that, and refuse everything until the rollback. They do the
+// same after a ROLLBACK in the text of a statement. A COMMIT there, in work to which everonce has lent its transaction,
+// rolls back.
 package sqlitestore

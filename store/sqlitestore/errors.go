@@ -15,14 +15,16 @@ import (
 	"github.com/everonce/everonce/internal/sqldb"
 )
 
-// errTxEnded says that SQLite ended a transaction by itself, after an interrupted write, a full disk, or an error of the disk, or
-// because the text of a statement said so. Nothing of it took hold; the connection refuses statements until it is rolled back.
-var errTxEnded = fmt.Errorf("%w: SQLite has rolled it back, by itself or after a ROLLBACK statement", driver.ErrTxDoomed)
+// errTxEnded says that SQLite ended a transaction, after an interrupted write, a full disk, or an error of the disk, or
+// because the text of a statement said so. Nothing of it took hold; the connection refuses statements until it is
+// rolled back.
+var errTxEnded = fmt.Errorf("%w: SQLite has rolled it back, after an error or a ROLLBACK statement", driver.ErrTxDoomed)
 
 // errWriterBusy says that another transaction of this process held the only writer for too long.
 var errWriterBusy = errors.New("sqlitestore: another transaction of this process holds the only writer")
 
-// classify tells what an error of SQLite means: by its code, and for a missing table by its message, for there is nothing else.
+// classify returns the meaning of an error of SQLite: by its code, and for a missing table by its message, because it
+// has no code.
 func classify(err error) sqldb.ErrorInfo {
 	switch {
 	case errors.Is(err, errWriterBusy):
@@ -85,8 +87,8 @@ func isNotDatabase(err error) bool {
 // Other errors are returned unchanged.
 //
 // A statement may keep what it did before it failed: INSERT OR FAIL, ON CONFLICT FAIL, a trigger's RAISE(FAIL). The
-// connections of [Store.DB] detect that. On any other connection the error looks like that of a statement without an
-// effect: do not use Classify there for statements that fail so.
+// connections of [Store.DB] detect that. On any other connection the error looks as if the statement had no effect: do
+// not use Classify there for statements that fail so.
 func Classify(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || everonce.IsNotDone(err) {
 		return err

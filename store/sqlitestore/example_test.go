@@ -12,7 +12,7 @@ import (
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
-// tempFile is a file in a folder of its own.
+// tempFile is a file in a separate folder.
 func tempFile() (path string, remove func()) {
 	dir, err := os.MkdirTemp("", "everonce")
 	if err != nil {

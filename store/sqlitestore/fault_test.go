@@ -16,7 +16,7 @@ import (
 	"github.com/everonce/everonce/internal/sqldb"
 )
 
-// wants checks that an error is of the store, for that reason, and says what to do.
+// wants checks that an error is the store's, for that reason, and says what to do.
 func wants(t *testing.T, what string, err, reason error, hint string) {
 	t.Helper()
 	switch {
@@ -56,9 +56,9 @@ func TestOpenRefusesWhatIsNoFile(t *testing.T) {
 	}
 	s, err := Open(t.Context(), filepath.Join(dir, "no", "such", "folder.db"), nil)
 	if err == nil {
-		t.Errorf("a folder that is not there: %v", s)
+		t.Errorf("a missing folder: %v", s)
 	}
-	wants(t, "a folder that is not there", err, nil, "open")
+	wants(t, "a missing folder", err, nil, "open")
 }
 
 func TestAFileNameIsTakenAsItIs(t *testing.T) {
@@ -124,7 +124,7 @@ func TestANewerSchemaIsRefused(t *testing.T) {
 	}
 	_, err = Open(t.Context(), path, nil)
 	wants(t, "Open", err, driver.ErrSchema, "upgrade")
-	wants(t, "Open", err, driver.ErrSchema, "the tables are of version 99, this package knows 1")
+	wants(t, "Open", err, driver.ErrSchema, "the tables have version 99, this package knows 1")
 	s, err = Open(t.Context(), path, &Options{NoMigrate: true})
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func TestANewerSchemaIsRefused(t *testing.T) {
 	wants(t, "Claim", err, driver.ErrSchema, "upgrade")
 }
 
-// Tables that say nothing of their version, or what nobody can read, are not used: nor is a store bound to what cannot be read.
+// Tables with no version, or an unreadable one, are not used, and a store with unreadable settings is not bound.
 func TestSettingsThatCanNotBeRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "damaged.db")
 	s, err := Open(t.Context(), path, nil)
@@ -195,7 +195,7 @@ func TestACorruptRecordIsNotJudged(t *testing.T) {
 		"done without a result":          "state = 4",
 		"half a fingerprint":             "fp_alg = 'x'",
 		"a claim without a lease":        "lease_until = NULL",
-		"a token that is none":           "token = 0",
+		"an impossible token":            "token = 0",
 		"a result of a kind that is not": "state = 4, result_kind = 77",
 	} {
 		s := openTest(t, nil)
@@ -210,7 +210,7 @@ func TestACorruptRecordIsNotJudged(t *testing.T) {
 		wants(t, what+": Get", err, driver.ErrCorruptRecord, claim.Record.ID.Short())
 		_, err = s.Claim(t.Context(), claimOf("a"))
 		wants(t, what+": Claim", err, driver.ErrCorruptRecord, claim.Record.ID.Short())
-		for state := driver.StateClaimed; state <= driver.StateTombstone; state++ { // one whose state is none is in each
+		for state := driver.StateClaimed; state <= driver.StateTombstone; state++ { // an impossible state matches each
 			req := driver.ListRequest{States: []driver.State{state}}
 			if damage != "state = 9" {
 				req.States = nil
@@ -253,7 +253,7 @@ func TestARecordOfANewerVersionIsLeftAlone(t *testing.T) {
 	}
 }
 
-// pragma runs a PRAGMA on the writer's own connection, and on those of transactions.
+// pragma runs a PRAGMA on the writer's own connection, and on the connections of transactions.
 func (s *Store) pragma(t *testing.T, text string) {
 	t.Helper()
 	s.db.turn.enterUnless(nil)
@@ -304,7 +304,7 @@ func TestAFullDatabase(t *testing.T) {
 		}
 	}
 	wants(t, "Claim", full, driver.ErrStoreFull, "store full: SQLite: claim: the database has no room")
-	for i := range granted { // what was acknowledged is there
+	for i := range granted { // acknowledged claims are stored
 		if got, err := s.Get(ctx, driver.GetRequest{ID: claimOf(fmt.Sprint(i)).ID}); err != nil || !got.Found {
 			t.Fatalf("claim %d of %d: %v, %v", i, granted, got.Found, err)
 		}
@@ -401,7 +401,8 @@ func TestNotADatabase(t *testing.T) {
 	wants(t, "Open", err, nil, "file is not a database")
 }
 
-// Open names the cause where a database is in a format of others: Turso's MVCC mode writes 255 for the versions of the file format.
+// Open names the cause where a database is in a format of others: Turso's MVCC mode writes 255 for the versions of the
+// file format.
 func TestAFileInAnotherFormat(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "turso.db")
 	s, err := Open(t.Context(), path, nil)
@@ -452,7 +453,7 @@ func TestADamagedFile(t *testing.T) {
 	if s, err = Open(t.Context(), path, nil); err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close() //nolint:errcheck // what is left of it is nobody's
+	defer s.Close() //nolint:errcheck // cleanup
 	damaged := 0
 	for i := range keys {
 		req := claimOf(fmt.Sprint(i))

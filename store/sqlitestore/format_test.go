@@ -29,7 +29,7 @@ func TestFormat(t *testing.T) {
 	})
 }
 
-// What made the tables of a version that is out there is never changed: the statements of a later one follow.
+// The statements that made the tables of a released version never change. A later version appends its statements.
 func TestFormatOfTheTables(t *testing.T) {
 	t.Parallel()
 	formats.Schema(t, "sqlite", open(t, filepath.Join(t.TempDir(), "records.db"), nil).Schema())

@@ -19,7 +19,7 @@ import (
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
-// onSmallDisk makes the test binary a process with a small disk of its own, mounted at the folder it is told.
+// onSmallDisk makes the test binary a process with a small private disk, mounted at the folder that its value names.
 const onSmallDisk = "EVERONCE_TEST_DISK"
 
 const diskSize = 2 << 20
@@ -34,7 +34,7 @@ func TestAFullDisk(t *testing.T) {
 	withMounts(t, onSmallDisk+"="+t.TempDir())
 }
 
-// withMounts runs the test once more, in a process that may mount what nobody else sees.
+// withMounts runs the test once more, in a process whose mounts no other process sees.
 func withMounts(t *testing.T, env string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
@@ -47,7 +47,7 @@ func withMounts(t *testing.T, env string) {
 	}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("the process with mounts of its own (it needs a mount namespace: run as root, or let users have namespaces): %v\n%s", err, out)
+		t.Fatalf("the process with private mounts (it needs a mount namespace: run as root, or let users have namespaces): %v\n%s", err, out)
 	}
 	if !strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Fatalf("it did not run the test:\n%s", out)
@@ -81,7 +81,8 @@ func testAFullDisk(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 
-	// Operations, 16 at a time, until the disk is full. That a large result finds no room does not say that a small record finds none.
+	// Operations, 16 at a time, until the disk is full. That a large result finds no room does not say that a small
+	// record finds none.
 	type ending struct {
 		ran bool
 		err error
@@ -117,7 +118,7 @@ func testAFullDisk(t *testing.T, dir string) {
 	for i, e := range endings {
 		switch {
 		case e.err == nil && e.ran:
-		case errors.Is(e.err, everonce.ErrNotRecorded) && e.ran: // the effect happened; its caller was told so
+		case errors.Is(e.err, everonce.ErrNotRecorded) && e.ran: // the effect happened, and its caller got an error that says so
 		case errors.Is(e.err, driver.ErrStoreFull) && !e.ran: // nothing ran
 		default:
 			t.Errorf("operation %d: ran %v, %v", i, e.ran, e.err)

@@ -12,7 +12,7 @@ const (
 )
 
 // gather waits until as many writes have come as the last transaction answered: its callers often write again at once,
-// and then share a commit. It returns as soon as nobody comes. came counts the writes.
+// and then share a commit. It returns as soon as no more writes come. came is the number of writes.
 func gather(came *atomic.Int64, answered int) {
 	start := time.Now()
 	seen, last := came.Load(), start

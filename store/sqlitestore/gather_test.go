@@ -14,7 +14,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Where each write has its own commit, or nobody else writes, to wait for others would spare none.
+// Where each write has its own commit, or there is one writer only, waiting for others would save no commit.
 func TestAWriteWaitsForNoOthersWhereThereAreNone(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit, writers, each int
@@ -73,7 +73,7 @@ func TestTheCallersThatWereAnsweredAreWaitedFor(t *testing.T) {
 	})
 }
 
-// What comes while the writer goes to rest is not left behind: nobody else would begin it.
+// A write that comes while the writer goes to rest is not left behind: no later call would begin it.
 func TestAWriteThatComesWhileTheWriterGoesToRest(t *testing.T) {
 	g := newGrouper(newTurnstile(time.Second), 2, nil, nil, nil)
 	g.running, g.queue = true, []*write{{}}

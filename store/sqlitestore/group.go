@@ -24,16 +24,16 @@ var (
 	rollback       = &sqldb.Statement{Name: "rollback", Text: "ROLLBACK"}
 )
 
-// grouper runs writes that come at the same time in shared transactions: one wait for the disk is
-// divided among all of them. What a write reported is told only after the commit has returned.
+// grouper runs writes that come at the same time in shared transactions: one wait for the disk is divided among all of
+// them. A write's result is returned only after the commit has returned.
 //
 // A goroutine exists while there is something to write, and no longer.
 type grouper struct {
-	turn  *turnstile
-	open  func() (*rawConn, error)
-	there func() error              // why nothing may be committed
-	limit int                       // of writes in one transaction
-	reads map[*sqldb.Statement]bool // that write nothing, though they answer rows
+	turn      *turnstile
+	open      func() (*rawConn, error)
+	checkFile func() error              // why nothing may be committed
+	limit     int                       // of writes in one transaction
+	reads     map[*sqldb.Statement]bool // that write nothing, though they answer rows
 
 	mu      sync.Mutex
 	queue   []*write
@@ -49,8 +49,8 @@ type grouper struct {
 	commits atomic.Int64
 }
 
-func newGrouper(turn *turnstile, limit int, reads map[*sqldb.Statement]bool, open func() (*rawConn, error), there func() error) *grouper {
-	g := &grouper{turn: turn, open: open, there: there, limit: limit, reads: reads, hurry: make(chan struct{})}
+func newGrouper(turn *turnstile, limit int, reads map[*sqldb.Statement]bool, open func() (*rawConn, error), checkFile func() error) *grouper {
+	g := &grouper{turn: turn, open: open, checkFile: checkFile, limit: limit, reads: reads, hurry: make(chan struct{})}
 	g.idle.L = &g.mu
 	return g
 }
@@ -211,7 +211,7 @@ func (g *grouper) transaction(batch []*write) (began bool, err error) {
 		}
 	}
 	if err == nil {
-		err = g.there()
+		err = g.checkFile()
 	}
 	if err == nil {
 		g.commits.Add(1)
@@ -219,7 +219,7 @@ func (g *grouper) transaction(batch []*write) (began bool, err error) {
 			return true, nil
 		}
 	}
-	// Where SQLite has ended the transaction by itself there is nothing to roll back, which is an error too.
+	// If SQLite has ended the transaction there is nothing to roll back, which is an error too.
 	_ = g.conn.send(ctx, &sqldb.Call{Statement: rollback}) //nolint:errcheck // see above
 	g.discard(err)
 	return true, err
@@ -229,12 +229,13 @@ func (g *grouper) transaction(batch []*write) (began bool, err error) {
 func (g *grouper) discard(err error) {
 	var refused *sqlite.Error
 	if g.conn.broken || errors.As(err, &refused) && classify(err).Class == sqldb.ClassOther {
-		_ = g.conn.Close() //nolint:errcheck // what was wrong with it has been told
+		_ = g.conn.Close() //nolint:errcheck // its error has been returned
 		g.conn = nil
 	}
 }
 
-// close ends the writer after what is in its queue, for which it waits no longer than a transaction may wait for another.
+// close ends the writer after what is in its queue, for which it waits no longer than a transaction may wait for
+// another.
 func (g *grouper) close() error {
 	bound := time.AfterFunc(g.turn.limit, func() { close(g.hurry) })
 	defer bound.Stop()

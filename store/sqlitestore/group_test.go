@@ -72,8 +72,8 @@ func TestWritesAtTheSameTimeShareACommit(t *testing.T) {
 	}
 }
 
-// Nothing is told before it is durable: while the commit is held up by the last write of the group, no
-// caller of the others has an answer, and no other connection sees what they wrote.
+// Nothing is acknowledged before it is durable: while the commit is held up by the last write of the group, no caller
+// of the others has an answer, and no other connection sees their writes.
 func TestNothingIsAcknowledgedBeforeTheCommit(t *testing.T) {
 	s := openTest(t, nil)
 	if _, err := s.Claim(t.Context(), claimOf("warm")); err != nil {
@@ -168,7 +168,7 @@ func TestAFailingWriteFailsAlone(t *testing.T) {
 	}
 }
 
-// A caller whose context ends is told at once; the others of the group are served.
+// A call returns as soon as its context ends; the others of the group are served.
 func TestACallerThatGivesUpIsNotWaitedFor(t *testing.T) {
 	s := openTest(t, nil)
 	s.db.turn.enterUnless(nil)
@@ -180,7 +180,7 @@ func TestACallerThatGivesUpIsNotWaitedFor(t *testing.T) {
 	if err := <-result; !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want the context's end, while the writer is still held", err)
 	}
-	go func() { _, err := s.Claim(context.Background(), claimOf("stays")); result <- err }()
+	go func() { _, err := s.Claim(context.Background(), claimOf("b")); result <- err }()
 	s.db.group.queued(2)
 	s.db.turn.leave()
 	if err := <-result; err != nil {
@@ -264,21 +264,21 @@ func TestKeyLocks(t *testing.T) {
 	}
 	check("a free key", k.lock(id, waiting), true)
 	check("a duplicate of one that waits to begin", k.lock(id, new(pendingTx)), false)
-	check("handed over to the one that began", k.hand(id, first), true)
-	check("again, by the same", k.hand(id, first), true)
-	check("by another", k.hand(id, second), false)
-	check("another key", k.hand(other, second), true)
+	check("handed over to the one that began", k.transfer(id, first), true)
+	check("again, by the same", k.transfer(id, first), true)
+	check("by another", k.transfer(id, second), false)
+	check("another key", k.transfer(other, second), true)
 	k.release(id, waiting) // what it waited for has begun: this must not give its key away
 	check("locked", k.locked(id), true)
 	first.over.Store(true)
 	k.releaseAll(first)
 	check("after its end", k.locked(id), false)
-	check("to the other", k.hand(id, second), true)
-	check("an ended one that still asks", k.hand(id, first), true)
+	check("to the other", k.transfer(id, second), true)
+	check("an ended one that still asks", k.transfer(id, first), true)
 	for i := range 100 { // holders that end without telling
 		over := new(openTx)
 		over.over.Store(true)
-		check("a key of many", k.lockUntold(claimOf(fmt.Sprint("many", i)).ID, over), true)
+		check("a key of many", k.lockPolled(claimOf(fmt.Sprint("many", i)).ID, over), true)
 	}
 	if n := len(k.held); n > 5 {
 		t.Errorf("%d keys of holders that have ended are kept", n)

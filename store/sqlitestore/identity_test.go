@@ -50,7 +50,7 @@ func TestDoTxOnAStoreOfAnotherSecretIsRefused(t *testing.T) {
 				}
 				return err
 			}
-			// Receivers that have not called Ready, as they are after a start.
+			// Receivers that have not called Ready, as after a start.
 			for range 2 {
 				if err := deliver(receiver(opts.bound)); err != nil {
 					t.Errorf("with the secret of the store: %v", err)

@@ -43,10 +43,10 @@ var ErrInvisible = sqlstore.ErrInvisible
 // of the row.
 //
 // Only the constraint of in.Key makes a duplicate. If another unique constraint is violated, InsertOnce looks for the
-// row with this key, because a true retry repeats the primary key too. If there is none, it returns the violation as
-// an error. Other errors, such as a full disk or a missing table, are returned too. After an error, including one of
-// scan, a transaction is usable and unchanged, unless SQLite has ended it by itself. Without a transaction the row
-// stays if scan fails.
+// row with this key, because a true retry repeats the primary key too. If no row has the key, it returns the violation
+// as an error. Other errors, such as a full disk or a missing table, are returned too. After an error, including one of
+// scan, a transaction is usable and unchanged, unless SQLite has ended it. Without a transaction the row stays in the
+// table if scan fails.
 func InsertOnce[T any](ctx context.Context, q Querier, in Insert, scan func(Row) (T, error)) (row T, inserted bool, err error) {
 	_, inTx := q.(*sql.Tx)
 	return sqlstore.InsertOnce(ctx, querier{q}, sqlstore.InsertDialect{Classify: classify}, inTx, sqlstore.Insert(in), func(r sqldb.Row) (T, error) { return scan(r) })

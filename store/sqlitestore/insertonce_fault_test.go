@@ -9,7 +9,7 @@ import (
 	"github.com/everonce/everonce/internal/sqldb"
 )
 
-// invoices are a business table in a file of its own, through one connection, whose PRAGMAs then hold.
+// invoices are a business table in a separate file, through one connection, whose PRAGMAs then hold.
 func invoices(t *testing.T) (db *sql.DB, once func(q Querier, no string) (string, bool, error)) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "invoices.db"))
@@ -42,13 +42,13 @@ func count(t *testing.T, db *sql.DB) (n int) {
 	return n
 }
 
-// A full database is an error and no duplicate; a duplicate needs no room, and is still told as one. What
-// was inserted before is there, and the one that was refused goes in when there is room.
+// A full database is an error and no duplicate; a duplicate needs no room, and is still reported as one. Earlier rows
+// remain, and the refused one is inserted when there is room.
 func TestInsertOnceIntoAFullDatabase(t *testing.T) {
 	db, once := invoices(t)
 	mustRun(t, db, "PRAGMA max_page_count = 20")
 	var full error
-	inserted := 1 // with the one that is there
+	inserted := 1 // with the existing one
 	for full == nil && inserted < 100 {
 		no, first, err := once(db, fmt.Sprint(inserted))
 		switch {

@@ -175,7 +175,7 @@ func TestInsertOnceRefuses(t *testing.T) {
 	}
 }
 
-// An error of scan takes back what was inserted, and leaves the transaction as it was.
+// An error of scan takes back the insert, and leaves the transaction unchanged.
 func TestInsertOnceWhoseScanFails(t *testing.T) {
 	s := newPayments(t)
 	tx, err := s.DB().BeginTx(t.Context(), nil)
@@ -201,7 +201,8 @@ func TestInsertOnceWhoseScanFails(t *testing.T) {
 	}
 }
 
-// A row that is neither inserted nor there, which a trigger of the application's has left out, say, is no row that was there before.
+// A row that is neither inserted nor found, because a trigger of the application has left it out for example, is not
+// reported as an existing row.
 func TestInsertOnceOfARowThatIsLeftOut(t *testing.T) {
 	s := newPayments(t)
 	if _, err := s.DB().Exec("CREATE TRIGGER leave_out BEFORE INSERT ON payment BEGIN SELECT RAISE(IGNORE); END"); err != nil {
@@ -212,7 +213,7 @@ func TestInsertOnceOfARowThatIsLeftOut(t *testing.T) {
 	}
 }
 
-// The application's rows convert as database/sql converts them, those of a repetition too.
+// The application's rows convert as database/sql converts them, also after a repetition.
 func TestInsertOnceConvertsAsDatabaseSQL(t *testing.T) {
 	t.Parallel()
 	s := open(t, filepath.Join(t.TempDir(), "rates.db"), nil)

@@ -6,18 +6,18 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// keyLocks are the keys that open transactions of this process have claimed, so that a duplicate is told at
-// once and does not wait for the writer.
+// keyLocks are the keys that open transactions of this process have claimed, so that a duplicate fails fast and does
+// not wait for the writer.
 type keyLocks struct {
 	mu   sync.Mutex
 	held map[driver.RecordID]lockHolder
-	// untold are the keys of holders whose end nobody tells, to be asked after.
-	untold []driver.RecordID
+	// polled are the keys of holders whose end is not reported: it must be looked up.
+	polled []driver.RecordID
 }
 
 // lockHolder is a transaction. It is compared by identity.
 type lockHolder interface {
-	// ended reports that the transaction is over, where that is not told otherwise.
+	// ended reports that the transaction is over, where its end is not reported otherwise.
 	ended() bool
 }
 
@@ -35,32 +35,32 @@ func (k *keyLocks) lock(id driver.RecordID, by lockHolder) bool {
 	return true
 }
 
-// lockUntold is lock for a holder whose end nobody tells. It asks after two earlier ones, so that what has ended
-// is forgotten faster than new ones come.
-func (k *keyLocks) lockUntold(id driver.RecordID, by lockHolder) bool {
+// lockPolled is lock for a holder whose end is not reported. It looks up two earlier holders, so that ended ones are
+// forgotten faster than new ones come.
+func (k *keyLocks) lockPolled(id driver.RecordID, by lockHolder) bool {
 	if !k.lock(id, by) {
 		return false
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for range min(2, len(k.untold)) {
-		old := k.untold[0]
-		k.untold = k.untold[1:]
+	for range min(2, len(k.polled)) {
+		old := k.polled[0]
+		k.polled = k.polled[1:]
 		switch holder, taken := k.held[old]; {
 		case !taken || old == id:
 		case holder.ended():
 			delete(k.held, old)
 		default:
-			k.untold = append(k.untold, old)
+			k.polled = append(k.polled, old)
 		}
 	}
-	k.untold = append(k.untold, id)
+	k.polled = append(k.polled, id)
 	return true
 }
 
-// hand gives the key to a transaction, from one that waited to begin too, and reports false where
+// transfer gives the key to a transaction, from one that waited to begin too, and reports false where
 // another has it.
-func (k *keyLocks) hand(id driver.RecordID, to *openTx) bool {
+func (k *keyLocks) transfer(id driver.RecordID, to *openTx) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if to.ended() { // and can complete nothing

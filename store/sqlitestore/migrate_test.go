@@ -14,7 +14,7 @@ import (
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
-// openInChild makes the test binary a process that opens the file it is told, at the time it is told.
+// openInChild makes the test binary a process that opens the file that its value names, at the time that it names.
 const openInChild = "EVERONCE_TEST_OPEN"
 
 func TestMain(m *testing.M) {

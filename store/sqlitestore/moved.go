@@ -5,11 +5,12 @@ import (
 	"os"
 )
 
-// errMoved says that the path names no file any more, or another one. SQLite would go on with the one that it has open.
+// errMoved says that the path names no file any more, or another one. SQLite would continue with the open file.
 var errMoved = errors.New("sqlitestore: the database file was removed or replaced while it was open, so writes would be lost (open the store anew)")
 
-// there makes sure, before a connection is opened and before a commit, that the file is the one which the store has opened.
-func (d *database) there() error {
+// checkFile makes sure, before a connection is opened and before a commit, that the file is the one which the store has
+// opened.
+func (d *database) checkFile() error {
 	if d.file == nil { // it is being opened
 		return nil
 	}

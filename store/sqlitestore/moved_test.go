@@ -13,8 +13,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// A store whose file was removed, or replaced, under its hands writes nothing any more: it would be lost, and who opens the file anew
-// would do all of it again. What it has not written it has not done.
+// A store whose file was removed, or replaced, while it is open writes nothing any more: the writes would be lost, and
+// a process that opens the file anew would do all of it again. A refused write did not happen.
 func TestAFileThatIsNotThereAnyMore(t *testing.T) {
 	for what, away := range map[string]func(t *testing.T, path string){
 		"removed": func(t *testing.T, path string) { noErr(t, os.Remove(path)) },
@@ -29,7 +29,7 @@ func TestAFileThatIsNotThereAnyMore(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "moved.db")
 			s, err := Open(t.Context(), path, nil)
 			noErr(t, err)
-			defer s.Close() //nolint:errcheck // what is left of it is nobody's
+			defer s.Close() //nolint:errcheck // cleanup
 			_, err = s.DB().Exec("CREATE TABLE account (balance INTEGER NOT NULL)")
 			noErr(t, err)
 			guarded, err := everonce.NewReceiver(s, everonce.Refuse, nil)
@@ -64,7 +64,7 @@ func TestAFileThatIsNotThereAnyMore(t *testing.T) {
 				t.Errorf("the work ran %d times", runs)
 			}
 			if _, err := os.Stat(path); what == "removed" && err == nil {
-				t.Error("there is a file again, which nobody has made")
+				t.Error("there is a file again, which the test has not made")
 			}
 		})
 	}

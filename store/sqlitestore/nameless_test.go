@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestNamelessColumns: what is not understood stays as it is.
+// TestNamelessColumns: a text that is not understood is unchanged.
 func TestNamelessColumns(t *testing.T) {
 	for text, want := range map[string]string{
 		"SELECT ?2, 1, id FROM t WHERE id = ?1": `SELECT +?2 AS "", +1 AS "", +id AS "" FROM t WHERE id = ?1`,
@@ -24,6 +24,6 @@ func TestNamelessColumns(t *testing.T) {
 func TestReadAnswersNoNames(t *testing.T) {
 	s := openTest(t, nil)
 	if text := s.db.text.Read.Text; !strings.HasPrefix(text, `SELECT +?2 AS "", `) {
-		t.Fatalf("the names are still there: %s", text)
+		t.Fatalf("the text still has the names: %s", text)
 	}
 }

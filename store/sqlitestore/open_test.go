@@ -25,7 +25,7 @@ func open(t testing.TB, path string, opts *sqlitestore.Options) *sqlitestore.Sto
 	return s
 }
 
-// SQLite says of a folder that is not there only that it is unable to open a file.
+// SQLite says of a missing folder only that it is unable to open a file.
 func TestAFolderThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "data")

@@ -10,8 +10,8 @@ import (
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
-// A statement that fails on one row and keeps what it did to those before was done in part. It is never taken for not done: the
-// next delivery would do that part again.
+// A statement that fails on one row and keeps what it did to those before was done in part. It is never taken for not
+// done: the next delivery would do that part again.
 func TestAStatementThatFailsInTheMiddleIsNotCalledNotDone(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "partly.db"), nil)
 	exec := func(text string) error {
@@ -87,7 +87,7 @@ func TestAStatementThatFailsInTheMiddleIsNotCalledNotDone(t *testing.T) {
 		}
 	}
 
-	// Under Refuse nobody does it again.
+	// Under Refuse no attempt does it again.
 	reset()
 	r, err := everonce.NewReceiver(s, everonce.Refuse, &everonce.Options{Classify: sqlitestore.Classify})
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/everonce/everonce/internal/sqlstore"
 )
 
-// No statement but the count of all records, and the search for an ID in all scopes, looks at every one of them, or sorts what it finds: what looks at many has an index.
+// No statement but the count of all records, and the search for an ID in all scopes, looks at every one of them, or
+// sorts what it finds: what looks at many has an index.
 func TestStatementsUseTheirIndexes(t *testing.T) {
 	s := openTest(t, nil)
 	statements := s.db.Statements()
@@ -36,7 +37,8 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 	}
 }
 
-// The search for an ID in all scopes reads the records as they lie, and not in the order of their hashes: that would be another page for each.
+// The search for an ID in all scopes reads the records as they lie, and not in the order of their hashes: that would be
+// another page for each.
 func TestAnIDIsLookedForWhereTheRecordsLie(t *testing.T) {
 	c := &counting{database: openTest(t, nil).db}
 	s := sqlstore.New[*sql.Tx](c)
@@ -63,7 +65,7 @@ func TestAnIDIsLookedForWhereTheRecordsLie(t *testing.T) {
 	}
 }
 
-// What may read every record ends with its context, in the middle of a statement.
+// A call that may read every record ends with its context, in the middle of a statement.
 func TestALongReadEndsWithItsContext(t *testing.T) {
 	s := openTest(t, nil)
 	if _, err := s.DB().ExecContext(t.Context(), `INSERT INTO everonce_record (id, scope, name, state, token, nonce, owner, attempt, rev, steps, format, created_at, updated_at)

@@ -5,12 +5,13 @@ import (
 	"sync"
 )
 
-// making is held while a file is made: to close a file takes away the locks that this process has on it, and in between no store may
-// open it.
+// making is held while a file is made: to close a file takes away the locks that this process has on it, and in between
+// no store may open it.
 var making sync.Mutex
 
-// makePrivate makes the file, where there is none, for its owner alone; SQLite gives what it puts beside a file the same rights. By itself
-// it lets in whoever the umask does, which most often is everybody on the machine. What fails here is SQLite's to tell, with the reason.
+// makePrivate creates a missing file with access for its owner alone; SQLite gives the files that it puts beside it the
+// same rights. SQLite alone would create it by the umask, which usually lets every user of the machine read it. If this
+// fails, SQLite fails too, and reports the reason.
 func makePrivate(path string) {
 	making.Lock()
 	defer making.Unlock()

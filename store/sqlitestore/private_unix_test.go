@@ -11,8 +11,8 @@ import (
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
-// What stands in the records is for the user of the service: a new file, and those that SQLite puts beside it, are nobody else's, whatever
-// the umask lets through. The mode of a file that is there already is its owner's choice, and stays.
+// The records are for the service's user: a new file, and the files that SQLite puts beside it, are private to that
+// user, whatever the umask allows. The mode of an existing file is its owner's choice, and is unchanged.
 func TestNewFilesAreForTheirOwner(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]fs.FileMode{"new.db": 0o600, "made by hand.db": 0o660} {

@@ -14,7 +14,7 @@ import (
 // goroutine at a time.
 type rawConn struct {
 	conn     sqldriver.Conn
-	keep     map[*sqldb.Statement]bool // those of the engine worth to stay prepared; shared
+	keep     map[*sqldb.Statement]bool // statements of the engine that stay prepared; shared
 	prepared map[*sqldb.Statement]*prepared
 	broken   bool // an error of the connection itself: do not use it again
 }
@@ -79,7 +79,7 @@ func (r *rawConn) send(ctx context.Context, call *sqldb.Call) error {
 		return err
 	}
 	if !r.keeps(call.Statement) {
-		defer p.stmt.Close() //nolint:errcheck // its errors are those of the statement, which are told
+		defer p.stmt.Close() //nolint:errcheck // its errors are the statement's, which are returned
 	}
 	args := p.arguments(call.Args)
 	if !call.Statement.Rows {

@@ -12,11 +12,12 @@ import (
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
-// inReadOnlyPlaces makes the test binary a process with mounts of its own, below the folder it is told.
+// inReadOnlyPlaces makes the test binary a process with private mounts, below the folder that its value names.
 const inReadOnlyPlaces = "EVERONCE_TEST_READONLY"
 
-// TestWhatTakesNoWritesIsNotOpened: neither a file that may only be read, though its folder takes writes, as after a copy by another
-// user, nor one in such a folder. A service would start, and fail at each claim. Whoever creates no tables may read.
+// TestWhatTakesNoWritesIsNotOpened: neither a file that may only be read, though its folder takes writes, as after a
+// copy by another user, nor one in such a folder. A service would start, and fail at each claim. A process that creates
+// no tables may open it to read.
 func TestWhatTakesNoWritesIsNotOpened(t *testing.T) {
 	dir := os.Getenv(inReadOnlyPlaces)
 	if dir == "" {

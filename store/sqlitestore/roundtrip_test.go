@@ -99,7 +99,7 @@ func (c countingTx) Rollback(ctx context.Context) error {
 	return c.TxConn.Rollback(ctx)
 }
 
-// What each call costs in statements, which is what it costs. The reference quotes this table.
+// The number of statements of each call, which is its cost. The reference quotes this table.
 func TestStatementsPerCall(t *testing.T) {
 	d := openTest(t, nil).db
 	c := &counting{database: d}

@@ -6,8 +6,9 @@ import "strings"
 // released is never changed.
 //
 // Records lie in the order of their coming, and not of their IDs, which are hashes: what is written at the same time
-// lies together, so a commit writes a few pages, and not one for each record; and a purge empties whole pages. Only the index of
-// IDs, which an insert writes and nothing else, is in the order of a hash. Steps lie in the order of their records' IDs.
+// lies together, so a commit writes a few pages, and not one for each record; and a purge empties whole pages. Only the
+// index of IDs, which an insert writes and nothing else, is in the order of a hash. Steps lie in the order of their
+// records' IDs.
 func migrations(prefix string) [][]string {
 	version1 := []string{
 		`CREATE TABLE IF NOT EXISTS {p}record (

@@ -49,8 +49,8 @@ const (
 	openTimeout        = 30 * time.Second
 )
 
-// Store keeps records in a SQLite file, and commits them together with what the application writes through a *sql.Tx. It
-// is a [driver.TxStore] of *sql.Tx, and safe for concurrent use.
+// Store keeps records in a SQLite file, and commits them together with what the application writes through a *sql.Tx.
+// It is a [driver.TxStore] of *sql.Tx, and safe for concurrent use.
 type Store struct {
 	*engine
 	db *database
@@ -90,7 +90,7 @@ func Open(ctx context.Context, path string, opts *Options) (*Store, error) {
 		if err == nil {
 			return s, nil
 		}
-		_ = s.Close() //nolint:errcheck // why it could not be opened is what is told
+		_ = s.Close() //nolint:errcheck // the earlier error is returned
 		if ctx.Err() != nil {
 			err = notOpened(ctx, path)
 		}
@@ -98,7 +98,7 @@ func Open(ctx context.Context, path string, opts *Options) (*Store, error) {
 	case <-ctx.Done():
 		go func() {
 			<-prepared    //nolint:errcheck // the caller has gone
-			_ = s.Close() //nolint:errcheck // nobody is left to tell
+			_ = s.Close() //nolint:errcheck // the caller has gone
 		}()
 		return nil, notOpened(ctx, path)
 	}
@@ -238,7 +238,7 @@ func openDatabase(path string, o *Options) (*database, error) {
 	d.db.SetMaxIdleConns(4)
 	raw := func(c sqldriver.Connector) func() (*rawConn, error) {
 		return func() (*rawConn, error) {
-			if err := d.there(); err != nil {
+			if err := d.checkFile(); err != nil {
 				return nil, err
 			}
 			conn, err := c.Connect(context.Background())
@@ -249,7 +249,7 @@ func openDatabase(path string, o *Options) (*database, error) {
 		}
 	}
 	reads := map[*sqldb.Statement]bool{d.text.Read: true, d.text.Probe: true, d.text.ReadSteps: true, d.text.Meta.Get: true}
-	d.group = newGrouper(d.turn, o.GroupLimit, reads, raw(writing), d.there)
+	d.group = newGrouper(d.turn, o.GroupLimit, reads, raw(writing), d.checkFile)
 	d.readers = newReaders(o.Readers, raw(reading))
 	return d, nil
 }
@@ -275,24 +275,24 @@ func (d *database) check(ctx context.Context) error {
 	return nil
 }
 
-// takesWrites finds a file that may only be read, which a file that was copied by another user often is: its tables are there, so that
-// nothing else would notice before the first claim.
+// takesWrites returns an error if the file may only be read, as is often so for a file that another user copied: its
+// tables exist, so that nothing else would notice before the first claim.
 func (d *database) takesWrites(ctx context.Context) error {
 	_, err := d.db.ExecContext(ctx, "DELETE FROM "+d.prefix+"meta WHERE 0") //nolint:gosec // the prefix was validated
 	if classify(err).Class == sqldb.ClassReadOnly {
 		return fmt.Errorf("%w: open %s: %s%w", driver.ErrStore, d.path, d.hint(err), err)
 	}
-	return nil // any other error, as that of a busy writer, is for whoever writes
+	return nil // any other error, such as a busy writer, is left to the first write
 }
 
-// hint says what SQLite does not. The file itself is not opened to find out: to close it would take away the locks of this process's connections.
-// Of one that SQLite does not take for a database there are none.
+// hint returns what SQLite's error does not say. It opens the file only if SQLite does not take it for a database, and
+// so holds no locks on it: closing the file would take away the locks of this process's connections.
 func (d *database) hint(err error) string {
 	switch {
 	case classify(err).Class == sqldb.ClassReadOnly:
 		return "the file or its folder takes no writes: "
 	case isNotDatabase(err) && otherFormat(d.path):
-		return "the file is in a format that SQLite cannot read, such as that of Turso's MVCC mode (in Turso, PRAGMA journal_mode = 'wal' changes it back): "
+		return "the file is in a format that SQLite cannot read, such as the format of Turso's MVCC mode (in Turso, PRAGMA journal_mode = 'wal' changes it back): "
 	}
 	folder := filepath.Dir(d.path)
 	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
@@ -356,7 +356,7 @@ func (d *database) Exclusive(ctx context.Context, op func(context.Context, sqldb
 	return d.group.do(ctx, op)
 }
 
-// notes are what an operator should know of this file's durability.
+// notes returns what an operator should know about this file's durability.
 func (d *database) notes(ctx context.Context) ([]string, error) {
 	var level int
 	if err := d.db.QueryRowContext(ctx, "PRAGMA synchronous").Scan(&level); err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/everonce/everonce/internal/sqldb"
 )
 
-// What is acknowledged survives a loss of power because each connection that writes syncs the write-ahead log at its commits: the one of the
-// grouped writes, and those of transactions. Health says so where somebody has changed it.
+// An acknowledged write survives a loss of power because each connection that writes syncs the write-ahead log at its
+// commits: the connection of the grouped writes, and the connections of transactions. Health reports a changed setting.
 func TestEveryCommitIsSynced(t *testing.T) {
 	s := openTest(t, nil)
 	if _, err := s.Claim(t.Context(), claimOf("a")); err != nil {

@@ -32,7 +32,7 @@ type txConn struct {
 // Begin begins a transaction that holds the writer: see sqlstore.Driver.
 func (d *database) Begin(ctx context.Context, opts sqlstore.BeginOptions, first ...*sqldb.Call) (sqldb.TxConn[*sql.Tx], error) {
 	if opts.Key != nil {
-		// Before the turn: who comes for the same key is told, and does not queue.
+		// Before the turn: a second caller for the same key fails fast, and does not queue.
 		waiting := new(pendingTx)
 		if !d.locks.lock(*opts.Key, waiting) {
 			return nil, sqlstore.ErrKeyLocked
@@ -44,7 +44,7 @@ func (d *database) Begin(ctx context.Context, opts sqlstore.BeginOptions, first 
 		return nil, err
 	}
 	if opts.Key != nil {
-		d.locks.hand(*opts.Key, c.open)
+		d.locks.transfer(*opts.Key, c.open)
 	}
 	return c, nil
 }
@@ -165,12 +165,12 @@ func (d *database) LockKey(c sqldb.TxConn[*sql.Tx], id driver.RecordID) bool {
 		return false
 	}
 	if t.open == nil {
-		return d.locks.lockUntold(id, foreignTx{t.tx})
+		return d.locks.lockPolled(id, foreignTx{t.tx})
 	}
-	return d.locks.hand(id, t.open)
+	return d.locks.transfer(id, t.open)
 }
 
-// foreignTx holds keys for a transaction on another handle of the file, whose end nobody tells.
+// foreignTx holds keys for a transaction on another handle of the file, whose end is not reported.
 type foreignTx struct{ tx *sql.Tx }
 
 func (f foreignTx) ended() bool { return sqldb.SQLTxDone(f.tx) }
@@ -206,7 +206,7 @@ func (c *conn) sendIn(tx *openTx, calls []*sqldb.Call) error {
 	return nil
 }
 
-// tooLong tells what the end of the transaction's time looks like from inside.
+// tooLong adds [driver.ErrTxTooLong] to an error that the time limit of the transaction has caused.
 func (c *txConn) tooLong(err error) error {
 	if err != nil && c.expired.Load() {
 		return fmt.Errorf("%w: it blocked all writers of this database: %w", driver.ErrTxTooLong, err)
@@ -217,7 +217,7 @@ func (c *txConn) tooLong(err error) error {
 // Commit ends the transaction: see sqldb.TxConn.
 func (c *txConn) Commit(ctx context.Context, last ...*sqldb.Call) error {
 	if err := c.Send(ctx, last...); err != nil {
-		_ = c.Rollback(ctx) //nolint:errcheck // the first error is what is told
+		_ = c.Rollback(ctx) //nolint:errcheck // the first error is returned
 		return err
 	}
 	c.open.ending.Store(true)

@@ -132,7 +132,7 @@ func TestManyDuplicatesChargeOnce(t *testing.T) {
 	b.balance(70)
 }
 
-// A duplicate of a running transaction is told at once: it does not wait for the writer, in any mode.
+// A duplicate of a running transaction fails fast: it does not wait for the writer, in any mode.
 func TestDuplicatesOfATransactionDoNotWait(t *testing.T) {
 	b := newBank(t, nil)
 	guarded, err := everonce.NewReceiver(b.Store, everonce.Refuse, nil)
@@ -213,7 +213,7 @@ func TestATransactionIsBoundByTheShortestLease(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		// A statement that does not end by itself: it is interrupted when the time is up.
+		// A statement that never ends: it is interrupted when the time is up.
 		var n int
 		err = tx.QueryRow("WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT count(*) FROM c").Scan(&n)
 		if err == nil {
@@ -248,7 +248,7 @@ func TestWorkCanNotCommitWhatItWasLent(t *testing.T) {
 	b.balance(100)
 }
 
-// SQLite may end a transaction by itself, and would commit what follows statement by statement.
+// SQLite itself may end a transaction, and would commit later statements one by one.
 func TestATransactionThatSQLiteEndedCommitsNothing(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
@@ -308,14 +308,14 @@ func TestAConflictClauseThatRollsBack(t *testing.T) {
 	}
 }
 
-// handles are the ways to get a transaction of one's own.
+// handles are the handles on which an application can begin its own transaction.
 func handles(b *bank) map[string]*sql.DB {
 	other, err := sql.Open("sqlite", "file:"+b.path+"?_txlock=immediate&_pragma=busy_timeout(5000)")
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	b.t.Cleanup(func() { other.Close() })
-	return map[string]*sql.DB{"Store.DB": b.DB(), "a handle of one's own": other}
+	return map[string]*sql.DB{"Store.DB": b.DB(), "a separate handle": other}
 }
 
 func TestDoTxCommitsWithTheCaller(t *testing.T) {
@@ -348,7 +348,7 @@ func TestDoTxCommitsWithTheCaller(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.balance(100)
-			// What was rolled back did not happen: the key is free again.
+			// A call that was rolled back did not happen: the key is free again.
 			if tx, res, err = run("a"); err != nil || res.Outcome != everonce.Executed {
 				t.Fatalf("after a rollback: %+v, %v", res, err)
 			}
@@ -415,7 +415,8 @@ func TestJoinRefusesAnotherDatabase(t *testing.T) {
 	}
 }
 
-// A step's commit is checked by the store of its operation. A second store on the same file is another one, and says so.
+// A step's commit is checked by the store of its operation. A second store on the same file is another one, and says
+// so.
 func TestTwoStoresOnOneFileAreTwo(t *testing.T) {
 	b := newBank(t, nil)
 	r, err := everonce.NewReceiver(open(t, b.path, nil), everonce.Refuse, nil)

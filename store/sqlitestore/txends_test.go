@@ -11,8 +11,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Work cannot end the transaction that it was lent by the text of a statement either, as of a script. What is rolled back so is not
-// recorded as done.
+// Work cannot end the transaction that it was lent by the text of a statement either, such as a script. Work that was
+// rolled back so is not recorded as done.
 func TestWorkCanNotEndWhatItWasLentByAStatement(t *testing.T) {
 	for _, text := range []string{
 		"COMMIT", "END", "ROLLBACK", "INSERT INTO account VALUES ('bob', 1); COMMIT", "ROLLBACK; BEGIN IMMEDIATE", "COMMIT; BEGIN IMMEDIATE",
@@ -48,7 +48,8 @@ func TestWorkCanNotEndWhatItWasLentByAStatement(t *testing.T) {
 	}
 }
 
-// A transaction that has ended, as database/sql ends one with the context that began it, is doomed, and not a call that is wrong.
+// A transaction that has ended, as database/sql ends one with the context that began it, is doomed, and not a call that
+// is wrong.
 func TestDoTxInATransactionThatHasEnded(t *testing.T) {
 	b := newBank(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -75,8 +76,8 @@ func TestDoTxInATransactionThatHasEnded(t *testing.T) {
 	}
 }
 
-// A statement that was prepared before the work ended its transaction writes nothing after it: without a transaction each would commit
-// by itself.
+// A statement that was prepared before the work ended its transaction writes nothing after it: without a transaction
+// each would commit alone.
 func TestPreparedStatementsOfATransactionThatHasEnded(t *testing.T) {
 	b := newBank(t, nil)
 	res, err := everonce.Transact(t.Context(), b.tr, order("17"), func(ctx context.Context, tx *sql.Tx) (n int, err error) {

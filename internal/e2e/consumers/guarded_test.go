@@ -25,7 +25,7 @@ var stores = []struct {
 	{"pgxstore through database sql", func(tb testing.TB) everonce.Store { s, _ := openPostgresSQL(tb); return s }, false},
 	{"redisstore", func(tb testing.TB) everonce.Store {
 		client := redis(tb)
-		s, err := redisstore.New(tb.Context(), client, &redisstore.Options{Prefix: redisPrefix(tb, client)})
+		s, err := redisstore.New(tb.Context(), client, &redisstore.Options{KeyPrefix: redisPrefix(tb, client)})
 		noErr(tb, err)
 		return s
 	}, false},

@@ -16,7 +16,7 @@ import (
 // redisConsumer is a consumer whose records are in Redis, under a prefix, and what state a record has.
 func redisConsumer(t *testing.T, client rueidis.Client, prefix string, handle func() error) (*consume.Consumer, func(everonce.Key) driver.State) {
 	t.Helper()
-	store, err := redisstore.New(t.Context(), client, &redisstore.Options{Prefix: prefix})
+	store, err := redisstore.New(t.Context(), client, &redisstore.Options{KeyPrefix: prefix})
 	noErr(t, err)
 	recv, err := everonce.NewReceiver(store, everonce.Refuse, nil)
 	noErr(t, err)

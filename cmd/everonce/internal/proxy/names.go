@@ -26,7 +26,7 @@ var settings = map[string]string{
 	"Methods":                "methods",
 	"Options.Collection":     "table-prefix",
 	"Options.IdentitySecret": "identity-secret-file",
-	"Options.Prefix":         "table-prefix",
+	"Options.KeyPrefix":      "table-prefix",
 	"ProblemBase":            "problem-base",
 	"Profile":                "profile",
 	"Remember":               "remember",

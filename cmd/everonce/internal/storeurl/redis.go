@@ -25,7 +25,7 @@ func readRedis(text string, opts Options, create bool) (Opener, error) {
 		opt.Dialer.Timeout = connectTimeout
 	}
 	opt.DisableCache = true // nothing is kept here that the server would have to take back
-	set := &redisstore.Options{Prefix: opts.TablePrefix}
+	set := &redisstore.Options{KeyPrefix: opts.TablePrefix}
 	if !create {
 		set.Accept = redisstore.RiskEviction | redisstore.RiskNoLog | redisstore.RiskUnknown
 	}

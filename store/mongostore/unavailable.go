@@ -10,8 +10,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// awayCodes are of a server that cannot be written to by anybody, or not by this program, whatever the document.
-var awayCodes = []int{
+// unavailableCodes are the codes of a server that no client, or not this program, can write to, whatever the document.
+var unavailableCodes = []int{
 	6, 7, 89, 9001, // HostUnreachable, HostNotFound, NetworkTimeout, SocketException
 	91, 189, 10107, 11600, 11602, 13435, 13436, // going down, an election, not the primary
 	50, 262, // out of time
@@ -20,8 +20,9 @@ var awayCodes = []int{
 	codeOutOfDisk,
 }
 
-// away adds [driver.ErrStore] to an error that is not of one document: the next would get it too.
-func away(err error) error {
+// markUnavailable adds [driver.ErrStore] to an error that does not come from one document: the next document would get
+// it too.
+func markUnavailable(err error) error {
 	se, answered := errors.AsType[mongo.ServerError](err)
 	concern := func() bool {
 		we, ok := errors.AsType[mongo.WriteException](err)
@@ -32,7 +33,7 @@ func away(err error) error {
 		return err
 	case !answered, mongo.IsNetworkError(err), mongo.IsTimeout(err), concern(),
 		slices.ContainsFunc([]string{"RetryableWriteError", "TransientTransactionError"}, se.HasErrorLabel),
-		slices.ContainsFunc(awayCodes, se.HasErrorCode):
+		slices.ContainsFunc(unavailableCodes, se.HasErrorCode):
 		return fmt.Errorf("%w: %w", driver.ErrStore, err)
 	}
 	return err

@@ -11,16 +11,17 @@ import (
 	"github.com/everonce/everonce/internal/sqldb"
 )
 
-// Outside of the application's transactions each Send is a transaction, at read committed: above it, statements of different keys fail for
-// each other's sake. On a connection whose own isolation is that, the statements are sent as they are; on another one, and once one has met
-// a serialization failure nevertheless (somebody has SET it later, or a pooler has lent the connection), they are sent with a BEGIN and
-// a COMMIT around them.
+// Outside the application's transactions each Send is a transaction at read committed, because above that isolation
+// statements for different keys can make each other fail. On a connection whose default isolation is read committed,
+// the statements are sent without a BEGIN. On any other connection they are sent between a BEGIN and a COMMIT, as they
+// are sent after a serialization failure at that default: then someone has SET the isolation later, or a pooler has
+// lent the connection.
 
 // errStrict: the connection's own isolation is above read committed. Nothing was sent.
 var errStrict = errors.New("pgxstore: the connection's own isolation is above read committed")
 
-// again reports whether calls are to be sent again, now at read committed: they have met a serialization failure before they brought
-// anything. What follows is sent so in any case.
+// again reports whether calls must be sent again at read committed, because they failed with a serialization failure
+// before they returned anything. All later calls are sent at read committed in any case.
 func (d *database) again(err error, calls []*sqldb.Call) bool {
 	if !isSerialization(err) {
 		return false

@@ -10,7 +10,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// What every document would get is of the store; what is wrong with one document is not.
+// An error that every document would get comes from the store. An error of one document does not.
 func TestWhatIsOfTheServerAndNotOfTheDocument(t *testing.T) {
 	write := func(code int) error {
 		return mongo.WriteException{WriteErrors: mongo.WriteErrors{{Code: code, Message: "m"}}}
@@ -30,9 +30,9 @@ func TestWhatIsOfTheServerAndNotOfTheDocument(t *testing.T) {
 		"a full disk":            {write(codeOutOfDisk), true},
 		"not valid":              {write(121), false},
 		"another index":          {write(codeDuplicateKey), false},
-		"larger than the server": {failed(t.Context(), "insert once", write(codeTooLarge)), false},
+		"larger than the server": {wrapError(t.Context(), "insert once", write(codeTooLarge)), false},
 	} {
-		if got := errors.Is(away(tc.err), driver.ErrStore); got != tc.store {
+		if got := errors.Is(markUnavailable(tc.err), driver.ErrStore); got != tc.store {
 			t.Errorf("%s: of the store %v, want %v", name, got, tc.store)
 		}
 	}
