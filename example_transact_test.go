@@ -6,14 +6,14 @@ import (
 	"fmt"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/internal/mapdb"
+	"github.com/everonce/everonce/internal/testing/memtx"
 )
 
 // Tx is the transaction of the examples' database. With PostgreSQL it is pgx.Tx, or *sql.Tx.
-type Tx = mapdb.Tx
+type Tx = memtx.Tx
 
 // openDB opens the examples' database. With PostgreSQL it is pgxstore.New(pool).
-func openDB() *mapdb.DB { return mapdb.New() }
+func openDB() *memtx.DB { return memtx.New() }
 
 // The balance and the record that it was changed are one commit (transactional mode): exactly once, whatever crashes.
 func ExampleTransact() {

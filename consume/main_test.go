@@ -3,7 +3,7 @@ package consume_test
 import (
 	"testing"
 
-	"github.com/everonce/everonce/internal/leftover"
+	"github.com/everonce/everonce/internal/testing/leaks"
 )
 
-func TestMain(m *testing.M) { leftover.Main(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }

@@ -20,7 +20,7 @@ import (
 )
 
 // The requirements of the practice list on message handlers and consumers, line by line, each with a test of that
-// name. The same tests on every store, against its real server, are in internal/e2e/consumers; tests of SQL's natural
+// name. The same tests on every store, against its real server, are in tests/e2e/consumers; tests of SQL's natural
 // shapes are in examples/natural, and tests of Redis in store/redisstore. docs/reference/proofs.md has the whole list.
 
 // bank counts bookings, by the producer's ID.
@@ -486,13 +486,11 @@ func TestPracticeHourlyCleanup(t *testing.T) {
 
 // Memory only, never: after a restart every duplicate is handled again.
 func TestPracticeMemoryOnlyNever(t *testing.T) {
-	handled := 0
-	disk := newLedger()
+	handled, disk := 0, newLedger()
 	for process := range 2 {
 		inMemory := newConsumer(t, func(context.Context, *consume.Message, order) error { handled++; return nil })
-		onDisk := booking(t, disk, nil)
 		inMemory.Handle(t.Context(), first())
-		if v := onDisk.Handle(t.Context(), first()); process == 1 && v.Outcome != everonce.Replayed {
+		if v := booking(t, disk, nil).Handle(t.Context(), first()); process == 1 && v.Outcome != everonce.Replayed {
 			t.Errorf("after the restart: %v", v.Outcome)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/everonce/everonce/internal/leftover"
+	"github.com/everonce/everonce/internal/testing/leaks"
 )
 
 // TestMain makes the test binary the program, and its children, by the name that it is called by.
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 		defer stop()
 		os.Exit(Main(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
-	leftover.Main(m)
+	leaks.Main(m)
 }
 
 // program makes this test binary run as the program, with its temporary files in a folder of the test's.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/internal/mapdb"
+	"github.com/everonce/everonce/internal/testing/memtx"
 	"github.com/everonce/everonce/oncetest"
 )
 
@@ -83,7 +83,7 @@ func crashes(tb testing.TB) map[string]func() crashed {
 	}
 	transactional := func(optimistic bool) func() crashed {
 		return func() crashed {
-			x := transactions{mapdb.New(), optimistic}
+			x := transactions{memtx.New(), optimistic}
 			return crashed{
 				mode: oncetest.Transactional, mute: everonce.Failed,
 				start: func(proc *process) http.Handler {

@@ -8,20 +8,20 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
-	"github.com/everonce/everonce/internal/mapdb"
+	"github.com/everonce/everonce/internal/testing/memtx"
 )
 
 // A handler whose effect and answer commit together. The database here is a small one in memory; with pgxstore the
 // handler gets a pgx.Tx, with sqlitestore a *sql.Tx.
 func ExampleHandleTx() {
-	db := mapdb.New()
-	receiver, err := everonce.NewTxReceiver[*mapdb.Tx](db, nil)
+	db := memtx.New()
+	receiver, err := everonce.NewTxReceiver[*memtx.Tx](db, nil)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	account := func(r *http.Request) (string, error) { return r.Header.Get("X-Account"), nil }
-	pay, err := httponce.HandleTx(receiver, account, func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
+	pay, err := httponce.HandleTx(receiver, account, func(w http.ResponseWriter, r *http.Request, tx *memtx.Tx) error {
 		if err := tx.Add("payment"); err != nil {
 			return err // rolled back; the client is told to come again
 		}

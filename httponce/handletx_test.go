@@ -16,13 +16,13 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
-	"github.com/everonce/everonce/internal/mapdb"
+	"github.com/everonce/everonce/internal/testing/memtx"
 	"github.com/everonce/everonce/oncetest"
 )
 
 // An option without meaning in a transaction is rejected when the handler is made, with its name and the reason.
 func TestHandleTxRefusesWhatHasNoMeaning(t *testing.T) {
-	recv, err := everonce.NewTxReceiver[*mapdb.Tx](mapdb.New(), nil)
+	recv, err := everonce.NewTxReceiver[*memtx.Tx](memtx.New(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestHandleTxRefusesWhatHasNoMeaning(t *testing.T) {
 	}
 	for name, build := range map[string]func() (http.Handler, error){
 		"receiver": func() (http.Handler, error) {
-			return httponce.HandleTx[*mapdb.Tx](nil, httponce.Unscoped(), handle, nil)
+			return httponce.HandleTx[*memtx.Tx](nil, httponce.Unscoped(), handle, nil)
 		},
 		"principal": func() (http.Handler, error) { return httponce.HandleTx(recv, nil, handle, nil) },
 		"handler":   func() (http.Handler, error) { return httponce.HandleTx(recv, httponce.Unscoped(), nil, nil) },
@@ -99,7 +99,7 @@ func TestMaxAnswerOfATransaction(t *testing.T) {
 
 // The answer is held until the commit: whatever would send a part of it before is an error, and 1xx are dropped.
 func TestHandleTxHoldsTheAnswer(t *testing.T) {
-	svc := newService(t, setup{handleTx: func(w http.ResponseWriter, _ *http.Request, tx *mapdb.Tx) error {
+	svc := newService(t, setup{handleTx: func(w http.ResponseWriter, _ *http.Request, tx *memtx.Tx) error {
 		if err := tx.Add("charge"); err != nil {
 			return err
 		}
@@ -154,14 +154,14 @@ func TestHandleTxHoldsTheAnswer(t *testing.T) {
 // Each run of a transaction gets the whole body.
 func TestHandleTxGivesEveryRunTheBody(t *testing.T) {
 	runs := 0
-	svc := newService(t, setup{handleTx: func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
+	svc := newService(t, setup{handleTx: func(w http.ResponseWriter, r *http.Request, tx *memtx.Tx) error {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return err
 		}
 		if runs++; runs < 3 {
 			fmt.Fprint(w, "half an answer")
-			return mapdb.ErrDeadlock
+			return memtx.ErrDeadlock
 		}
 		return charges(201, string(body), nil)(w, r, tx)
 	}})
@@ -180,7 +180,7 @@ func TestHandleTxWithoutAKey(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name    string
-		handle  func(http.ResponseWriter, *http.Request, *mapdb.Tx) error
+		handle  func(http.ResponseWriter, *http.Request, *memtx.Tx) error
 		plan    oncetest.Plan
 		want    got
 		effects int
@@ -197,7 +197,7 @@ func TestHandleTxWithoutAKey(t *testing.T) {
 		{name: "another operation was refused", handle: charges(409, "no", inner(everonce.Rejected, permanent)), want: got{status: 409, body: "no", location: "/payments/1"}},
 		{name: "permanent", handle: charges(0, "", permanent), want: got{status: 422, problem: "refused", code: "no_funds"}},
 		{name: "permanent, with an answer that says so", handle: charges(402, "no money", permanent), want: got{status: 402, body: "no money", location: "/payments/1"}},
-		{name: "not done by its own word", want: created, handle: func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
+		{name: "not done by its own word", want: created, handle: func(w http.ResponseWriter, r *http.Request, tx *memtx.Tx) error {
 			httponce.NotDone(w)
 			return charges(201, "paid", nil)(w, r, tx)
 		}},
@@ -251,7 +251,7 @@ func TestHandleTxWhenTheClientLeaves(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			svc := newService(t, setup{
 				opts: httponce.Options{Route: httponce.Route{EndWithClient: end}},
-				handleTx: func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
+				handleTx: func(w http.ResponseWriter, r *http.Request, tx *memtx.Tx) error {
 					select {
 					case <-r.Context().Done():
 						return context.Cause(r.Context())
@@ -290,7 +290,7 @@ func TestHandleTxBoundsTheHandler(t *testing.T) {
 		{ctx: time.Second, want: 30 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			svc := newService(t, setup{core: c.core, opts: httponce.Options{Route: c.route}, handleTx: func(_ http.ResponseWriter, r *http.Request, _ *mapdb.Tx) error {
+			svc := newService(t, setup{core: c.core, opts: httponce.Options{Route: c.route}, handleTx: func(_ http.ResponseWriter, r *http.Request, _ *memtx.Tx) error {
 				<-r.Context().Done()
 				return r.Context().Err()
 			}})
@@ -315,7 +315,7 @@ func TestHandleTxBoundsTheHandler(t *testing.T) {
 func TestHandleTxWithAnOperationInside(t *testing.T) {
 	for _, status := range []int{201, 402} {
 		var svc *service
-		svc = newService(t, setup{handleTx: func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
+		svc = newService(t, setup{handleTx: func(w http.ResponseWriter, r *http.Request, tx *memtx.Tx) error {
 			_, err := everonce.DoTx(r.Context(), tx, svc.recvTx, everonce.Key{Scope: "order", ID: "7"}, func(context.Context) (string, error) {
 				return "shipped", tx.Add("shipment")
 			})

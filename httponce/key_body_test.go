@@ -17,7 +17,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
-	"github.com/everonce/everonce/internal/mapdb"
+	"github.com/everonce/everonce/internal/testing/memtx"
 )
 
 // squarePayment is a request as Square's SDKs send it: the key is a member of the body, and in no header.
@@ -54,7 +54,7 @@ func TestKeyInTheBody(t *testing.T) {
 			}
 			s := setup{opts: fromJSON(), handle: pay}
 			if mode == "transactional" {
-				s.handleTx = func(w http.ResponseWriter, r *http.Request, _ *mapdb.Tx) error {
+				s.handleTx = func(w http.ResponseWriter, r *http.Request, _ *memtx.Tx) error {
 					pay(w, r)
 					return nil
 				}
@@ -143,7 +143,7 @@ func TestNoKeyInTheBody(t *testing.T) {
 				}
 				s := setup{opts: opts, handle: handle}
 				if mode == "transactional" {
-					s.handleTx = func(w http.ResponseWriter, r *http.Request, _ *mapdb.Tx) error {
+					s.handleTx = func(w http.ResponseWriter, r *http.Request, _ *memtx.Tx) error {
 						handle(w, r)
 						return nil
 					}

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce/httponce"
-	"github.com/everonce/everonce/internal/mapdb"
+	"github.com/everonce/everonce/internal/testing/memtx"
 )
 
 // The files of a form that a handler has read are removed, as net/http does for its own requests: also for an
@@ -40,7 +40,7 @@ func formFilesAreRemoved(t *testing.T, down, tx bool) {
 		}
 	}}
 	if tx {
-		s.opts, s.handleTx = httponce.Options{}, func(w http.ResponseWriter, r *http.Request, _ *mapdb.Tx) error {
+		s.opts, s.handleTx = httponce.Options{}, func(w http.ResponseWriter, r *http.Request, _ *memtx.Tx) error {
 			s.handle(w, r)
 			return nil
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/httponce/proxy"
-	"github.com/everonce/everonce/internal/mapdb"
+	"github.com/everonce/everonce/internal/testing/memtx"
 	"github.com/everonce/everonce/oncetest"
 )
 
@@ -77,7 +77,7 @@ func TestProtectedInsideOfAnotherWhileTheInnerOneRuns(t *testing.T) {
 func TestProtectedInsideOfATransaction(t *testing.T) {
 	status := 500
 	inner := newService(t, setup{handle: func(w http.ResponseWriter, r *http.Request) { answers(status, "paid")(w, r) }})
-	outer := newService(t, setup{handleTx: func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
+	outer := newService(t, setup{handleTx: func(w http.ResponseWriter, r *http.Request, tx *memtx.Tx) error {
 		inner.ServeHTTP(w, r)
 		return tx.Add("charge")
 	}})
@@ -102,7 +102,7 @@ func TestProtectedInsideOfATransaction(t *testing.T) {
 // 500 rolls the transaction back.
 func TestProtectedInsideOfATransactionOfItsStore(t *testing.T) {
 	var inner http.Handler
-	svc := newService(t, setup{handleTx: func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
+	svc := newService(t, setup{handleTx: func(w http.ResponseWriter, r *http.Request, tx *memtx.Tx) error {
 		if err := tx.Add("charge"); err != nil {
 			return err
 		}

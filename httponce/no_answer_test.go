@@ -13,7 +13,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
-	"github.com/everonce/everonce/internal/mapdb"
+	"github.com/everonce/everonce/internal/testing/memtx"
 )
 
 // A handler that returns without an answer when its context has ended, as many do, has not said that it is done. The
@@ -167,7 +167,7 @@ func TestSilenceBehindTheEndOfTheContextIsRolledBack(t *testing.T) {
 				ctx, leave := context.WithCancel(context.Background())
 				defer leave()
 				silent := !says
-				svc := newService(t, setup{opts: httponce.Options{Route: route}, handleTx: func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
+				svc := newService(t, setup{opts: httponce.Options{Route: route}, handleTx: func(w http.ResponseWriter, r *http.Request, tx *memtx.Tx) error {
 					if !silent {
 						w.WriteHeader(http.StatusCreated)
 					}

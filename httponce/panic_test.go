@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/internal/mapdb"
+	"github.com/everonce/everonce/internal/testing/memtx"
 )
 
 // unwindings are the ways in which a handler does not return.
@@ -106,7 +106,7 @@ func TestAPanicIsRunAgainUnderReexecute(t *testing.T) {
 func TestAPanicInATransactionRollsBack(t *testing.T) {
 	for name, unwind := range unwindings {
 		first := true
-		svc := newService(t, setup{handleTx: func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
+		svc := newService(t, setup{handleTx: func(w http.ResponseWriter, r *http.Request, tx *memtx.Tx) error {
 			if err := charges(201, "paid", nil)(w, r, tx); first {
 				first = false
 				unwind()

@@ -15,7 +15,7 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/httponce"
-	"github.com/everonce/everonce/internal/mapdb"
+	"github.com/everonce/everonce/internal/testing/memtx"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -305,12 +305,12 @@ func TestAPieceThatIsAmissElidesTheAnswer(t *testing.T) {
 
 // In a transaction the pieces commit with the effects and the answer.
 func TestPiecesInATransaction(t *testing.T) {
-	db := mapdb.New()
-	recv, err := everonce.NewTxReceiver[*mapdb.Tx](db, &everonce.Options{MaxResult: 10_000})
+	db := memtx.New()
+	recv, err := everonce.NewTxReceiver[*memtx.Tx](db, &everonce.Options{MaxResult: 10_000})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := httponce.HandleTx(recv, httponce.Unscoped(), func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
+	h, err := httponce.HandleTx(recv, httponce.Unscoped(), func(w http.ResponseWriter, r *http.Request, tx *memtx.Tx) error {
 		if err := tx.Add("charge"); err != nil {
 			return err
 		}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
-	"github.com/everonce/everonce/internal/mapdb"
+	"github.com/everonce/everonce/internal/testing/memtx"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -133,7 +133,7 @@ func TestPolicyIsWhatHappens(t *testing.T) {
 	opts := httponce.Options{Route: httponce.Route{Save: httponce.Save{"409": httponce.Released, "418": httponce.Unknown, "501": httponce.Saved}}}
 	for mode, set := range map[string]setup{
 		"guarded":       {opts: opts, handle: func(w http.ResponseWriter, _ *http.Request) { write(w) }},
-		"transactional": {opts: opts, handleTx: func(w http.ResponseWriter, _ *http.Request, _ *mapdb.Tx) error { write(w); return nil }},
+		"transactional": {opts: opts, handleTx: func(w http.ResponseWriter, _ *http.Request, _ *memtx.Tx) error { write(w); return nil }},
 	} {
 		svc := newService(t, set)
 		var recv everonce.AnyReceiver = svc.recv

@@ -16,7 +16,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
-	"github.com/everonce/everonce/internal/mapdb"
+	"github.com/everonce/everonce/internal/testing/memtx"
 	"github.com/everonce/everonce/oncetest"
 	"github.com/everonce/everonce/store/memstore"
 )
@@ -244,7 +244,7 @@ func TestPracticeListOfHandleTx(t *testing.T) {
 			oncetest.Run(t, oncetest.Subject{
 				Mode: oncetest.Transactional, Capabilities: practice, Bubble: true, Redelivery: 40 * time.Hour,
 				New: func(tb testing.TB, f *oncetest.Faults) oncetest.System {
-					db := mapdb.New()
+					db := memtx.New()
 					tb.Cleanup(func() {
 						if n := db.Held(); n > 0 {
 							tb.Errorf("%d transactions were left open", n)
@@ -259,7 +259,7 @@ func TestPracticeListOfHandleTx(t *testing.T) {
 
 // transactions is an API whose charge is a row in the database of its records.
 type transactions struct {
-	db         *mapdb.DB
+	db         *memtx.DB
 	optimistic bool
 }
 
@@ -267,11 +267,11 @@ func (x transactions) name(op oncetest.Operation) string { return op.Client + "/
 
 func (x transactions) serve(tb testing.TB, plan oncetest.Plan, effect func(context.Context, string, func() error) error) http.Handler {
 	tb.Helper()
-	recv, err := everonce.NewTxReceiver(oncetest.FaultTxStore[*mapdb.Tx](x.db, plan), &everonce.Options{Optimistic: x.optimistic})
+	recv, err := everonce.NewTxReceiver(oncetest.FaultTxStore[*memtx.Tx](x.db, plan), &everonce.Options{Optimistic: x.optimistic})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	h, err := httponce.HandleTx(recv, caller, func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
+	h, err := httponce.HandleTx(recv, caller, func(w http.ResponseWriter, r *http.Request, tx *memtx.Tx) error {
 		var o order
 		if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
 			return err

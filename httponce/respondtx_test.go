@@ -12,7 +12,7 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/httponce"
-	"github.com/everonce/everonce/internal/mapdb"
+	"github.com/everonce/everonce/internal/testing/memtx"
 	"github.com/everonce/everonce/oncetest"
 )
 
@@ -20,8 +20,8 @@ var errBug = errors.New("secret: column \"ssn\" does not exist")
 
 // charges returns a handler that has an effect in its transaction, writes an answer where status is set, and
 // returns an error.
-func charges(status int, body string, err error) func(http.ResponseWriter, *http.Request, *mapdb.Tx) error {
-	return func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
+func charges(status int, body string, err error) func(http.ResponseWriter, *http.Request, *memtx.Tx) error {
+	return func(w http.ResponseWriter, r *http.Request, tx *memtx.Tx) error {
 		if err := tx.Add("charge"); err != nil {
 			return err
 		}
@@ -36,7 +36,7 @@ func transactionalOutcomes() []outcomeCase {
 	paid := charges(201, "paid", nil)
 	noMoney := got{status: 402, body: "no money", location: "/payments/1"}
 	permanent := everonce.Permanent("no_funds", errors.New("the account is empty"), nil)
-	tx := func(h func(http.ResponseWriter, *http.Request, *mapdb.Tx) error) setup { return setup{handleTx: h} }
+	tx := func(h func(http.ResponseWriter, *http.Request, *memtx.Tx) error) setup { return setup{handleTx: h} }
 	refused := func(mark string) got { return got{status: 422, problem: "refused", code: "no_funds", mark: mark} }
 	lost := always(oncetest.FailAfter, oncetest.OpCommit)
 	return []outcomeCase{
@@ -82,7 +82,7 @@ func transactionalOutcomes() []outcomeCase {
 		},
 		{
 			name: "not done by its own word", outcome: everonce.Failed, do: twice, runs: 2, want: created,
-			setup: tx(func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
+			setup: tx(func(w http.ResponseWriter, r *http.Request, tx *memtx.Tx) error {
 				httponce.NotDone(w)
 				return paid(w, r, tx)
 			}),
@@ -169,17 +169,17 @@ func transactionalOutcomes() []outcomeCase {
 			}),
 		},
 		{
-			name: "deadlocks without an end", outcome: everonce.Failed, setup: tx(charges(0, "", mapdb.ErrDeadlock)), do: once, want: problemOf(503, "not-done", "1"), runs: 11, logged: "not done",
+			name: "deadlocks without an end", outcome: everonce.Failed, setup: tx(charges(0, "", memtx.ErrDeadlock)), do: once, want: problemOf(503, "not-done", "1"), runs: 11, logged: "not done",
 		},
 		{
 			name: "one deadlock", outcome: everonce.Executed, do: once, want: created, runs: 2, effects: 1,
-			setup: tx(func() func(http.ResponseWriter, *http.Request, *mapdb.Tx) error {
+			setup: tx(func() func(http.ResponseWriter, *http.Request, *memtx.Tx) error {
 				first := true
-				return func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
+				return func(w http.ResponseWriter, r *http.Request, tx *memtx.Tx) error {
 					if first {
 						first = false
 						w.Header().Set("X-First", "yes")
-						return charges(500, "sorry", mapdb.ErrDeadlock)(w, r, tx)
+						return charges(500, "sorry", memtx.ErrDeadlock)(w, r, tx)
 					}
 					if got := w.Header().Get("X-First"); got != "" {
 						return errors.New("the second run has the first one's headers")
@@ -190,7 +190,7 @@ func transactionalOutcomes() []outcomeCase {
 		},
 		{
 			name: "too long", outcome: everonce.Failed, want: problemOf(503, "not-done", "1"), runs: 1, logged: "took too long", do: once,
-			setup: tx(func(_ http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
+			setup: tx(func(_ http.ResponseWriter, r *http.Request, tx *memtx.Tx) error {
 				<-r.Context().Done()
 				return context.Cause(r.Context())
 			}),

@@ -14,7 +14,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
-	"github.com/everonce/everonce/internal/mapdb"
+	"github.com/everonce/everonce/internal/testing/memtx"
 )
 
 // byHeader takes the principal from a header, as something in front would set it.
@@ -371,11 +371,11 @@ func TestPrincipalOfARoute(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	recv, err := everonce.NewTxReceiver[*mapdb.Tx](mapdb.New(), nil)
+	recv, err := everonce.NewTxReceiver[*memtx.Tx](memtx.New(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tx, err := httponce.HandleTx(recv, httponce.Unscoped(), func(w http.ResponseWriter, r *http.Request, _ *mapdb.Tx) error {
+	tx, err := httponce.HandleTx(recv, httponce.Unscoped(), func(w http.ResponseWriter, r *http.Request, _ *memtx.Tx) error {
 		books.ServeHTTP(w, r)
 		return nil
 	}, opts)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
-	"github.com/everonce/everonce/internal/mapdb"
+	"github.com/everonce/everonce/internal/testing/memtx"
 	"github.com/everonce/everonce/oncetest"
 	"github.com/everonce/everonce/store/memstore"
 )
@@ -24,8 +24,8 @@ type service struct {
 	t testing.TB
 	http.Handler
 	recv   *everonce.Receiver              // in guarded mode
-	recvTx *everonce.TxReceiver[*mapdb.Tx] // in transactional mode
-	db     *mapdb.DB
+	recvTx *everonce.TxReceiver[*memtx.Tx] // in transactional mode
+	db     *memtx.DB
 	logs   bytes.Buffer
 	// during, if set, is called when the handler is.
 	during func()
@@ -43,7 +43,7 @@ type setup struct {
 	opts   httponce.Options
 	// handle is the handler; handleTx the one with a transaction.
 	handle   http.HandlerFunc
-	handleTx func(http.ResponseWriter, *http.Request, *mapdb.Tx) error
+	handleTx func(http.ResponseWriter, *http.Request, *memtx.Tx) error
 }
 
 func newService(t testing.TB, s setup) *service {
@@ -80,17 +80,17 @@ func newService(t testing.TB, s setup) *service {
 
 func (svc *service) transactional(s setup) {
 	svc.t.Helper()
-	svc.db = mapdb.New()
+	svc.db = memtx.New()
 	svc.t.Cleanup(func() {
 		if n := svc.db.Held(); n > 0 {
 			svc.t.Errorf("%d transactions were left open", n)
 		}
 	})
 	var err error
-	if svc.recvTx, err = everonce.NewTxReceiver(oncetest.FaultTxStore[*mapdb.Tx](svc.db, svc.planned), &s.core); err != nil {
+	if svc.recvTx, err = everonce.NewTxReceiver(oncetest.FaultTxStore[*memtx.Tx](svc.db, svc.planned), &s.core); err != nil {
 		svc.t.Fatal(err)
 	}
-	svc.Handler, err = httponce.HandleTx(svc.recvTx, httponce.Unscoped(), func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
+	svc.Handler, err = httponce.HandleTx(svc.recvTx, httponce.Unscoped(), func(w http.ResponseWriter, r *http.Request, tx *memtx.Tx) error {
 		svc.called()
 		return s.handleTx(w, r, tx)
 	}, &s.opts)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
-	"github.com/everonce/everonce/internal/mapdb"
+	"github.com/everonce/everonce/internal/testing/memtx"
 	"github.com/everonce/everonce/oncetest"
 )
 
@@ -84,7 +84,7 @@ func TestWaitsByDefault(t *testing.T) {
 				h := newHeld(201)
 				s := setup{handle: h.HandlerFunc, opts: httponce.Options{Route: httponce.Route{Wait: wait}}}
 				if mode == "transactional" {
-					s.handleTx = func(w http.ResponseWriter, r *http.Request, _ *mapdb.Tx) error {
+					s.handleTx = func(w http.ResponseWriter, r *http.Request, _ *memtx.Tx) error {
 						h.ServeHTTP(w, r)
 						return nil
 					}
@@ -345,7 +345,7 @@ func TestWhoWorksDoesNotHoldAPlaceInTheWaitingRoom(t *testing.T) {
 				}
 			}}
 			if mode == "transactional" {
-				s.handleTx = func(w http.ResponseWriter, r *http.Request, _ *mapdb.Tx) error {
+				s.handleTx = func(w http.ResponseWriter, r *http.Request, _ *memtx.Tx) error {
 					s.handle(w, r)
 					return nil
 				}
@@ -376,7 +376,7 @@ func TestWhoWorksDoesNotHoldAPlaceInTheWaitingRoom(t *testing.T) {
 func TestWaitsForATransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
-		svc := newService(t, setup{opts: waits(time.Minute, 1), handleTx: func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
+		svc := newService(t, setup{opts: waits(time.Minute, 1), handleTx: func(w http.ResponseWriter, r *http.Request, tx *memtx.Tx) error {
 			<-free
 			return charges(201, "paid", nil)(w, r, tx)
 		}})

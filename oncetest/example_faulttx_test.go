@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/internal/mapdb"
+	"github.com/everonce/everonce/internal/testing/memtx"
 )
 
 // The first commit fails, or is made and loses its answer: the caller cannot tell which. Transact looks for the
@@ -15,14 +15,14 @@ func ExampleFaultTxStore() {
 	ctx := context.Background()
 	key := everonce.Key{Scope: "deposits", ID: "transfer-1"}
 	for _, fault := range []Fault{FailBefore, FailAfter} {
-		db := mapdb.New()
-		recv, err := everonce.NewTxReceiver(FaultTxStore[*mapdb.Tx](db, At(OpCommit, 1, fault)), nil)
+		db := memtx.New()
+		recv, err := everonce.NewTxReceiver(FaultTxStore[*memtx.Tx](db, At(OpCommit, 1, fault)), nil)
 		if err != nil {
 			panic(err)
 		}
 		runs := 0
 		for range 2 {
-			res, err := everonce.Transact(ctx, recv, key, func(_ context.Context, tx *mapdb.Tx) (string, error) {
+			res, err := everonce.Transact(ctx, recv, key, func(_ context.Context, tx *memtx.Tx) (string, error) {
 				runs++
 				return "booked", tx.Add("transfer-1")
 			})

@@ -8,13 +8,13 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/internal/mapdb"
+	"github.com/everonce/everonce/internal/testing/memtx"
 )
 
 // batches is the tiny database with transactions that take many keys at once.
-type batches struct{ *mapdb.DB }
+type batches struct{ *memtx.DB }
 
-func (b batches) Begin(ctx context.Context, req driver.BeginRequest) (driver.TxHandle[*mapdb.Tx], driver.ClaimResult, error) {
+func (b batches) Begin(ctx context.Context, req driver.BeginRequest) (driver.TxHandle[*memtx.Tx], driver.ClaimResult, error) {
 	h, res, err := b.DB.Begin(ctx, req)
 	if h == nil {
 		return nil, res, err
@@ -22,12 +22,12 @@ func (b batches) Begin(ctx context.Context, req driver.BeginRequest) (driver.TxH
 	return batchHandle{h}, res, err
 }
 
-func (b batches) Join(ctx context.Context, tx *mapdb.Tx) (driver.TxHandle[*mapdb.Tx], error) {
+func (b batches) Join(ctx context.Context, tx *memtx.Tx) (driver.TxHandle[*memtx.Tx], error) {
 	h, err := b.DB.Join(ctx, tx)
 	return batchHandle{h}, err
 }
 
-type batchHandle struct{ driver.TxHandle[*mapdb.Tx] }
+type batchHandle struct{ driver.TxHandle[*memtx.Tx] }
 
 func (h batchHandle) ClaimAll(ctx context.Context, all driver.ClaimAllRequest) (res driver.ClaimAllResult, err error) {
 	for _, req := range all.Claims {
@@ -57,9 +57,9 @@ func TestFaultTxStoreFailsBatches(t *testing.T) {
 	}{
 		{OpBegin, Pass, 1}, {OpTxClaim, FailBefore, 0}, {OpTxClaim, FailAfter, 0}, {OpCommit, FailBefore, 0}, {OpCommit, FailAfter, 1},
 	} {
-		db := mapdb.New()
+		db := memtx.New()
 		var asked []Op
-		recv, err := everonce.NewTxReceiver(FaultTxStore[*mapdb.Tx](batches{db}, func(c Call) Fault {
+		recv, err := everonce.NewTxReceiver(FaultTxStore[*memtx.Tx](batches{db}, func(c Call) Fault {
 			asked = append(asked, c.Op)
 			return At(tc.op, 1, tc.fault)(c)
 		}), &everonce.Options{TxRetries: -1})
@@ -68,7 +68,7 @@ func TestFaultTxStoreFailsBatches(t *testing.T) {
 		}
 		for round := range 2 {
 			asked = nil
-			all, err := everonce.TransactBatch(t.Context(), recv, items, everonce.EachItem(func(_ context.Context, tx *mapdb.Tx, i int) (string, error) {
+			all, err := everonce.TransactBatch(t.Context(), recv, items, everonce.EachItem(func(_ context.Context, tx *memtx.Tx, i int) (string, error) {
 				return "added", tx.Add(items[i].Key.ID)
 			}))
 			if err != nil {
@@ -87,7 +87,7 @@ func TestFaultTxStoreFailsBatches(t *testing.T) {
 			t.Errorf("%v %v: %d keys are held by open transactions", tc.op, tc.fault, n)
 		}
 	}
-	for name, store := range map[string]driver.TxStore[*mapdb.Tx]{"with": batches{mapdb.New()}, "without": mapdb.New()} {
+	for name, store := range map[string]driver.TxStore[*memtx.Tx]{"with": batches{memtx.New()}, "without": memtx.New()} {
 		h, _, err := FaultTxStore(store, nil).Begin(t.Context(), driver.BeginRequest{})
 		if err != nil {
 			t.Fatal(err)

@@ -7,17 +7,17 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/internal/mapdb"
+	"github.com/everonce/everonce/internal/testing/memtx"
 )
 
 // addOnce adds one effect in a transaction of everonce's, through a plan.
-func addOnce(ctx context.Context, t *testing.T, db *mapdb.DB, plan Plan) (everonce.Result[string], error) {
+func addOnce(ctx context.Context, t *testing.T, db *memtx.DB, plan Plan) (everonce.Result[string], error) {
 	t.Helper()
-	recv, err := everonce.NewTxReceiver(FaultTxStore[*mapdb.Tx](db, plan), &everonce.Options{TxRetries: -1})
+	recv, err := everonce.NewTxReceiver(FaultTxStore[*memtx.Tx](db, plan), &everonce.Options{TxRetries: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return everonce.Transact(ctx, recv, testKey, func(_ context.Context, tx *mapdb.Tx) (string, error) { return "added", tx.Add("x") })
+	return everonce.Transact(ctx, recv, testKey, func(_ context.Context, tx *memtx.Tx) (string, error) { return "added", tx.Add("x") })
 }
 
 // TestFaultTxStore lets each call of a transaction fail: what is committed, and whether anything is left open.
@@ -34,7 +34,7 @@ func TestFaultTxStore(t *testing.T) {
 		{OpCommit, FailAfter, 1, true},
 		{OpCommit, Pass, 1, false},
 	} {
-		db := mapdb.New()
+		db := memtx.New()
 		// Without retries, so that the fault itself is seen.
 		res, err := addOnce(t.Context(), t, db, At(tc.op, 1, tc.fault))
 		if db.Count("x") != tc.effects || (res.Outcome == everonce.Unknown) != tc.unknown || (err == nil) != (tc.fault == Pass) {
@@ -53,23 +53,23 @@ func TestFaultTxStore(t *testing.T) {
 // TestFaultTxHandle lets each statement of a joined transaction fail, and a rollback, which is made all the same.
 func TestFaultTxHandle(t *testing.T) {
 	ctx := t.Context()
-	for op, call := range map[Op]func(driver.TxHandle[*mapdb.Tx]) error{
-		OpTxClaim:    func(h driver.TxHandle[*mapdb.Tx]) error { _, err := h.Claim(ctx, claimOf(testKey)); return err },
-		OpTxGet:      func(h driver.TxHandle[*mapdb.Tx]) error { _, err := h.Get(ctx, driver.GetRequest{}); return err },
-		OpTxComplete: func(h driver.TxHandle[*mapdb.Tx]) error { return errOf(h.Complete(ctx, driver.CompleteRequest{})) },
-		OpRecord: func(h driver.TxHandle[*mapdb.Tx]) error {
+	for op, call := range map[Op]func(driver.TxHandle[*memtx.Tx]) error{
+		OpTxClaim:    func(h driver.TxHandle[*memtx.Tx]) error { _, err := h.Claim(ctx, claimOf(testKey)); return err },
+		OpTxGet:      func(h driver.TxHandle[*memtx.Tx]) error { _, err := h.Get(ctx, driver.GetRequest{}); return err },
+		OpTxComplete: func(h driver.TxHandle[*memtx.Tx]) error { return errOf(h.Complete(ctx, driver.CompleteRequest{})) },
+		OpRecord: func(h driver.TxHandle[*memtx.Tx]) error {
 			return errOf(h.Record(ctx, driver.RecordRequest{Claim: claimOf(testKey)}))
 		},
-		OpTxRenew:          func(h driver.TxHandle[*mapdb.Tx]) error { return errOf(h.Renew(ctx, driver.RenewRequest{})) },
-		OpSavepoint:        func(h driver.TxHandle[*mapdb.Tx]) error { return h.Savepoint(ctx, "s") },
-		OpRollbackTo:       func(h driver.TxHandle[*mapdb.Tx]) error { return h.RollbackTo(ctx, "s") },
-		OpReleaseSavepoint: func(h driver.TxHandle[*mapdb.Tx]) error { return h.ReleaseSavepoint(ctx, "s") },
-		OpCommit:           func(h driver.TxHandle[*mapdb.Tx]) error { return errOf(h.Commit(ctx, driver.CommitRequest{})) },
-		OpRollback:         func(h driver.TxHandle[*mapdb.Tx]) error { return h.Rollback(ctx) },
+		OpTxRenew:          func(h driver.TxHandle[*memtx.Tx]) error { return errOf(h.Renew(ctx, driver.RenewRequest{})) },
+		OpSavepoint:        func(h driver.TxHandle[*memtx.Tx]) error { return h.Savepoint(ctx, "s") },
+		OpRollbackTo:       func(h driver.TxHandle[*memtx.Tx]) error { return h.RollbackTo(ctx, "s") },
+		OpReleaseSavepoint: func(h driver.TxHandle[*memtx.Tx]) error { return h.ReleaseSavepoint(ctx, "s") },
+		OpCommit:           func(h driver.TxHandle[*memtx.Tx]) error { return errOf(h.Commit(ctx, driver.CommitRequest{})) },
+		OpRollback:         func(h driver.TxHandle[*memtx.Tx]) error { return h.Rollback(ctx) },
 	} {
-		db := mapdb.New()
+		db := memtx.New()
 		var asked []Op
-		store := FaultTxStore[*mapdb.Tx](db, func(c Call) Fault {
+		store := FaultTxStore[*memtx.Tx](db, func(c Call) Fault {
 			asked = append(asked, c.Op)
 			return FailBefore
 		})

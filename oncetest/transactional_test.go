@@ -7,7 +7,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/internal/mapdb"
+	"github.com/everonce/everonce/internal/testing/memtx"
 )
 
 var errNoFunds = errors.New("the account is empty")
@@ -16,24 +16,24 @@ var errNoFunds = errors.New("the account is empty")
 func transactional(joined, optimistic bool) Subject {
 	c := capabilities
 	c.Compensations = false
-	var serve func(tb testing.TB, db *mapdb.DB, f *Faults) System
-	serve = func(tb testing.TB, db *mapdb.DB, f *Faults) System {
+	var serve func(tb testing.TB, db *memtx.DB, f *Faults) System
+	serve = func(tb testing.TB, db *memtx.DB, f *Faults) System {
 		tb.Helper()
-		recv, err := everonce.NewTxReceiver(FaultTxStore[*mapdb.Tx](db, f.Plan()), &everonce.Options{Optimistic: optimistic})
+		recv, err := everonce.NewTxReceiver(FaultTxStore[*memtx.Tx](db, f.Plan()), &everonce.Options{Optimistic: optimistic})
 		if err != nil {
 			tb.Fatal(err)
 		}
 		return System{
 			Deliver: func(ctx context.Context, op Operation) Answer {
 				key := everonce.Key{Scope: everonce.ScopeOf(op.Client), ID: op.Key}
-				add := func(tx *mapdb.Tx) (int, error) {
+				add := func(tx *memtx.Tx) (int, error) {
 					if op.Rejected {
 						return 0, everonce.Permanent("no_funds", errNoFunds, nil)
 					}
 					return op.Amount, f.Effect(ctx, op.Key, func() error { return tx.Add(op.Client + "/" + op.Key) })
 				}
 				if !joined {
-					return AnswerOf(everonce.Transact(ctx, recv, key, func(_ context.Context, tx *mapdb.Tx) (int, error) {
+					return AnswerOf(everonce.Transact(ctx, recv, key, func(_ context.Context, tx *memtx.Tx) (int, error) {
 						return add(tx)
 					}, everonce.FingerprintOf(op.Amount)))
 				}
@@ -65,7 +65,7 @@ func transactional(joined, optimistic bool) Subject {
 	return Subject{
 		Mode: Transactional, Capabilities: c, Bubble: true,
 		New: func(tb testing.TB, f *Faults) System {
-			db := mapdb.New()
+			db := memtx.New()
 			tb.Cleanup(func() {
 				if n := db.Held(); n > 0 {
 					tb.Errorf("%d transactions were left open", n)

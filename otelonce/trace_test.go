@@ -18,13 +18,13 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/httponce"
-	"github.com/everonce/everonce/internal/leftover"
+	"github.com/everonce/everonce/internal/testing/leaks"
 	"github.com/everonce/everonce/otelonce"
 	"github.com/everonce/everonce/outbox"
 	"github.com/everonce/everonce/store/memstore"
 )
 
-func TestMain(m *testing.M) { leftover.Main(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // traced returns an observer, and its spans by their names.
 func traced(t *testing.T, opts ...trace.TracerProviderOption) (*otelonce.Observer, func(name string) []trace.ReadOnlySpan) {

@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/everonce/everonce/internal/testserver"
+	"github.com/everonce/everonce/internal/testing/testserver"
 )
 
 // TestScriptsOnKafka runs the program against Kafka: $BROKER is its URL, and $QUEUE a topic with two dead letters.

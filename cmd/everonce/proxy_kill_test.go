@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce/httponce/client"
-	"github.com/everonce/everonce/internal/testserver"
+	"github.com/everonce/everonce/internal/testing/testserver"
 )
 
 // killed is a process that is killed and started again.

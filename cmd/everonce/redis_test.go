@@ -8,7 +8,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/everonce/everonce/internal/testserver"
+	"github.com/everonce/everonce/internal/testing/testserver"
 	"github.com/everonce/everonce/store/redisstore"
 )
 

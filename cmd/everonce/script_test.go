@@ -17,7 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/internal/testserver"
+	"github.com/everonce/everonce/internal/testing/testserver"
 	"github.com/everonce/everonce/session"
 	"github.com/everonce/everonce/session/sqlsession"
 	"github.com/everonce/everonce/store/pgxstore"

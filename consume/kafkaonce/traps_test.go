@@ -14,7 +14,7 @@ import (
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/kafkaonce"
 	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/internal/testserver"
+	"github.com/everonce/everonce/internal/testing/testserver"
 	"github.com/everonce/everonce/store/memstore"
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/natsonce"
-	"github.com/everonce/everonce/internal/testserver"
+	"github.com/everonce/everonce/internal/testing/testserver"
 	"github.com/everonce/everonce/store/memstore"
 )
 

@@ -19,7 +19,7 @@ import (
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
 	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/internal/mapdb"
+	"github.com/everonce/everonce/internal/testing/memtx"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -203,12 +203,12 @@ func TestRefusedArguments(t *testing.T) {
 	if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), "Workers.SettleTimeout, 10s") || strings.Contains(err.Error(), "HandleTimeout") {
 		t.Errorf("no time for a handler without HandleTimeout: %v", err)
 	}
-	recv, err := everonce.NewTxReceiver[*mapdb.Tx](mapdb.New(), nil)
+	recv, err := everonce.NewTxReceiver[*memtx.Tx](memtx.New(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	inTx, err := consume.NewTx(recv, consume.TxSpec[order, *mapdb.Tx]{
-		Consumer: "billing", Key: consume.ProducerID(), Handle: func(context.Context, *mapdb.Tx, *consume.Message, order) error { return nil },
+	inTx, err := consume.NewTx(recv, consume.TxSpec[order, *memtx.Tx]{
+		Consumer: "billing", Key: consume.ProducerID(), Handle: func(context.Context, *memtx.Tx, *consume.Message, order) error { return nil },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/everonce/everonce/internal/testserver"
+	"github.com/everonce/everonce/internal/testing/testserver"
 )
 
 // programVariable makes the test's own program the one that is tested.

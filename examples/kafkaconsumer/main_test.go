@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/everonce/everonce/examples/internal/pgschema"
-	"github.com/everonce/everonce/internal/testserver"
+	"github.com/everonce/everonce/internal/testing/testserver"
 )
 
 // Every order is sent three times: there is one invoice for each.

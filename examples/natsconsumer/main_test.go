@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/everonce/everonce/examples/internal/pgschema"
-	"github.com/everonce/everonce/internal/testserver"
+	"github.com/everonce/everonce/internal/testing/testserver"
 )
 
 // A message of this stream without everonce and with it. The stream's deduplication window is as short as possible: it

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce/examples/internal/program"
-	"github.com/everonce/everonce/internal/testserver"
+	"github.com/everonce/everonce/internal/testing/testserver"
 )
 
 // ran runs the program, and returns its report and its exit code. It is built without the race detector, by which four

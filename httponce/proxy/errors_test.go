@@ -22,7 +22,7 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/httponce/proxy"
-	"github.com/everonce/everonce/internal/testserver"
+	"github.com/everonce/everonce/internal/testing/testserver"
 )
 
 // refusing is an address that refuses every connection. A port that somebody has listened at may be another test's by

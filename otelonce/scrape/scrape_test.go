@@ -13,14 +13,14 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/httponce"
-	"github.com/everonce/everonce/internal/leftover"
+	"github.com/everonce/everonce/internal/testing/leaks"
 	"github.com/everonce/everonce/janitor"
 	"github.com/everonce/everonce/otelonce"
 	"github.com/everonce/everonce/otelonce/scrape"
 	"github.com/everonce/everonce/store/memstore"
 )
 
-func TestMain(m *testing.M) { leftover.Main(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 func observed(t *testing.T) (*otelonce.Observer, http.Handler) {
 	t.Helper()

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/internal/testserver"
+	"github.com/everonce/everonce/internal/testing/testserver"
 	"github.com/everonce/everonce/outbox"
 	"github.com/everonce/everonce/outbox/replication"
 )

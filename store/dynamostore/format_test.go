@@ -12,17 +12,17 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/internal/formats"
+	"github.com/everonce/everonce/internal/testing/golden"
 	"github.com/everonce/everonce/store/dynamostore"
 )
 
 // This version reads what earlier ones have left in a table, and writes what they read in other processes.
 func TestFormat(t *testing.T) {
 	t.Parallel()
-	formats.Test(t, "dynamo", func(t *testing.T, _ int) formats.Harness {
+	golden.Test(t, "dynamo", func(t *testing.T, _ int) golden.Harness {
 		i := items{t, newTable(t)}
 		store := newTxStore(t, i.table)
-		return formats.Harness{Store: store, Load: i.load, Dump: i.dump, Transact: formats.InTx(store)}
+		return golden.Harness{Store: store, Load: i.load, Dump: i.dump, Transact: golden.InTx(store)}
 	})
 }
 
@@ -41,7 +41,7 @@ func (i items) load(_ driver.RecordID, stored string) {
 	noErr(i, err)
 }
 
-func (i items) dump(id driver.RecordID, times formats.Times) string {
+func (i items) dump(id driver.RecordID, times golden.Times) string {
 	i.Helper()
 	got, err := client(i).GetItem(i.Context(), &dynamodb.GetItemInput{TableName: &i.table, Key: dynamostore.Key(id), ConsistentRead: aws.Bool(true)})
 	noErr(i, err)
@@ -60,7 +60,7 @@ func (i items) dump(id driver.RecordID, times formats.Times) string {
 var stamps = []string{"c", "cl", "u", "lu", "cp", "ru", "pu", "pc", "tk", "b", "e"}
 
 // tree writes attributes as JSON, with the times that the files have.
-func (i items) tree(attributes map[string]types.AttributeValue, times formats.Times) map[string]any {
+func (i items) tree(attributes map[string]types.AttributeValue, times golden.Times) map[string]any {
 	i.Helper()
 	all := make(map[string]any)
 	for name, v := range attributes {
@@ -126,11 +126,11 @@ func (i items) attributes(tree map[string]any) map[string]types.AttributeValue {
 func TestFormatOfTheSettings(t *testing.T) {
 	t.Parallel()
 	table := newTable(t)
-	formats.Identity(t, newStore(t, table))
+	golden.Identity(t, newStore(t, table))
 	got, err := client(t).GetItem(t.Context(), &dynamodb.GetItemInput{TableName: &table, Key: dynamostore.Once(), ConsistentRead: aws.Bool(true)})
 	noErr(t, err)
 	check, _ := got.Item["identity"].(*types.AttributeValueMemberB)
-	if check == nil || string(check.Value) != string(formats.Check[:]) || atoi(got.Item["layout"]) != 1 || len(got.Item) != 4 {
+	if check == nil || string(check.Value) != string(golden.Check[:]) || atoi(got.Item["layout"]) != 1 || len(got.Item) != 4 {
 		t.Errorf("the settings are %v", got.Item)
 	}
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/internal/leftover"
-	"github.com/everonce/everonce/internal/testserver"
+	"github.com/everonce/everonce/internal/testing/leaks"
+	"github.com/everonce/everonce/internal/testing/testserver"
 	"github.com/everonce/everonce/store/dynamostore"
 )
 
-func TestMain(m *testing.M) { leftover.Main(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 func noErr(t testing.TB, err error) {
 	t.Helper()

@@ -13,19 +13,19 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/internal/formats"
+	"github.com/everonce/everonce/internal/testing/golden"
 	"github.com/everonce/everonce/store/mongostore"
 )
 
 // This version reads what earlier ones have left in a collection, and writes what they read in other processes.
 func TestFormat(t *testing.T) {
 	t.Parallel()
-	formats.Test(t, "mongo", func(t *testing.T, _ int) formats.Harness {
+	golden.Test(t, "mongo", func(t *testing.T, _ int) golden.Harness {
 		name := newCollection(t)
 		store, err := mongostore.New(t.Context(), database(t), &mongostore.Options{Collection: name})
 		noErr(t, err)
 		c := collection{TB: t, coll: database(t).Collection(name)}
-		return formats.Harness{Store: repeating{store}, Load: c.load, Dump: c.dump}
+		return golden.Harness{Store: repeating{store}, Load: c.load, Dump: c.dump}
 	})
 }
 
@@ -45,7 +45,7 @@ func (c collection) load(id driver.RecordID, stored string) {
 	noErr(c, err)
 }
 
-func (c collection) dump(id driver.RecordID, times formats.Times) string {
+func (c collection) dump(id driver.RecordID, times golden.Times) string {
 	c.Helper()
 	var doc bson.D
 	noErr(c, c.coll.FindOne(c.Context(), bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}}).Decode(&doc))
@@ -56,7 +56,7 @@ func (c collection) dump(id driver.RecordID, times formats.Times) string {
 }
 
 // lengths are fields that count the milliseconds from a date to another: from the first of these that there is.
-func lengths(doc bson.D, times formats.Times) {
+func lengths(doc bson.D, times golden.Times) {
 	for name, bases := range map[string][]string{"lm": {"lb", "u", "c"}, "rt": {"cp", "u", "c"}, "pm": {"pb", "u", "c"}} {
 		for _, base := range bases {
 			from, ok := find(doc, base).(bson.DateTime)
@@ -83,16 +83,16 @@ func find(doc bson.D, name string) any {
 }
 
 // fixedDate allows for a server that reads its clock anew for each date of a write, in whichever order.
-func fixedDate(d bson.DateTime, times formats.Times) bson.DateTime {
+func fixedDate(d bson.DateTime, times golden.Times) bson.DateTime {
 	const (
 		micros = int64(time.Millisecond / time.Microsecond)
-		around = formats.Apart / 3
+		around = golden.Apart / 3
 	)
 	return bson.DateTime(times(int64(d)*micros, around, around) / micros)
 }
 
 // fixed returns a value with all dates as the files have them, and fields in the order of their names.
-func fixed(value any, times formats.Times) any {
+func fixed(value any, times golden.Times) any {
 	switch v := value.(type) {
 	case bson.D:
 		for i := range v {
@@ -115,10 +115,10 @@ func TestFormatOfTheSettingsAndTheIndexes(t *testing.T) {
 	coll := database(t).Collection(newCollection(t))
 	store, err := mongostore.New(t.Context(), database(t), &mongostore.Options{Collection: coll.Name()})
 	noErr(t, err)
-	formats.Identity(t, store)
+	golden.Identity(t, store)
 	var kept bson.D
 	noErr(t, coll.FindOne(t.Context(), bson.D{{Key: "_id", Value: "everonce"}}).Decode(&kept))
-	want := bson.D{{Key: "_id", Value: "everonce"}, {Key: "layout", Value: int32(1)}, {Key: "identity", Value: bson.Binary{Data: formats.Check[:]}}}
+	want := bson.D{{Key: "_id", Value: "everonce"}, {Key: "layout", Value: int32(1)}, {Key: "identity", Value: bson.Binary{Data: golden.Check[:]}}}
 	if !reflect.DeepEqual(kept, want) {
 		t.Errorf("the settings are %v, want %v", kept, want)
 	}

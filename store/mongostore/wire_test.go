@@ -18,7 +18,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/internal/leftover"
+	"github.com/everonce/everonce/internal/testing/leaks"
 	"github.com/everonce/everonce/store/mongostore"
 )
 
@@ -67,7 +67,7 @@ func refusedIn(name string, cmd bson.Raw) (found []string) {
 
 func TestMain(m *testing.M) {
 	refusals.seen = map[string]bool{}
-	code := leftover.M{M: m}.Run()
+	code := leaks.M{M: m}.Run()
 	for what := range refusals.seen {
 		fmt.Fprintln(os.Stderr, "FAIL: sent, and refused by MongoDB:", what)
 		code = 1

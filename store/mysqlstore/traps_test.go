@@ -16,9 +16,9 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/internal/oddrows"
+	"github.com/everonce/everonce/internal/testing/corruptrows"
 
-	"github.com/everonce/everonce/internal/wire"
+	"github.com/everonce/everonce/internal/testing/netcut"
 	"github.com/everonce/everonce/store/mysqlstore"
 )
 
@@ -150,10 +150,10 @@ func testNoLockReachesBeyondItsKey(t *testing.T, on server) {
 func TestACommitWhoseAnswerIsLost(t *testing.T) { onEach(t, testACommitWhoseAnswerIsLost) }
 
 func testACommitWhoseAnswerIsLost(t *testing.T, on server) {
-	for name, how := range map[string]wire.Cut{"the commit is lost": wire.Before, "its answer is lost": wire.After} {
+	for name, how := range map[string]netcut.Cut{"the commit is lost": netcut.Before, "its answer is lost": netcut.After} {
 		for _, opts := range [][]everonce.CallOption{nil, {everonce.Optimistic()}} {
 			t.Run(fmt.Sprint(name, len(opts)), func(t *testing.T) {
-				var line wire.Line
+				var line netcut.Line
 				var armed atomic.Bool
 				b := newBank(t, on, func(c *mysql.Config) {
 					c.Logger = &mysql.NopLogger{}
@@ -186,8 +186,8 @@ func testACommitWhoseAnswerIsLost(t *testing.T, on server) {
 // cutAtCommit cuts the line at the first COMMIT since it was armed.
 type cutAtCommit struct {
 	net.Conn
-	line  *wire.Line
-	how   wire.Cut
+	line  *netcut.Line
+	how   netcut.Cut
 	armed *atomic.Bool
 }
 
@@ -219,7 +219,7 @@ func testOneConnectionIsEnough(t *testing.T, on server) {
 func TestRoundTrips(t *testing.T) { onEach(t, testRoundTrips) }
 
 func testRoundTrips(t *testing.T, on server) {
-	var turns wire.Turns
+	var turns netcut.Turns
 	b := newBank(t, on, func(c *mysql.Config) {
 		c.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			var d net.Dialer
@@ -274,7 +274,7 @@ func TestAllStatementsJudgeARecordAlike(t *testing.T) { onEach(t, testAllStateme
 
 func testAllStatementsJudgeARecordAlike(t *testing.T, on server) {
 	b := newBank(t, on, nil)
-	oddrows.Run[*sql.Tx](t, b.Store, oddrows.Database{Records: "everonce_record", Bytes: oddrows.Hex(`x'`), Exec: func(statement string) error {
+	corruptrows.Run[*sql.Tx](t, b.Store, corruptrows.Database{Records: "everonce_record", Bytes: corruptrows.Hex(`x'`), Exec: func(statement string) error {
 		_, err := b.db.ExecContext(t.Context(), statement)
 		return err
 	}})

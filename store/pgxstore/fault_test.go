@@ -14,13 +14,13 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/internal/testserver"
-	"github.com/everonce/everonce/internal/wire"
+	"github.com/everonce/everonce/internal/testing/testserver"
+	"github.com/everonce/everonce/internal/testing/netcut"
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
 // line is a connection to the server that a test can cut.
-type line struct{ wire.Line }
+type line struct{ netcut.Line }
 
 func (l *line) dial(config *pgx.ConnConfig) {
 	var d net.Dialer
@@ -72,9 +72,9 @@ func TestLostCommit(t *testing.T) {
 	t.Parallel()
 	for _, cut := range []struct {
 		name      string
-		how       wire.Cut
+		how       netcut.Cut
 		committed bool
-	}{{"before", wire.Before, false}, {"after", wire.After, true}} {
+	}{{"before", netcut.Before, false}, {"after", netcut.After, true}} {
 		t.Run(cut.name, func(t *testing.T) {
 			t.Parallel()
 			t.Run("pgx", func(t *testing.T) {
@@ -106,7 +106,7 @@ func warmUp[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-func testLostCommit[Tx any](t *testing.T, h *handle[Tx], l *line, how wire.Cut, committed bool) {
+func testLostCommit[Tx any](t *testing.T, h *handle[Tx], l *line, how netcut.Cut, committed bool) {
 	ctx := t.Context()
 	warmUp(t, h)
 	claim := txClaimOf(testKey)
@@ -157,7 +157,7 @@ func testLostCommit[Tx any](t *testing.T, h *handle[Tx], l *line, how wire.Cut, 
 // Transact resolves a lost commit without help: the effect exists once, whatever became of the first commit.
 func TestTransactResolvesALostCommit(t *testing.T) {
 	t.Parallel()
-	for name, how := range map[string]wire.Cut{"before": wire.Before, "after": wire.After} {
+	for name, how := range map[string]netcut.Cut{"before": netcut.Before, "after": netcut.After} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var l line
@@ -182,7 +182,7 @@ func TestTransactResolvesALostCommit(t *testing.T) {
 				if res.Value != "receipt" || h.effects(t, key.ID) != 1 {
 					t.Errorf("%s: %q after %d effects", key.ID, res.Value, h.effects(t, key.ID))
 				}
-				if again := how == wire.Before; again != (runs == 2) {
+				if again := how == netcut.Before; again != (runs == 2) {
 					t.Errorf("%s: the work ran %d times", key.ID, runs)
 				}
 			}
@@ -215,7 +215,7 @@ func testLostClaim[Tx any](t *testing.T, h *handle[Tx], l *line) {
 		_, err = h.store.Claim(ctx, warm) // and the statement is prepared on it
 		noErr(t, err)
 		req := claimOf(key)
-		l.Cut(wire.After)
+		l.Cut(netcut.After)
 		if _, err := h.store.Claim(ctx, req); !errors.Is(err, driver.ErrStore) {
 			t.Fatalf("the claim answers %v", err)
 		}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/everonce/everonce/internal/formats"
+	"github.com/everonce/everonce/internal/testing/golden"
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
@@ -31,16 +31,16 @@ func TestFormat(t *testing.T) {
 }
 
 func testFormat[Tx any](t *testing.T, newStore func(*testing.T, func(*pgx.ConnConfig)) storeOf[Tx]) {
-	formats.Test(t, "sql", func(t *testing.T, version int) formats.Harness {
+	golden.Test(t, "sql", func(t *testing.T, version int) golden.Harness {
 		schema := newSchema(t)
 		path := func(c *pgx.ConnConfig) { c.RuntimeParams["search_path"] = schema }
 		db := newDB(t, path)
-		_, err := db.ExecContext(t.Context(), formats.File(t, version, "postgres.sql"))
+		_, err := db.ExecContext(t.Context(), golden.File(t, version, "postgres.sql"))
 		noErr(t, err)
 		store := newStore(t, path)
 		noErr(t, store.Migrate(t.Context()))
-		tables := &formats.Tables{TB: t, DB: db, Prefix: "everonce_", Arg: func(n int) string { return "$" + strconv.Itoa(n) }}
-		return formats.Harness{Store: store, Load: tables.Load, Dump: tables.Dump, Transact: formats.InTx(store)}
+		tables := &golden.Tables{TB: t, DB: db, Prefix: "everonce_", Arg: func(n int) string { return "$" + strconv.Itoa(n) }}
+		return golden.Harness{Store: store, Load: tables.Load, Dump: tables.Dump, Transact: golden.InTx(store)}
 	})
 }
 
@@ -49,12 +49,12 @@ func TestFormatOfTheTables(t *testing.T) {
 	t.Parallel()
 	text, err := pgxstore.Schema(nil)
 	noErr(t, err)
-	formats.Schema(t, "postgres", text)
+	golden.Schema(t, "postgres", text)
 }
 
 // So it is with what the store keeps once.
 func TestFormatOfTheSettings(t *testing.T) {
 	t.Parallel()
 	h := newSQL(t, setup{})
-	(&formats.Tables{TB: t, DB: newDB(t, nil), Prefix: h.schema + ".everonce_", Arg: func(n int) string { return "$" + strconv.Itoa(n) }}).Identity(h.store)
+	(&golden.Tables{TB: t, DB: newDB(t, nil), Prefix: h.schema + ".everonce_", Arg: func(n int) string { return "$" + strconv.Itoa(n) }}).Identity(h.store)
 }

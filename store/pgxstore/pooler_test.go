@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/internal/testserver"
+	"github.com/everonce/everonce/internal/testing/testserver"
 )
 
 // poolerConns is how many connections to the server a pooler has.

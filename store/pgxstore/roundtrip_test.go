@@ -10,11 +10,11 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/internal/wire"
+	"github.com/everonce/everonce/internal/testing/netcut"
 )
 
 // turns counts round trips to the server.
-type turns struct{ wire.Turns }
+type turns struct{ netcut.Turns }
 
 func (c *turns) dial(config *pgx.ConnConfig) {
 	var d net.Dialer

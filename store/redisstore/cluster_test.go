@@ -12,7 +12,7 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/driver/drivertest"
-	"github.com/everonce/everonce/internal/testserver"
+	"github.com/everonce/everonce/internal/testing/testserver"
 	"github.com/everonce/everonce/store/redisstore"
 )
 

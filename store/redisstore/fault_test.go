@@ -12,12 +12,12 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/internal/wire"
+	"github.com/everonce/everonce/internal/testing/netcut"
 	"github.com/everonce/everonce/store/redisstore"
 )
 
 // line is a connection to the server that a test can cut.
-type line struct{ wire.Line }
+type line struct{ netcut.Line }
 
 func (l *line) option(p *process) rueidis.ClientOption {
 	opt := p.option()
@@ -55,7 +55,7 @@ func warmUp(t *testing.T, s *redisstore.Store) {
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	p := startServer(t)
-	for name, how := range map[string]wire.Cut{"before": wire.Before, "after": wire.After} {
+	for name, how := range map[string]netcut.Cut{"before": netcut.Before, "after": netcut.After} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var l line

@@ -16,7 +16,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/internal/formats"
+	"github.com/everonce/everonce/internal/testing/golden"
 	"github.com/everonce/everonce/store/redisstore"
 )
 
@@ -25,11 +25,11 @@ func TestFormat(t *testing.T) {
 	t.Parallel()
 	for _, readFirst := range []bool{false, true} {
 		t.Run(fmt.Sprintf("read first %v", readFirst), func(t *testing.T) {
-			formats.Test(t, "redis", func(t *testing.T, _ int) formats.Harness {
+			golden.Test(t, "redis", func(t *testing.T, _ int) golden.Harness {
 				client := newClient(t, serverURL(t))
 				opts := redisstore.Options{KeyPrefix: newPrefix(t, client), ReadFirst: readFirst}
 				k := keyspace{TB: t, client: client, prefix: opts.KeyPrefix}
-				return formats.Harness{Store: newStore(t, client, &opts), Load: k.load, Dump: k.dump}
+				return golden.Harness{Store: newStore(t, client, &opts), Load: k.load, Dump: k.dump}
 			})
 		})
 	}
@@ -69,7 +69,7 @@ func (k keyspace) load(id driver.RecordID, stored string) {
 	}
 }
 
-func (k keyspace) dump(id driver.RecordID, times formats.Times) string {
+func (k keyspace) dump(id driver.RecordID, times golden.Times) string {
 	k.Helper()
 	var b strings.Builder
 	for _, key := range k.keys(id) {
@@ -99,7 +99,7 @@ func (k keyspace) dump(id driver.RecordID, times formats.Times) string {
 }
 
 // record shows the bytes of a record in pieces that can be told apart.
-func (k keyspace) record(b []byte, times formats.Times) string {
+func (k keyspace) record(b []byte, times golden.Times) string {
 	updated := int64(binary.LittleEndian.Uint64(b)) //nolint:gosec // a time
 	for _, at := range []int{0, 8, 67, 75, 83} {    // the write, token, insert, claim and the claim before
 		fix(b, at, times)
@@ -113,7 +113,7 @@ func (k keyspace) record(b []byte, times formats.Times) string {
 	return hex.EncodeToString(b)
 }
 
-func fix(b []byte, at int, times formats.Times) {
+func fix(b []byte, at int, times golden.Times) {
 	us := int64(binary.LittleEndian.Uint64(b[at:]))                //nolint:gosec // a time
 	binary.LittleEndian.PutUint64(b[at:], uint64(times(us, 0, 0))) //nolint:gosec // as above
 }
@@ -141,8 +141,8 @@ func TestFormatOfTheSettingsAndTheWord(t *testing.T) {
 	client := newClient(t, serverURL(t))
 	prefix := newPrefix(t, client)
 	store := newStore(t, client, &redisstore.Options{KeyPrefix: prefix})
-	formats.Identity(t, store)
-	if kept, err := command(t, client, "GET", prefix+"identity").ToString(); kept != string(formats.Check[:]) {
+	golden.Identity(t, store)
+	if kept, err := command(t, client, "GET", prefix+"identity").ToString(); kept != string(golden.Check[:]) {
 		t.Errorf("the identity is %q, %v", kept, err)
 	}
 

@@ -11,12 +11,12 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/internal/wire"
+	"github.com/everonce/everonce/internal/testing/netcut"
 	"github.com/everonce/everonce/store/redisstore"
 )
 
 // turns counts round trips to the server.
-type turns struct{ wire.Turns }
+type turns struct{ netcut.Turns }
 
 func (c *turns) option(t testing.TB) rueidis.ClientOption {
 	t.Helper()

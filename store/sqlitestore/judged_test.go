@@ -4,13 +4,13 @@ import (
 	"database/sql"
 	"testing"
 
-	"github.com/everonce/everonce/internal/oddrows"
+	"github.com/everonce/everonce/internal/testing/corruptrows"
 )
 
 // Whatever a column contains, all statements judge the record as a reader of it does.
 func TestAllStatementsJudgeARecordAlike(t *testing.T) {
 	s := openTest(t, nil)
-	oddrows.Run[*sql.Tx](t, s, oddrows.Database{Records: "everonce_record", Bytes: oddrows.Hex("x'"), Exec: func(statement string) error {
+	corruptrows.Run[*sql.Tx](t, s, corruptrows.Database{Records: "everonce_record", Bytes: corruptrows.Hex("x'"), Exec: func(statement string) error {
 		_, err := s.DB().ExecContext(t.Context(), statement)
 		return err
 	}})

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/internal/leftover"
+	"github.com/everonce/everonce/internal/testing/leaks"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(openInChild); path != "" {
 		os.Exit(child(path))
 	}
-	leftover.Main(m)
+	leaks.Main(m)
 }
 
 func child(path string) int {

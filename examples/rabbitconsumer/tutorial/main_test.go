@@ -15,7 +15,7 @@ import (
 
 	"github.com/everonce/everonce/examples/internal/docs"
 	"github.com/everonce/everonce/examples/internal/program"
-	"github.com/everonce/everonce/internal/testserver"
+	"github.com/everonce/everonce/internal/testing/testserver"
 )
 
 // These tests do what docs/tutorials/first-messages.md has its reader do.

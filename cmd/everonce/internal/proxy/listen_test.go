@@ -17,7 +17,7 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/cmd/everonce/internal/proxy/config"
 	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/internal/testserver"
+	"github.com/everonce/everonce/internal/testing/testserver"
 )
 
 // A port that is taken is found before the store is opened: it leaves no file behind, and binds none to an identity

@@ -1,9 +1,0 @@
-package enginetest
-
-import (
-	"testing"
-
-	"github.com/everonce/everonce/internal/leftover"
-)
-
-func TestMain(m *testing.M) { leftover.Main(m) }

@@ -1,0 +1,10 @@
+module github.com/everonce/everonce/tests/engine
+
+go 1.26.0
+
+require (
+	github.com/everonce/everonce v0.0.0
+	pgregory.net/rapid v1.3.0
+)
+
+require github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3 // indirect

@@ -1,0 +1,9 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/everonce/everonce/internal/testing/leaks"
+)
+
+func TestMain(m *testing.M) { leaks.Main(m) }
