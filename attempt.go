@@ -33,8 +33,8 @@ type before struct {
 	created   time.Time
 }
 
-// newAttempt makes the attempt that a claim began. ctx is the caller's: its end reaches the work,
-// and to nothing else. Its heartbeat is not started.
+// newAttempt makes the attempt that a claim began. ctx is the caller's: its end reaches the work and nothing else.
+// Its heartbeat is not started.
 func newAttempt(ctx context.Context, op *operation, claim *driver.ClaimResult) *Attempt {
 	rec := &claim.Record
 	a := &Attempt{
@@ -51,7 +51,7 @@ func newAttempt(ctx context.Context, op *operation, claim *driver.ClaimResult) *
 	}
 	if op.ev != nil {
 		op.ev.Attempt = a.number
-		op.met(rec.Previous.Owner, time.Time{}, claim.Now)
+		op.foundRecord(rec.Previous.Owner, time.Time{}, claim.Now)
 	}
 	return a
 }
@@ -90,8 +90,8 @@ func (a *Attempt) Lost() bool { // not by the context's cause, which may be the 
 // Steps returns the operation's known steps, of earlier attempts and of this one.
 func (a *Attempt) Steps() []StepRecord { return a.seenSteps().known() }
 
-// Detached returns the work's context without the caller's end, for what must be finished even if nobody waits. It ends
-// when the lease is lost or the attempt is over; inside a transaction, never.
+// Detached returns the work's context without the caller's cancellation, for what must be finished even if the
+// caller has gone. It ends when the lease is lost or the attempt is over; inside a transaction, never.
 func (a *Attempt) Detached() context.Context {
 	if a.ctx.place.tx != nil { // in a transaction there is no lease to lose
 		return context.WithoutCancel(&a.ctx)
@@ -126,7 +126,7 @@ func (a *Attempt) tookOver() bool {
 	return s == driver.StateAbandoned || s == driver.StateClaimed
 }
 
-// end stops everything that the attempt has running. The record says by now what became of it.
+// end stops everything that the attempt has running. Its end is already in the record.
 func (a *Attempt) end() {
 	a.stopBeat()
 	a.closeSteps()
@@ -139,17 +139,17 @@ func (a *Attempt) detached(limit time.Duration) (context.Context, context.Cancel
 	return context.WithTimeout(context.WithoutCancel(&a.ctx), limit)
 }
 
-// workContext is the context of an attempt: it stands in a place, and ends with its parent or by end. What it
-// takes to end is made when somebody first looks: work that never asks whether it is to stop costs nothing
-// for it. In a transaction it is asked for values alone: the work has a context of the standard library there.
+// workContext is the context of an attempt: it has a place, and ends with its parent or by end. It creates its
+// cancellable part at the first look, so work that never checks for cancellation does not pay for it. In a
+// transaction only its values are used: the work has a context of the standard library there.
 type workContext struct {
 	place  place
 	parent context.Context
 	made   atomic.Pointer[cancellable]
 }
 
-// cancellable is a context of the standard library: only those have a cause, and children that follow
-// them without a goroutine.
+// cancellable is a context of the standard library: only such a context has a cause, and children that follow it
+// without a goroutine.
 type cancellable struct {
 	context.Context
 	cancel context.CancelCauseFunc
@@ -160,14 +160,14 @@ func newCancellable(parent context.Context) *cancellable {
 	return &cancellable{ctx, cancel}
 }
 
-// endedUnseen stands for the context of every attempt that was over before anybody looked.
+// endedUnseen is the cancellable part of every attempt that ended before its context was looked at.
 var endedUnseen = func() *cancellable {
 	c := newCancellable(context.Background())
 	c.cancel(ErrAttemptEnded)
 	return c
 }()
 
-// life is the part that can be ended.
+// life returns the cancellable part, creating it if needed.
 func (c *workContext) life() *cancellable {
 	if made := c.made.Load(); made != nil {
 		return made
@@ -197,8 +197,8 @@ func (c *workContext) Value(key any) any {
 		return &c.place
 	}
 	if c.place.tx == nil {
-		// The standard library may be asking for its own context in this one, to find the cause and to let
-		// children follow: its key is not ours to know.
+		// The standard library may be looking for its own context in this one, to find the cause and to attach
+		// children. Its key is unexported.
 		life := c.life()
 		if v := life.Value(key); v != nil || life != endedUnseen {
 			return v
@@ -207,8 +207,8 @@ func (c *workContext) Value(key any) any {
 	return c.parent.Value(key)
 }
 
-// place says where in the calls of this package a context stands: inside which attempts and
-// transactions. It is what makes nesting an error instead of a deadlock.
+// place says where in the calls of this package a context stands: inside which attempts and transactions. It makes
+// nesting an error instead of a deadlock.
 type place struct {
 	outer   *place
 	attempt *Attempt // whose store and record it is; without a number and a key for InTx and batches
@@ -218,13 +218,13 @@ type place struct {
 	used map[string]int // names of NextKey; under usedMu
 }
 
-// usedMu guards the names of all places: they are few, and seldom asked for.
+// usedMu guards the names of all places: they are few, and seldom used.
 var usedMu sync.Mutex
 
-// NextKey returns a downstream key of the operation in whose work ctx stands, for effects of which the work has several
-// of one kind: the first call with a name, in the work or in one of its steps, returns the first such key, and so on. The
-// keys are the same whenever the work, or the step, runs again, if it asks in the same order. NextKey reports false
-// where [AttemptFrom] finds no attempt.
+// NextKey returns a downstream key of the operation whose work ctx belongs to, for work with several effects of one
+// kind: the first call with a name, in the work or in one of its steps, returns the first such key, and so on. If
+// the work, or the step, runs again and calls NextKey in the same order, it gets the same keys. NextKey reports
+// false where [AttemptFrom] finds no attempt.
 func NextKey(ctx context.Context, name string) (key string, ok bool) {
 	p := placeOf(ctx)
 	if p == nil || p.attempt.number == 0 {
@@ -259,8 +259,8 @@ func (c *placedContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// checkPlace refuses what could only wait for itself: the operation inside its own work, and any call on
-// a store inside a transaction that everonce began on it. own is the transaction that the call itself uses.
+// checkPlace rejects calls that could only deadlock: the operation inside its own work, and any call on a store
+// inside a transaction that everonce began on it. own is the transaction that the call itself uses.
 func (op *operation) checkPlace(own any) error {
 	for p := op.place; p != nil; p = p.outer {
 		if p.attempt.store != op.store {
@@ -287,8 +287,8 @@ func inTransactionOn(ctx context.Context, store Store) bool {
 }
 
 // AttemptFrom returns the attempt whose work ctx belongs to. It reports false inside [TxReceiver.InTx] and
-// [TransactBatch], even if they are called from the work of an operation: their transaction may be rerun or commit by
-// itself, so keys of that operation do not identify what is written in it.
+// [TransactBatch], even if they are called from the work of an operation: their transaction may be rerun, or commit
+// although the operation fails, so keys of that operation do not identify what is written in it.
 func AttemptFrom(ctx context.Context) (*Attempt, bool) {
 	if p := placeOf(ctx); p != nil && p.attempt.number > 0 {
 		return p.attempt, true

@@ -16,8 +16,8 @@ type BatchItem struct {
 	Key Key
 	// Fingerprint is compared when the key is used again, unless it is zero.
 	Fingerprint Fingerprint
-	// Context, if set, is what the observer's Start gets: that of the message that the item is of, say, which is in a trace.
-	// Default: that of the call.
+	// Context, if set, is passed to the observer's Start, so that the item's trace can continue the trace of its
+	// message. Default: the context of the call.
 	Context context.Context
 }
 
@@ -57,7 +57,7 @@ func TransactBatch[T, Tx any](ctx context.Context, t *TxReceiver[Tx], items []Ba
 		return nil, &Error{Outcome: Invalid, Sentinel: err}
 	}
 	c := *given
-	c.wait = 0 // no item waits for another's transaction, also where it is alone
+	c.wait = 0 // no item waits for another's transaction, even if it runs alone
 	summarize, err := summaryOf[T](&c)
 	if err != nil {
 		return nil, &Error{Outcome: Invalid, Sentinel: err}
@@ -115,21 +115,21 @@ type itemError struct {
 func (e *itemError) Error() string { return e.err.Error() }
 func (e *itemError) Unwrap() error { return e.err }
 
-// batch is one call of TransactBatch.
+// batch is the state of one TransactBatch.
 type batch[T, Tx any] struct {
-	whole     operation // the batch as a place: it has no key
+	whole     operation // the batch as a whole, without a key
 	t         *TxReceiver[Tx]
 	work      BatchWork[T, Tx]
 	summarize func(T) []byte
 
-	nonce   driver.Nonce // of all its items: a record knows its own alone
+	nonce   driver.Nonce // shared by all items; each record has it
 	ops     []operation
 	first   []int // the first item with the same key; the item itself, mostly
 	results []BatchResult[T]
-	elided  []bool // by the store, which only the item's own transaction was told; nil where none was
+	elided  []bool // set for items whose result the store elided in the item's own transaction; may be nil
 }
 
-// prepare makes operations of the items. What is wrong with one is its own result.
+// prepare makes an operation of each item. An invalid item gets its error as its result.
 func (b *batch[T, Tx]) prepare(items []BatchItem) {
 	n := len(items)
 	b.ops = make([]operation, n)
@@ -168,7 +168,7 @@ func (b *batch[T, Tx]) byID(i, j int) int { return bytes.Compare(b.ops[i].id[:],
 func (b *batch[T, Tx]) observe(ctx context.Context, items []BatchItem) []observation {
 	observations := make([]observation, len(b.ops))
 	for i := range b.ops {
-		if b.results[i].Outcome != 0 { // a wrong key is nobody's operation
+		if b.results[i].Outcome != 0 { // an invalid key names no operation
 			continue
 		}
 		op := &b.ops[i]
@@ -179,7 +179,7 @@ func (b *batch[T, Tx]) observe(ctx context.Context, items []BatchItem) []observa
 	return observations
 }
 
-// todo are the items that are to be claimed, in their order.
+// todo returns the indexes of the items to claim, in order.
 func (b *batch[T, Tx]) todo() []int {
 	todo := make([]int, 0, len(b.ops))
 	for i := range b.ops {
@@ -212,12 +212,12 @@ func (b *batch[T, Tx]) run(ctx context.Context, part []int) {
 func (b *batch[T, Tx]) alone(ctx context.Context, i int) {
 	run := &transaction[T, Tx]{operation: b.ops[i], runs: b.t.runs(), summarize: b.summarize}
 	run.work = func(ctx context.Context, tx Tx) (v T, err error) {
-		// The attempt is taken out of the context: what a work finds there must not depend on its company.
+		// Hide the attempt from the work: what AttemptFrom finds must not depend on how the batch was split.
 		at := *placeOf(ctx)
 		at.attempt = &Attempt{operation: b.ops[i]}
 		values, err := b.work(&placedContext{Context: ctx, place: &at}, tx, []int{i})
 		if err == nil {
-			err = counted(values, 1)
+			err = checkCount(values, 1)
 		}
 		if err != nil {
 			if e, ok := err.(*itemError); ok { //nolint:errorlint // EachItem's own, not wrapped
@@ -237,27 +237,27 @@ func (b *batch[T, Tx]) alone(ctx context.Context, i int) {
 	}
 }
 
-// counted refuses work that does not say what became of each operation.
-func counted[T any](values []T, want int) error {
+// checkCount returns an error if the work did not return one value per operation.
+func checkCount[T any](values []T, want int) error {
 	if len(values) != want {
 		return fmt.Errorf("%w: the work of a batch returned %d values for %d operations", ErrInvalidArgument, len(values), want)
 	}
 	return nil
 }
 
-// answerSeconds gives to keys that were in the batch before what those came to.
+// answerSeconds gives each repeated key of the batch the result of its first item.
 func (b *batch[T, Tx]) answerSeconds(ctx context.Context) {
 	for i, first := range b.first {
 		if first == i || b.results[i].Outcome != 0 {
 			continue
 		}
 		mine, other := b.ops[i].fingerprint, b.ops[first].fingerprint
-		if !mine.IsZero() && mine.Alg != other.Alg { // only the record tells whether it is the same request
+		if !mine.IsZero() && mine.Alg != other.Alg { // only the record shows whether it is the same request
 			b.alone(ctx, i)
 			continue
 		}
 		res, err := b.second(&b.ops[i], first)
-		if b.results[first].Outcome == Replayed && res.Outcome != Replayed && res.Outcome != Mismatch { // the record has it, and it did not go through a codec again
+		if b.results[first].Outcome == Replayed && res.Outcome != Replayed && res.Outcome != Mismatch { // the record has the value, which a copy would encode again
 			b.alone(ctx, i)
 			continue
 		}
@@ -284,10 +284,10 @@ func (b *batch[T, Tx]) second(op *operation, first int) (Result[T], error) {
 	if first < len(b.elided) && b.elided[first] && saved.Kind == driver.ResultValue {
 		saved = withoutData(saved)
 	}
-	return replayed[T](op, b.ops[first].fingerprint, &saved) // a copy of its own
+	return replayed[T](op, b.ops[first].fingerprint, &saved) // a separate copy
 }
 
-// split returns the parts that a group is run again in after its work has failed.
+// split returns the parts in which a group is run again after its work failed.
 func split(part []int, err error) [][]int {
 	var e *itemError
 	if errors.As(err, &e) {

@@ -10,15 +10,15 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// CallOption changes one call, which refuses options that it does not list with [ErrInvalidArgument]. A [Fingerprint]
-// is a CallOption.
+// CallOption changes one call. A call rejects options that it does not list with [ErrInvalidArgument]. A
+// [Fingerprint] is a CallOption.
 type CallOption interface{ applyCall(*call) }
 
 type callOption func(*call)
 
 func (f callOption) applyCall(c *call) { f(c) }
 
-// call is what the options of one call add up to.
+// call holds the combined options of one call.
 type call struct {
 	given          optionSet
 	policy         Policy
@@ -74,7 +74,7 @@ func (s optionSet) String() string {
 	return strings.Join(names, ", ")
 }
 
-// within returns an error that names what of the set is not allowed.
+// within returns an error that names the options of the set that are not allowed.
 func (s optionSet) within(allowed optionSet) error {
 	if wrong := s &^ allowed; wrong != 0 {
 		return fmt.Errorf("%w: %v cannot be used in this call", ErrInvalidArgument, wrong)
@@ -151,8 +151,8 @@ func Unobserved() CallOption {
 	return callOption(func(c *call) { c.given |= optUnobserved })
 }
 
-// callFor returns the receiver's defaults, or what was prepared, with the options of one call over them, and the call's Fingerprint.
-// Where that is the only option nothing is copied.
+// callFor returns the options of one call on top of the receiver's defaults, or of prepared options, and the call's
+// Fingerprint. If that is the only option, nothing is copied.
 func (r *core) callFor(opts []CallOption, allowed optionSet) (*call, driver.Fingerprint, error) {
 	base, opts, err := r.baseOf(opts)
 	if err != nil {
@@ -187,7 +187,7 @@ func fingerprintIn(o CallOption) (f driver.Fingerprint, ok bool) {
 	return f, false
 }
 
-// apply puts options over what the call has, and checks what they add up to. It returns the Fingerprint among them.
+// apply adds options to the call and checks the combination. It returns the Fingerprint among them.
 func (c *call) apply(opts []CallOption, allowed optionSet) (f driver.Fingerprint, err error) {
 	one := false
 	for _, o := range opts {
@@ -195,7 +195,7 @@ func (c *call) apply(opts []CallOption, allowed optionSet) (f driver.Fingerprint
 			return f, fmt.Errorf("%w: a call option is nil", ErrInvalidArgument)
 		}
 		if its, ok := fingerprintIn(o); ok {
-			if one { // what only the other says would not be compared
+			if one { // the parts of the other would not be compared
 				return f, fmt.Errorf("%w: a call takes one Fingerprint (give all parts to one FingerprintOf)", ErrInvalidArgument)
 			}
 			f, one = its, true
@@ -211,7 +211,7 @@ func (c *call) apply(opts []CallOption, allowed optionSet) (f driver.Fingerprint
 	return f, c.validate()
 }
 
-// noOption is isNil, which reflects, for the options that there are.
+// noOption is isNil without reflection for the known options.
 func noOption(o CallOption) bool {
 	switch o := o.(type) {
 	case callOption:
@@ -257,7 +257,7 @@ func (op *operation) observed() bool {
 	return op.set.Observer != nil && op.call.given&optUnobserved == 0
 }
 
-// reconcilerOf returns the call's question, of the right type, where its policy needs one.
+// reconcilerOf returns the call's reconciler, which must have the right type if the policy needs one.
 func reconcilerOf[T any](c *call) (reconciler[T], error) {
 	ask, ok := c.reconcile.(reconciler[T])
 	if c.reconcile != nil && !ok {
@@ -278,7 +278,7 @@ func summaryOf[T any](c *call) (func(T) []byte, error) {
 }
 
 // Prepare checks options once and combines them into one, for calls that share them. It includes the receiver's
-// defaults, so it must be the first option of a call on this receiver. A Fingerprint is refused. The error wraps
+// defaults, so it must be the first option of a call on this receiver. It rejects a Fingerprint. The error wraps
 // [ErrInvalidArgument].
 func (r *Receiver) Prepare(opts ...CallOption) (CallOption, error) {
 	return r.prepareCall(opts, doOptions)
@@ -297,7 +297,7 @@ func (r *core) prepareCall(opts []CallOption, allowed optionSet) (CallOption, er
 	return p, nil
 }
 
-// prepared is what some options add up to.
+// prepared holds combined options.
 type prepared struct {
 	by   *core
 	call call
@@ -305,7 +305,7 @@ type prepared struct {
 
 func (*prepared) applyCall(c *call) { c.given |= optPrepared }
 
-// baseOf returns what a call's options are put over, and these.
+// baseOf returns the call that the options apply to, and the options to apply.
 func (r *core) baseOf(opts []CallOption) (*call, []CallOption, error) {
 	if len(opts) == 0 {
 		return &r.defaults, nil, nil

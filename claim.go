@@ -15,7 +15,7 @@ import (
 	"github.com/everonce/everonce/internal/waiting"
 )
 
-// claimAs is the operation's claim by a nonce, as a transaction makes it: without a lease.
+// claimAs returns the operation's claim with a nonce as a transaction makes it: without a lease.
 func (op *operation) claimAs(ctx context.Context, n driver.Nonce) driver.ClaimRequest {
 	return driver.ClaimRequest{
 		ID: op.id, Scope: op.key.Scope, Name: op.key.ID, Nonce: n, Owner: op.owner(ctx),
@@ -23,7 +23,7 @@ func (op *operation) claimAs(ctx context.Context, n driver.Nonce) driver.ClaimRe
 	}
 }
 
-// claimRequest is what a guarded call asks of the store.
+// claimRequest returns the claim of a guarded call.
 func (op *operation) claimRequest(ctx context.Context) driver.ClaimRequest {
 	req := op.claimAs(ctx, driver.NewNonce())
 	req.Lease, req.ExpireUnsettled = op.call.lease, op.call.policy == Reexecute
@@ -33,7 +33,8 @@ func (op *operation) claimRequest(ctx context.Context) driver.ClaimRequest {
 	return req
 }
 
-// takesOver reports whether the operation's claims end attempts that were abandoned. Those of a transaction, which has no policy, do not.
+// takesOver reports whether the operation's claims take over abandoned attempts. Claims in a transaction, which has
+// no policy, do not.
 func (op *operation) takesOver() bool {
 	switch op.call.policy {
 	case Reexecute, Reconcile:
@@ -44,8 +45,8 @@ func (op *operation) takesOver() bool {
 	return false
 }
 
-// acquire claims, waiting for a running attempt where the call asks for it. started is the local time
-// before the claim was first sent.
+// acquire claims, and waits for a running attempt if the call asks for it. started is the local time before the
+// claim was first sent.
 func (op *operation) acquire(ctx context.Context, claim *driver.ClaimResult) (started time.Time, err error) {
 	req := op.claimRequest(ctx)
 	w := op.waiter(req.Nonce)
@@ -59,13 +60,13 @@ func (op *operation) acquire(ctx context.Context, claim *driver.ClaimResult) (st
 		}
 		if claim.Decision != driver.DecideInProgress || op.call.wait == 0 {
 			op.waits = false
-			w.Tell(claim)
+			w.Share(claim)
 			return started, nil
 		}
 		again, err := op.wait(ctx, &w, claim)
 		switch {
 		case err != nil:
-			if op.resent { // one of its claims may have come late, and nobody else would know
+			if op.resent { // one of its claims may arrive late, and no other call would release it
 				op.retract(ctx, &req)
 			}
 			return started, op.callerGone(ctx, nil)
@@ -75,7 +76,7 @@ func (op *operation) acquire(ctx context.Context, claim *driver.ClaimResult) (st
 	}
 }
 
-// waiter returns what the operation waits with, should it have to.
+// waiter returns the operation's waiter, for a claim with the nonce n.
 func (op *operation) waiter(n driver.Nonce) waiting.Waiter {
 	w := waiting.Waiter{
 		Hub: &op.hub, ID: op.id, Nonce: n, Limit: op.call.wait, Watcher: op.watcher, Timeout: op.set.StoreTimeout, Fingerprint: op.fingerprint,
@@ -96,11 +97,11 @@ func (op *operation) wait(ctx context.Context, w *waiting.Waiter, claim *driver.
 	return again, err
 }
 
-// claimTries is how often a claim is sent, with the same nonce, before its failure surfaces.
+// claimTries is how often a claim is sent, with the same nonce, before its error is returned.
 const claimTries = 3
 
-// claim sends one claim, and again if its answer may have been lost. A claim that failed for good and
-// may yet have been written is released by its nonce, so that nobody waits for an attempt that never was.
+// claim sends one claim, and repeats it if its answer may have been lost. A claim that failed for good but may have
+// been written is released by its nonce, so that no other call waits for an attempt that never ran.
 func (op *operation) claim(ctx context.Context, req *driver.ClaimRequest, claim *driver.ClaimResult) (time.Time, error) {
 	started := monotonicNow()
 	if ctx.Err() != nil {
@@ -114,14 +115,14 @@ func (op *operation) claim(ctx context.Context, req *driver.ClaimRequest, claim 
 	}
 	var err error
 	for try := 1; ; try++ {
-		one, cancel := op.bounded(ctx)
+		one, cancel := op.storeContext(ctx)
 		*claim, err = op.store.Claim(one, *req)
 		cancel()
 		if err == nil {
 			break
 		}
 		if isFinal(err) {
-			if op.resent { // it proves that of this packet alone
+			if op.resent { // that holds for the last request only
 				op.retract(ctx, req)
 			}
 			return started, op.fail(StoreFailed, ErrStore, err)
@@ -140,7 +141,7 @@ func (op *operation) claim(ctx context.Context, req *driver.ClaimRequest, claim 
 		op.retract(ctx, req)
 		return started, op.fail(StoreFailed, ErrStore, fmt.Errorf("the claim's answer took longer than its lease of %v", req.Lease))
 	}
-	if claim.Decision == driver.DecideClaimed && ctx.Err() != nil { // the work is not called with a context that is over
+	if claim.Decision == driver.DecideClaimed && ctx.Err() != nil { // the work must not start with an ended context
 		op.waits = false
 		op.retract(ctx, req)
 		return started, op.callerGone(ctx, nil)
@@ -155,9 +156,9 @@ func (op *operation) repeated() {
 	}
 }
 
-// bounded returns the context of a store call. Where the caller's will do it is that: one of our own is most of what the core costs in
-// a look-up.
-func (r *core) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+// storeContext returns the context of a store call. It is the caller's if that suffices: a new one is most of what
+// the core costs in a look-up.
+func (r *core) storeContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	if !r.prompt {
 		if end, ok := ctx.Deadline(); !ok || time.Until(end) > r.set.StoreTimeout {
 			return context.WithTimeout(ctx, r.set.StoreTimeout)
@@ -166,9 +167,9 @@ func (r *core) bounded(ctx context.Context) (context.Context, context.CancelFunc
 	return ctx, func() {}
 }
 
-// retract takes a claim back: see takeBack. The caller gets the reason why there was no attempt.
+// retract takes a claim back (see takeBack). Its error is dropped: the caller returns why there was no attempt.
 func (op *operation) retract(ctx context.Context, req *driver.ClaimRequest) {
-	_ = op.takeBack(ctx, &driver.ReleaseRequest{ //nolint:errcheck // it is left for later
+	_ = op.takeBack(ctx, &driver.ReleaseRequest{ //nolint:errcheck // takeBack keeps it for later
 		ID: req.ID, Scope: req.Scope, Name: req.Name, Nonce: req.Nonce, State: driver.StateReleased,
 		ErrorClass: classClaim, Lifetime: req.Lifetime, ExpireUnsettled: req.ExpireUnsettled,
 	})
@@ -188,7 +189,7 @@ func isFinal(err error) bool {
 	return false
 }
 
-// refusal returns the answer to a claim that did not get the record, where that is an error: all but a replay.
+// refusal returns the error for a claim that did not get the record, for every decision except a replay.
 func (op *operation) refusal(claim *driver.ClaimResult) *Error {
 	rec := &claim.Record
 	switch claim.Decision {
@@ -211,8 +212,8 @@ func (op *operation) refusal(claim *driver.ClaimResult) *Error {
 	return op.fail(StoreFailed, ErrStore, fmt.Errorf("the store returned the unexpected decision %v", claim.Decision))
 }
 
-// unknown is the answer where an attempt was left abandoned, because of a step or of none. Unless a step is to be settled first, the
-// next claim takes over.
+// unknown returns the error for an attempt that was left abandoned, because of a step or not. Unless a step must be
+// settled first, the next claim takes over.
 func (op *operation) unknown(step, toSettle string, cause error) *Error {
 	e := op.fail(Unknown, ErrOutcomeUnknown, cause)
 	e.Step = step
@@ -223,18 +224,20 @@ func (op *operation) unknown(step, toSettle string, cause error) *Error {
 }
 
 const (
-	// maxLeft is how many claims a receiver remembers that it could not take back. Those that were under way when the store went are the first.
+	// maxLeft is how many claims that it could not take back a receiver remembers. Claims in flight when the store
+	// failed come first.
 	maxLeft = 1000
 	// leftAtOnce is how many of them one call takes back for others.
 	leftAtOnce = 16
 )
 
-// leftClaims are claims that may have been written, of attempts that never were, and that the store was not there to take back. Nobody
-// else would know: their leases would lapse, and they would be unknown. Each is here until the store has answered.
+// leftClaims are claims that may have been written, for attempts that never ran, and that could not be taken back
+// because the store was unreachable. No other process knows about them: their leases would lapse, and the
+// operations would be unknown. Each claim is kept until the store has answered.
 type leftClaims struct {
 	count atomic.Int32
 	here  atomic.Bool // the store has answered since
-	going atomic.Bool // somebody takes some back for others
+	going atomic.Bool // a call is taking some back for other keys
 	mu    sync.Mutex
 	all   []driver.ReleaseRequest // the oldest first
 }
@@ -265,7 +268,8 @@ func (l *leftClaims) index(req *driver.ReleaseRequest) int {
 	return slices.IndexFunc(l.all, func(r driver.ReleaseRequest) bool { return r.Nonce == req.Nonce })
 }
 
-// of returns those of a key: several callers may each have left one, and only the store knows which of them it has.
+// of returns the claims of a key: several callers may each have left one, and only the store knows which of them it
+// has.
 func (l *leftClaims) of(id *RecordID) (reqs []driver.ReleaseRequest) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -283,8 +287,8 @@ func (l *leftClaims) oldest(n int) []driver.ReleaseRequest {
 	return slices.Clone(l.all[:min(n, len(l.all))])
 }
 
-// takeBack releases a claim by its nonce, past the end of the caller's context. The work was not called, so nothing happened. A claim that
-// the store cannot release now is left for later.
+// takeBack releases a claim by its nonce, past the end of the caller's context. The work was not called, so nothing
+// happened. A claim that the store cannot release now is left for later.
 func (r *core) takeBack(ctx context.Context, req *driver.ReleaseRequest) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.set.StoreTimeout)
 	defer cancel()
@@ -300,8 +304,9 @@ func (r *core) takeBack(ctx context.Context, req *driver.ReleaseRequest) error {
 	return err
 }
 
-// takeBackLeft takes back what was left of a key, which would be found claimed, by nobody; and, once the store answers again, some of what else was
-// left. It comes before a claim: a lease that runs cannot wait for others' keys.
+// takeBackLeft takes back the left claims of a key, which would block it although no attempt runs. Once the store
+// answers again it also takes back some of the others. It comes before a claim: a running lease cannot wait for
+// other keys.
 func (r *core) takeBackLeft(ctx context.Context, id *RecordID) error {
 	for _, req := range r.left.of(id) {
 		if err := r.takeBack(ctx, &req); err != nil {
@@ -313,7 +318,7 @@ func (r *core) takeBackLeft(ctx context.Context, id *RecordID) error {
 	}
 	defer r.left.going.Store(false)
 	for _, req := range r.left.oldest(leftAtOnce) {
-		if r.takeBack(ctx, &req) != nil { // it is left for later
+		if r.takeBack(ctx, &req) != nil { // takeBack keeps it for later
 			break
 		}
 	}

@@ -10,8 +10,8 @@ import (
 
 // Codec encodes results. It is used concurrently.
 //
-// Each result is saved with its codec's name: that of its method Name, if it has one, otherwise "custom". Name your own
-// before you ever change it.
+// Each result is saved with its codec's name: the result of its method Name, if it has one, otherwise "custom".
+// Change the name whenever the encoding changes.
 type Codec interface {
 	// Marshal encodes v. It must not keep any part of v, nor change or reuse the bytes that it returns. If it fails,
 	// the result is elided.
@@ -119,8 +119,8 @@ func (jsonCodec) Unmarshal(data []byte, v any) error {
 	return json.Unmarshal(data, v)
 }
 
-// marshalJSON is json.Marshal, but fails where different values of any type have the same JSON: a struct without
-// exported fields, which is always {}, and text that is not UTF-8.
+// marshalJSON is json.Marshal, but fails if different values could have the same JSON: a struct without exported
+// fields, which is always {}, and text that is not UTF-8.
 func marshalJSON(v any) ([]byte, error) {
 	data, err := json.Marshal(v)
 	switch {
@@ -134,7 +134,8 @@ func marshalJSON(v any) ([]byte, error) {
 	return data, nil
 }
 
-// exportsNothing reports whether v is a non-zero struct, or a pointer to one, that has no exported field and no MarshalJSON.
+// exportsNothing reports whether v is a non-zero struct, or a pointer to one, that has no exported field and no
+// MarshalJSON.
 func exportsNothing(v any) bool {
 	if _, ok := v.(json.Marshaler); ok {
 		return false
@@ -143,8 +144,8 @@ func exportsNothing(v any) bool {
 	return s.Kind() == reflect.Struct && !s.IsZero() && !slices.ContainsFunc(reflect.VisibleFields(s.Type()), reflect.StructField.IsExported)
 }
 
-// hasReplaced reports whether encoding/json replaced bytes that are not UTF-8. It writes \ufffd for them, and the
-// character U+FFFD as it is.
+// hasReplaced reports whether encoding/json replaced bytes that are not UTF-8. It writes \ufffd for them, and keeps
+// the character U+FFFD unchanged.
 func hasReplaced(data []byte) bool {
 	escape := []byte(`\ufffd`)
 	return bytes.Contains(data, escape) && bytes.Contains(bytes.ReplaceAll(data, []byte(`\\`), nil), escape)

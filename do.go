@@ -12,11 +12,11 @@ import (
 // (guarded mode). It returns:
 //
 //   - The value (Executed, or Replayed if the work ran earlier).
-//   - A [*PermanentError], equal each time (Rejected): the work was refused for good.
+//   - A [*PermanentError], equal each time (Rejected): the work failed permanently.
 //   - The work's error (Failed): nothing happened, and the key may be tried again. Under [Reexecute] that is every
 //     error that is not permanent.
 //   - [ErrInProgress], [ErrMismatch], [ErrExpired], [ErrResultElided], [ErrUndecodable]: the record says so.
-//   - [ErrOutcomeUnknown]: this or an earlier attempt ended, and nobody knows whether its effect happened.
+//   - [ErrOutcomeUnknown]: this or an earlier attempt ended, and it is unknown whether its effect happened.
 //   - [ErrNotRecorded], with the value: the effect happened, but was not recorded. A permanent failure that was not
 //     recorded is an [ErrStore] around its *PermanentError.
 //   - [ErrLeaseLost]: another attempt or a settlement took over the record, and has no answer yet.
@@ -64,22 +64,22 @@ func Do[T any](ctx context.Context, r *Receiver, key Key, work func(context.Cont
 		return Result[T]{Outcome: Invalid}, err
 	}
 	if err := op.ready(ctx); err != nil {
-		return failed[T](err)
+		return errorResult[T](err)
 	}
 	if id == (RecordID{}) && op.recaller != nil && ctx.Err() == nil {
 		rec, err := op.recaller.Recall(ctx, driver.RecallRequest{ID: op.id})
 		if err == nil && rec.Found && !op.fingerprint.Conflicts(rec.Fingerprint) {
-			op.met(rec.Owner, rec.CompletedAt, rec.Now)
+			op.foundRecord(rec.Owner, rec.CompletedAt, rec.Now)
 			return replayed[T](&op, rec.Fingerprint, &rec.Result)
 		}
 	}
 	var claim driver.ClaimResult
 	started, err := op.acquire(ctx, &claim)
 	if err != nil {
-		return failed[T](err)
+		return errorResult[T](err)
 	}
 	if claim.Decision != driver.DecideClaimed {
-		return settled[T](&op, &claim)
+		return resultOf[T](&op, &claim)
 	}
 	a := newAttempt(ctx, &op, &claim)
 	a.startBeat(started)
@@ -90,8 +90,8 @@ func invalid[T any](err error) (Result[T], error) {
 	return Result[T]{Outcome: Invalid}, &Error{Outcome: Invalid, Sentinel: err}
 }
 
-// failed returns an error with the outcome that it carries.
-func failed[T any](err error) (Result[T], error) {
+// errorResult returns an error with the outcome that it carries.
+func errorResult[T any](err error) (Result[T], error) {
 	var e *Error
 	if errors.As(err, &e) {
 		return Result[T]{Outcome: e.Outcome}, err
@@ -104,7 +104,7 @@ func perform[T any](a *Attempt, work func(context.Context, *Attempt) (T, error),
 	defer a.end()
 	returned, asking := false, false
 	defer func() {
-		if !returned { // a panic or Goexit, which goes on
+		if !returned { // a panic or Goexit, which continues
 			a.unwound(asking)
 		}
 	}()
@@ -112,10 +112,10 @@ func perform[T any](a *Attempt, work func(context.Context, *Attempt) (T, error),
 		asking = true
 		verdict, err := ask(&a.ctx, a.abandoned(""))
 		asking = false
-		if err == nil && verdict.kind == verdictNotHappened && (a.lapsed() || a.ctx.Err() != nil) { // the work is not called with a context that is over
+		if err == nil && verdict.kind == verdictNotHappened && (a.lapsed() || a.ctx.Err() != nil) { // the work must not start with an ended context
 			returned = true
 			res, err := conclude[T](a, endedNotDone, verdict.value, a.fail(Failed, context.Cause(&a.ctx), nil), nil)
-			res.Attempt = 0 // as where the context ends before the claim
+			res.Attempt = 0 // as when the context ends before the claim
 			return res, err
 		}
 		if err != nil || verdict.kind != verdictNotHappened {
@@ -136,11 +136,11 @@ func perform[T any](a *Attempt, work func(context.Context, *Attempt) (T, error),
 	return conclude(a, how, value, err, summarize)
 }
 
-// reconciled ends an attempt by a reconciler's answer.
+// reconciled ends an attempt according to a reconciler's answer.
 func reconciled[T any](a *Attempt, verdict Verdict[T], err error, summarize func(T) []byte) (Result[T], error) {
 	if err == nil && verdict.kind == verdictHappened {
 		res, err := conclude(a, endedDone, verdict.value, nil, summarize)
-		res.Reconciled = res.Outcome == Executed || res.Outcome == NotRecorded // or it is somebody else's answer
+		res.Reconciled = res.Outcome == Executed || res.Outcome == NotRecorded // otherwise the answer is another attempt's
 		if a.ev != nil {
 			a.ev.Reconciled = res.Outcome == Executed
 		}

@@ -16,14 +16,14 @@
 // Transactional ([Transact], [DoTx], [StepTx]): the effect is in the record's database, and both commit together:
 // exactly once, whatever crashes, as long as the database keeps what it committed.
 //
-// Guarded ([Do], [Step]): the effect is anywhere else. Two attempts never run at once while leases hold, and a finished
-// attempt is never repeated. If nobody knows whether an attempt took effect, because its process died or its error does
-// not say, the application's [Policy] decides.
+// Guarded ([Do], [Step]): the effect is anywhere else. Two attempts never run at once while leases hold, and a
+// finished attempt is never repeated. If it is unknown whether an attempt took effect, because its process died or
+// its error does not say, the application's [Policy] decides.
 //
 // Both hold for [Lifetime.Total] after the last write; afterwards the key is new. A key made anew for each try protects
 // nothing.
 //
-// Package driver is the contract for writing a store. What an application needs of it has a name here.
+// Package driver is the contract for writing a store. The names that an application needs are also in this package.
 package everonce
 
 import (

@@ -12,10 +12,11 @@ import (
 )
 
 // DoTx executes an operation once inside the caller's transaction. The work's writes through it, and their record,
-// commit when the caller commits. Until then the outcome is provisional. One transaction may have several DoTx.
+// commit when the caller commits. Until then the outcome is provisional. One transaction may contain several calls
+// of DoTx.
 //
-// DoTx never retries. The work runs behind a savepoint, and an error undoes its writes. Errors are those of [Do],
-// except:
+// DoTx never retries. The work runs behind a savepoint, and an error undoes its writes. It returns the errors of
+// [Do], except:
 //
 //   - A permanent failure is recorded in the caller's transaction (Rejected).
 //   - Any other error of the work (Failed): no record remains, and the caller's transaction is alive.
@@ -61,21 +62,21 @@ func DoTx[T, Tx any](ctx context.Context, tx Tx, t *TxReceiver[Tx], key Key, wor
 	if open.Doomed() {
 		return Result[T]{Outcome: Failed}, op.fail(Failed, ErrTxDoomed, nil)
 	}
-	if err := op.compared(ctx); err != nil { // to bind it here could wait for the caller's transaction
-		return failed[T](err)
+	if err := op.checkIdentity(ctx); err != nil { // binding it here could wait for the caller's transaction
+		return errorResult[T](err)
 	}
 	j := &joined[Tx]{operation: op, t: t, tx: tx, open: open, savepoint: savepointAt(op.place)}
 	return doTx(ctx, j, work, summarize)
 }
 
-// joined is one DoTx: an operation inside the caller's transaction.
+// joined is the state of one DoTx: an operation inside the caller's transaction.
 type joined[Tx any] struct {
 	operation
 	t    *TxReceiver[Tx]
 	tx   Tx
-	open *doomed.Tx // tx, whether it is doomed
+	open *doomed.Tx // whether tx is doomed
 	h    driver.TxHandle[Tx]
-	// savepoint is what the work runs behind. Its name tells the depth, for DoTx inside DoTx.
+	// savepoint is the name of the savepoint before the work. It contains the depth, for DoTx inside DoTx.
 	savepoint string
 }
 
@@ -88,9 +89,9 @@ func savepointAt(p *place) string {
 }
 
 func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Context) (T, error), summarize func(T) []byte) (res Result[T], err error) {
-	own := context.WithoutCancel(ctx) // a statement of ours that is cut short would end the caller's transaction
+	own := context.WithoutCancel(ctx) // cancelling one of our statements would end the caller's transaction
 	if j.h, err = j.t.txs.Join(own, j.tx); err != nil {
-		if errors.Is(err, ErrStore) { // it has ended, say: with the context that began it
+		if errors.Is(err, ErrStore) { // the transaction has ended, for example with the context that began it
 			return brokenAs[T](j, err)
 		}
 		return Result[T]{Outcome: Invalid}, j.fail(Invalid, err, nil)
@@ -107,7 +108,7 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 		if err := j.h.ReleaseSavepoint(own, j.savepoint); err != nil {
 			return brokenAs[T](j, err)
 		}
-		return settled[T](&j.operation, &claim)
+		return resultOf[T](&j.operation, &claim)
 	}
 	if ctx.Err() != nil {
 		return dissolve[T](own, j, Failed, context.Cause(ctx), nil)
@@ -120,7 +121,7 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 	returned := false
 	defer func() {
 		if !returned { // a panic or Goexit, which goes on
-			_, _ = dissolve[T](own, j, Failed, errUnwound, nil) //nolint:errcheck // it is told by the panic
+			_, _ = dissolve[T](own, j, Failed, errUnwound, nil) //nolint:errcheck // the panic reports it
 			if j.ev != nil {
 				j.ev.Outcome, j.ev.Err = Failed, errUnwound
 			}
@@ -131,7 +132,7 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 	inside := &placedContext{Context: ctx, place: a.inTx(j.tx)}
 	value, workErr := work(inside)
 	returned = true
-	if j.open.Doomed() { // by a DoTx inside the work, whatever the work made of it
+	if j.open.Doomed() { // by a DoTx inside the work, even if the work ignored its error
 		return brokenAs[T](j, j.open.With(workErr))
 	}
 
@@ -150,7 +151,7 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 			complete.Result = withoutData(saved)
 			if _, again := j.h.Complete(own, complete); again == nil {
 				err = nil
-			} else { // the refused statement has aborted the transaction, say
+			} else { // the rejected statement may have aborted the transaction
 				err = errors.Join(err, again)
 			}
 		}
@@ -173,7 +174,7 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 			return brokenAs[T](j, errors.Join(workErr, err))
 		}
 		res.Outcome = Failed
-		return res, j.bordered(workErr)
+		return res, j.asNested(workErr)
 	}
 	failure, err = failure.savedBy(func(saved driver.SavedResult) error {
 		complete.Result = saved
@@ -190,7 +191,7 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 	return res, failure
 }
 
-// dissolve undoes everything behind the savepoint, and proves by it that the transaction is alive.
+// dissolve rolls back to the savepoint, which also proves that the transaction is alive.
 func dissolve[T, Tx any](ctx context.Context, j *joined[Tx], o Outcome, sentinel, cause error) (Result[T], error) {
 	err := j.h.RollbackTo(ctx, j.savepoint)
 	if err == nil {

@@ -20,9 +20,9 @@ const (
 	endedUnknown
 )
 
-// judge tells how an error of the work ended it, and the failure of one that is refused for good.
+// judge returns how an error of the work ended the attempt, and the failure if it is permanent.
 func (a *Attempt) judge(err error) (how ended, failure *PermanentError) {
-	if a.seenSteps().refused() != "" {
+	if a.seenSteps().refusedStep() != "" {
 		return endedUnknown, nil
 	}
 	how, failure = a.set.judge(err)
@@ -32,8 +32,9 @@ func (a *Attempt) judge(err error) (how ended, failure *PermanentError) {
 	return how, failure
 }
 
-// judge reads the marks of an error, the classifier's included, which is asked once: it may count. The error of a step was
-// classified there: what is known of the step says nothing of the work around it.
+// judge reads the marks of an error, including the classifier's. It calls the classifier once, which may count its
+// calls. The error of a step was classified in the step: what is known about the step says nothing about the work
+// around it.
 func (s *settings) judge(err error) (how ended, failure *PermanentError) {
 	if err == nil {
 		return endedDone, nil
@@ -48,7 +49,7 @@ func (s *settings) judge(err error) (how ended, failure *PermanentError) {
 	return how, failure
 }
 
-// rejected ends an attempt whose work was refused for good.
+// rejected ends an attempt whose work failed permanently.
 func rejected[T any](a *Attempt, failure *PermanentError) (Result[T], error) {
 	res := Result[T]{Attempt: a.number, Outcome: Rejected}
 	failure, err := failure.savedBy(a.complete)
@@ -58,7 +59,7 @@ func rejected[T any](a *Attempt, failure *PermanentError) (Result[T], error) {
 	return res, failure
 }
 
-// conclude writes how an attempt ended that was not refused for good, and returns what the caller gets.
+// conclude records how an attempt ended that did not fail permanently, and returns the caller's result.
 func conclude[T any](a *Attempt, how ended, value T, cause error, summarize func(T) []byte) (Result[T], error) {
 	res := Result[T]{Attempt: a.number}
 	switch how {
@@ -75,16 +76,16 @@ func conclude[T any](a *Attempt, how ended, value T, cause error, summarize func
 	case endedUnknown:
 		if state, step := a.unknownEnd(); state == driver.StateAbandoned {
 			class := errorClass(cause)
-			if a.seenSteps().refused() != "" {
+			if a.seenSteps().refusedStep() != "" {
 				class = classStep
 			}
 			if err := a.release(driver.StateAbandoned, class, step); errors.Is(err, ErrLeaseLost) {
 				return superseded[T](a, cause)
-			} // what is not written for another reason lapses into the same state
+			} // if the write fails otherwise, the lease lapses into the same state
 			res.Outcome = Unknown
 			e := a.unknown(step, a.toSettle(step), cause)
 			if inner, ok := cause.(*Error); ok && inner.Sentinel == ErrOutcomeUnknown && inner.Step == step { //nolint:errorlint // the step's own error, as it was returned
-				e.Cause = inner.Cause // it says the same
+				e.Cause = inner.Cause // the sentinel and the step are the same
 			}
 			return res, e
 		}
@@ -95,11 +96,11 @@ func conclude[T any](a *Attempt, how ended, value T, cause error, summarize func
 	} else if err != nil {
 		return res, a.fail(Failed, ErrStore, errors.Join(cause, err))
 	}
-	return res, a.bordered(cause)
+	return res, a.asNested(cause)
 }
 
-// unrecorded is the end of an attempt whose completion was refused or never stored. failure is how it was refused
-// for good, if it was: only without one did the effect happen, which is what [ErrNotRecorded] says.
+// unrecorded returns the result of an attempt whose completion was refused or never stored. failure is the
+// permanent failure, if any: only without one did the effect happen, as [ErrNotRecorded] says.
 func unrecorded[T any](a *Attempt, res Result[T], err error, failure *PermanentError) (Result[T], error) {
 	if errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrAttemptEnded) {
 		return superseded[T](a, nil)
@@ -111,8 +112,8 @@ func unrecorded[T any](a *Attempt, res Result[T], err error, failure *PermanentE
 	return res, a.fail(NotRecorded, ErrNotRecorded, ofStore(err))
 }
 
-// superseded is the end of an attempt that lost its record: its own answer is dropped, and what the record
-// says is the answer, if it says something yet. cause is how the attempt failed, if it did.
+// superseded returns the result of an attempt that lost its record: its own answer is dropped in favour of the
+// record's, if the record has one yet. cause is the attempt's own error, if any.
 func superseded[T any](a *Attempt, cause error) (Result[T], error) {
 	if a.ev != nil {
 		a.ev.LeaseLost = true
@@ -120,15 +121,15 @@ func superseded[T any](a *Attempt, cause error) (Result[T], error) {
 	ctx, cancel := a.detached(a.set.StoreTimeout)
 	defer cancel()
 	if claim, err := a.peek(ctx); err == nil && (claim.Decision == driver.DecideReplay || claim.Decision == driver.DecideExpired) {
-		return settled[T](&a.operation, &claim)
+		return resultOf[T](&a.operation, &claim)
 	}
 	return Result[T]{Outcome: LeaseLost, Attempt: a.number}, a.fail(LeaseLost, ErrLeaseLost, cause)
 }
 
-// unknownEnd says what an unknown end makes of the record: released under Reexecute, else abandoned; and
-// abandoned, naming the step, where a step was refused.
+// unknownEnd returns the state for an attempt whose end is unknown: released under Reexecute, else abandoned. If a
+// step was refused, it is abandoned with the name of the step.
 func (a *Attempt) unknownEnd() (state driver.State, step string) {
-	step = a.seenSteps().refused()
+	step = a.seenSteps().refusedStep()
 	if step == "" && a.call.effectsInSteps && a.call.policy != Reexecute {
 		step = a.seenSteps().firstOpen()
 	}
@@ -138,13 +139,13 @@ func (a *Attempt) unknownEnd() (state driver.State, step string) {
 	return driver.StateAbandoned, step
 }
 
-// unwound ends an attempt whose work did not return, or whose reconciler did not: that one has settled nothing.
+// unwound ends an attempt whose work, or whose reconciler, did not return. Such a reconciler has settled nothing.
 func (a *Attempt) unwound(asking bool) {
 	state, step := a.unknownEnd()
 	if step == "" && a.call.effectsInSteps && !asking && !a.seenSteps().anyOpen() {
 		state = driver.StateReleased
 	}
-	_ = a.release(state, classUnwound, step) //nolint:errcheck // the panic goes on; what is not written lapses
+	_ = a.release(state, classUnwound, step) //nolint:errcheck // the panic continues; without this write the lease lapses
 	outcome := Unknown
 	if state == driver.StateReleased {
 		outcome = Failed
@@ -157,7 +158,7 @@ func (a *Attempt) unwound(asking bool) {
 
 var errUnwound = errors.New("everonce: the work panicked or exited its goroutine")
 
-// What Record.LastError may be, if it is not empty: the list is closed.
+// Values of Record.LastError, besides the empty one. The list is closed.
 const (
 	classError    = "error"        // the work returned an error that says nothing
 	classNotDone  = "not_done"     // it returned one that proves that nothing happened
@@ -187,9 +188,8 @@ func errorClass(err error) string {
 	return classError
 }
 
-// complete saves a result until it is stored or refused, past the lease too, within the completion
-// limit. A value that the store refuses by its size is elided. It returns nil, ErrLeaseLost, or what the
-// store last said.
+// complete saves a result until it is stored or refused, even past the lease, within the completion limit. A value
+// that the store refuses because of its size is elided. It returns nil, ErrLeaseLost, or the store's last error.
 func (a *Attempt) complete(saved driver.SavedResult) error {
 	a.beginEnd()
 	req := driver.CompleteRequest{ID: a.id, Token: a.token, Nonce: a.nonce, Result: saved, Lifetime: a.call.lifetime}
@@ -206,10 +206,10 @@ func (a *Attempt) complete(saved driver.SavedResult) error {
 	})
 }
 
-// release ends the attempt without a result. A release that fails leaves the claim to lapse, which is
-// another state than released: so it is tried as long as a completion. To abandon is what lapsing does
-// anyway: that is tried shortly. It returns ErrLeaseLost if another has the record; after a try whose
-// answer was lost that is not told, for it may have come after the release.
+// release ends the attempt without a result. If a release fails, the claim lapses, which is a different state than
+// released, so it is retried as long as a completion. Abandoning has the same effect as lapsing, so it is retried
+// briefly. release returns ErrLeaseLost if another attempt has the record, but not after a try whose answer was
+// lost: that attempt may have followed the release.
 func (a *Attempt) release(state driver.State, class, step string) error {
 	a.beginEnd()
 	limit := a.set.CompletionTimeout
@@ -231,7 +231,8 @@ func (a *Attempt) release(state driver.State, class, step string) error {
 	})
 }
 
-// toSettle returns the step if somebody has to settle it before the next attempt: none of those that will be asked about again.
+// toSettle returns the step if it must be settled before the next attempt, and "" if the next attempt asks about it
+// again.
 func (a *Attempt) toSettle(step string) string {
 	if a.takesOver() && a.seenSteps().asksAgain(step) {
 		return ""
@@ -239,12 +240,12 @@ func (a *Attempt) toSettle(step string) string {
 	return step
 }
 
-// persist repeats a write of the attempt until it is done, refused for good, or the limit has passed.
-// It does not end with the caller's context. ev, if there is one, counts the repetitions: the event of the
-// operation, or that of a step, for steps may run concurrently.
+// persist repeats a write of the attempt until it succeeds, is refused for good, or the limit has passed. It does
+// not end with the caller's context. ev, if not nil, counts the repetitions; it is the operation's or the step's,
+// because steps may run concurrently.
 func (a *Attempt) persist(ev *Observation, limit time.Duration, write func(context.Context) error) error {
 	var err error
-	if a.prompt { // a store in memory needs no context of its own
+	if a.prompt { // a store in memory needs no separate context
 		err = write(context.Background())
 	} else {
 		started := time.Now()
@@ -269,15 +270,15 @@ func (a *Attempt) persist(ev *Observation, limit time.Duration, write func(conte
 	return err
 }
 
-// isRefusal reports whether a write's error is the store's last word.
+// isRefusal reports whether a write's error is final.
 func isRefusal(err error) bool {
 	return errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrAttemptEnded) || errors.Is(err, driver.ErrTooLarge) ||
 		errors.Is(err, driver.ErrNewerRecord) || errors.Is(err, driver.ErrCorruptRecord)
 }
 
 // NotDone marks an error as proof that nothing happened: the attempt is released, and the key may be tried again.
-// errors.Is and errors.As see through it. NotDone(nil) is an error too. In joined errors the first mark counts. The
-// mark ends at the border of a step, or of an operation inside the work.
+// errors.Is and errors.As see through it. NotDone(nil) is an error too. In joined errors the first mark applies. A
+// mark on the error of a step, or of an operation inside the work, says nothing about the outer operation.
 func NotDone(err error) error {
 	if err == nil {
 		err = errors.New("everonce: not done")
@@ -302,23 +303,22 @@ type stepError struct {
 func (e *stepError) Error() string { return fmt.Sprintf("step %q: %v", e.name, e.err) }
 func (e *stepError) Unwrap() error { return e.err }
 
-// nestedError is the border of an operation inside another one's work: that nothing of the inner one
-// took hold says nothing of the outer.
+// nestedError marks the error of an operation inside the work of another one: that the inner operation took no
+// effect says nothing about the outer one.
 type nestedError struct{ err error }
 
 func (e *nestedError) Error() string { return e.err.Error() }
 func (e *nestedError) Unwrap() error { return e.err }
 
-// bordered returns the work's own error as the call returns it.
-func (op *operation) bordered(err error) error {
+// asNested wraps the work's error if the operation is nested in another one.
+func (op *operation) asNested(err error) error {
 	if op.place == nil || err == nil {
 		return err
 	}
 	return &nestedError{err}
 }
 
-// crossedBorder reports whether an error came out of a step or of another operation: what it says, it says
-// of that.
+// crossedBorder reports whether an error came out of a step or of another operation, and so describes that one.
 func crossedBorder(err error) bool {
 	var inStep *stepError
 	var nested *nestedError
@@ -326,16 +326,16 @@ func crossedBorder(err error) bool {
 	return errors.As(err, &inStep) || errors.As(err, &nested) || errors.As(err, &e)
 }
 
-// readMarks tells what the marks on an error say.
+// readMarks returns how the marks on an error say the work ended.
 func readMarks(err error) ended {
-	how, _ := marksIn(err) //nolint:errcheck // how it ended is what is asked here
+	how, _ := marksIn(err) //nolint:errcheck // only how it ended matters here
 	return how
 }
 
-// marksIn tells what the marks on an error say, outermost first, and the failure of one that is refused for good: errors.Is and
-// errors.As would look through the border of a step.
+// marksIn returns how the marks on an error say the work ended, outermost first, and the failure if it is
+// permanent. It does not use errors.Is and errors.As, which would look into the errors of steps.
 func marksIn(err error) (how ended, failure *PermanentError) {
-	switch e := err.(type) { //nolint:errorlint // the walk is by hand: it must see every layer
+	switch e := err.(type) { //nolint:errorlint // it must see every layer
 	case nil:
 	case *PermanentError:
 		if e != nil { // a nil pointer in an error says nothing
@@ -347,7 +347,7 @@ func marksIn(err error) (how ended, failure *PermanentError) {
 		if how, failure = marksIn(e.err); how == endedRejected {
 			return how, failure
 		}
-	case *nestedError, *Error: // another operation's: what became of that one says nothing of this
+	case *nestedError, *Error: // another operation's end says nothing about this one
 	case interface{ Unwrap() error }:
 		return marksIn(e.Unwrap())
 	case interface{ Unwrap() []error }:

@@ -15,7 +15,8 @@ var (
 	ErrInvalidKey = driver.ErrInvalidKey
 	// ErrInvalidArgument: an argument or an option is invalid. Nothing ran.
 	ErrInvalidArgument = driver.ErrInvalidArgument
-	// ErrLeaseLost: another attempt, a reconciler or a settlement took over the record, whose answer counts.
+	// ErrLeaseLost: another attempt, a reconciler or a settlement took over the record. Its answer is the valid
+	// one.
 	ErrLeaseLost = driver.ErrLeaseLost
 	// ErrTxDoomed: the caller's transaction did not survive an error of the work. Roll it back.
 	ErrTxDoomed = driver.ErrTxDoomed
@@ -30,8 +31,8 @@ var (
 	ErrInProgress = errors.New("everonce: operation in progress")
 	// ErrMismatch: the key was used before with another fingerprint. The record is unchanged.
 	ErrMismatch = errors.New("everonce: key reused with a different request")
-	// ErrOutcomeUnknown: an attempt ended, and nobody knows whether its effect happened. If [Error.RetryAfter] is set,
-	// call again; otherwise settle it.
+	// ErrOutcomeUnknown: an attempt ended, and it is unknown whether its effect happened. If [Error.RetryAfter] is
+	// set, call again; otherwise settle it.
 	ErrOutcomeUnknown = driver.ErrOutcomeUnknown
 	// ErrExpired: the operation was done, or refused for good ([Error.Refused]), and its result is no longer kept.
 	ErrExpired = errors.New("everonce: completed, result expired")
@@ -43,17 +44,18 @@ var (
 	ErrUndecodable = errors.New("everonce: saved result cannot be decoded")
 	// ErrNested: the work of an operation called the same operation.
 	ErrNested = errors.New("everonce: operation nested in itself")
-	// ErrInTransaction: a call on a store inside a transaction on it, other than a [DoTx] with that. It could deadlock.
+	// ErrInTransaction: a call on a store inside a transaction on it, other than a [DoTx] with that transaction. It
+	// could deadlock.
 	ErrInTransaction = errors.New("everonce: inside a transaction on the same store")
 	// ErrNotFound: the key has no record.
 	ErrNotFound = errors.New("everonce: no record of this key")
-	// ErrReleased: the last attempt ended, and nothing happened.
+	// ErrReleased: the last attempt ended without an effect.
 	ErrReleased = errors.New("everonce: not done, may be sent again")
 	// ErrNotUnknown: the operation or step to settle is not unknown.
 	ErrNotUnknown = errors.New("everonce: nothing to settle")
 )
 
-// Failures of a store. An error of a call that is one of these also is [ErrStore], as every other failure of a store is.
+// Failures of a store. An error that is one of these also is [ErrStore], as is every other failure of a store.
 var (
 	// ErrStore: the store failed or is unreachable. It never means "not a duplicate".
 	ErrStore = driver.ErrStore
@@ -73,7 +75,7 @@ var (
 	ErrConflict = driver.ErrConflict
 )
 
-// ofStore returns what a store said as one that also is [ErrStore]: a store need not say so itself.
+// ofStore returns an error of a store as one that also is [ErrStore]. A store need not add that itself.
 func ofStore(err error) error {
 	if errors.Is(err, ErrStore) {
 		return err
@@ -92,8 +94,8 @@ type Error struct {
 	RetryAfter time.Duration
 	// Step names the step concerned.
 	Step string
-	// Summary is what is left of an expired or elided result: the code, if it was refused. Kind is what that result
-	// was; it is also set, to ResultValue, for a value that cannot be decoded.
+	// Summary is the part that is kept of an expired or elided result: the code, if it was refused. Kind is the
+	// kind of that result; it is also set, to ResultValue, for a value that cannot be decoded.
 	Summary []byte
 	Kind    driver.ResultKind
 	// Sentinel and Cause may be nil.

@@ -36,7 +36,7 @@ func ExampleDo() {
 	// replayed receipt-1 <nil>
 }
 
-// A process with the wrong secret would take every duplicate for new. It is told at its start.
+// A process with the wrong secret would treat every duplicate as new. Ready fails at its start instead.
 func ExampleReceiver_Ready() {
 	ctx := context.Background()
 	store := memstore.New(nil)
@@ -217,8 +217,8 @@ type Invoice struct {
 	PDF    []byte
 }
 
-// A result that is too large is not kept. The duplicate is told that it was done, and the little that it
-// takes to find the rest.
+// A result that is too large is not kept. The duplicate learns that it was done, and gets the summary, which is
+// enough to find the rest.
 func ExampleWithSummary() {
 	ctx := context.Background()
 	r, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, &everonce.Options{MaxResult: 1 << 10})
@@ -285,7 +285,7 @@ func (e *effects) End(_ context.Context, ev everonce.Observation) {
 	}
 }
 
-// An attachment is kept beside the operation that made it: it is no effect of its own.
+// An attachment is kept beside the operation that made it: it is not a separate effect.
 func ExampleUnobserved() {
 	ctx := context.Background()
 	counted := &effects{}
@@ -308,7 +308,7 @@ func ExampleUnobserved() {
 	// effects: 1
 }
 
-// A client that polls is told what is known, and nothing is claimed for it.
+// A client that polls gets what is known, and nothing is claimed for it.
 func ExampleLookup() {
 	ctx := context.Background()
 	r, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)

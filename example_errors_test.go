@@ -50,7 +50,7 @@ func ExampleNotDone() {
 	// unknown true
 }
 
-// A failure that is final is an answer too: every duplicate gets it, and nobody asks the bank again.
+// A failure that is final is an answer too: every duplicate gets it, and the bank is not asked again.
 func ExamplePermanent() {
 	ctx := context.Background()
 	r, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)

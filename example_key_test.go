@@ -49,8 +49,8 @@ func ExampleFingerprintOf() {
 	// mismatch  true
 }
 
-// A request that is a struct, or a body as it arrived, is compared whole. Its white space does not count;
-// the order of a body's fields does.
+// A request that is a struct, or a body as it arrived, is compared whole. White space is ignored; the order of a
+// body's fields is not.
 func ExampleFingerprintJSON() {
 	type charge struct {
 		Amount   int    `json:"amount"`
@@ -103,8 +103,8 @@ func ExampleWithCodec() {
 	// replayed (3+4i) <nil>
 }
 
-// An adapter that keeps whole answers has bytes already: nothing is encoded once more, and a duplicate
-// gets every byte as it was.
+// An adapter that keeps whole answers has bytes already: nothing is encoded once more, and a duplicate gets every
+// byte unchanged.
 func ExampleRaw() {
 	ctx := context.Background()
 	r, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)

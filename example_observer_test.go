@@ -100,9 +100,8 @@ func (e *Effects) End(_ context.Context, ev everonce.Observation) {
 	}
 }
 
-// The side effects that nobody thinks of are effects too: the e-mail, the metric, the webhook, the
-// analytics event. Each is a step of its own, or an operation with a key of its own, and a counter
-// counts what was executed only.
+// Side effects that are easily forgotten are effects too: the e-mail, the metric, the webhook, the analytics event.
+// Each is a separate step, or an operation with its own key, and a counter counts only executed operations.
 func Example_sideEffects() {
 	ctx := context.Background()
 	counters := &Effects{}
@@ -117,7 +116,7 @@ func Example_sideEffects() {
 	partnerUp := false
 	order := func(ctx context.Context, a *everonce.Attempt) (string, error) {
 		id := a.Key().ID
-		// A second e-mail is worse than none: if nobody knows whether it went out, somebody looks.
+		// A second e-mail is worse than none: if it is unknown whether it went out, an operator settles it.
 		if _, err := everonce.Step(ctx, a, "mail", func(context.Context) (struct{}, error) {
 			mails = append(mails, "your order "+id)
 			return struct{}{}, nil
@@ -134,7 +133,7 @@ func Example_sideEffects() {
 		}, everonce.WithPolicy(everonce.Reexecute)); err != nil {
 			return "", err
 		}
-		// The analytics event belongs to others, who see it by a key of its own.
+		// The analytics event belongs to another team, which sees it by its own key.
 		event := everonce.Key{Scope: "analytics", ID: "ordered/" + id}
 		_, err := everonce.Do(ctx, r, event, func(context.Context, *everonce.Attempt) (struct{}, error) {
 			analytics = append(analytics, "ordered "+id)

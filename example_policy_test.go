@@ -9,8 +9,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// The receiver never runs again what nobody knows the outcome of. One partner deduplicates by the key that
-// it is given: calls to it may run again.
+// The receiver never repeats an operation whose outcome is unknown. One partner deduplicates by the key that it
+// gets: calls to it may run again.
 func ExampleWithPolicy() {
 	ctx := context.Background()
 	r, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
@@ -70,7 +70,7 @@ func ExampleWithReconcile() {
 	// executed receipt-1 reconciled: true unknown: false
 }
 
-// Under Refuse an operation whose outcome nobody knows waits for somebody who finds out.
+// Under Refuse an operation with an unknown outcome waits until it is settled.
 func ExampleReceiver_Settle() {
 	ctx := context.Background()
 	r, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
@@ -93,7 +93,7 @@ func ExampleReceiver_Settle() {
 	res, err = everonce.Do(ctx, r, key, charge)
 	fmt.Println(res.Outcome, res.Value, err)
 
-	// What is settled is settled.
+	// A second settlement fails.
 	err = r.Settle(ctx, key, everonce.Settlement{Verdict: everonce.SettleNotDone, By: "bob"})
 	fmt.Println(errors.Is(err, everonce.ErrNotUnknown))
 	// Output:
@@ -129,7 +129,7 @@ func ExampleSettle() {
 	// charges order-7 <nil>
 }
 
-// What was found out is about the attempt that was looked at. Its token keeps the verdict from one that followed meanwhile.
+// A verdict is about the attempt that was looked at. The token keeps it from a later attempt.
 func ExampleSettlement() {
 	ctx := context.Background()
 	store := memstore.New(nil)
@@ -149,7 +149,7 @@ func ExampleSettlement() {
 	}
 	verdict := everonce.Settlement{Verdict: everonce.SettleNotDone, Token: page.Records[0].Token, By: "anna"}
 
-	// Bob was faster, and the next delivery has run since. Nobody has asked about that one.
+	// Bob was faster, and the next delivery has run since. The verdict is not about that one.
 	err = r.Settle(ctx, key, everonce.Settlement{Verdict: everonce.SettleNotDone, By: "bob"})
 	if err != nil {
 		panic(err)

@@ -51,8 +51,8 @@ func ExampleStep() {
 	// replayed receipt-1, parcel-1 <nil>
 }
 
-// What fails between two steps has left nothing half done, so the next delivery may go on, under Refuse too.
-// Without the declaration nobody knows what the work did outside of its steps.
+// A failure between two steps leaves nothing half done, so the next delivery may continue, under Refuse too.
+// Without the declaration it is unknown what the work did outside its steps.
 func ExampleEffectsInSteps() {
 	ctx := context.Background()
 	r, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)

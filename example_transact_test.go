@@ -111,8 +111,8 @@ func ExampleTxReceiver_InTx() {
 	// alice has 400
 }
 
-// A charge in the database and an e-mail outside of it are one operation: the charge commits with its
-// step, and is there when the e-mail has to be tried again.
+// A charge in the database and an e-mail outside of it are one operation: the charge commits with its step, and is
+// kept when the e-mail must be tried again.
 func ExampleStepTx() {
 	ctx := context.Background()
 	db := openDB()
@@ -157,8 +157,8 @@ func ExampleStepTx() {
 	// alice has -30
 }
 
-// An import rarely meets a duplicate, and never two at once: it looks first and inserts the record
-// with the commit. A duplicate is answered by the look alone, and no transaction is begun.
+// An import rarely has a duplicate, and never two at once: it looks first and inserts the record with the commit.
+// The look alone answers a duplicate, without a transaction.
 func ExampleOptimistic() {
 	ctx := context.Background()
 	db := openDB()

@@ -19,9 +19,9 @@ type Fingerprint driver.Fingerprint
 
 func (Fingerprint) applyCall(c *call) { c.given |= optFingerprint }
 
-// FingerprintOf hashes values by type and length: ("ab", "c") differs from ("a", "bc"), and 1 from "1". Strings, byte
-// slices, bools, numbers, time.Time (as an instant), nil, and named types of them are hashed directly; anything else as
-// its JSON. What that omits is not compared: see oncetest.RoundTrip.
+// FingerprintOf hashes values by type and length: ("ab", "c") differs from ("a", "bc"), and 1 from "1". Strings,
+// byte slices, bools, numbers, time.Time (as an instant), nil, and named types of them are hashed directly;
+// anything else as its JSON. Data that the JSON omits is not compared: see oncetest.RoundTrip.
 //
 // A part without JSON, a non-zero struct without exported fields, or JSON text that is not UTF-8 makes the call fail
 // with [ErrInvalidArgument].
@@ -37,8 +37,8 @@ func FingerprintOf(parts ...any) Fingerprint {
 	return Fingerprint{Alg: "parts/1", Sum: sha256.Sum256(b)}
 }
 
-// FingerprintJSON hashes the JSON of v: struct fields in their order, map keys sorted. A json.RawMessage or []byte is
-// compacted, and keeps its order of fields and digits. Limits are those of [FingerprintOf].
+// FingerprintJSON hashes the JSON of v: struct fields in their order, map keys sorted. A json.RawMessage or []byte
+// is compacted, and keeps its order of fields and digits. The limits of [FingerprintOf] apply.
 func FingerprintJSON(v any) Fingerprint {
 	var b []byte
 	var err error
@@ -56,7 +56,7 @@ func FingerprintJSON(v any) Fingerprint {
 	return Fingerprint{Alg: "json/1", Sum: sha256.Sum256(b)}
 }
 
-// badFingerprint marks a fingerprint that could not be computed; a call with it is refused.
+// badFingerprint marks a fingerprint that could not be computed; a call with it fails.
 const badFingerprint = "!"
 
 func validateFingerprint(f driver.Fingerprint) error {
@@ -114,8 +114,8 @@ func appendBytes[S string | []byte](b []byte, tag byte, s S) []byte {
 
 var timeType = reflect.TypeFor[time.Time]()
 
-// appendReflected hashes a named type as its underlying one, and the rest as JSON. A type that says
-// how it is written (a json.Marshaler) is asked.
+// appendReflected hashes a named type as its underlying one, and the rest as JSON. A json.Marshaler is written by
+// its own method.
 func appendReflected(b []byte, p any) ([]byte, error) {
 	if _, ok := p.(json.Marshaler); !ok {
 		v := reflect.ValueOf(p)

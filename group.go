@@ -9,19 +9,19 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// groupRetries is how often a group of several operations is run again as a whole. After that it is run in
-// halves: what makes it fail each time may be one of them.
+// groupRetries is how often a group of several operations is run again as a whole. After that it is run in halves:
+// a single operation may be the cause.
 const groupRetries = 3
 
-// group is a part of a batch, of several operations, on its way through one transaction after the other.
+// group is a part of a batch that runs in one transaction after another until its operations are answered.
 type group[T, Tx any] struct {
 	*batch[T, Tx]
 	runs[Tx]
-	part   []int // what is not answered yet, in the order of the batch
+	part   []int // the items not answered yet, in the order of the batch
 	values []T   // of the latest run that came to its commit, by place in part
 }
 
-// loop answers all of the group, or returns the parts that are to be run by themselves.
+// loop answers the whole group, or returns the parts that must run separately.
 func (g *group[T, Tx]) loop(ctx context.Context) [][]int {
 	for {
 		err := g.once(ctx)
@@ -31,7 +31,7 @@ func (g *group[T, Tx]) loop(ctx context.Context) [][]int {
 			return nil
 		case again == nil:
 			return split(g.part, err)
-		case g.lost == nil && g.retries >= min(groupRetries, g.set.TxRetries): // what became of a commit is not found out in parts
+		case g.lost == nil && g.retries >= min(groupRetries, g.set.TxRetries): // a lost commit is looked up as a whole
 			return split(g.part, nil)
 		}
 		if end := g.next(ctx, &g.whole, again); end != nil {
@@ -44,7 +44,7 @@ func (g *group[T, Tx]) loop(ctx context.Context) [][]int {
 	}
 }
 
-// end answers all that is left.
+// end answers the remaining items.
 func (g *group[T, Tx]) end(e *Error) {
 	attempt := 0
 	if g.lost != nil {
@@ -58,14 +58,14 @@ func (g *group[T, Tx]) end(e *Error) {
 	g.part = nil
 }
 
-// once runs one transaction. An error that does not ask for another run asks for smaller groups.
+// once runs one transaction. An error that is not an errAgain means: split the group.
 func (g *group[T, Tx]) once(ctx context.Context) error {
 	tx, claims, err := g.claim(g.outliving(ctx))
 	if err != nil {
 		return g.notBegun(ctx, err)
 	}
 	defer tx.close(ctx)
-	if claims, err = g.hear(claims); err != nil || len(g.part) == 0 {
+	if claims, err = g.answerRefused(claims); err != nil || len(g.part) == 0 {
 		return err
 	}
 	if ctx.Err() != nil {
@@ -83,7 +83,7 @@ func (g *group[T, Tx]) once(ctx context.Context) error {
 		if errors.Is(err, driver.ErrTooLarge) || errors.Is(err, ErrTxTooLong) {
 			return err
 		}
-		return g.uncommitted(err) // or a constraint that is checked at the commit, say: it is of one of them
+		return g.commitError(err) // or a deferred constraint that one of the items violated
 	}
 	for k, i := range g.part {
 		g.committed(i, g.values[k], claims[k].Record.Attempt)
@@ -95,7 +95,7 @@ func (g *group[T, Tx]) once(ctx context.Context) error {
 func (g *group[T, Tx]) perform(ctx context.Context, tx Tx) ([]T, error) {
 	values, err := g.work(ctx, tx, slices.Clone(g.part))
 	if err == nil {
-		err = counted(values, len(g.part))
+		err = checkCount(values, len(g.part))
 	}
 	return values, err
 }
@@ -123,7 +123,7 @@ func (g *group[T, Tx]) claim(ctx context.Context) (tx *lent[Tx], claims []driver
 	sorted, err := g.claimAll(ctx, tx.h, reqs)
 	if err != nil {
 		_ = tx.rollback(ctx) //nolint:errcheck // nothing was written
-		return nil, nil, g.unbegun(err)
+		return nil, nil, g.beginError(err)
 	}
 	claims = make([]driver.ClaimResult, len(sorted))
 	for n, k := range order {
@@ -155,17 +155,17 @@ func (g *group[T, Tx]) claimAll(ctx context.Context, h driver.TxHandle[Tx], reqs
 	return claims, nil
 }
 
-// notBegun is the end of a transaction in which nothing was claimed.
+// notBegun ends a transaction in which nothing was claimed.
 func (g *group[T, Tx]) notBegun(ctx context.Context, err error) error {
-	if asAgain(err) != nil || ctx.Err() == nil && (errors.Is(err, driver.ErrCorruptRecord) || errors.Is(err, driver.ErrNewerRecord)) { // one of them
+	if asAgain(err) != nil || ctx.Err() == nil && (errors.Is(err, driver.ErrCorruptRecord) || errors.Is(err, driver.ErrNewerRecord)) { // caused by one of them
 		return err
 	}
 	g.end(g.whole.storeFailed(ctx, err))
 	return nil
 }
 
-// hear answers what was not granted, and returns the claims of what is left in part.
-func (g *group[T, Tx]) hear(claims []driver.ClaimResult) ([]driver.ClaimResult, error) {
+// answerRefused answers the items whose claim was not granted, and returns the claims of the rest.
+func (g *group[T, Tx]) answerRefused(claims []driver.ClaimResult) ([]driver.ClaimResult, error) {
 	if g.lost != nil && slices.ContainsFunc(claims, func(c driver.ClaimResult) bool { return c.Decision == driver.DecideInProgress }) {
 		return nil, &errAgain{g.lost} // the old transaction may still be open
 	}
@@ -178,7 +178,7 @@ func (g *group[T, Tx]) hear(claims []driver.ClaimResult) ([]driver.ClaimResult, 
 		case g.lost != nil && hadCommitted(claim, g.nonce):
 			g.committed(i, g.values[k], claim.Record.Attempt)
 		default:
-			res, err := settled[T](op, claim)
+			res, err := resultOf[T](op, claim)
 			g.answer(i, res, err)
 		}
 	}
@@ -186,7 +186,7 @@ func (g *group[T, Tx]) hear(claims []driver.ClaimResult) ([]driver.ClaimResult, 
 	return granted, nil
 }
 
-// completions returns what is to be saved, in the order of the keys' hashes.
+// completions returns the results to save, in the order of the keys' hashes.
 func (g *group[T, Tx]) completions(claims []driver.ClaimResult) []driver.CompleteRequest {
 	done := make([]driver.CompleteRequest, 0, len(g.values))
 	for _, k := range g.order() {

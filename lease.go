@@ -9,11 +9,11 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// processStart is what monotonicNow counts from.
+// processStart is the origin of monotonicNow.
 var processStart = time.Now()
 
-// monotonicNow is [time.Now] to whoever compares it with another such time. It reads one clock where that reads two,
-// which an operation in memory would notice.
+// monotonicNow is a cheaper [time.Now] for comparing with other such times. It reads one clock instead of two,
+// which matters for an operation in memory.
 func monotonicNow() time.Time { return processStart.Add(time.Since(processStart)) }
 
 // heartbeat is the renewal of an attempt's lease.
@@ -50,15 +50,15 @@ func (a *Attempt) stopBeat() {
 	}
 }
 
-// beginEnd is called before the write that ends the attempt.
+// beginEnd notes that the write that ends the attempt follows.
 func (a *Attempt) beginEnd() {
 	a.beat.mu.Lock()
 	defer a.beat.mu.Unlock()
 	a.beat.ending = true
 }
 
-// extend moves the local deadline after a write that renewed the lease and was sent at that time. Answers may come in another order than
-// the writes were sent in.
+// extend moves the local deadline after a write that renewed the lease and was sent at that time. Answers may
+// arrive in another order than the writes.
 func (a *Attempt) extend(sent time.Time) {
 	b := &a.beat
 	b.mu.Lock()
@@ -68,7 +68,7 @@ func (a *Attempt) extend(sent time.Time) {
 	}
 }
 
-// renew is one beat.
+// renew renews the lease once.
 func (a *Attempt) renew() {
 	b := &a.beat
 	b.mu.Lock()
@@ -83,7 +83,7 @@ func (a *Attempt) renew() {
 	b.mu.Unlock()
 
 	sent := time.Now()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(&a.ctx), min(max(left/2, minLease), a.set.StoreTimeout)) // a try that hangs leaves room for another
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(&a.ctx), min(max(left/2, minLease), a.set.StoreTimeout)) // so that a try that hangs leaves time for another
 	_, err := a.store.Renew(ctx, driver.RenewRequest{ID: a.id, Token: a.token, Nonce: a.nonce, Lease: a.call.lease, Lifetime: a.call.lifetime})
 	cancel()
 	if err == nil {
@@ -97,10 +97,10 @@ func (a *Attempt) renew() {
 	case err == nil:
 		b.renewal.Reset(time.Until(b.sent.Add(a.call.lease / 3)))
 	case errors.Is(err, ErrLeaseLost):
-		if !b.ending { // or it is the attempt's own end that the renewal met
+		if !b.ending { // otherwise the attempt's own end caused the error
 			a.lose()
 		}
-	default: // again soon: the local deadline is what ends it
+	default: // try again soon, until the local deadline
 		if a.ev != nil {
 			a.ev.RenewFailures++
 		}
@@ -108,8 +108,8 @@ func (a *Attempt) renew() {
 	}
 }
 
-// expire runs when the local deadline has passed, answered or not: from then on another may hold the
-// record, and the work must stop.
+// expire runs when the local deadline has passed, with or without an answer: from then on another attempt may hold
+// the record, and the work must stop.
 func (a *Attempt) expire() {
 	b := &a.beat
 	b.mu.Lock()
@@ -124,8 +124,8 @@ func (a *Attempt) expire() {
 	a.lose()
 }
 
-// lapsed is [Attempt.Lost] at this moment: a process that was stopped learns of its timers in any order, and may hear an answer
-// before the timer of the lease fires.
+// lapsed is [Attempt.Lost] at this moment: a process that was stopped may get its timers in any order, and may get
+// an answer before the timer of the lease fires.
 func (a *Attempt) lapsed() bool {
 	b := &a.beat
 	b.mu.Lock()
@@ -136,7 +136,7 @@ func (a *Attempt) lapsed() bool {
 	return b.lost
 }
 
-// lose tells the work that another may hold the record. The heartbeat is locked.
+// lose ends the work's context because another attempt may hold the record. The caller must hold b.mu.
 func (a *Attempt) lose() {
 	a.beat.lost = true
 	a.ctx.end(ErrLeaseLost)
@@ -145,5 +145,5 @@ func (a *Attempt) lose() {
 	}
 }
 
-// left is how long the lease holds for certain. The heartbeat is locked.
+// left returns how long the lease holds for certain. The caller must hold b.mu.
 func (b *heartbeat) left(lease time.Duration) time.Duration { return lease - time.Since(b.sent) }

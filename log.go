@@ -88,7 +88,8 @@ const (
 	warnBurst = 10        // lines a second
 )
 
-// warnings keeps track of the operations that were logged because they need a person: each once, and no more than warnBurst a second.
+// warnings keeps track of the operations that were logged because they need a person: each once, and no more than
+// warnBurst a second.
 type warnings struct {
 	mu      sync.Mutex
 	logged  map[RecordID]Outcome
@@ -98,14 +99,15 @@ type warnings struct {
 	dropped int
 }
 
-// next reports whether a line is due, and how many were dropped before it. attempt is the one that ran in the call, or 0.
+// next reports whether a line is due, and how many were dropped before it. attempt is the one that ran in the call,
+// or 0.
 func (w *warnings) next(id RecordID, o Outcome, attempt int, now time.Time) (dropped int, due bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.logged) >= warnKept || now.Sub(w.since) >= warnAgain {
 		w.logged, w.since = map[RecordID]Outcome{}, now
 	}
-	if attempt == 0 && w.logged[id] == o { // a repetition; an attempt of this call is news
+	if attempt == 0 && w.logged[id] == o { // a repetition; an attempt in this call is new
 		return 0, false
 	}
 	if now.Sub(w.second) >= time.Second {

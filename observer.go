@@ -10,8 +10,9 @@ import (
 	"github.com/everonce/everonce/internal/panics"
 )
 
-// Observer observes every operation, step and settlement. It is used concurrently and must not block; its panics are
-// logged. It sees neither [Lookup] nor [TxReceiver.InTx], nor calls refused for their key, arguments or options.
+// Observer observes every operation, step and settlement. It is used concurrently and must not block; its panics
+// are logged. It sees neither [Lookup] nor [TxReceiver.InTx], nor calls that fail because of their key, arguments
+// or options.
 //
 // To count effects, count Executed only, and only if Observation.Provisional is not set.
 type Observer interface {
@@ -24,9 +25,9 @@ type Observer interface {
 
 // Tracer is an optional interface of an [Observer] that traces.
 type Tracer interface {
-	// Trace returns the place in a trace of the context that Start returned, as text of at most 64 bytes without blanks, or
-	// nothing. A claim writes it into [driver.Record.Owner], behind Options.Owner and a blank, if there is room. Whoever
-	// meets the record later finds it in Observation.Met.
+	// Trace returns the place in a trace of the context that Start returned, as text of at most 64 bytes without
+	// blanks, or nothing. A claim writes it into [driver.Record.Owner], behind Options.Owner and a blank, if there
+	// is room. A later call that finds the record reports it in Observation.Met.
 	Trace(ctx context.Context) string
 }
 
@@ -81,15 +82,15 @@ type Observation struct {
 	Retries int
 	// RenewFailures counts renewals of the lease that failed.
 	RenewFailures int
-	// Met is what [Tracer] wrote for the attempt whose record this call met, or took over: the last word of the record's
-	// owner. Empty if there was none.
+	// Met is the text that [Tracer] wrote for the attempt whose record this call found or took over: the last word
+	// of the record's owner. Empty if it wrote none.
 	Met string
-	// Since is how long ago the operation had been done when this call met its record, by the store's clock: what a
-	// retention must exceed. 0 if it had not been done, or if that is not known.
+	// Since is how long ago the operation had been done when this call found its record, by the store's clock. A
+	// retention must exceed it. 0 if it had not been done, or if that is not known.
 	Since time.Duration
 }
 
-// observation is that of one operation, step or settlement, from Start to End.
+// observation is one observed operation, step or settlement, from Start to End.
 type observation struct {
 	observer Observer
 	ctx      context.Context
@@ -97,7 +98,7 @@ type observation struct {
 	started  time.Time
 }
 
-// observe starts the observation of the operation, or of the settlement of a step of it, whose event is the operation's.
+// observe starts the observation of the operation, or of a settlement. The operation's event is the observation's.
 func (op *operation) observe(ctx context.Context, kind string, step string) observation {
 	o := op.newObservation(ctx, kind, step)
 	o.ev.Fingerprint = Fingerprint(op.fingerprint)
@@ -105,17 +106,17 @@ func (op *operation) observe(ctx context.Context, kind string, step string) obse
 	return o
 }
 
-// newObservation starts one in the operation, with its own event.
+// newObservation starts an observation in the operation, with a separate event.
 func (op *operation) newObservation(ctx context.Context, kind string, step string) observation {
 	o := observation{
 		observer: op.set.Observer, ctx: ctx, started: time.Now(),
 		ev: &Observation{Op: Op{Kind: kind, KeyHash: op.id.Short(), Scope: op.key.Scope, Step: step}},
 	}
-	o.ctx = tellStart(ctx, o.observer, o.ev.Op)
+	o.ctx = callStart(ctx, o.observer, o.ev.Op)
 	return o
 }
 
-// owner is how a claim names who makes it.
+// owner returns the owner that a claim writes.
 func (op *operation) owner(ctx context.Context) string {
 	trace := op.trace
 	if trace == "" {
@@ -127,7 +128,7 @@ func (op *operation) owner(ctx context.Context) string {
 	return op.set.Owner + " " + trace
 }
 
-// traceIn returns the place in a trace of the context that the observer's Start returned.
+// traceIn returns [Tracer]'s text for the context that the observer's Start returned.
 func (op *operation) traceIn(ctx context.Context) (trace string) {
 	t, ok := op.set.Observer.(Tracer)
 	if !ok || op.ev == nil {
@@ -137,8 +138,9 @@ func (op *operation) traceIn(ctx context.Context) (trace string) {
 	return t.Trace(ctx)
 }
 
-// met tells the observer of a record that was there before: whose it is, and when it was completed, if it was.
-func (op *operation) met(owner string, completed, now time.Time) {
+// foundRecord notes, for the observer, the trace of an existing record's owner, and when the operation was
+// completed, if it was.
+func (op *operation) foundRecord(owner string, completed, now time.Time) {
 	if op.ev == nil {
 		return
 	}
@@ -150,7 +152,8 @@ func (op *operation) met(owner string, completed, now time.Time) {
 	}
 }
 
-// end ends it. An outcome of 0 is that of work that did not return: the event has it already.
+// end ends the observation. An outcome of 0 means that the work did not return; the event then has its outcome
+// already.
 func (o *observation) end(outcome Outcome, err error) {
 	if outcome != 0 {
 		o.ev.Outcome, o.ev.Err = outcome, err
@@ -159,8 +162,8 @@ func (o *observation) end(outcome Outcome, err error) {
 	tellEnd(o.ctx, o.observer, *o.ev)
 }
 
-// tellStart tells an observer of a start, and returns the context from there on.
-func tellStart(ctx context.Context, o Observer, op Op) (from context.Context) {
+// callStart calls an observer's Start, and returns its context.
+func callStart(ctx context.Context, o Observer, op Op) (from context.Context) {
 	from = ctx
 	defer panics.Log(ctx, "observer", slog.String("key", op.KeyHash))
 	if its := o.Start(ctx, op); its != nil {
@@ -190,7 +193,7 @@ func JoinObservers(observers ...Observer) Observer {
 
 type joinedObservers struct{ each []Observer }
 
-// Trace is that of the first that traces.
+// Trace returns the text of the first observer that is a [Tracer].
 func (j *joinedObservers) Trace(ctx context.Context) (trace string) {
 	for _, o := range j.each {
 		if t, ok := o.(Tracer); ok && trace == "" {
@@ -203,7 +206,7 @@ func (j *joinedObservers) Trace(ctx context.Context) (trace string) {
 func (j *joinedObservers) Start(ctx context.Context, op Op) context.Context {
 	started := &startedContext{Context: ctx, by: j, each: make([]context.Context, len(j.each))}
 	for i, o := range j.each {
-		started.Context = tellStart(started.Context, o, op)
+		started.Context = callStart(started.Context, o, op)
 		started.each[i] = started.Context
 	}
 	return started
@@ -219,7 +222,8 @@ func (j *joinedObservers) End(ctx context.Context, ev Observation) {
 	}
 }
 
-// startedContext is what the Start of joined observers returns: the context of the last of them, which knows those of all.
+// startedContext is the context that the Start of joined observers returns: the last observer's, with the contexts
+// of all.
 type startedContext struct {
 	context.Context
 	by   *joinedObservers

@@ -20,7 +20,7 @@ type Options struct {
 	Lease time.Duration
 	// Lifetime is how long results are kept and keys remembered. Default [ForWeb].
 	Lifetime Lifetime
-	// Wait is how long a duplicate waits for a running attempt. Default 0: it is refused at once.
+	// Wait is how long a duplicate waits for a running attempt. Default 0: it fails at once.
 	Wait time.Duration
 	// RetryAfter is the suggested delay before a retry, capped by the remaining lease. Default 1 s.
 	RetryAfter time.Duration
@@ -46,9 +46,9 @@ type Options struct {
 	// the key's hash and the command that explains it; at most ten a second. slog.New(slog.DiscardHandler) turns it
 	// off; so does a [LogObserver] as or in Observer, unless Log is set. Default [slog.Default].
 	Log *slog.Logger
-	// IdentitySecret keys record IDs and downstream keys, so that nobody who can guess a key can guess them. Set it
-	// once per store and never change it: the store refuses another with [ErrIdentity]. At least 16 bytes, or
-	// nil. Default none.
+	// IdentitySecret keys record IDs and downstream keys, so that a client that can guess a key cannot guess them.
+	// Set it once per store and never change it: the store refuses another with [ErrIdentity]. At least 16 bytes,
+	// or nil. Default none.
 	IdentitySecret []byte
 
 	// TxTimeout bounds a transaction that everonce begins. Default 30 s; a store may bound it further.
@@ -84,7 +84,7 @@ func (o *Options) settings() (*settings, error) {
 	s := &settings{}
 	if o != nil {
 		s.Options = *o
-		s.IdentitySecret = bytes.Clone(o.IdentitySecret) // what the caller does to its own is its business
+		s.IdentitySecret = bytes.Clone(o.IdentitySecret) // the caller may change its own
 	}
 	for _, d := range []struct {
 		name  string
@@ -134,14 +134,14 @@ func (o *Options) settings() (*settings, error) {
 			return nil, fmt.Errorf("%w: Options.%s is a nil %T (leave it out for the default)", ErrInvalidArgument, o.name, o.value)
 		}
 	}
-	if s.Log == nil && logs(s.Observer) { // or each line came twice
+	if s.Log == nil && logs(s.Observer) { // otherwise each line would come twice
 		s.Log = slog.New(slog.DiscardHandler)
 	}
 	if s.Codec == nil {
 		s.Codec = JSON()
 	}
 	s.codecName = codecName(s.Codec)
-	if n := len(s.IdentitySecret); s.IdentitySecret != nil && n < minSecretLen { // an empty one is a variable that is not set
+	if n := len(s.IdentitySecret); s.IdentitySecret != nil && n < minSecretLen { // an empty one is probably an unset variable
 		return nil, fmt.Errorf("%w: Options.IdentitySecret has %d bytes, the minimum is %d", ErrInvalidArgument, n, minSecretLen)
 	}
 	if s.Owner == "" {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 )
 
-// Outcome is what became of one call. The set is closed, without the zero value.
+// Outcome is how one call ended. The set is closed, without the zero value.
 type Outcome uint8
 
 // The outcomes.
@@ -22,7 +22,7 @@ const (
 	InProgress
 	// Mismatch: see [ErrMismatch].
 	Mismatch
-	// Unknown: nobody knows whether the effect happened.
+	// Unknown: it is not known whether the effect happened.
 	Unknown
 	// Expired: it was done, or refused for good ([Error.Refused]), and the result is no longer kept.
 	Expired

@@ -9,8 +9,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Limits of a [PermanentError]: what is longer is cut, for the first caller too, and Truncated says so. The
-// limit of its Detail is Options.MaxResult.
+// Limits of a [PermanentError]: a longer text is cut, for the first caller too, and Truncated is set. The limit of
+// its Detail is Options.MaxResult.
 const (
 	maxFailureCode    = 64
 	maxFailureMessage = 1024
@@ -71,14 +71,15 @@ func (e *PermanentError) normalized(maxDetail int) *PermanentError {
 	return &n
 }
 
-// withoutDetail returns e as it is saved where the store refuses it by its size.
+// withoutDetail returns e as it is saved if the store refuses it because of its size.
 func (e *PermanentError) withoutDetail() *PermanentError {
 	n := *e
 	n.Detail, n.Truncated = nil, true
 	return &n
 }
 
-// savedBy saves e by write, and without its detail if the store refuses it by its size. It returns what was saved.
+// savedBy saves e by write, and without its detail if the store refuses it because of its size. It returns the
+// saved one.
 func (e *PermanentError) savedBy(write func(driver.SavedResult) error) (*PermanentError, error) {
 	err := write(e.save())
 	if errors.Is(err, driver.ErrTooLarge) && e.Detail != nil {
@@ -108,7 +109,7 @@ func cutText(s string, limit int) (string, bool) {
 
 func (e *PermanentError) save() driver.SavedResult {
 	data, err := json.Marshal(e)
-	if err != nil { // strings, bytes and a bool: it does not happen
+	if err != nil { // strings, bytes and a bool: it cannot happen
 		return driver.SavedResult{Kind: driver.ResultElided, Summary: []byte(e.Code)}
 	}
 	return driver.SavedResult{Kind: driver.ResultFailure, Codec: "failure/1", Data: data, Summary: []byte(e.Code)}

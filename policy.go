@@ -51,8 +51,8 @@ type Abandoned struct {
 	Owner   string // the owner of that attempt
 	// Since is when the operation, or the step, first began. The effect cannot be older.
 	Since time.Time
-	// LastError is the class of the error that ended it; empty if there was none, as after a crash, or it is no longer
-	// known.
+	// LastError is the class of the error that ended it. Empty if it ended without an error, as after a crash, or
+	// if the error is no longer known.
 	LastError string
 	// Downstream returns the downstream key that the attempt used under name.
 	Downstream func(name string) string
@@ -79,10 +79,10 @@ func Happened[T any](v T) Verdict[T] { return Verdict[T]{kind: verdictHappened, 
 // arrival of the old call, or deduplicates the downstream key.
 func NotHappened[T any]() Verdict[T] { return Verdict[T]{kind: verdictNotHappened} }
 
-// StillUnknown says that nobody knows yet. The operation stays abandoned, and the next delivery asks again.
+// StillUnknown says that it is not known yet. The operation stays abandoned, and the next delivery asks again.
 func StillUnknown[T any]() Verdict[T] { return Verdict[T]{} }
 
-// errStillUnknown is the cause given where a reconciler answered StillUnknown.
+// errStillUnknown is the cause of an error after a reconciler answered StillUnknown.
 var errStillUnknown = errors.New("reconciled: still unknown")
 
 type reconciler[T any] = func(context.Context, Abandoned) (Verdict[T], error)

@@ -58,7 +58,7 @@ func (r *Receiver) receiver() *core { return &r.core }
 
 func (t *TxReceiver[Tx]) receiver() *core { return &t.core }
 
-// core is what both receivers have.
+// core is the part that both receivers share.
 type core struct {
 	store    Store
 	set      *settings
@@ -66,7 +66,7 @@ type core struct {
 	prompt   bool // the store's calls never block: they need no timeout
 	recaller driver.Recaller
 	watcher  driver.ChangeWaiter
-	quick    bool // nothing but its key tells one call without options from another
+	quick    bool // calls without options differ only in their keys
 	identity identity
 	hub      waiting.Hub
 	left     leftClaims
@@ -89,7 +89,7 @@ func (r *core) init(store Store, opts *Options) error {
 		return err
 	}
 	if p, ok := store.(driver.Prompter); ok {
-		r.prompt = p.Prompt() == store // or it is that of an embedded store, and the one around it may block
+		r.prompt = p.Prompt() == store // otherwise it is the method of an embedded store, and the outer store may block
 	}
 	r.recaller, _ = driver.PowerOf[driver.Recaller](store)
 	r.watcher, _ = driver.PowerOf[driver.ChangeWaiter](store)
@@ -115,7 +115,8 @@ func isNil(v any) bool {
 // Store returns the store that the receiver was made with.
 func (t *TxReceiver[Tx]) Store() driver.TxStore[Tx] { return t.txs }
 
-// Guarded returns a receiver for guarded operations with the same store and options: for a [StepTx], say, which needs both.
+// Guarded returns a receiver for guarded operations with the same store and options: for example for a [StepTx],
+// which needs both.
 func (t *TxReceiver[Tx]) Guarded(policy Policy) (*Receiver, error) {
 	return NewReceiver(t.store, policy, &t.set.Options)
 }
@@ -157,15 +158,15 @@ func (t *TxReceiver[Tx]) DownstreamKey(key Key, name string) string {
 // operation is one call of Do, Transact or DoTx.
 type operation struct {
 	*core
-	call        *call // shared with other calls: it is only read
+	call        *call // shared with other calls: read only
 	fingerprint driver.Fingerprint
 	key         Key
 	id          RecordID
-	place       *place       // where the call stands; nil at the top
+	place       *place       // the place of the call; nil outside other operations
 	ev          *Observation // nil without an observer
 	trace       string       // of an item of a batch
 	resent      bool         // a claim was sent more than once
-	waits       bool         // for another attempt
+	waits       bool         // it waits for another attempt
 }
 
 // prepare checks the call and makes it an operation. id is the key's, or zero if it is not known yet.
@@ -198,9 +199,9 @@ func (r *core) bind(ctx context.Context) error {
 	return op.ready(ctx)
 }
 
-// compared makes sure that the store is not bound to another secret, without binding it: where a write
-// could wait for the caller's own transaction, or is not wanted.
-func (op *operation) compared(ctx context.Context) error {
+// checkIdentity makes sure that the store is not bound to another secret, without binding it. It is for calls whose
+// write could wait for the caller's own transaction, and for calls that must not write.
+func (op *operation) checkIdentity(ctx context.Context) error {
 	if op.identity.done.Load() {
 		return nil
 	}
@@ -228,7 +229,7 @@ func (op *operation) ready(ctx context.Context) error {
 	return nil
 }
 
-// storeFailed is the end of a call before anything ran.
+// storeFailed returns the error of a call whose store failed before anything ran.
 func (op *operation) storeFailed(ctx context.Context, err error) *Error {
 	if ctx.Err() != nil {
 		return op.callerGone(ctx, err)
@@ -236,23 +237,24 @@ func (op *operation) storeFailed(ctx context.Context, err error) *Error {
 	return op.fail(StoreFailed, ErrStore, err)
 }
 
-// callerGone is the end of a call whose context ended while nothing had taken hold. That is not the store's failure, though a store
-// that was asked calls it one. To who waited it makes no difference whether it was the one that asked just then.
+// callerGone returns the error of a call whose context ended before anything took effect. That is not the store's
+// failure, even if the store reported it as one. A call that waited gets the same error whether or not it was the
+// one that was asking the store.
 func (op *operation) callerGone(ctx context.Context, said error) *Error {
 	if op.waits {
 		return op.fail(InProgress, ErrInProgress, context.Cause(ctx))
 	}
 	if said != nil {
-		said = excused{said}
+		said = notOfStore{said}
 	}
 	return op.fail(Failed, context.Cause(ctx), said)
 }
 
-// excused is an error as it is, but for being the store's failure.
-type excused struct{ error }
+// notOfStore is an error that no longer is ErrStore.
+type notOfStore struct{ error }
 
-func (e excused) Is(target error) bool { return target != ErrStore && errors.Is(e.error, target) }
-func (e excused) As(target any) bool   { return errors.As(e.error, target) }
+func (e notOfStore) Is(target error) bool { return target != ErrStore && errors.Is(e.error, target) }
+func (e notOfStore) As(target any) bool   { return errors.As(e.error, target) }
 
 func (op *operation) fail(o Outcome, sentinel, cause error) *Error {
 	e := &Error{Outcome: o, Sentinel: sentinel, Cause: cause}
@@ -262,7 +264,7 @@ func (op *operation) fail(o Outcome, sentinel, cause error) *Error {
 	return e
 }
 
-// The tests of the engine see what a receiver still holds.
+// The engine's tests can count what a receiver still holds.
 func init() {
 	probe.Receiver = func(r any) probe.Held {
 		callers, keys := r.(AnyReceiver).receiver().hub.Held()

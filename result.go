@@ -24,7 +24,7 @@ type Result[T any] struct {
 	Reconciled bool
 }
 
-// encode makes a saved result of a value. A value that cannot be kept is elided, and elided says why.
+// encode returns the saved form of a value. A value that cannot be kept is elided, and elided says why.
 func encode[T any](r *core, c *call, v T, summarize func(T) []byte) (saved driver.SavedResult, elided string) {
 	saved = driver.SavedResult{Kind: driver.ResultValue, Codec: c.codecName}
 	if summarize != nil {
@@ -46,7 +46,7 @@ func withoutData(s driver.SavedResult) driver.SavedResult {
 	return driver.SavedResult{Kind: driver.ResultElided, Codec: s.Codec, Summary: s.Summary}
 }
 
-// marshal encodes by the codec.
+// marshal encodes v with the codec.
 func marshal[T any](c Codec, v T) (data []byte, err error) {
 	if _, raw := c.(rawCodec); raw {
 		switch v := any(v).(type) { // no trip through an interface that would copy v to the heap
@@ -59,7 +59,8 @@ func marshal[T any](c Codec, v T) (data []byte, err error) {
 	return marshalAny(c, v)
 }
 
-// marshalAny is marshal. A codec that panics has not encoded: the effect is done, and a panic here must not leave it unrecorded.
+// marshalAny is marshal. A panic of the codec becomes an error: the effect is done, and must not be left
+// unrecorded.
 func marshalAny(c Codec, v any) (data []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -78,7 +79,7 @@ func trySummary[T any](v T, summarize func(T) []byte) (b []byte) {
 	return summarize(v)
 }
 
-// decode makes a value of a saved result. The error wraps ErrUndecodable.
+// decode returns the value of a saved result. The error wraps ErrUndecodable.
 func decode[T any](call *call, saved *driver.SavedResult) (v T, err error) {
 	c, ok := codecFor(saved.Codec, call.codec, call.codecName)
 	if !ok {
@@ -107,13 +108,13 @@ func unmarshal[T any](c Codec, data []byte) (v T, err error) {
 	return v, nil
 }
 
-// recalls reports whether a call without options may be answered by what the store recalls of its key, before
-// anything else of the call is looked at. What is found under the key's ID proves the key valid.
+// recalls reports whether a call without options may be answered with the result that the store recalls for its
+// key, before any other check. A result found under the key's ID proves the key valid.
 func (r *Receiver) recalls(ctx context.Context, key Key) bool {
 	return r.quick && r.identity.done.Load() && key.fits() && ctx.Err() == nil && placeOf(ctx) == nil
 }
 
-// recalled returns the value that a finished operation left. Where it is false, the claim will tell.
+// recalled returns the saved value of a finished operation. If it reports false, the call must claim.
 func recalled[T any](ctx context.Context, r *Receiver, id RecordID) (v T, ok bool) {
 	saved, err := r.recaller.Recall(ctx, driver.RecallRequest{ID: id})
 	if err != nil || !saved.Found || saved.Result.Kind != driver.ResultValue {
@@ -123,9 +124,9 @@ func recalled[T any](ctx context.Context, r *Receiver, id RecordID) (v T, ok boo
 	return v, err == nil
 }
 
-// settled returns what a record says that could not be claimed.
-func settled[T any](op *operation, claim *driver.ClaimResult) (Result[T], error) {
-	op.met(claim.Record.Owner, claim.Record.CompletedAt, claim.Now)
+// resultOf returns the result of a call whose claim was not granted.
+func resultOf[T any](op *operation, claim *driver.ClaimResult) (Result[T], error) {
+	op.foundRecord(claim.Record.Owner, claim.Record.CompletedAt, claim.Now)
 	if claim.Decision != driver.DecideReplay {
 		op.compareAlg(claim.Record.Fingerprint)
 		e := op.refusal(claim)
@@ -141,7 +142,7 @@ func replayed[T any](op *operation, saved driver.Fingerprint, result *driver.Sav
 	return res, err
 }
 
-// compareAlg tells the observer that the fingerprints are of two kinds, and so were not compared.
+// compareAlg notes, for the observer, that the two fingerprints have different Algs, and so were not compared.
 func (op *operation) compareAlg(saved driver.Fingerprint) {
 	if op.ev != nil {
 		op.ev.AlgChanged = !op.fingerprint.IsZero() && !saved.IsZero() && op.fingerprint.Alg != saved.Alg
@@ -172,8 +173,8 @@ func replay[T any](op *operation, saved *driver.SavedResult) (v T, o Outcome, er
 	return v, StoreFailed, op.fail(StoreFailed, ErrStore, fmt.Errorf("%w: a completed record without a result", driver.ErrCorruptRecord))
 }
 
-// Lookup returns what is known of a key without claiming it: what [Do] would return for a duplicate, or Failed with
-// [ErrNotFound], [ErrReleased] or ctx's cause.
+// Lookup returns what is known about a key without claiming it: the result that [Do] would return for a duplicate,
+// or Failed with [ErrNotFound], [ErrReleased] or ctx's cause.
 //
 // Lookup writes nothing. So, with an identity secret, on a new store, it fails with [ErrIdentity] until
 // [Receiver.Ready] has been called. Options: a Fingerprint, WithCodec, and, for the RetryAfter of an unknown outcome,
@@ -189,12 +190,12 @@ func Lookup[T any](ctx context.Context, r AnyReceiver, key Key, opts ...CallOpti
 	if err := op.checkPlace(nil); err != nil && errors.Is(err, ErrInTransaction) {
 		return Result[T]{Outcome: Invalid}, err
 	}
-	if err := op.compared(ctx); err != nil {
-		return failed[T](err)
+	if err := op.checkIdentity(ctx); err != nil {
+		return errorResult[T](err)
 	}
 	claim, err := op.peek(ctx)
 	if err != nil {
-		return failed[T](err)
+		return errorResult[T](err)
 	}
 	switch claim.Decision {
 	case driver.DecideAbsent:
@@ -202,7 +203,7 @@ func Lookup[T any](ctx context.Context, r AnyReceiver, key Key, opts ...CallOpti
 	case driver.DecideReleased:
 		return Result[T]{Outcome: Failed}, op.fail(Failed, ErrReleased, nil)
 	}
-	return settled[T](&op, &claim)
+	return resultOf[T](&op, &claim)
 }
 
 // peek reads the record and decides as for a duplicate.
@@ -226,7 +227,7 @@ func (op *operation) peek(ctx context.Context) (driver.ClaimResult, error) {
 }
 
 func (op *operation) get(ctx context.Context) (driver.GetResult, error) {
-	ctx, cancel := op.bounded(ctx)
+	ctx, cancel := op.storeContext(ctx)
 	defer cancel()
 	var got driver.GetResult
 	var err error

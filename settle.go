@@ -51,10 +51,10 @@ type Settlement struct {
 }
 
 // Settle settles an operation whose outcome is unknown: abandoned, or with an expired lease. The store then refuses
-// whatever the old attempt still writes. Errors: [ErrNotFound]; [ErrNotUnknown] (the operation is completed or
-// released, or the step is not open); [ErrInProgress] (the operation is live: see Force); [ErrLeaseLost] (another was
-// faster: see also Token); [ErrInTransaction]; [ErrInvalidKey]; [ErrInvalidArgument]; [ErrStore]; the context's cause.
-// After the last two, settle again to find out.
+// all later writes of the old attempt. Errors: [ErrNotFound]; [ErrNotUnknown] (the operation is completed or
+// released, or the step is not open); [ErrInProgress] (the operation is live: see Force); [ErrLeaseLost] (another
+// was faster: see also Token); [ErrInTransaction]; [ErrInvalidKey]; [ErrInvalidArgument]; [ErrStore]; the context's
+// cause. After the last two, settle again to find out.
 func (r *Receiver) Settle(ctx context.Context, key Key, s Settlement) error {
 	op, err := r.prepare(ctx, key, RecordID{}, nil, 0)
 	if err != nil {
@@ -82,7 +82,7 @@ func (r *Receiver) Settle(ctx context.Context, key Key, s Settlement) error {
 	return Settle(ctx, r.store, op.id, s)
 }
 
-// encode replaces Value by what the receiver's codec makes of it.
+// encode replaces Value by its encoding with the receiver's codec.
 func (s *Settlement) encode(set *settings) error {
 	if s.Value == nil {
 		return nil
@@ -94,7 +94,7 @@ func (s *Settlement) encode(set *settings) error {
 	if err != nil {
 		return fmt.Errorf("%w: the settlement's value cannot be encoded: %w", ErrInvalidArgument, err)
 	}
-	if data == nil { // nothing to write is not nothing given
+	if data == nil { // an empty value is not a missing one
 		data = []byte{}
 	}
 	s.Encoded, s.Codec, s.Value = data, set.codecName, nil
@@ -103,7 +103,7 @@ func (s *Settlement) encode(set *settings) error {
 
 var errManyResults = fmt.Errorf("%w: a settlement takes one of Value, Encoded and Failure", ErrInvalidArgument)
 
-// outcome is what is observed: Executed only where the settlement says that the effect happened.
+// outcome returns the outcome to observe: Executed only if the settlement says that the effect happened.
 func (s *Settlement) outcome(err error) Outcome {
 	var e *Error
 	switch {
@@ -122,7 +122,7 @@ func (s *Settlement) outcome(err error) Outcome {
 // settleLease is how long a settlement holds its record.
 const settleLease = 30 * time.Second
 
-// Settle is [Receiver.Settle] by the record's ID, for an operator's tool. Settlement.Value is refused with
+// Settle is [Receiver.Settle] by the record's ID, for an operator's tool. It rejects Settlement.Value with
 // [ErrInvalidArgument]: use Encoded.
 func Settle(ctx context.Context, store Store, id RecordID, s Settlement) error {
 	op := &operation{id: id}
@@ -145,7 +145,7 @@ func Settle(ctx context.Context, store Store, id RecordID, s Settlement) error {
 	case ctx.Err() != nil:
 		return op.callerGone(ctx, nil)
 	}
-	bounded, cancel := context.WithTimeout(ctx, settleLease) // a tool's context need not end by itself
+	bounded, cancel := context.WithTimeout(ctx, settleLease) // a tool's context may have no deadline
 	defer cancel()
 	take := driver.TakeToSettle
 	if s.Force {
@@ -175,7 +175,7 @@ func Settle(ctx context.Context, store Store, id RecordID, s Settlement) error {
 		return op.fail(Failed, ErrNotUnknown, nil)
 	}
 	switch {
-	case s.Token != 0 && claim.Record.Attempt != found.Attempt+1: // it began behind the look
+	case s.Token != 0 && claim.Record.Attempt != found.Attempt+1: // it began after the look
 		s.putBack(ctx, store, id, req.Nonce)
 		return op.fail(LeaseLost, ErrLeaseLost, errFollowed)
 	case ctx.Err() != nil:
@@ -195,13 +195,13 @@ func Settle(ctx context.Context, store Store, id RecordID, s Settlement) error {
 	return nil
 }
 
-// putBack makes what the settlement with that nonce has claimed unknown again. Where this fails too, the
+// putBack makes the record that the settlement has claimed with that nonce unknown again. If this fails too, the
 // settlement's lease lapses into the same state.
 func (s *Settlement) putBack(ctx context.Context, store Store, id RecordID, nonce driver.Nonce) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), defaultStoreTimeout)
 	defer cancel()
 	got, err := store.Get(ctx, driver.GetRequest{ID: id})
-	if err != nil || !got.Found { // a release by nonce would leave a record where there was none
+	if err != nil || !got.Found { // a release by nonce would create a record
 		return
 	}
 	_, _ = store.Release(ctx, driver.ReleaseRequest{ID: id, Nonce: nonce, State: driver.StateAbandoned, ErrorClass: classSettle, Lifetime: s.Lifetime}) //nolint:errcheck // see above
@@ -209,8 +209,9 @@ func (s *Settlement) putBack(ctx context.Context, store Store, id RecordID, nonc
 
 var errFollowed = errors.New("another attempt followed the one that the verdict is about (nothing was settled)")
 
-// look refuses, before anything is written, a verdict on an attempt that another has followed, or on a step that is not in
-// question: a forced one would have cost a live attempt its record for nothing. It returns what it found, if it had to look.
+// look rejects, before anything is written, a verdict on an attempt that another has followed, or on a step that is
+// not in question: a forced settlement would take the record from a live attempt for nothing. It returns the
+// record, if it had to read it.
 func (s *Settlement) look(ctx context.Context, store Store, op *operation) (rec driver.Record, err error) {
 	if s.Token == 0 && s.Step == "" {
 		return rec, nil
@@ -234,8 +235,8 @@ func (s *Settlement) look(ctx context.Context, store Store, op *operation) (rec 
 	return got.Record, nil
 }
 
-// openStep returns the step to settle. One that an earlier settlement wrote, which then failed, is still
-// in question, and so is one that cannot be read.
+// openStep returns the step to settle. A step that an earlier, failed settlement wrote is still in question, and so
+// is one that cannot be read.
 func (s *Settlement) openStep(rec *driver.Record) (driver.StepRecord, error) {
 	step, ok := rec.Step(s.Step)
 	if !ok || step.State != driver.StepOpen && step.Readable() && rec.UnknownStep != s.Step {
@@ -309,7 +310,7 @@ func (s *Settlement) write(ctx context.Context, store Store, rec *driver.Record)
 		if _, err := store.SaveStep(ctx, req); err != nil {
 			return err
 		}
-		if rec.UnknownStep != s.Step { // it is not the step that keeps the operation: that is unknown by itself
+		if rec.UnknownStep != s.Step { // the operation is unknown for another reason than this step
 			release.State, release.Step = driver.StateAbandoned, rec.UnknownStep
 		}
 		_, err = store.Release(ctx, release)

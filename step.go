@@ -16,7 +16,8 @@ import (
 // did not end it, it is unknown, and its policy decides (WithPolicy; by default the operation's). If that refuses, Step
 // returns [ErrOutcomeUnknown], and the operation is abandoned until the step is settled.
 //
-// fn's errors count as [Do]'s work's do, and come back wrapped; [NotDone] is about the step only. Other errors:
+// Errors of fn are treated like errors of [Do]'s work, and come back wrapped; [NotDone] is about the step only.
+// Other errors:
 //
 //   - [ErrNotRecorded], with the value: the effect happened, but was not recorded. An error of fn that was not recorded
 //     comes with [ErrStore].
@@ -81,8 +82,8 @@ func step[T any](ctx context.Context, s *stepRun, fn func(context.Context) (T, e
 	return endStep(s, v, err)
 }
 
-// begin records that fn is about to be called. Where it fails fn is not, nor where the answer came behind the end of the lease, or
-// of ctx.
+// begin records that fn is about to be called. If it fails, fn is not called; nor if the answer came after the end
+// of the lease or of ctx.
 func (s *stepRun) begin(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return s.callerGone(ctx, nil)
@@ -95,9 +96,10 @@ func (s *stepRun) begin(ctx context.Context) error {
 		s.a.knownSteps().open(s.name, s.call.policy)
 		return nil
 	}
-	// It was written, or may have been, and fn is not called: one try to say so. What an earlier attempt left open stays so.
+	// It was written, or may have been, and fn is not called: try once to record that. A step that an earlier
+	// attempt left open stays open.
 	if s.recorded.State != driver.StepOpen {
-		_ = s.save(driver.StepRecord{State: driver.StepNotDone}, s.a.set.StoreTimeout) //nolint:errcheck // why fn is not called is told below
+		_ = s.save(driver.StepRecord{State: driver.StepNotDone}, s.a.set.StoreTimeout) //nolint:errcheck // the error below says why fn is not called
 	}
 	switch {
 	case err != nil:
@@ -108,9 +110,9 @@ func (s *stepRun) begin(ctx context.Context) error {
 	return s.callerGone(ctx, nil)
 }
 
-// callerGone is the end of a step that was not begun, because its context was over.
+// callerGone returns the error of a step that was not begun because its context had ended.
 func (s *stepRun) callerGone(ctx context.Context, said error) *Error {
-	if s.a.Lost() { // and that is why it was
+	if s.a.Lost() { // which is why the context ended
 		return s.leaseLost()
 	}
 	s.outcome = Failed
@@ -124,7 +126,7 @@ func (s *stepRun) done() bool { return s.recorded.State == driver.StepDone && s.
 
 var errUnreadable = fmt.Errorf("%w: the outcome of the step cannot be read", driver.ErrCorruptRecord)
 
-// unreadable reports whether nobody can tell how far the step has come: whatever its policy, somebody has to find out.
+// unreadable reports whether the step's record cannot be read. Then a person must settle it, whatever its policy.
 func (s *stepRun) unreadable() bool { return s.recorded.Name != "" && !s.recorded.Readable() }
 
 // replayStep returns the saved result of a finished step.
@@ -152,7 +154,7 @@ func endStep[T any](s *stepRun, v T, err error) (T, error) {
 		if saveErr := s.end(driver.StepRecord{State: driver.StepNotDone}); saveErr != nil {
 			return zero, errors.Join(saveErr, s.wrap(err))
 		}
-	default: // the step stays open; the next attempt meets it so
+	default: // the step stays open for the next attempt
 		s.outcome = Unknown
 		if s.call.policy == Reexecute {
 			s.a.knownSteps().ended(s.name)
@@ -162,7 +164,7 @@ func endStep[T any](s *stepRun, v T, err error) (T, error) {
 	return zero, s.wrap(err)
 }
 
-// reject records that a step was refused for good.
+// reject records a permanent failure of a step.
 func (s *stepRun) reject(failure *PermanentError) error {
 	failure, err := failure.savedBy(func(saved driver.SavedResult) error {
 		s.outcome = Rejected
@@ -174,7 +176,7 @@ func (s *stepRun) reject(failure *PermanentError) error {
 	return s.wrap(failure)
 }
 
-// stepRun is one step of one attempt.
+// stepRun is the state of one step in one attempt.
 type stepRun struct {
 	a        *Attempt
 	call     *call
@@ -193,8 +195,8 @@ func (a *Attempt) beginStep(ctx context.Context, name string, nilFunc bool, opts
 	if a == nil || nilFunc {
 		return nil, &Error{Outcome: Invalid, Sentinel: fmt.Errorf("%w: the attempt or the step's function is nil", ErrInvalidArgument)}
 	}
-	// The codec is the receiver's, also where the operation has one of its own: that may be an adapter's, which can
-	// write nothing but the adapter's results.
+	// The codec is the receiver's, even if the operation has another one: that may be an adapter's, which can
+	// encode only the adapter's results.
 	s := &stepRun{a: a, name: name, kind: kind, call: &call{policy: a.call.policy, codec: a.set.Codec, codecName: a.set.codecName}}
 	if _, err := s.call.apply(opts, allowed); err != nil {
 		return nil, s.fail(Invalid, err, nil)
@@ -202,7 +204,7 @@ func (a *Attempt) beginStep(ctx context.Context, name string, nilFunc bool, opts
 	if err := driver.CheckName(ErrInvalidArgument, "step's name", name, driver.MaxStepNameLen); err != nil {
 		return nil, &Error{Outcome: Invalid, Sentinel: err}
 	}
-	if a.ctx.place.tx != nil || inTransactionOn(ctx, a.store) { // an attempt of Transact or DoTx has no steps, whatever the context
+	if a.ctx.place.tx != nil || inTransactionOn(ctx, a.store) { // an attempt of Transact or DoTx has no steps, in any context
 		return nil, s.fail(Invalid, ErrInTransaction, nil)
 	}
 	var err error
@@ -220,7 +222,8 @@ func (s *stepRun) fail(o Outcome, sentinel, cause error) *Error {
 	return e
 }
 
-// commitUnknown is the end of a step whose commit may still arrive: the next attempt's claim waits for that, and knows.
+// commitUnknown returns the error of a step whose commit may still arrive: the next attempt's claim waits for it,
+// and finds out.
 func (s *stepRun) commitUnknown(lost, cause error) *Error {
 	return s.fail(Unknown, ErrStore, errors.Join(lost, cause))
 }
@@ -231,13 +234,13 @@ func (s *stepRun) repeated() {
 	}
 }
 
-// leaseLost is the end of a step whose attempt lost its record.
+// leaseLost returns the error of a step whose attempt lost its record.
 func (s *stepRun) leaseLost() *Error {
 	return s.fail(LeaseLost, ErrLeaseLost, nil)
 }
 
-// refuse makes the parent abandoned by this step: until somebody settles it, or until the next attempt
-// asks about it again.
+// refuse makes the parent abandoned because of this step: until it is settled, or, if again is set, until the next
+// attempt asks about it again.
 func (s *stepRun) refuse(cause error, again bool) error {
 	s.a.knownSteps().refuse(s.name, again)
 	return s.fail(Unknown, ErrOutcomeUnknown, cause)
@@ -253,7 +256,7 @@ func (s *stepRun) abandoned() Abandoned {
 	return left
 }
 
-// end saves the end of the step as persistently as a completion.
+// end saves the end of the step, retrying as long as for a completion.
 func (s *stepRun) end(rec driver.StepRecord) error {
 	err := s.save(rec, s.a.set.CompletionTimeout)
 	if errors.Is(err, driver.ErrTooLarge) && rec.Result.Kind == driver.ResultValue {
@@ -273,10 +276,10 @@ func (s *stepRun) end(rec driver.StepRecord) error {
 	if rec.State == driver.StepDone && rec.Result.Kind != driver.ResultFailure {
 		return s.fail(NotRecorded, ErrNotRecorded, ofStore(err))
 	}
-	return s.fail(NotRecorded, ErrStore, err) // fn's error is told beside it
+	return s.fail(NotRecorded, ErrStore, err) // fn's error is joined to it
 }
 
-// save writes the step, under the parent's token, and renews the lease with it.
+// save writes the step under the parent's token, which also renews the lease.
 func (s *stepRun) save(rec driver.StepRecord, limit time.Duration) error {
 	rec.Name, rec.Attempt = s.name, s.a.number
 	req := s.a.stepRequest(rec)
@@ -324,8 +327,8 @@ func (s *stepRun) finish(o Outcome, err error) error {
 	return err
 }
 
-// unwound ends the observation of a step whose function panicked or left its goroutine. The step stays
-// open, or its transaction has been rolled back.
+// unwound ends the observation of a step whose function panicked or exited its goroutine. The step stays open, or
+// its transaction has been rolled back.
 func (s *stepRun) unwound() {
 	if s.finished {
 		return
@@ -334,5 +337,5 @@ func (s *stepRun) unwound() {
 	if s.kind == opStepTx || s.call.policy == Reexecute {
 		o = Failed
 	}
-	_ = s.finish(o, errUnwound) //nolint:errcheck // it is what was passed; the panic goes on
+	_ = s.finish(o, errUnwound) //nolint:errcheck // it returns its argument; the panic continues
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// knownSteps returns what the attempt knows of its steps, made where nothing was known.
+// knownSteps returns the attempt's step state, creating it if needed.
 func (a *Attempt) knownSteps() *steps {
 	if s := a.steps.Load(); s != nil {
 		return s
@@ -20,8 +20,8 @@ func (a *Attempt) knownSteps() *steps {
 // noSteps stands for the steps of an attempt that had none and has ended.
 var noSteps = &steps{closed: true}
 
-// seenSteps returns what the attempt knows of its steps, or nil where nothing is known. noSteps is never returned: all attempts
-// would meet at its lock.
+// seenSteps returns the attempt's step state, or nil if it has none. It never returns noSteps: all attempts would
+// share its lock.
 func (a *Attempt) seenSteps() *steps {
 	if s := a.steps.Load(); s != noSteps {
 		return s
@@ -35,7 +35,7 @@ func (a *Attempt) closeSteps() {
 	}
 }
 
-// steps is what an attempt knows of its steps. A nil one knows none.
+// steps is the step state of an attempt. A nil one is empty.
 type steps struct {
 	mu       sync.Mutex
 	closed   bool
@@ -44,7 +44,7 @@ type steps struct {
 	written  []driver.StepRecord // by this attempt, the latest of each
 	opened   []openStep
 	unknown  string // the step that was refused
-	again    bool   // the next attempt asks about it
+	again    bool   // whether the next attempt asks about it
 }
 
 type openStep struct {
@@ -53,8 +53,8 @@ type openStep struct {
 	earlier bool // left open by an earlier attempt, and not begun in this one
 }
 
-// recall takes over what earlier attempts recorded. What they left open is open until it is asked for
-// and ended; its policy speaks when it is asked for.
+// recall takes over the steps that earlier attempts recorded. A step that they left open remains open until this
+// attempt runs and ends it; its policy applies then.
 func recall(recorded []driver.StepRecord) *steps {
 	s := &steps{recorded: recorded}
 	for _, r := range recorded {
@@ -119,7 +119,7 @@ func (s *steps) refuse(name string, again bool) {
 	}
 }
 
-// asksAgain reports whether the next attempt asks about the step that was refused.
+// asksAgain reports whether the next attempt asks about the refused step.
 func (s *steps) asksAgain(step string) bool {
 	if s == nil {
 		return false
@@ -129,7 +129,7 @@ func (s *steps) asksAgain(step string) bool {
 	return step == s.unknown && s.again
 }
 
-func (s *steps) refused() string {
+func (s *steps) refusedStep() string {
 	if s == nil {
 		return ""
 	}
@@ -147,8 +147,8 @@ func (s *steps) anyOpen() bool {
 	return len(s.opened) > 0
 }
 
-// firstOpen returns a step that this attempt left open and that the next one will refuse: what else is open
-// runs again, or is asked about.
+// firstOpen returns a step that this attempt left open and that the next one will refuse. Other open steps run
+// again, or are asked about.
 func (s *steps) firstOpen() string {
 	if s == nil {
 		return ""

@@ -8,12 +8,12 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// errTwoStores is for who has made a store for each receiver: on one database they are two all the same.
+// errTwoStores is for applications that made one store per receiver: these are two stores even on one database.
 var errTwoStores = errors.New("the receivers of the operation and the step have different stores (make both with the same one)")
 
-// StepTx executes one step of a guarded operation in a transaction on the database that holds the operation's record.
-// The step's writes, its result, and the check that the attempt still holds the operation commit together: what did not
-// commit did not happen.
+// StepTx executes one step of a guarded operation in a transaction on the database that holds the operation's
+// record. The step's writes, its result, and the check that the attempt still holds the operation commit together:
+// what did not commit had no effect.
 //
 // It retries as [Transact] does, and fn must not end the transaction. Errors of fn roll back, and are otherwise as in
 // [Step]. [ErrOtherStore]: t is not of the operation's store. [ErrLeaseLost]: another attempt has the operation;
@@ -35,12 +35,12 @@ func StepTx[T, Tx any](ctx context.Context, a *Attempt, t *TxReceiver[Tx], name 
 	return v, s.finish(s.outcome, err)
 }
 
-// stepTxRun is one StepTx: its transactions, one after the other, until one has answered.
+// stepTxRun is the state of one StepTx. It runs transactions one after the other until one has the answer.
 type stepTxRun[T, Tx any] struct {
 	*stepRun
 	runs[Tx]
 	fn    func(context.Context, Tx) (T, error)
-	value T    // of the latest run that came to its commit
+	value T    // of the latest run that reached its commit
 	late  bool // a commit whose answer was lost may still arrive
 }
 
@@ -68,7 +68,7 @@ func (s *stepTxRun[T, Tx]) loop(ctx context.Context) (v T, err error) {
 	}
 }
 
-// once finds out what became of a commit, if that is not known, and runs the step's transaction.
+// once first finds out whether a lost commit took effect, if there was one, and then runs the step's transaction.
 func (s *stepTxRun[T, Tx]) once(ctx context.Context) (v T, err error) {
 	if s.lost != nil {
 		switch found, err := s.foundCommitted(); {
@@ -79,7 +79,7 @@ func (s *stepTxRun[T, Tx]) once(ctx context.Context) (v T, err error) {
 		case err != nil:
 			return v, err
 		}
-		s.lost = nil // it had not committed, and cannot any more
+		s.lost = nil // it did not commit, and cannot any more
 	}
 	v, err = s.run(ctx)
 	if s.late && err != nil && asAgain(err) == nil && s.outcome != Rejected && s.outcome != Unknown && s.fenced() {
@@ -132,7 +132,7 @@ func (s *stepTxRun[T, Tx]) run(ctx context.Context) (v T, err error) {
 		s.a.knownSteps().wrote(req.Step)
 		s.a.knownSteps().ended(s.name)
 		return v, nil
-	case errors.Is(err, ErrLeaseLost): // or a commit of ours was late, and came first
+	case errors.Is(err, ErrLeaseLost): // or our own late commit came first
 		if found, err := s.foundCommitted(); err == nil && found {
 			return s.committed()
 		}
@@ -141,7 +141,7 @@ func (s *stepTxRun[T, Tx]) run(ctx context.Context) (v T, err error) {
 		s.elide = true
 		return zero, &errAgain{}
 	}
-	err = s.uncommitted(err)
+	err = s.commitError(err)
 	s.late = s.late || s.lost != nil
 	if asAgain(err) != nil {
 		return zero, err
@@ -149,8 +149,8 @@ func (s *stepTxRun[T, Tx]) run(ctx context.Context) (v T, err error) {
 	return zero, s.fail(Failed, ErrStore, err)
 }
 
-// undoneStep ends a step whose transaction was rolled back: a permanent failure is recorded, all else has
-// left nothing.
+// undoneStep ends a step whose transaction was rolled back: a permanent failure is recorded, any other end leaves
+// nothing.
 func undoneStep(s *stepRun, err error) error {
 	if how, failure := s.a.set.judge(err); how == endedRejected {
 		return s.reject(failure)
@@ -159,8 +159,8 @@ func undoneStep(s *stepRun, err error) error {
 	return s.wrap(err)
 }
 
-// fenced keeps a commit that is late from taking effect, now that the work is told that the step failed, and
-// reports whether that commit was faster.
+// fenced keeps a late commit from taking effect, because the work has been given the step's failure, and reports
+// whether the commit was faster.
 func (s *stepTxRun[T, Tx]) fenced() bool {
 	if s.save(driver.StepRecord{State: driver.StepNotDone}, s.a.set.StoreTimeout) != nil {
 		return false // the attempt's end fences it off as well
@@ -169,7 +169,8 @@ func (s *stepTxRun[T, Tx]) fenced() bool {
 	return err == nil && found
 }
 
-// committed is the end of a step that was found committed: what was saved is the answer, or the latest run's value if that was not kept.
+// committed returns the result of a step that was found committed: the saved value, or the latest run's if it was
+// not kept.
 func (s *stepTxRun[T, Tx]) committed() (T, error) {
 	s.a.knownSteps().wrote(s.recorded)
 	s.a.knownSteps().ended(s.name)
@@ -181,8 +182,8 @@ func (s *stepTxRun[T, Tx]) committed() (T, error) {
 	return v, s.wrap(err)
 }
 
-// foundCommitted finds out what became of a commit whose answer was lost: it locks the parent's token,
-// for which the old transaction must have ended, and reads the step.
+// foundCommitted finds out whether a commit whose answer was lost took effect. It locks the parent's token, so the
+// old transaction must have ended, and reads the step.
 func (s *stepTxRun[T, Tx]) foundCommitted() (bool, error) {
 	ctx, cancel := s.a.detached(s.a.set.StoreTimeout)
 	defer cancel()
@@ -190,13 +191,13 @@ func (s *stepTxRun[T, Tx]) foundCommitted() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer tx.rollback(ctx) //nolint:errcheck // it has only read
+	defer tx.rollback(ctx) //nolint:errcheck // it only read
 	if _, err := tx.h.Renew(ctx, driver.RenewRequest{ID: s.a.id, Token: s.a.token, Nonce: s.a.nonce, Lease: s.a.call.lease, Lifetime: s.a.call.lifetime}); err != nil {
-		return false, s.unbegun(err)
+		return false, s.beginError(err)
 	}
 	got, err := tx.h.Get(ctx, driver.GetRequest{ID: s.a.id})
 	if err != nil {
-		return false, s.unbegun(err)
+		return false, s.beginError(err)
 	}
 	step, ok := got.Record.Step(s.name)
 	if !ok || step.State != driver.StepDone || step.Attempt != s.a.number {

@@ -9,12 +9,13 @@ import (
 	"github.com/everonce/everonce/internal/waiting"
 )
 
-// Transact executes an operation once, in a transaction that everonce begins and commits: the work's writes through tx
-// and their record commit together or not at all (transactional mode). What did not commit did not happen.
+// Transact executes an operation once, in a transaction that everonce begins and commits: the work's writes through
+// tx and their record commit together or not at all (transactional mode). A transaction that did not commit had no
+// effect.
 //
 // After a deadlock, a serialization failure or a busy database the transaction is rerun with the work, up to
-// Options.TxRetries times. So the work may run more than once, but takes effect once; it must have no effects outside
-// tx. Errors are those of [Do], except:
+// Options.TxRetries times. So the work may run more than once, but takes effect once; it must have no effects
+// outside tx. It returns the errors of [Do], except:
 //
 //   - Any error of the work that is not permanent (Failed): rolled back, and no record remains.
 //   - A permanent failure (Rejected): rolled back, and saved by a second transaction.
@@ -47,13 +48,13 @@ func Transact[T, Tx any](ctx context.Context, t *TxReceiver[Tx], key Key, work f
 		return Result[T]{Outcome: Invalid}, err
 	}
 	if err := op.ready(ctx); err != nil {
-		return failed[T](err)
+		return errorResult[T](err)
 	}
 	run := &transaction[T, Tx]{operation: op, runs: t.runs(), work: work, summarize: summarize, optimistic: op.call.optimistic}
 	return run.loop(ctx)
 }
 
-// transaction is one Transact: its transactions, one after the other, until one has answered.
+// transaction is the state of one Transact. It runs transactions one after the other until one has the answer.
 type transaction[T, Tx any] struct {
 	operation
 	runs[Tx]
@@ -63,9 +64,9 @@ type transaction[T, Tx any] struct {
 	nonce      driver.Nonce
 	optimistic bool
 
-	failure *PermanentError // what remains to be saved without the work
+	failure *PermanentError // the failure to save without running the work again
 	elide   bool            // the store has refused the result by its size
-	value   T               // of the latest run that came to its commit
+	value   T               // of the latest run that reached its commit
 	held    bool            // a transaction of this call had the key, or may have
 	ran     int             // the number of the attempt whose work was called; 0 if none was
 }
@@ -107,16 +108,16 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 	caller := r.outliving(ctx)
 	tx, claim, err := r.begin(caller, req)
 	if err != nil {
-		return r.notBegun(r.refused(caller, err))
+		return r.notBegun(r.beginFailed(caller, err))
 	}
 	if !late && claim.Decision != driver.DecideClaimed {
-		return r.answered(ctx, &claim)
+		return r.notClaimed(ctx, &claim)
 	}
 	r.waits = false
-	r.waiter.Tell(&claim)
+	r.waiter.Share(&claim)
 	r.held = true
 	defer func() {
-		if tx.close(ctx) && r.ev != nil { // a panic or Goexit of the work, which goes on
+		if tx.close(ctx) && r.ev != nil { // a panic or Goexit of the work, which continues
 			r.ev.Outcome, r.ev.Err = Failed, errUnwound
 		}
 	}()
@@ -125,7 +126,7 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 	if r.ev != nil {
 		r.ev.Attempt = number
 	}
-	r.lost = nil // the claim was granted: what was lost did not commit, and cannot any more
+	r.lost = nil // the claim was granted, so the lost commit did not happen, and cannot any more
 	var saved driver.SavedResult
 	if r.failure != nil {
 		saved = r.failure.save()
@@ -159,15 +160,16 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 	return r.committed(number)
 }
 
-// notBegun is the end of the call where a transaction, the first or a further one, was not to be had.
+// notBegun ends the call if no transaction could be begun, at the first run or a later one.
 func (r *transaction[T, Tx]) notBegun(err error) (Result[T], error) {
-	res, err := failed[T](err)
+	res, err := errorResult[T](err)
 	res.Attempt = r.ran
 	return res, err
 }
 
-// refused reads the error of a begin.
-func (r *transaction[T, Tx]) refused(caller context.Context, err error) error {
+// beginFailed returns the error of a transaction that could not be begun: an errAgain if another run may help, else
+// the call's error.
+func (r *transaction[T, Tx]) beginFailed(caller context.Context, err error) error {
 	switch {
 	case asAgain(err) != nil:
 		return err
@@ -177,7 +179,7 @@ func (r *transaction[T, Tx]) refused(caller context.Context, err error) error {
 	return r.storeFailed(caller, err)
 }
 
-// look is the optimistic way's first statement: a hit is the answer.
+// look reads the record before an optimistic transaction. If it is found, it is the answer.
 func (r *transaction[T, Tx]) look(ctx context.Context) (found bool, res Result[T], err error) {
 	got, err := r.get(ctx)
 	switch {
@@ -195,12 +197,12 @@ func (r *transaction[T, Tx]) look(ctx context.Context) (found bool, res Result[T
 		r.optimistic = false // there is a released record: claim it
 		return false, res, nil
 	}
-	res, err = r.answered(ctx, &claim)
+	res, err = r.notClaimed(ctx, &claim)
 	return true, res, err
 }
 
-// answered is the end of a transaction that did not get the claim.
-func (r *transaction[T, Tx]) answered(ctx context.Context, claim *driver.ClaimResult) (Result[T], error) {
+// notClaimed ends a transaction that did not get the claim.
+func (r *transaction[T, Tx]) notClaimed(ctx context.Context, claim *driver.ClaimResult) (Result[T], error) {
 	switch {
 	case r.lost == nil:
 	case claim.Decision == driver.DecideInProgress: // the old transaction may still be open
@@ -221,11 +223,11 @@ func (r *transaction[T, Tx]) answered(ctx context.Context, claim *driver.ClaimRe
 		}
 	}
 	r.waits = false
-	r.waiter.Tell(claim)
-	return settled[T](&r.operation, claim)
+	r.waiter.Share(claim)
+	return resultOf[T](&r.operation, claim)
 }
 
-// workFailed is the end of a transaction whose work failed and which was rolled back.
+// workFailed ends a transaction that was rolled back because its work failed.
 func (r *transaction[T, Tx]) workFailed(err error) (Result[T], error) {
 	if asAgain(err) != nil {
 		return Result[T]{}, err
@@ -233,23 +235,23 @@ func (r *transaction[T, Tx]) workFailed(err error) (Result[T], error) {
 	if how, failure := r.set.judge(err); how == endedRejected {
 		r.failure, r.final = failure, true
 		r.optimistic = false
-		return Result[T]{}, &errAgain{} // a transaction of its own saves it
+		return Result[T]{}, &errAgain{} // a separate transaction saves it
 	}
 	if errors.Is(err, ErrTxTooLong) {
-		return r.failed(ErrTxTooLong, err)
+		return r.rolledBack(ErrTxTooLong, err)
 	}
-	return Result[T]{Outcome: Failed, Attempt: r.ran}, r.bordered(err)
+	return Result[T]{Outcome: Failed, Attempt: r.ran}, r.asNested(err)
 }
 
-// failed is the end of a transaction that was rolled back for another reason than the work's error.
-func (r *transaction[T, Tx]) failed(sentinel, cause error) (Result[T], error) {
+// rolledBack ends a transaction that was rolled back for another reason than the work's error.
+func (r *transaction[T, Tx]) rolledBack(sentinel, cause error) (Result[T], error) {
 	return Result[T]{Outcome: Failed, Attempt: r.ran}, r.fail(Failed, sentinel, cause)
 }
 
-// commitFailed is the end of a transaction whose commit failed.
+// commitFailed ends a transaction whose commit failed.
 func (r *transaction[T, Tx]) commitFailed(err error) (Result[T], error) {
 	switch {
-	case errors.Is(err, ErrConflict) && r.optimistic: // another has it: claim, and hear what it says
+	case errors.Is(err, ErrConflict) && r.optimistic: // another transaction was first: claim, and return its answer
 		r.optimistic = false
 		return Result[T]{}, &errAgain{}
 	case errors.Is(err, ErrConflict):
@@ -261,12 +263,12 @@ func (r *transaction[T, Tx]) commitFailed(err error) (Result[T], error) {
 		r.elide = true
 		return Result[T]{}, &errAgain{}
 	case errors.Is(err, ErrTxTooLong):
-		return r.failed(ErrTxTooLong, nil)
+		return r.rolledBack(ErrTxTooLong, nil)
 	}
-	if again := asAgain(r.uncommitted(err)); again != nil {
+	if again := asAgain(r.commitError(err)); again != nil {
 		return Result[T]{}, again
 	}
-	return r.failed(ErrStore, err)
+	return r.rolledBack(ErrStore, err)
 }
 
 func (r *transaction[T, Tx]) committed(number int) (Result[T], error) {

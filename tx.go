@@ -10,17 +10,18 @@ import (
 	"github.com/everonce/everonce/internal/retry"
 )
 
-// runs are the transactions that everonce runs for one call, one after the other until one has answered. Transact, a group of a batch,
-// StepTx and InTx are loops over them: run once, and as long as the error is an errAgain, go on by next.
+// runs executes the transactions of one call, one after the other until one has the answer. Transact, a group of a
+// batch, StepTx and InTx are loops over it: run once, and as long as the error is an errAgain, call next.
 type runs[Tx any] struct {
 	txs     driver.TxStore[Tx]
 	set     *settings
 	retries int
-	lost    error // of a commit whose answer was lost, until it is known what became of it
-	final   bool  // the work is done, and what is left has to be saved
+	lost    error // of a commit whose answer was lost, until it is known whether it took effect
+	final   bool  // the work is done, and its result must be saved
 }
 
-// errAgain asks for another run because of what failed; at once if there is no cause, which is a step towards the answer.
+// errAgain asks for another run because of its cause. Without a cause the run follows at once: it is a step towards
+// the answer.
 type errAgain struct{ cause error }
 
 func (e *errAgain) Error() string { return fmt.Sprintf("again: %v", e.cause) }
@@ -32,8 +33,8 @@ func asAgain(err error) *errAgain {
 	return again
 }
 
-// outliving returns the context of what is left to do. While nobody knows what became of a commit, and once the work is done, that is
-// not the caller's.
+// outliving returns the context for the rest of the call. It is detached from the caller's while it is unknown
+// whether a commit took effect, and once the work is done.
 func (r *runs[Tx]) outliving(ctx context.Context) context.Context {
 	if r.lost != nil || r.final {
 		return context.WithoutCancel(ctx)
@@ -41,8 +42,9 @@ func (r *runs[Tx]) outliving(ctx context.Context) context.Context {
 	return ctx
 }
 
-// begin begins a transaction to lend. If its claim was not granted there is none, and the decision says why. An error asks for another
-// run if the database was busy; not if the begin took all of its time, which is a failing store, whatever it says in the end.
+// begin begins a transaction to lend to the work. If its claim was not granted, it returns no transaction, and the
+// decision says why. The error is an errAgain if the database was busy, but not if the begin took all of its time:
+// then the store is failing, whatever its error says.
 func (r *runs[Tx]) begin(ctx context.Context, req driver.BeginRequest) (*lent[Tx], driver.ClaimResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.set.StoreTimeout)
 	defer cancel()
@@ -53,28 +55,29 @@ func (r *runs[Tx]) begin(ctx context.Context, req driver.BeginRequest) (*lent[Tx
 	case ctx.Err() != nil && r.lost == nil:
 		return nil, claim, err
 	}
-	return nil, claim, r.unbegun(err)
+	return nil, claim, r.beginError(err)
 }
 
-// unbegun reads the error of a begin, or of a claim after it: it asks for another run if the database was busy, or to find out what
-// became of a commit.
-func (r *runs[Tx]) unbegun(err error) error {
+// beginError returns the error of a begin, or of a claim after it. It is an errAgain if the database was busy, or
+// if a lost commit must be looked up.
+func (r *runs[Tx]) beginError(err error) error {
 	if r.lost != nil || !isFinal(err) && r.txs.ClassifyTx(err) == driver.TxErrorRetry {
 		return &errAgain{err}
 	}
 	return err
 }
 
-// undone reads the error of the work: it asks for another run if it is the database's, and the work has not said more.
-func (r *runs[Tx]) undone(err error) error {
+// workError returns the error of the work. It is an errAgain if it is the database's, and the work has not marked
+// it.
+func (r *runs[Tx]) workError(err error) error {
 	if readMarks(err) == endedUnknown && r.txs.ClassifyTx(err) == driver.TxErrorRetry {
 		return &errAgain{err}
 	}
 	return err
 }
 
-// uncommitted reads the error of a commit: it asks for another run if nothing was committed, or its answer was lost.
-func (r *runs[Tx]) uncommitted(err error) error {
+// commitError returns the error of a commit. It is an errAgain if nothing was committed, or if the answer was lost.
+func (r *runs[Tx]) commitError(err error) error {
 	switch r.txs.ClassifyTx(err) {
 	case driver.TxErrorCommitLost:
 		r.lost = err
@@ -85,7 +88,7 @@ func (r *runs[Tx]) uncommitted(err error) error {
 	return err
 }
 
-// runner is the call that runs are for.
+// runner is the call that the transactions are run for.
 type runner interface {
 	fail(o Outcome, sentinel, cause error) *Error
 	commitUnknown(lost, cause error) *Error
@@ -93,7 +96,7 @@ type runner interface {
 	repeated()
 }
 
-// next makes the pause before another run. If there is to be none, it returns how the call ends.
+// next pauses before another run. If the call must end instead, it returns the call's error.
 func (r *runs[Tx]) next(ctx context.Context, of runner, again *errAgain) *Error {
 	if again.cause == nil {
 		return nil
@@ -111,23 +114,23 @@ func (r *runs[Tx]) next(ctx context.Context, of runner, again *errAgain) *Error 
 	return nil
 }
 
-// commitUnknown is the end of a call that could not find out what became of its commit.
+// commitUnknown returns the error of a call that could not find out whether its commit took effect.
 func (op *operation) commitUnknown(lost, cause error) *Error {
 	e := op.fail(Unknown, ErrOutcomeUnknown, ofStore(errors.Join(lost, cause)))
 	e.RetryAfter = op.set.RetryAfter
 	return e
 }
 
-// hadCommitted reports whether a claim has met the record of an earlier run.
+// hadCommitted reports whether a claim found the record of an earlier run.
 func hadCommitted(claim *driver.ClaimResult, n driver.Nonce) bool {
 	return (claim.Decision == driver.DecideReplay || claim.Decision == driver.DecideExpired) && claim.Record.Nonce == n
 }
 
-// doomedTxs are those of this process, whichever receiver met them.
+// doomedTxs are the doomed transactions of this process, for all receivers.
 var doomedTxs doomed.Set
 
-// lent is a transaction that everonce has begun and lends to the work. It is ended once, whatever becomes of that: by a
-// commit, or else by a rollback.
+// lent is a transaction that everonce has begun and lends to the work. It is ended one time only: by a commit, or
+// else by a rollback.
 type lent[Tx any] struct {
 	h       driver.TxHandle[Tx]
 	runs    *runs[Tx]
@@ -136,13 +139,14 @@ type lent[Tx any] struct {
 	end     context.CancelFunc // of the work's context
 }
 
-// close rolls back what is still open, and reports whether that is because the work did not return.
+// close rolls back a transaction that is still open, and reports whether it is open because the work did not
+// return.
 func (l *lent[Tx]) close(ctx context.Context) (unwound bool) {
 	defer l.end()
 	if !l.open {
 		return false
 	}
-	_ = l.rollback(ctx) //nolint:errcheck // why it was not committed is what is told
+	_ = l.rollback(ctx) //nolint:errcheck // the caller reports why it was not committed
 	return l.working
 }
 
@@ -155,8 +159,8 @@ func (l *lent[Tx]) rollback(ctx context.Context) error {
 	return l.h.Rollback(ctx)
 }
 
-// commit commits, past the end of the caller's context. That of the work is not ended before: that would close rows which
-// the work left open while the commit is sent, and take the connection with them.
+// commit commits, past the end of the caller's context. It does not end the work's context before: that would close
+// rows which the work left open while the commit is sent, and the connection with them.
 func (l *lent[Tx]) commit(ctx context.Context, req driver.CommitRequest) error {
 	l.open = false
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.runs.set.CompletionTimeout)
@@ -165,7 +169,7 @@ func (l *lent[Tx]) commit(ctx context.Context, req driver.CommitRequest) error {
 	return err
 }
 
-// commitAll is commit with many results.
+// commitAll is commit with the results of many operations.
 func (l *lent[Tx]) commitAll(ctx context.Context, done []driver.CompleteRequest) error {
 	all, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.runs.set.CompletionTimeout)
 	defer cancel()
@@ -176,21 +180,20 @@ func (l *lent[Tx]) commitAll(ctx context.Context, done []driver.CompleteRequest)
 	}
 	for _, req := range done {
 		if _, err := l.h.Complete(all, req); err != nil {
-			_ = l.rollback(ctx) //nolint:errcheck // why it was not committed is what is told
+			_ = l.rollback(ctx) //nolint:errcheck // the caller reports why it was not committed
 			return err
 		}
 	}
 	return l.commit(all, driver.CommitRequest{})
 }
 
-// inTx makes the attempt one of a transaction: it has no lease and no steps, and lives as long as its
-// work runs.
+// inTx puts the attempt into a transaction: it has no lease and no steps, and lives as long as its work runs.
 func (a *Attempt) inTx(tx any) *place {
 	a.ctx.place = place{outer: a.place, attempt: a, tx: tx}
 	return &a.ctx.place
 }
 
-// runIn calls the work in its place inside the transaction, and rolls back if it fails. The error may ask for another run.
+// runIn calls the work inside the transaction, and rolls back if it fails. The error may be an errAgain.
 func runIn[T, Tx any](ctx context.Context, l *lent[Tx], a *Attempt, at *place, work func(context.Context, Tx) (T, error)) (v T, err error) {
 	inTx, end := context.WithTimeoutCause(ctx, l.runs.set.TxTimeout, ErrTxTooLong)
 	l.end = end
@@ -203,7 +206,7 @@ func runIn[T, Tx any](ctx context.Context, l *lent[Tx], a *Attempt, at *place, w
 	v, err = work(&placedContext{Context: inTx, place: at}, l.h.Tx())
 	l.working = false
 	why := open.Why()
-	if err == nil && open.Doomed() { // a DoTx in it has left what it could not undo
+	if err == nil && open.Doomed() { // a DoTx in it left writes that it could not undo
 		err = a.fail(Failed, ErrTxDoomed, why)
 	}
 	if err == nil {
@@ -213,7 +216,7 @@ func runIn[T, Tx any](ctx context.Context, l *lent[Tx], a *Attempt, at *place, w
 	if errors.Is(why, ErrTxTooLong) && !errors.Is(err, ErrTxTooLong) {
 		err = errors.Join(ErrTxTooLong, err)
 	}
-	return v, l.runs.undone(err)
+	return v, l.runs.workError(err)
 }
 
 // InTx runs work in one transaction that everonce begins and commits, without a key: for several [DoTx] that commit
@@ -271,8 +274,8 @@ func inTxOnce[Tx any](ctx context.Context, r *runs[Tx], op *operation, work func
 	case errors.Is(err, ErrTxTooLong):
 		return op.fail(Failed, ErrTxTooLong, err)
 	}
-	switch err = r.uncommitted(err); {
-	case r.lost != nil: // only the keys inside tell
+	switch err = r.commitError(err); {
+	case r.lost != nil: // only the keys inside show whether it took effect
 		return op.commitUnknown(r.lost, nil)
 	case asAgain(err) != nil:
 		return err

@@ -17,7 +17,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// bound is a delivery whose answers heed their context. The first of them the broker does not take.
+// bound is a delivery whose answers respect their context. The broker does not accept the first one.
 type bound struct {
 	*delivery
 	asked  time.Duration // of Retry
@@ -41,10 +41,10 @@ func (d *bound) Retry(ctx context.Context, after time.Duration, counts bool) err
 	return d.delivery.Retry(ctx, after, counts)
 }
 
-// A broker that does not answer is asked again after SettleTimeout, by default 10 s, and told of the delay each time.
+// If the broker does not answer, Serve asks again after SettleTimeout, by default 10 s, with the same delay each time.
 func TestAnAnswerIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := rigged(t, fails, func(s *consume.Spec[order]) { s.Retry = consume.Backoff{Min: time.Hour, Max: time.Hour} })
+		r := rigged(t, fails, func(s *consume.Spec[order]) { s.Retry = consume.RetryPolicy{Min: time.Hour, Max: time.Hour} })
 		d := &bound{delivery: message("m-1")}
 		in := make(chan consume.Delivery, 1)
 		in <- d
@@ -62,7 +62,7 @@ func TestAnAnswerIsBounded(t *testing.T) {
 	})
 }
 
-// What was handled when the drain was over is answered all the same: the answer has a time of its own.
+// A message that was handled after the end of the drain is still answered: the answer has a separate deadline.
 func TestAnAnswerAfterTheDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
@@ -83,9 +83,9 @@ func TestAnAnswerAfterTheDrain(t *testing.T) {
 	})
 }
 
-// The broker is given the letter as the decision has it. Where the dead letters take no more, the message comes again after the longest
-// delay: one that came at once would go round.
-func TestADeadLetterIsTheVerdicts(t *testing.T) {
+// The dead letter has the details of the decision. If the dead-letter queue refuses it, the message comes again after
+// the longest delay, to avoid a loop.
+func TestADeadLetterHasTheDecisionsDetails(t *testing.T) {
 	var told consume.Decision
 	r := rigged(t, done, func(s *consume.Spec[order]) {
 		s.Retry.Max = time.Hour
@@ -101,13 +101,13 @@ func TestADeadLetterIsTheVerdicts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d.letter != told.Death || d.letter.Reason != consume.NoKey || d.asked != time.Hour {
-		t.Errorf("the letter %+v, and again after %v; the decision was %+v", d.letter, d.asked, told)
+		t.Errorf("the dead letter %+v, and again after %v; the decision was %+v", d.letter, d.asked, told)
 	}
 }
 
-// What cannot come again, because the broker takes no copy of it, is a dead letter. If the dead letters do not take it either, it waits
-// in hand, as it did before: it does not go round between the two.
-func TestWhatCanNotComeAgainIsADeadLetter(t *testing.T) {
+// A message that cannot come again, because the broker accepts no copy of it, becomes a dead letter. If the
+// dead-letter queue does not accept it either, it waits, and does not alternate between the two.
+func TestAMessageThatCannotBeRetriedIsADeadLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var letters int
 		type own struct{}
@@ -115,7 +115,7 @@ func TestWhatCanNotComeAgainIsADeadLetter(t *testing.T) {
 			s.Context = func(ctx context.Context, m *consume.Message) context.Context { return context.WithValue(ctx, own{}, m) }
 			s.Observe = func(ctx context.Context, m *consume.Message, v consume.Decision) {
 				if ctx.Value(own{}) != m {
-					t.Errorf("Observe is told of %v in another context than that of Context", v.Disposition)
+					t.Errorf("Observe got %v in another context than Context returned", v.Disposition)
 				}
 				if v.Disposition == consume.SetAside {
 					letters++
@@ -143,7 +143,7 @@ func TestWhatCanNotComeAgainIsADeadLetter(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 		if letters != 2 {
-			t.Errorf("Observe was told of %d dead letters", letters)
+			t.Errorf("Observe got %d dead letters", letters)
 		}
 		if text := log.String(); !strings.Contains(text, "it is too large") || !strings.Contains(text, "not yet") {
 			t.Errorf("the log does not say why: %s", text)

@@ -15,8 +15,8 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// What is wrong with a message makes it a dead letter that says so, without its key or its body in the text, and
-// without a record; the next message is handled.
+// A wrong message becomes a dead letter that says so, without its key or its body in the text, and without a record;
+// the next message is handled.
 func TestBadInputIsADeadLetter(t *testing.T) {
 	const secret = "s3cret-5551234"
 	byPointer := consume.JSONPointer("/id")
@@ -35,7 +35,7 @@ func TestBadInputIsADeadLetter(t *testing.T) {
 		"ID a float":               {byPointer, consume.Message{Body: []byte(`{"id":1.5}`)}, consume.NoKey},
 		"ID null":                  {byPointer, consume.Message{Body: []byte(`{"id":null}`)}, consume.NoKey},
 		"ID an object":             {byPointer, consume.Message{Body: []byte(`{"id":{"` + secret + `":1}}`)}, consume.NoKey},
-		"ID a table in a header":   {consume.Header("id"), consume.Message{Odd: []string{"id"}, Body: []byte(`{}`)}, consume.NoKey},
+		"ID a table in a header":   {consume.Header("id"), consume.Message{OmittedHeaders: []string{"id"}, Body: []byte(`{}`)}, consume.NoKey},
 		"no JSON, key in the body": {byPointer, consume.Message{Body: []byte(secret)}, consume.NoKey},
 		"no JSON":                  {consume.ProducerID(), consume.Message{ID: "m", Body: []byte(secret)}, consume.Undecodable},
 		"JSON cut short":           {consume.ProducerID(), consume.Message{ID: "m", Body: []byte(`{"ID":"` + secret)}, consume.Undecodable},
@@ -59,7 +59,7 @@ func TestBadInputIsADeadLetter(t *testing.T) {
 			})
 			m := c.m
 			m.Source = "orders"
-			v := r.wantsLetter(&m, 0, c.want)
+			v := r.wantsDeadLetter(&m, 0, c.want)
 			if strings.Contains(v.Death.Detail, secret) {
 				t.Errorf("it quotes the message: %s", v.Death.Detail)
 			}
@@ -73,8 +73,8 @@ func TestBadInputIsADeadLetter(t *testing.T) {
 	}
 }
 
-// A body null is a payload only where that can be nothing: of a struct or a number encoding/json would make the zero value, and
-// nobody has sent a charge of 0.
+// A body null is a payload only if the type can be nil: for a struct or a number encoding/json would return the zero
+// value, and the producer did not send a charge of 0.
 func TestABodyThatIsNull(t *testing.T) {
 	isNull[order](t, false)
 	isNull[int](t, false)
@@ -88,7 +88,7 @@ func TestABodyThatIsNull(t *testing.T) {
 	isNull[readsItself](t, true)
 }
 
-// readsItself says what null is to it.
+// readsItself unmarshals JSON itself, and records what it got for null.
 type readsItself struct{ read string }
 
 func (r *readsItself) UnmarshalJSON(text []byte) error { r.read = string(text); return nil }
@@ -115,12 +115,12 @@ func isNull[T any](t *testing.T, taken bool) {
 	}
 }
 
-// picky reads itself, and quotes what it does not like.
+// picky unmarshals JSON itself, and its error quotes the body.
 type picky struct{}
 
 func (*picky) UnmarshalJSON(text []byte) error { return fmt.Errorf("%s is not what I like", text) }
 
-// What a payload says of a body that it does not take is not told: it may quote the body.
+// The error text of a payload that rejects a body is left out: it may quote the body.
 func TestABodyThatItsPayloadRefusesIsNotQuoted(t *testing.T) {
 	c, err := consume.NewNatural(consume.NaturalSpec[picky]{
 		Consumer: "billing", Key: consume.ProducerID(),
@@ -138,8 +138,7 @@ func TestABodyThatItsPayloadRefusesIsNotQuoted(t *testing.T) {
 	}
 }
 
-// What says of a body no more than that it is as it stands, and in UTF-8 as all JSON, is no obstacle: Spring and Celery say that
-// of each message.
+// Content encodings that change nothing, like utf-8, are accepted: Spring and Celery set them on each message.
 func TestAContentEncodingThatChangesNothing(t *testing.T) {
 	for _, encoding := range []string{"", "identity", "Identity", "utf-8", "UTF-8"} {
 		m := first()
@@ -148,11 +147,11 @@ func TestAContentEncodingThatChangesNothing(t *testing.T) {
 	}
 }
 
-// The headers of a message are no obstacle: what has no text is named, and cannot be a key.
+// Headers without a text form are named in OmittedHeaders, and cannot be a key.
 func TestAMessageWithOddHeadersIsHandled(t *testing.T) {
 	r := rigged(t, done, nil)
 	m := first()
-	m.Odd = []string{"x-death", "nested"}
+	m.OmittedHeaders = []string{"x-death", "nested"}
 	r.wants(m, everonce.Executed, consume.Ack)
 }
 
@@ -165,7 +164,7 @@ func TestTheLargestBody(t *testing.T) {
 		m.Body = make([]byte, largest)
 		r.wants(m, everonce.Executed, consume.Ack)
 		m.Body = make([]byte, largest+1)
-		r.wantsLetter(m, 0, consume.TooLarge)
+		r.wantsDeadLetter(m, 0, consume.TooLarge)
 	}
 }
 
@@ -174,10 +173,10 @@ func TestADecoderThatPanics(t *testing.T) {
 	r := rigged(t, done, func(s *consume.Spec[order]) {
 		s.Decode = func(m *consume.Message) (order, error) { return order{ID: string(m.Body[100:])}, nil }
 	})
-	r.wantsLetter(first(), 0, consume.Undecodable)
+	r.wantsDeadLetter(first(), 0, consume.Undecodable)
 }
 
-// Nothing that is wrong with a message blocks those behind it.
+// A wrong message does not block those behind it.
 func TestPoisonBlocksNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rigged(t, func(context.Context, *consume.Message, order) error { return nil }, nil)

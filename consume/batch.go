@@ -27,7 +27,7 @@ func (c *Consumer) HandleBatch(ctx context.Context, ms []*Message) []Decision {
 	each := c.withinEach(ctx, slog.Default(), ms)
 	decisions := c.handleBatch(ctx, each, ms)
 	for i, m := range ms {
-		c.tell(each[i], slog.Default(), m, decisions[i])
+		c.callObserve(each[i], slog.Default(), m, decisions[i])
 	}
 	return decisions
 }
@@ -47,7 +47,7 @@ type gathered interface {
 	run(ctx context.Context) []ended
 }
 
-// ended is what became of one message of a batch.
+// ended is the result of one message of a batch.
 type ended struct {
 	outcome everonce.Outcome
 	attempt int
@@ -64,9 +64,9 @@ func (c *Consumer) handleTogether(ctx context.Context, each []context.Context, m
 	batch := c.gather(len(ms))
 	hashes, places := make([]string, 0, len(ms)), make([]int, 0, len(ms))
 	for i, m := range ms {
-		key, sum, hash, refused := c.admit(m)
-		if refused != nil {
-			decisions[i] = *refused
+		key, sum, hash, rejected := c.admit(m)
+		if rejected != nil {
+			decisions[i] = *rejected
 			continue
 		}
 		if err := batch.add(each[i], m, key, sum); err != nil {
@@ -81,18 +81,20 @@ func (c *Consumer) handleTogether(ctx context.Context, each []context.Context, m
 	}
 }
 
-// handleSafely is handle where the panic of a handler must not go on: messages follow each other.
+// handleSafely is handle for one of several messages that are handled in a row: it recovers a panic of the handler, so
+// that the next message is handled.
 func (c *Consumer) handleSafely(ctx context.Context, m *Message) (v Decision) {
 	defer func() {
 		if p := recover(); p != nil {
-			v = c.gaveUp(ctx, m, &panicError{p, debug.Stack()})
+			v = c.unfinishedDecision(ctx, m, &panicError{p, debug.Stack()})
 		}
 	}()
 	return c.handle(ctx, m)
 }
 
-// admit returns the key of a message, its fingerprint and its hash, or the decision on one that cannot be handled.
-func (c *Consumer) admit(m *Message) (key everonce.Key, sum everonce.Fingerprint, hash string, refused *Decision) {
+// admit returns the key, the fingerprint and the key hash of a message, or the decision on a message that cannot be
+// handled.
+func (c *Consumer) admit(m *Message) (key everonce.Key, sum everonce.Fingerprint, hash string, rejected *Decision) {
 	if len(m.Body) > c.maxBody {
 		v := c.setAside(m, "", 0, TooLarge, fmt.Errorf("consume: the body has %d bytes, more than MaxBody (%d)", len(m.Body), c.maxBody))
 		return key, sum, "", &v
@@ -110,7 +112,7 @@ func (c *Consumer) admit(m *Message) (key everonce.Key, sum everonce.Fingerprint
 	return key, sum, hash, nil
 }
 
-// panicError is a handler's panic as the failure of its message.
+// panicError is the error of a message whose handler panicked.
 type panicError struct {
 	value any
 	stack []byte
@@ -118,7 +120,7 @@ type panicError struct {
 
 func (*panicError) Error() string { return errPanicked.Error() }
 
-// batchOf is a batch of one consumer's messages.
+// batchOf is a batch of messages of one consumer.
 type batchOf[T, Tx any] struct {
 	recv      *everonce.TxReceiver[Tx]
 	decode    func(*Message) (T, error)
@@ -156,7 +158,7 @@ func (b *batchOf[T, Tx]) run(ctx context.Context) []ended {
 	return all
 }
 
-// work notes the messages of a transaction behind their handling.
+// work handles the messages of a transaction, and then notes their offsets.
 func (b *batchOf[T, Tx]) work() everonce.BatchWork[struct{}, Tx] {
 	handle := b.handling()
 	return func(ctx context.Context, tx Tx, todo []int) (_ []struct{}, err error) {
@@ -173,7 +175,7 @@ func (b *batchOf[T, Tx]) work() everonce.BatchWork[struct{}, Tx] {
 	}
 }
 
-// handling makes one call of the messages that are to be handled, or one for each.
+// handling calls HandleAll for the messages, or Handle for each.
 func (b *batchOf[T, Tx]) handling() everonce.BatchWork[struct{}, Tx] {
 	if b.handleAll == nil {
 		return everonce.EachItem(func(ctx context.Context, tx Tx, i int) (_ struct{}, err error) {
@@ -191,7 +193,7 @@ func (b *batchOf[T, Tx]) handling() everonce.BatchWork[struct{}, Tx] {
 	}
 }
 
-// caught makes an error of a panic: it is rolled back like one.
+// caught turns a panic into an error, so that the transaction rolls back.
 func caught(err *error) {
 	if p := recover(); p != nil {
 		*err = &panicError{p, debug.Stack()}

@@ -78,8 +78,8 @@ func TestABatchIsOneTransaction(t *testing.T) {
 	}
 }
 
-// The decision on each message of a batch is its own: what cannot be handled leaves the batch before, and what fails
-// does not fail its neighbours. Together or one after the other makes no difference.
+// Each message of a batch gets its own decision: bad messages leave the batch first, and a failure does not fail the
+// neighbours. Handling them one by one gives the same decisions.
 func TestEachMessageOfABatchHasItsVerdict(t *testing.T) {
 	fails := func(m *consume.Message) error {
 		switch m.ID {
@@ -146,7 +146,7 @@ func TestEachMessageOfABatchHasItsVerdict(t *testing.T) {
 	}
 }
 
-// What another consumer has leaves the batch as in progress: it comes later, without counting.
+// A message that another consumer has is in progress in the batch: it is deferred, without using up a retry.
 func TestABusyMessageLeavesTheBatch(t *testing.T) {
 	l := newLedger()
 	c := booking(t, l, nil)
@@ -218,7 +218,7 @@ func TestBatchOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// The workers take what is there, up to a batch, wait a little for more, and answer each delivery by its own.
+// The workers take the available messages, up to a batch, wait a little for more, and answer each delivery separately.
 func TestWorkersCollectBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
@@ -284,8 +284,8 @@ func TestWorkersCollectBatches(t *testing.T) {
 	})
 }
 
-// While the store is down a batch is kept in hand; what is wrong in it is answered all the same.
-func TestABatchIsKeptInHand(t *testing.T) {
+// While the store is down a batch is held; wrong messages in it are still answered.
+func TestABatchIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
 		l.down.Store(true)
@@ -448,7 +448,8 @@ func TestMoreThanOneBatch(t *testing.T) {
 	}
 }
 
-// What was done is acknowledged, although the broker does not take the dead letter of a message before it in the batch.
+// A handled message is acknowledged although the broker does not accept the dead letter of an earlier message in the
+// batch.
 func TestAcknowledgementsOfABatchGoFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		poison, good := message(""), message("a")
@@ -472,7 +473,8 @@ func TestAcknowledgementsOfABatchGoFirst(t *testing.T) {
 	})
 }
 
-// A batch that panics outside of a handler, in a store, has failed, and the process goes on: the log has what nobody else is told.
+// A batch that panics outside of a handler, in a store, has failed, and the process goes on: only the log shows the
+// panic.
 func TestABatchThatPanics(t *testing.T) {
 	l := newLedger()
 	l.fails = func(string) error { panic("no") }

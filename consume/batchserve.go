@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// collect takes what comes behind a delivery until the batch is full, or has waited long enough for more.
+// collect adds deliveries to first until the batch is full or BatchDelay has passed.
 func (s *server) collect(in <-chan Delivery, first Delivery) []Delivery {
 	ds := make([]Delivery, 1, s.Batch)
 	ds[0] = first
@@ -28,8 +28,8 @@ func (s *server) collect(in <-chan Delivery, first Delivery) []Delivery {
 	return ds
 }
 
-// nextBatch returns the next deliveries; nil at the end. One worker at a time collects: several that share a channel
-// would wait for halves of the same batch.
+// nextBatch returns the next deliveries, or nil at the end. Only one worker collects at a time: several that share a
+// channel would each wait with part of a batch.
 func (s *server) nextBatch(in <-chan Delivery) []Delivery {
 	if s.Order == nil {
 		select {
@@ -46,9 +46,9 @@ func (s *server) nextBatch(in <-chan Delivery) []Delivery {
 	return s.collect(in, first)
 }
 
-// handleBatch handles deliveries until the broker has the answer to each, or the end was asked for. What is left in apart is to be
-// handled one by one: where a handler ended the goroutine, nobody knows for which of them, and where the time of the whole
-// was too short, one of them may take all of it.
+// handleBatch handles deliveries until the broker has the answer to each, or Serve ends. It leaves a batch in apart,
+// to be handled one by one, if a handler ended its goroutine, since the handler's message is not known, or if the
+// batch took too long, since one message may have used all of the time.
 func (w *worker) handleBatch(ds []Delivery) {
 	for len(ds) > 0 && w.gate.pass(w.ending) {
 		w.apart = ds
@@ -65,8 +65,8 @@ func (w *worker) handleBatch(ds []Delivery) {
 	}
 }
 
-// settleAll handles deliveries once, gives the broker its answers, and returns those that are to be kept in hand, the
-// decision on one of them, and whether the time was too short. Acknowledgements go first: nothing holds them up.
+// settleAll handles deliveries once and answers them. It returns the deliveries to hold, the decision on one of them,
+// and whether HandleTimeout passed. It acknowledges first, so that other answers do not delay acknowledgements.
 func (s *server) settleAll(ds []Delivery) (kept []Delivery, why Decision, late bool) {
 	ms := make([]*Message, len(ds))
 	for i, d := range ds {
@@ -93,8 +93,9 @@ func (s *server) settleAll(ds []Delivery) (kept []Delivery, why Decision, late b
 	return kept, why, late
 }
 
-// answering returns the context of a batch's answers. Once the handlers had to end, all of them have as long as one has: a broker that
-// takes none would hold up the end by that for each message, and it will deliver the rest again.
+// answering returns the context for the answers of a batch. Once the contexts of the handlers have ended, all answers
+// together have SettleTimeout. Otherwise a broker that does not answer would delay the end by that time for each
+// message. The broker redelivers messages that are not answered.
 func (s *server) answering() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.work))
 	forget := context.AfterFunc(s.work, func() {
@@ -104,27 +105,27 @@ func (s *server) answering() (context.Context, context.CancelFunc) {
 	return ctx, func() { forget(); cancel() }
 }
 
-// decisions handles messages, and tells Observe.
+// decisions handles messages and calls Observe for each.
 func (s *server) decisions(ms []*Message) (decisions []Decision, late bool) {
 	ctx, cancel := s.handling()
 	defer cancel()
 	each := s.c.withinEach(ctx, s.Log, ms)
 	decisions = s.handledTogether(ctx, each, ms)
-	late = context.Cause(ctx) == errTooLong //nolint:errorlint // the cause itself
+	late = context.Cause(ctx) == errTooLong //nolint:errorlint // Cause returns errTooLong unwrapped
 	for i, m := range ms {
-		s.c.tell(each[i], s.Log, m, decisions[i])
+		s.c.callObserve(each[i], s.Log, m, decisions[i])
 	}
 	return decisions, late
 }
 
-// handledTogether handles messages. What panics here is not a handler: that was caught.
+// handledTogether handles messages and recovers a panic outside the handlers, whose own panics are recovered earlier.
 func (s *server) handledTogether(ctx context.Context, each []context.Context, ms []*Message) (decisions []Decision) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.Log.ErrorContext(s.work, "consume: a batch panicked", "consumer", s.c.name, "panic", p, "stack", string(debug.Stack()))
 			decisions = make([]Decision, len(ms))
 			for i, m := range ms {
-				decisions[i] = s.c.gaveUp(ctx, m, errPanicked)
+				decisions[i] = s.c.unfinishedDecision(ctx, m, errPanicked)
 			}
 		}
 	}()

@@ -17,15 +17,15 @@ type Compare struct {
 	// make every redelivery differ.
 	Headers []string
 
-	// JSON compares bodies by their meaning: white space, the order of an object's fields and the spelling of strings do
-	// not count. A number is its digits: neither 9007199254740993 and 9007199254740992 nor 1.0 and 1 are equal. A body
-	// is compared byte for byte if it is not valid JSON, has a field twice, or is nested deeper than 128 levels. The
-	// content type does not count. To compare a body takes memory, up to some 25 times its own where it has very many small
+	// JSON compares bodies by their meaning. It ignores white space, the order of an object's fields, the spelling of
+	// strings and the content type. Numbers are compared by their digits: neither 9007199254740993 and 9007199254740992
+	// nor 1.0 and 1 are equal. A body is compared byte for byte if it is not valid JSON, has a field twice, or is nested
+	// deeper than 128 levels. A comparison takes memory, up to about 25 times the body if that has very many small
 	// fields, so MaxBody is 1 MiB by default.
 	JSON bool
 	// JSONOnly, if set, compares these fields of such a body and no others. They are JSON pointers (RFC 6901), for
-	// example "/order/id". A missing field differs from every value, including null. If none of the fields is there,
-	// the whole body counts. JSONOnly implies JSON.
+	// example "/order/id". A missing field differs from every value, including null. If the body has none of the fields,
+	// all of it is compared. JSONOnly implies JSON.
 	JSONOnly []string
 	// JSONExcept excludes these fields from the comparison. Name fields that a producer changes when it sends a message
 	// again. They are JSON pointers, for example "/sent_at". A missing field changes nothing. An excluded array element
@@ -33,16 +33,16 @@ type Compare struct {
 	JSONExcept []string
 }
 
-// fingerprinter is a checked Compare.
+// fingerprinter computes the fingerprints of a valid Compare.
 type fingerprinter struct {
 	headers []string // sorted
 	json    *jsonform.Form
-	alg     string // empty where it is the default
+	alg     string // empty for the default Compare
 }
 
 func (f *Compare) comparesJSON() bool { return f.JSON || f.JSONOnly != nil || f.JSONExcept != nil }
 
-func (f Compare) checked() (c fingerprinter, err error) {
+func (f Compare) compile() (c fingerprinter, err error) {
 	if len(f.Headers) == 0 && !f.comparesJSON() {
 		return c, nil
 	}
@@ -54,7 +54,8 @@ func (f Compare) checked() (c fingerprinter, err error) {
 		}
 		only, except = c.json.Pointers()
 	}
-	// It names all that the sum depends on but the message: a deploy that changes it makes no mismatch of what comes again.
+	// The algorithm's name includes everything but the message that the sum depends on, so that a redelivery after a
+	// change of the Compare is not a mismatch.
 	parts := []any{c.json != nil}
 	for _, names := range [][]string{c.headers, only, except} {
 		parts = append(parts, len(names))
@@ -67,7 +68,7 @@ func (f Compare) checked() (c fingerprinter, err error) {
 	return c, nil
 }
 
-// of is of the body and the headers that were named.
+// of returns the fingerprint of m.
 func (f *fingerprinter) of(m *Message) (everonce.Fingerprint, error) {
 	if f.alg == "" {
 		return everonce.FingerprintOf("message", m.Body), nil

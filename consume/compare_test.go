@@ -11,8 +11,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// What messages are compared by is the same in every version: a repetition that comes after a deploy is no other message.
-func TestWhatMessagesAreComparedByIsFixed(t *testing.T) {
+// The fingerprint of a message is the same in every version: a repetition after a deploy must not be a mismatch.
+func TestMessageFingerprintsAreStable(t *testing.T) {
 	m := first()
 	m.Body = []byte(`{ "id": "o-1", "cents": 9007199254740993 }`)
 	m.Headers = map[string]string{"tenant": "a"}
@@ -40,26 +40,26 @@ func TestWhatMessagesAreComparedByIsFixed(t *testing.T) {
 
 func hexOf(sum [32]byte) string { return hex.EncodeToString(sum[:8]) }
 
-// A producer that sends a message again encodes it anew, and stamps it with the time: it is the same message where these are not
-// compared, and another one where something else differs.
+// A producer that sends a message again may encode it differently, with a new time: it is the same message if these
+// are not compared, and a mismatch if something else differs.
 func TestMessagesThatAreEncodedAnew(t *testing.T) {
 	for name, c := range map[string]struct {
 		fingerprint consume.Compare
 		again       string
 		equal       bool
 	}{
-		"by default, another spelling":       {consume.Compare{}, `{"sent_at":1,"id":"o-1","cents":1200}`, false},
-		"another spelling":                   {consume.Compare{JSON: true}, ` {"cents":1200, "sent_at":1, "\u0069d":"o-1"} `, true},
-		"another time":                       {consume.Compare{JSON: true}, `{"id":"o-1","cents":1200,"sent_at":2}`, false},
-		"another time, left out":             {consume.Compare{JSONExcept: []string{"/sent_at"}}, `{"cents":1200,"sent_at":2,"id":"o-1"}`, true},
-		"no time, left out":                  {consume.Compare{JSONExcept: []string{"/sent_at"}}, `{"cents":1200,"id":"o-1"}`, true},
-		"another amount":                     {consume.Compare{JSONExcept: []string{"/sent_at"}}, `{"id":"o-1","cents":1201,"sent_at":1}`, false},
-		"the same amount, as a fraction":     {consume.Compare{JSONExcept: []string{"/sent_at"}}, `{"id":"o-1","cents":1200.0,"sent_at":1}`, false},
-		"another time, of which one counts":  {consume.Compare{JSONOnly: []string{"/id"}}, `{"id":"o-1","cents":7,"sent_at":2}`, true},
-		"another ID, which alone counts":     {consume.Compare{JSONOnly: []string{"/id"}}, `{"id":"o-2","cents":1200,"sent_at":1}`, false},
-		"a field that is there twice":        {consume.Compare{JSON: true}, `{"id":"o-1","cents":1200,"sent_at":1,"sent_at":1}`, false},
-		"another header, which counts too":   {consume.Compare{JSON: true, Headers: []string{"content-language"}}, `{"id":"o-1","cents":1200,"sent_at":1}`, false},
-		"another header, which is not named": {consume.Compare{JSON: true}, `{"id":"o-1","cents":1200,"sent_at":1}`, true},
+		"by default, another spelling":        {consume.Compare{}, `{"sent_at":1,"id":"o-1","cents":1200}`, false},
+		"another spelling":                    {consume.Compare{JSON: true}, ` {"cents":1200, "sent_at":1, "\u0069d":"o-1"} `, true},
+		"another time":                        {consume.Compare{JSON: true}, `{"id":"o-1","cents":1200,"sent_at":2}`, false},
+		"another time, left out":              {consume.Compare{JSONExcept: []string{"/sent_at"}}, `{"cents":1200,"sent_at":2,"id":"o-1"}`, true},
+		"no time, left out":                   {consume.Compare{JSONExcept: []string{"/sent_at"}}, `{"cents":1200,"id":"o-1"}`, true},
+		"another amount":                      {consume.Compare{JSONExcept: []string{"/sent_at"}}, `{"id":"o-1","cents":1201,"sent_at":1}`, false},
+		"the same amount, as a fraction":      {consume.Compare{JSONExcept: []string{"/sent_at"}}, `{"id":"o-1","cents":1200.0,"sent_at":1}`, false},
+		"another time, of which one counts":   {consume.Compare{JSONOnly: []string{"/id"}}, `{"id":"o-1","cents":7,"sent_at":2}`, true},
+		"another ID, the only field compared": {consume.Compare{JSONOnly: []string{"/id"}}, `{"id":"o-2","cents":1200,"sent_at":1}`, false},
+		"a field that occurs twice":           {consume.Compare{JSON: true}, `{"id":"o-1","cents":1200,"sent_at":1,"sent_at":1}`, false},
+		"another header, also compared":       {consume.Compare{JSON: true, Headers: []string{"content-language"}}, `{"id":"o-1","cents":1200,"sent_at":1}`, false},
+		"another header, which is not named":  {consume.Compare{JSON: true}, `{"id":"o-1","cents":1200,"sent_at":1}`, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLedger()
@@ -92,7 +92,8 @@ func TestMessagesThatAreEncodedAnew(t *testing.T) {
 	}
 }
 
-// A deploy that compares by other parts makes no dead letter of a message that was handled before it; the order of names is none.
+// After a deploy that compares other parts, a redelivery of a handled message is no dead letter. The order of names
+// does not matter.
 func TestAnotherFingerprintIsNoMismatch(t *testing.T) {
 	m := first()
 	m.Headers = map[string]string{"a": "1", "b": "2"}
@@ -134,7 +135,7 @@ func TestAnotherFingerprintIsNoMismatch(t *testing.T) {
 	}
 }
 
-// Fields that no message can be compared by are refused where the consumer is made.
+// Invalid fields to compare are rejected when the consumer is made.
 func TestFingerprintsThatAreRefused(t *testing.T) {
 	r := rigged(t, done, nil)
 	for text, f := range map[string]consume.Compare{

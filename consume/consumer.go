@@ -23,17 +23,17 @@ type Consumer struct {
 	key     Key
 	maxBody int
 	compare fingerprinter
-	retry   Backoff
+	retry   RetryPolicy
 	drop    bool
 	context func(context.Context, *Message) context.Context
 	observe func(context.Context, *Message, Decision)
 
 	id      func(everonce.Key) everonce.RecordID
-	ready   func(context.Context) error               // of the receiver; nil where there is none
-	lookup  func(context.Context, everonce.Key) error // what the record says; nil but in guarded mode
+	ready   func(context.Context) error               // the receiver's; nil without a receiver
+	lookup  func(context.Context, everonce.Key) error // returns the recorded outcome; nil unless in guarded mode
 	prepare func(*Message) (work, error)
 	gather  func(n int) gathered // nil in guarded mode
-	offsets any                  // an Offsets of the transactions' type, or nil
+	offsets any                  // an Offsets[Tx], or nil
 }
 
 // work handles one decoded message through the core.
@@ -42,7 +42,7 @@ type work func(ctx context.Context, key everonce.Key, sum everonce.Fingerprint) 
 // New returns a consumer for handlers whose effects are outside the store (guarded mode). The error wraps
 // [everonce.ErrInvalidArgument].
 func New[T any](recv *everonce.Receiver, spec Spec[T]) (*Consumer, error) {
-	common, err := spec.common().checked()
+	common, err := spec.common().withDefaults()
 	switch {
 	case err != nil:
 		return nil, err
@@ -91,7 +91,7 @@ func New[T any](recv *everonce.Receiver, spec Spec[T]) (*Consumer, error) {
 // NewTx returns a consumer for handlers whose effects are in the database of the receiver's store
 // (transactional mode). The error wraps [everonce.ErrInvalidArgument].
 func NewTx[T, Tx any](recv *everonce.TxReceiver[Tx], spec TxSpec[T, Tx]) (*Consumer, error) {
-	common, err := spec.common().checked()
+	common, err := spec.common().withDefaults()
 	switch {
 	case err != nil:
 		return nil, err
@@ -137,7 +137,7 @@ func NewTx[T, Tx any](recv *everonce.TxReceiver[Tx], spec TxSpec[T, Tx]) (*Consu
 	return c, nil
 }
 
-// decodes makes a message a piece of work, where it can be decoded: before its key is claimed.
+// decodes returns a function that decodes a message, before its key is claimed, and returns its work.
 func decodes[T any](decode func(*Message) (T, error), to func(*Message, T) work) func(*Message) (work, error) {
 	return func(m *Message) (work, error) {
 		v, err := safely(decode, m)
@@ -149,7 +149,7 @@ func decodes[T any](decode func(*Message) (T, error), to func(*Message, T) work)
 }
 
 func newConsumer[T any](c common[T]) (*Consumer, error) {
-	compare, err := c.Compare.checked()
+	compare, err := c.Compare.compile()
 	return &Consumer{
 		scope: everonce.ScopeOf(c.Consumer), name: c.Consumer, life: c.Lifetime, key: c.Key, maxBody: c.MaxBody, compare: compare,
 		retry: c.Retry, drop: c.DropRejected, context: c.Context, observe: c.Observe,
@@ -159,17 +159,18 @@ func newConsumer[T any](c common[T]) (*Consumer, error) {
 // Name returns the consumer's name.
 func (c *Consumer) Name() string { return c.name }
 
-// Remembers returns how long a handled message is remembered, or 0 if the consumer keeps no records. It is for adapters, which
-// compare it with how long their broker keeps messages.
+// Remembers returns how long a handled message is remembered, or 0 if the consumer keeps no records. Adapters compare
+// it with how long their broker keeps messages.
 func (c *Consumer) Remembers() time.Duration { return c.life.Total() }
 
 // Offsets returns [TxSpec.Offsets], or nil. Adapters call it.
 func (c *Consumer) Offsets() any { return c.offsets }
 
-// Buried tells Observe of a message that its adapter has made a dead letter by itself. Adapters call it.
-func (c *Consumer) Buried(ctx context.Context, m *Message, letter Death) {
+// ObserveSetAside calls Observe for a message that its adapter has made a dead letter without a handler. Adapters call
+// it.
+func (c *Consumer) ObserveSetAside(ctx context.Context, m *Message, letter Death) {
 	ctx = c.within(ctx, slog.Default(), m)
-	c.tell(ctx, slog.Default(), m, Decision{Disposition: SetAside, KeyHash: letter.KeyHash, Err: errors.New(letter.Detail), Death: letter})
+	c.callObserve(ctx, slog.Default(), m, Decision{Disposition: SetAside, KeyHash: letter.KeyHash, Err: errors.New(letter.Detail), Death: letter})
 }
 
 // KeyOf returns the key of a message, or an error that wraps [ErrNoKey].
@@ -178,7 +179,7 @@ func (c *Consumer) KeyOf(m *Message) (everonce.Key, error) {
 	switch {
 	case errors.Is(err, ErrNoKey):
 		return everonce.Key{}, err
-	case err != nil: // of an application's own strategy
+	case err != nil: // from the application's own Key
 		return everonce.Key{}, fmt.Errorf("%w: %w", ErrNoKey, err)
 	}
 	key := everonce.Key{Scope: c.scope, ID: id}
@@ -188,7 +189,8 @@ func (c *Consumer) KeyOf(m *Message) (everonce.Key, error) {
 	return key, nil
 }
 
-// safely calls a function that reads a message. One that panics cannot read it: it would at the next delivery, too.
+// safely calls a function that reads a message, and returns an error if it panics: it would panic at the next delivery
+// too.
 func safely[T any](read func(*Message) (T, error), m *Message) (v T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -209,7 +211,7 @@ var (
 func (c *Consumer) Handle(ctx context.Context, m *Message) Decision {
 	ctx = c.within(ctx, slog.Default(), m)
 	v := c.handle(ctx, m)
-	c.tell(ctx, slog.Default(), m, v)
+	c.callObserve(ctx, slog.Default(), m, v)
 	return v
 }
 
@@ -239,13 +241,13 @@ func (c *Consumer) withinEach(ctx context.Context, log *slog.Logger, ms []*Messa
 	return each
 }
 
-// tell tells Observe of a decision, in a goroutine that it may end. How it returns says nothing of the message, which may be handled by then.
-func (c *Consumer) tell(ctx context.Context, log *slog.Logger, m *Message, v Decision) {
+// callObserve calls Observe in a new goroutine, which Observe may end. Its panic or exit does not change the decision.
+func (c *Consumer) callObserve(ctx context.Context, log *slog.Logger, m *Message, v Decision) {
 	if c.observe == nil {
 		return
 	}
-	var telling sync.WaitGroup
-	telling.Go(func() {
+	var calling sync.WaitGroup
+	calling.Go(func() {
 		defer func() {
 			if p := recover(); p != nil {
 				log.ErrorContext(ctx, "consume: Observe panicked", "consumer", c.name, "key", v.KeyHash, "panic", p, "stack", string(debug.Stack()))
@@ -253,13 +255,13 @@ func (c *Consumer) tell(ctx context.Context, log *slog.Logger, m *Message, v Dec
 		}()
 		c.observe(ctx, m, v)
 	})
-	telling.Wait()
+	calling.Wait()
 }
 
 func (c *Consumer) handle(ctx context.Context, m *Message) Decision {
-	key, sum, hash, refused := c.admit(m)
-	if refused != nil {
-		return *refused
+	key, sum, hash, rejected := c.admit(m)
+	if rejected != nil {
+		return *rejected
 	}
 	work, err := c.prepare(m)
 	if err != nil {
@@ -269,14 +271,14 @@ func (c *Consumer) handle(ctx context.Context, m *Message) Decision {
 	return c.dispose(ctx, m, hash, outcome, attempt, err)
 }
 
-// dispose is the table of [Disposition].
+// dispose decides by outcome, as documented at [Disposition].
 func (c *Consumer) dispose(ctx context.Context, m *Message, hash string, o everonce.Outcome, attempt int, err error) Decision {
 	if refusal := expiredRefusal(o, err); refusal != nil {
 		o, err = everonce.Rejected, refusal
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		if why := context.Cause(ctx); why != nil && !errors.Is(err, why) {
-			err = fmt.Errorf("%w: %w", err, why) // whose deadline it was
+			err = fmt.Errorf("%w: %w", err, why) // says which deadline passed
 		}
 	}
 	v := Decision{Outcome: o, KeyHash: hash, Err: err}
@@ -293,39 +295,39 @@ func (c *Consumer) dispose(ctx context.Context, m *Message, hash string, o evero
 		v.Disposition, v.After = Defer, retryAfter(err)
 	case everonce.Failed:
 		if !keeps(err) && (attempt != 0 || ctx.Err() == nil && !errors.Is(err, everonce.ErrStore)) {
-			return c.again(m, v, Exhausted)
+			return c.retryDecision(m, v, Exhausted)
 		}
-		v.Disposition = Hold // not for the handler
+		v.Disposition = Hold // the handler was not called
 	case everonce.Mismatch:
 		return c.setAside(m, hash, o, Mismatch, err)
 	case everonce.Unknown:
 		switch {
-		case !helps(err):
+		case !mayResolve(err):
 			return c.setAside(m, hash, o, Unknown, err)
-		case c.gather != nil: // a commit whose answer was lost: the store tells, as soon as it can be reached
+		case c.gather != nil: // the answer to the commit was lost; the record will show the outcome
 			v.Disposition = Hold
 		default:
-			return c.again(m, v, Unknown)
+			return c.retryDecision(m, v, Unknown)
 		}
 	case everonce.StoreFailed:
 		switch {
-		case isValue(err): // that somebody has settled it by, say: a message has no result, and it was done
+		case isValue(err): // for example from everonce keys settle: a message needs no result, and it was done
 			v.Outcome, v.Disposition, v.Err = everonce.Replayed, Ack, nil
 		case errors.Is(err, driver.ErrCorruptRecord) || errors.Is(err, everonce.ErrUndecodable):
 			return c.setAside(m, hash, o, BadRecord, err)
-		case errors.Is(err, driver.ErrNewerRecord): // for a program that is being rolled out
+		case errors.Is(err, driver.ErrNewerRecord): // during a rollout, a newer program can read it
 			v.Disposition, v.After = Defer, c.retry.Max
 		default:
 			v.Disposition = Hold
 		}
-	default: // not recorded; and what is wrong with the consumer itself, not with the message
+	default: // not recorded, or an error of the consumer and not of the message
 		v.Disposition = Hold
 	}
 	return v
 }
 
-// again returns the decision on a message that is to come again, as often as it may, and to be a dead letter then.
-func (c *Consumer) again(m *Message, v Decision, why Reason) Decision {
+// retryDecision returns the decision on a failed message: Retry, or SetAside after the last retry.
+func (c *Consumer) retryDecision(m *Message, v Decision, why Reason) Decision {
 	if m.Retries >= c.retry.Limit {
 		return c.setAside(m, v.KeyHash, v.Outcome, why, v.Err)
 	}
@@ -333,15 +335,16 @@ func (c *Consumer) again(m *Message, v Decision, why Reason) Decision {
 	return v
 }
 
-// gaveUp returns the decision on a message whose handler did not return: what its policy made of that, the record says.
-func (c *Consumer) gaveUp(ctx context.Context, m *Message, why error) Decision {
+// unfinishedDecision returns the decision on a message whose handler panicked or ended its goroutine. The record has
+// the outcome that the policy chose.
+func (c *Consumer) unfinishedDecision(ctx context.Context, m *Message, why error) Decision {
 	outcome, hash := everonce.Failed, ""
 	if key, err := c.KeyOf(m); err == nil {
 		hash = c.id(key).Short()
 		if c.lookup != nil {
 			said, ok := errors.AsType[*everonce.Error](c.lookup(context.WithoutCancel(ctx), key))
 			if ok && said.Outcome == everonce.Unknown {
-				said.Cause = why // as where the handler returns it
+				said.Cause = why // as for an error that the handler returns
 				outcome, why = everonce.Unknown, said
 			}
 		}
@@ -349,18 +352,19 @@ func (c *Consumer) gaveUp(ctx context.Context, m *Message, why error) Decision {
 	return c.dispose(ctx, m, hash, outcome, 1, why)
 }
 
-// exited returns the decision on a message for which a function of the application ended the goroutine. Those that read the message are
-// asked once more, in a goroutine that they may end: one that does cannot read it, as one that panics.
-func (c *Consumer) exited(ctx context.Context, m *Message) Decision {
+// exitDecision returns the decision on a message whose handling ended the goroutine. It calls the functions that read
+// the message again, in a new goroutine that they may end, to find out whether one of them did it: the message is then
+// unreadable.
+func (c *Consumer) exitDecision(ctx context.Context, m *Message) Decision {
 	v := c.setAside(m, "", 0, NoKey, fmt.Errorf("%w: %w", ErrNoKey, errReaderExited))
 	var asking sync.WaitGroup
 	asking.Go(func() {
 		key, err := c.KeyOf(m)
 		if err == nil {
 			v = c.setAside(m, c.id(key).Short(), 0, Undecodable, errReaderExited)
-			c.prepare(m) //nolint:errcheck // whether it returns is what is asked
+			c.prepare(m) //nolint:errcheck // only whether it returns matters
 		}
-		v = c.gaveUp(ctx, m, errExited)
+		v = c.unfinishedDecision(ctx, m, errExited)
 	})
 	asking.Wait()
 	return v
@@ -371,7 +375,7 @@ var (
 	errExited   = errors.New("consume: the handler ended its goroutine")
 )
 
-// setAside returns the decision on a message that is never to come again by itself.
+// setAside returns the decision to make a message a dead letter.
 func (c *Consumer) setAside(m *Message, hash string, o everonce.Outcome, why Reason, err error) Decision {
 	return Decision{Disposition: SetAside, Outcome: o, KeyHash: hash, Err: err, Death: Death{
 		Reason: why, Detail: err.Error(), Consumer: c.name, Source: m.Source, KeyHash: hash,
@@ -379,14 +383,14 @@ func (c *Consumer) setAside(m *Message, hash string, o everonce.Outcome, why Rea
 	}}
 }
 
-// helps reports whether another delivery does more about what is unknown than say so again, until somebody has settled it.
-func helps(err error) bool {
+// mayResolve reports whether another delivery can resolve an unknown outcome before it is settled.
+func mayResolve(err error) bool {
 	e, ok := errors.AsType[*everonce.Error](err)
 	return ok && e.RetryAfter > 0
 }
 
-// expiredRefusal returns what is left of a refusal whose retention is over: its code. It was not done, as what else has
-// expired was; nil where it is not one.
+// expiredRefusal returns the code of a rejection whose retention is over, as an error, or nil if o and err are not
+// such a rejection. Unlike other expired operations, it was not done.
 func expiredRefusal(o everonce.Outcome, err error) error {
 	e, ok := errors.AsType[*everonce.Error](err)
 	if o != everonce.Expired || !ok || e.Kind != driver.ResultFailure {
@@ -395,7 +399,7 @@ func expiredRefusal(o everonce.Outcome, err error) error {
 	return &everonce.PermanentError{Code: string(e.Summary), Truncated: true}
 }
 
-// isValue reports whether what cannot be decoded is the value of an operation that was done.
+// isValue reports whether the recorded result that cannot be decoded is a value, and so the operation was done.
 func isValue(err error) bool {
 	e, ok := errors.AsType[*everonce.Error](err)
 	return ok && errors.Is(err, everonce.ErrUndecodable) && e.Kind == driver.ResultValue
@@ -408,7 +412,7 @@ func retryAfter(err error) time.Duration {
 	return time.Second
 }
 
-// nothing is the codec of a handled message: that it was is all that there is.
+// nothing is the codec of consumers, which record no result.
 type nothing struct{}
 
 func (nothing) Name() string                { return "nothing" }

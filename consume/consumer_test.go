@@ -40,9 +40,9 @@ func TestHandledOnceForThreeSends(t *testing.T) {
 	}
 }
 
-// A message that was refused for good becomes a dead letter at every delivery: the first may have been lost
-// between the record and the broker.
-func TestRejectedIsBuriedAtEveryDelivery(t *testing.T) {
+// A rejected message becomes a dead letter at every delivery: the first dead letter may have been lost between the
+// record and the broker.
+func TestRejectedIsSetAsideAtEveryDelivery(t *testing.T) {
 	c := newConsumer(t, func(context.Context, *consume.Message, order) error {
 		return everonce.Permanent("no_such_account", errors.New("there is no such account"), nil)
 	})

@@ -8,9 +8,9 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// The context that Context returns is the handler's and Observe's, message by message, in a batch too, where the handler has that of all. One
-// that panics or returns nothing costs no message.
-func TestContextIsThatOfAMessage(t *testing.T) {
+// The handler and Observe get the context that Context returns for their message; in a batch, the handler gets the
+// context of the batch. If Context panics or returns nil, the message is still handled.
+func TestEachMessageHasItsContext(t *testing.T) {
 	type id struct{}
 	var handled, told []string
 	within := func(ctx context.Context, m *consume.Message) context.Context {

@@ -7,11 +7,11 @@ import (
 )
 
 // Delivery is one delivery of a message, which an adapter passes to [Consumer.Serve]. Serve calls its methods from one
-// goroutine at a time, and ends it with exactly one of Ack, Retry and SetAside. Each of them returns nil once the broker has
-// confirmed it, and an error that wraps [ErrGone] if the channel of the delivery is closed, so that the broker redelivers
-// the message. After any other error Serve calls the same method again, with two exceptions: after a SetAside whose error
-// wraps [ErrRefused] it calls Retry, and after a Retry whose error wraps [ErrNoCopy] it calls SetAside, with the reason
-// [TooLarge].
+// goroutine at a time, and ends it with exactly one of Ack, Retry and SetAside. Each of them returns nil once the
+// broker has confirmed it, and an error that wraps [ErrGone] if the channel of the delivery is closed, so that the
+// broker redelivers the message. After any other error Serve calls the same method again, with two exceptions: after a
+// SetAside whose error wraps [ErrRefused] it calls Retry, and after a Retry whose error wraps [ErrNoCopy] it calls
+// SetAside, with the reason [TooLarge].
 type Delivery interface {
 	// Message returns the message. Every call returns the same pointer.
 	Message() *Message

@@ -13,21 +13,21 @@ const (
 	// Ack acknowledges it: the message is done. Outcomes: executed, replayed, expired, elided; rejected with DropRejected.
 	// An expired rejection counts as rejected.
 	Ack Disposition = iota + 1
-	// Retry delivers it again after a delay, and counts. Outcomes: failed; unknown if another delivery can resolve it
-	// ([everonce.Error].RetryAfter is set), as with [everonce.Reconcile]. If the broker accepts no copy ([ErrNoCopy]), the
-	// message becomes a dead letter.
+	// Retry delivers it again after a delay, and counts towards [RetryPolicy.Limit]. Outcomes: failed; unknown if another
+	// delivery can resolve it ([everonce.Error].RetryAfter is set), as with [everonce.Reconcile]. If the broker accepts
+	// no copy ([ErrNoCopy]), the message becomes a dead letter.
 	Retry
-	// Defer delivers it again after a delay, and does not count. Outcomes: in_progress, lease_lost; store_failed if a
-	// newer version wrote the record. If the broker accepts no copy, as with Retry.
+	// Defer delivers it again after a delay, without using up a retry. Outcomes: in_progress, lease_lost; store_failed if
+	// a newer version wrote the record. If the broker accepts no copy, as with Retry.
 	Defer
-	// SetAside puts it into the dead-letter queue. Outcomes: rejected, mismatch, unknown; failed or unknown after the last
-	// retry; store_failed if the record cannot be read. A message without key or with an unreadable payload has no outcome.
-	// If the dead-letter queue refuses it, the message is delivered again after the longest delay.
+	// SetAside puts it into the dead-letter queue. Outcomes: rejected, mismatch, unknown; failed or unknown after the
+	// last retry; store_failed if the record cannot be read. A message without key or with an unreadable payload has no
+	// outcome. If the dead-letter queue refuses it, the message is delivered again after the longest delay.
 	SetAside
 	// Hold neither acknowledges nor returns it, and handles it again after a pause, during which the consumer starts no
 	// other message. Outcomes: not_recorded, store_failed; failed if the store failed before the handler was called, or
-	// [Offsets] behind it;
-	// unknown if the answer to a commit was lost; invalid, because the consumer is wrong and not the message.
+	// [Offsets] after it; unknown if the answer to a commit was lost; invalid, because the consumer is wrong and not the
+	// message.
 	Hold
 )
 
@@ -68,13 +68,13 @@ type Death struct {
 	Reason Reason
 	// Detail is the reason as text for people.
 	Detail string
-	// Consumer is the name of the consumer that buried the message, and Source the queue or topic that it came from.
+	// Consumer is the name of the consumer that set the message aside, and Source the queue or topic that it came from.
 	Consumer, Source string
 	// KeyHash is [everonce.RecordID.Short], and the message ID of the dead letter; empty without a key.
 	KeyHash string
 	// Attempts counts the deliveries that count towards the limit of retries, including this one.
 	Attempts int
-	// First is when the message was first sent or first retried, if known; Last is when it was buried.
+	// First is when the message was first sent or first retried, if known; Last is when it was set aside.
 	First, Last time.Time
 }
 

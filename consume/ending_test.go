@@ -12,8 +12,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// endedInHand begins to serve what is in the channel, ends it a second later, and returns when it has ended.
-func endedInHand(t *testing.T, c *consume.Consumer, in <-chan consume.Delivery, w consume.Workers, before func()) (took time.Duration) {
+// servedAndEnded serves the channel, ends Serve a second later, and returns how long it took to return.
+func servedAndEnded(t *testing.T, c *consume.Consumer, in <-chan consume.Delivery, w consume.Workers, before func()) (took time.Duration) {
 	t.Helper()
 	ctx, end := context.WithCancel(t.Context())
 	served := make(chan error, 1)
@@ -32,7 +32,7 @@ func endedInHand(t *testing.T, c *consume.Consumer, in <-chan consume.Delivery, 
 	return time.Since(asked)
 }
 
-// What is kept in hand in a pause is left when the end is asked for, at once: that the store is back by then begins nothing.
+// A message that is held in a pause is left at once when Serve ends, even if the store is back by then.
 func TestTheEndInAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &downStore{Store: memstore.New(nil)}
@@ -40,7 +40,7 @@ func TestTheEndInAPause(t *testing.T) {
 		in, d := make(chan consume.Delivery, 1), message("m-1")
 		in <- d
 		var asked int64
-		took := endedInHand(t, serving(t, store, done), in, consume.Workers{PauseMin: time.Minute}, func() {
+		took := servedAndEnded(t, serving(t, store, done), in, consume.Workers{Backoff: consume.Backoff{Min: time.Minute}}, func() {
 			store.down.Store(false)
 			asked = store.calls.Load()
 		})
@@ -56,14 +56,14 @@ func TestTheEndWhileABatchIsCollected(t *testing.T) {
 		l := newLedger()
 		in, d := make(chan consume.Delivery, 1), message("m-1")
 		in <- d
-		took := endedInHand(t, booking(t, l, nil), in, consume.Workers{Batch: 2, BatchDelay: time.Hour}, nil)
+		took := servedAndEnded(t, booking(t, l, nil), in, consume.Workers{Batch: 2, BatchDelay: time.Hour}, nil)
 		if took != 0 || l.begun.Load() != 0 || len(d.how()) != 0 {
 			t.Errorf("it took %v, %d transactions were begun, and the message ended as %v", took, l.begun.Load(), d.how())
 		}
 	})
 }
 
-// A broker that takes no answer holds up no end: it will deliver the message again.
+// A broker that accepts no answer does not delay the end: it will redeliver the message.
 func TestTheEndWithoutTheBrokersAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, d := make(chan consume.Delivery, 1), message("m-1")
@@ -71,7 +71,7 @@ func TestTheEndWithoutTheBrokersAnswer(t *testing.T) {
 			d.fails = append(d.fails, errors.New("not now"))
 		}
 		in <- d
-		took := endedInHand(t, serving(t, memstore.New(nil), done), in, consume.Workers{PauseMin: time.Minute}, nil)
+		took := servedAndEnded(t, serving(t, memstore.New(nil), done), in, consume.Workers{Backoff: consume.Backoff{Min: time.Minute}}, nil)
 		if took != 0 || len(d.fails) != 99 || len(d.how()) != 0 {
 			t.Errorf("it took %v, and after %d answers the message ended as %v", took, 100-len(d.fails), d.how())
 		}
@@ -96,7 +96,7 @@ func TestTheEndOfABatchWithoutTheBrokersAnswer(t *testing.T) {
 			ds[i].fails = []error{errors.New("not now")}
 			in <- deaf{ds[i]}
 		}
-		took := endedInHand(t, booking(t, newLedger(), nil), in, consume.Workers{Concurrency: 1, Batch: len(ds)}, nil)
+		took := servedAndEnded(t, booking(t, newLedger(), nil), in, consume.Workers{Concurrency: 1, Batch: len(ds)}, nil)
 		for _, d := range ds {
 			asked += 1 - len(d.fails)
 		}

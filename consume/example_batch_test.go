@@ -9,7 +9,7 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// A batch is one transaction. The database is a fake: with PostgreSQL the receiver is of a pgxstore, and HandleAll
+// A batch is one transaction. The database is a fake: with PostgreSQL the receiver uses a pgxstore, and HandleAll runs
 // one INSERT of many rows. An adapter collects the batches: [consume.Workers].Batch.
 func ExampleConsumer_HandleBatch() {
 	db := newLedger()

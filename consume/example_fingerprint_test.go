@@ -9,8 +9,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// The producer stamps each message with the time when it sends it: a repetition is the same message all the same, and one with another
-// amount is not.
+// The producer sets the sending time in each message: a resend is the same message, and one with another amount is a
+// mismatch.
 func ExampleFingerprint() {
 	receiver, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
 	if err != nil {

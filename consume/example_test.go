@@ -79,7 +79,7 @@ func ExampleConsumer_Serve() {
 	// Output: [ack]
 }
 
-// An adapter asks for the decision on each delivery, and tells the broker.
+// An adapter gets the decision on each delivery, and answers the broker accordingly.
 func ExampleConsumer_Handle() {
 	receiver, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
 	if err != nil {
@@ -105,7 +105,7 @@ func ExampleConsumer_Handle() {
 	// billing failed set_aside exhausted the bank is closed
 }
 
-// An adapter refuses what cannot work before it connects to a broker.
+// An adapter rejects invalid options before it connects to a broker.
 func ExampleConsumer_CheckWorkers() {
 	c, err := consume.NewNatural(consume.NaturalSpec[payment]{
 		Consumer: "ledger", Key: consume.ProducerID(),

@@ -9,8 +9,9 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// What the handler writes commits with the record of its message. The database is a fake: with PostgreSQL the receiver is
-// of a pgxstore, and the transaction a pgx.Tx. An adapter, such as consume/rabbitonce, calls Handle for each delivery.
+// The handler's writes commit with the record of its message. The database is a fake: with PostgreSQL the receiver
+// uses a pgxstore, and the transaction is a pgx.Tx. An adapter, such as consume/rabbitonce, calls Handle for each
+// delivery.
 func ExampleNewTx() {
 	db := newLedger()
 	receiver, err := everonce.NewTxReceiver[*ledgerTx](db, nil)
@@ -27,7 +28,7 @@ func ExampleNewTx() {
 				return err
 			}
 			if early {
-				return errors.New("the rates are not there yet") // rolls back what was added
+				return errors.New("the rates have not arrived yet") // rolls back what was added
 			}
 			return nil
 		},

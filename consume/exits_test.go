@@ -8,8 +8,8 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// A key or a decoder that ends the goroutine, as t.FailNow does, cannot read the message, as one that panics: it is a dead letter,
-// and those around it are handled.
+// A key or a decoder that ends the goroutine, as t.FailNow does, makes the message a dead letter, like one that
+// panics. The other messages are handled.
 func TestAReaderThatEndsItsGoroutine(t *testing.T) {
 	exits := func(m *consume.Message) {
 		if m.ID == "exits" {

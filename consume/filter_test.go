@@ -7,8 +7,8 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// A letter is meant by all that a filter says, or it is not: what is discarded is gone.
-func TestWhatAFilterMeans(t *testing.T) {
+// A dead letter matches only if it matches each field of the filter: what is discarded is gone.
+func TestFilter(t *testing.T) {
 	t.Parallel()
 	last := time.Unix(1_700_000_000, 0)
 	letter := consume.DeadLetter{
@@ -16,7 +16,7 @@ func TestWhatAFilterMeans(t *testing.T) {
 		Death: consume.Death{Reason: consume.Rejected, KeyHash: "aabbccdd", First: last.Add(-time.Hour), Last: last},
 	}
 	yes, no := func(*consume.DeadLetter) bool { return true }, func(*consume.DeadLetter) bool { return false }
-	never := func(*consume.DeadLetter) bool { t.Error("asked about a letter that is not meant"); return true }
+	never := func(*consume.DeadLetter) bool { t.Error("asked about a dead letter that is not meant"); return true }
 	for name, c := range map[string]struct {
 		filter consume.Filter
 		want   bool

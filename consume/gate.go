@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// gate is shut for a while when a store cannot be written to, so that nothing is begun that could not be ended, or,
-// for one message, when its broker does not take an answer. The pause doubles while that lasts.
+// gate is shut for a while after a write to the store failed, so that no work starts that could not be recorded; or,
+// for one message, after its broker did not accept an answer. The pause doubles with each failure.
 type gate struct {
-	min, max time.Duration
+	bounds Backoff
 
 	mu    sync.Mutex
 	until time.Time
 	pause time.Duration
 }
 
-func newGate(least, most time.Duration) *gate { return &gate{min: least, max: max(least, most)} }
+func newGate(bounds Backoff) *gate { return &gate{bounds: bounds} }
 
-// shut shuts the gate, and returns for how long. Several that find the same failure shut it once.
+// shut shuts the gate and returns for how long. Concurrent failures shut it once.
 func (g *gate) shut() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -26,19 +26,19 @@ func (g *gate) shut() time.Duration {
 	if left := g.until.Sub(now); left > 0 {
 		return left
 	}
-	g.pause = min(max(2*g.pause, g.min), g.max)
+	g.pause = min(max(2*g.pause, g.bounds.Min), g.bounds.Max)
 	g.until = now.Add(g.pause)
 	return g.pause
 }
 
-// opened ends the doubling: something was written.
+// opened resets the pause after a successful write.
 func (g *gate) opened() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.pause = 0
 }
 
-// pass waits until the gate is open; false where ctx ends before.
+// pass waits until the gate is open. It returns false if ctx ends first.
 func (g *gate) pass(ctx context.Context) bool {
 	for {
 		g.mu.Lock()

@@ -10,9 +10,9 @@ import (
 )
 
 // Key returns the key of a message, which names the one effect that the message asks for. It is the same for every
-// delivery of the message. The error wraps [ErrNoKey] and quotes nothing of the message. A constructor of a Key returns
-// nil if its arguments are invalid: no message, or every message, would have that key. Constructors of a consumer refuse
-// a nil Key.
+// delivery of the message. The error wraps [ErrNoKey] and quotes nothing of the message. A constructor of a Key
+// returns nil if its arguments are invalid: no message, or every message, would have that key. Constructors of a
+// consumer reject a nil Key.
 type Key func(*Message) (string, error)
 
 // Of returns the key of m: what k returns, joined with [Message.Occurrence] if that is set. It returns k's error.
@@ -23,7 +23,7 @@ func (k Key) Of(m *Message) (string, error) {
 	return joined(func(m *Message) (string, error) { return m.Occurrence, nil }, k)(m)
 }
 
-// unusable reports whether a key that is made of these would name no message, or all of them.
+// unusable reports whether a key made of these keys would name no message, or every message.
 func unusable(keys []Key) bool {
 	return len(keys) == 0 || slices.ContainsFunc(keys, func(k Key) bool { return k == nil })
 }
@@ -37,8 +37,8 @@ func noKey(format string, args ...any) error {
 
 // ProducerID uses the producer's message ID ([Message.ID]). It is the best key if the producer assigns one ID to every
 // event and keeps it when it sends the event again. It does not protect if a client library makes a new ID for each
-// publish. It merges CloudEvents of two sources that have the same id, so that the second takes no effect: use [CloudEvent]
-// where events of several sources meet.
+// publish. It merges CloudEvents of two sources that have the same id, so that the second takes no effect: use
+// [CloudEvent] if events of several sources share the queue or topic.
 func ProducerID() Key {
 	return func(m *Message) (string, error) {
 		if m.ID == "" {
@@ -65,9 +65,9 @@ func Header(name string) Key {
 	}
 }
 
-// ContentHash uses the SHA-256 of the body. It merges two real orders with the same content into one: use it only if
-// equal messages ask for the same effect. Headers do not count. A producer that encodes
-// the message differently changes the key.
+// ContentHash uses the SHA-256 of the body, without the headers. It merges two real orders with the same content into
+// one: use it only if equal messages ask for the same effect. A producer that encodes the message differently changes
+// the key.
 func ContentHash() Key {
 	return func(m *Message) (string, error) {
 		h := sha256.New()
@@ -78,10 +78,10 @@ func ContentHash() Key {
 }
 
 // BrokerID uses the broker's message ID ([Message.BrokerID]). A redelivery has the same ID. But a message that the
-// producer sends again, or that is replayed from the dead letters, has another ID on most brokers, and takes effect twice.
-// RabbitMQ has none; SQS keeps it over redeliveries, but neither over a producer's resend nor over a
-// redrive; Kafka's topic, partition and offset change with a resend and with a topic's migration; NATS' stream
-// sequence changes with a resend outside its duplicate window.
+// producer sends again, or that is replayed from the dead letters, has another ID on most brokers, and takes effect
+// twice. RabbitMQ has none; SQS keeps it over redeliveries, but neither over a producer's resend nor over a redrive;
+// Kafka's topic, partition and offset change with a resend and with a topic's migration; NATS' stream sequence changes
+// with a resend outside its duplicate window.
 func BrokerID() Key {
 	return func(m *Message) (string, error) {
 		if m.BrokerID == "" {
@@ -103,7 +103,7 @@ func Composite(name string, parts ...Key) Key {
 	return joined(append([]Key{named}, parts...)...)
 }
 
-// partEscaper keeps the separator out of a part; "%" goes first.
+// partEscaper escapes the separator in a part.
 var partEscaper = strings.NewReplacer("%", "%25", ":", "%3A")
 
 // joined is a [Composite] without a name.
@@ -123,7 +123,7 @@ func joined(parts ...Key) Key {
 
 // FirstOf uses the first key that a message has. Two keys with the same value are the same key: wrap each of them in a
 // [Composite] if their values can be equal. FirstOf does not skip a header whose value is missing from this delivery
-// ([Message.Odd]), because another delivery of the message may have it.
+// ([Message.OmittedHeaders]), because another delivery of the message may have it.
 func FirstOf(keys ...Key) Key {
 	if unusable(keys) {
 		return nil
@@ -135,7 +135,7 @@ func FirstOf(keys ...Key) Key {
 			if err == nil {
 				return v, nil
 			}
-			if _, odd := errors.AsType[*oddError](err); odd {
+			if _, omitted := errors.AsType[*omittedError](err); omitted {
 				return "", err
 			}
 			errs = append(errs, err)

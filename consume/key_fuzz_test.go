@@ -15,7 +15,7 @@ import (
 	"github.com/everonce/everonce/internal/envelope"
 )
 
-// found asks for a key twice. It is there, and is no empty text, or there is an error that wraps ErrNoKey.
+// found reads a key twice. It returns either a key that is not empty, or an error that wraps ErrNoKey.
 func found(t *testing.T, key consume.Key, m *consume.Message) (string, error) {
 	t.Helper()
 	k, err := key(m)
@@ -28,8 +28,8 @@ func found(t *testing.T, key consume.Key, m *consume.Message) (string, error) {
 	return k, err
 }
 
-// FuzzJSONPointer: what is found in a body is what another reader of JSON finds there; and that is found, if it is a text or an integer, in a
-// body that every reader takes for the same.
+// FuzzJSONPointer: another JSON reader finds the same value at the pointer, and if all readers agree on the body and
+// the value is a string or an integer, it gives a key.
 func FuzzJSONPointer(f *testing.F) {
 	for _, body := range []string{
 		`{"a":{"b":"x"}}`, `{"a":[{"b":1}]}`, `{"a":{"b":"x","b":"y"}}`, `[`, "\"\xff\"", `{"a":{"b":1e999}}`, `{"a":{"b":-0}}`, `{"a":{"b":""}}`, `{"a":{"b":null}}`,
@@ -102,8 +102,8 @@ func valueAt(body []byte, pointer string) (string, bool) {
 	return "", false
 }
 
-// FuzzCloudEvent: two events have one key if and only if they have the same source and ID, however each of them is sent, and whatever else
-// brokers and retries add. A key of several parts tells its parts.
+// FuzzCloudEvent: two events have the same key if and only if they have the same source and ID, in whatever form each
+// is sent, and whatever else brokers and retries add.
 func FuzzCloudEvent(f *testing.F) {
 	f.Add("/shop", "7", "/shop", "7")
 	f.Add("a:b", "c", "a", "b:c")
@@ -130,7 +130,7 @@ func FuzzCloudEvent(f *testing.F) {
 				m.Retries, m.Deliveries, m.Redelivered, m.BrokerID, m.Headers["x-death"] = 3, 4, true, "8", "1"
 				keys[i] = append(keys[i], must(t, m, k))
 				delete(m.Headers, prefix+"id")
-				m.Odd = []string{prefix + "id"} // its value had no room
+				m.OmittedHeaders = []string{prefix + "id"} // its value had no room
 				if other, err := found(t, consume.FirstOf(consume.CloudEvent(), consume.ProducerID()), m); err == nil && e[0] != "" {
 					t.Errorf("%q: an event whose ID had no room has the key %q", e, other)
 				}
@@ -159,7 +159,7 @@ func FuzzCloudEvent(f *testing.F) {
 	})
 }
 
-// must is the key of an event that has one, or none where there was none.
+// must returns the key of an event, or fails the test.
 func must(t *testing.T, m *consume.Message, before string) string {
 	t.Helper()
 	k, err := found(t, consume.CloudEvent(), m)

@@ -11,9 +11,9 @@ import (
 )
 
 // JSONPointer uses a value of the body (RFC 6901: "/order/id"), which must be a string or an integer. An integer may
-// have any number of digits. A body gives no key if it is not JSON, has a name twice in one object, or goes on
-// after its end: two readers could find two different keys in it. JSONPointer returns nil if
-// pointer does not begin with "/".
+// have any number of digits. A body gives no key if it is not JSON, has a name twice in one object, or goes on after
+// its end: two readers could find two different keys in it. JSONPointer returns nil if pointer does not begin with
+// "/".
 func JSONPointer(pointer string) Key {
 	p, ok := jsonform.ParsePointer(pointer)
 	if !ok {
@@ -41,7 +41,7 @@ var (
 	errTwoForms = errors.New("is a number that can be written in several ways")
 )
 
-// textOf returns a value that is a string or an integer.
+// textOf returns the text of a string or an integer.
 func textOf(token jsontext.Token) (string, error) {
 	switch token.Kind() {
 	case jsontext.KindString:
@@ -58,14 +58,15 @@ func textOf(token jsontext.Token) (string, error) {
 	return "", errNotText
 }
 
-// CloudEvent uses source and id of a CloudEvent, which together name one event: from its headers (ce-id, ce_id or
-// cloudEvents:id, as the bindings to HTTP and NATS, Kafka and AMQP write them) or, if the content type is
-// application/cloudevents+json, from the body. A producer may send an event again under the same id. An event of an outbox
-// is a CloudEvent only if it is sent through package cloudeventsonce.
+// CloudEvent uses source and id of a CloudEvent, which together name one event. It reads them from the headers (ce-id,
+// ce_id or cloudEvents:id, as the bindings to HTTP and NATS, Kafka and AMQP write them) or, if the content type is
+// application/cloudevents+json, from the body. A producer may send an event again under the same id. An event of an
+// outbox is a CloudEvent only if it is sent through package cloudeventsonce.
 //
-// Headers ce-… are percent-decoded, so that an event has one key in every mode if its sender encodes them, as CloudEvents
-// 1.0.2 demands. Version 2 of the Go SDK does not: if its source or id has a percent sign with two hexadecimal digits behind
-// it, the event's key is another one in structured mode, and the ids "a%20b" and "a b" are one key.
+// Headers ce-… are percent-decoded, so that an event has the same key in every mode if its sender encodes them, as
+// CloudEvents 1.0.2 demands. Version 2 of the Go SDK does not: if its source or id has a percent sign followed by two
+// hexadecimal digits, the event has a different key in structured mode, and the ids "a%20b" and "a b" give the same
+// key.
 func CloudEvent() Key {
 	return func(m *Message) (string, error) {
 		if envelope.IsStructured(m.ContentType) {
@@ -75,9 +76,9 @@ func CloudEvent() Key {
 	}
 }
 
-// CloudEventMQTT is [CloudEvent] for events that came over MQTT in binary mode, whose attributes have no prefix: the headers source
-// and id. It has the same key as the event in another binding. Other senders may use these names for something else, so it is not
-// part of CloudEvent.
+// CloudEventMQTT is [CloudEvent] for events that came over MQTT in binary mode, whose attributes have no prefix: it
+// reads the headers source and id. It gives the same key as the other bindings. It is not part of CloudEvent because
+// other senders may use these names for something else.
 func CloudEventMQTT() Key { return eventHeaders("") }
 
 var (
@@ -89,7 +90,7 @@ var (
 
 func eventHeaders(prefix string) Key { return joined(Header(prefix+"source"), Header(prefix+"id")) }
 
-// percentDecoded is [Header] of the HTTP binding.
+// percentDecoded is [Header] for the HTTP binding.
 func percentDecoded(name string) Key {
 	header := Header(name)
 	return func(m *Message) (string, error) {

@@ -8,7 +8,7 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// Every strategy finds its key, or says that there is none: never an empty one, and never one by chance.
+// Every strategy finds its key or returns an error: never an empty key, and never one by chance.
 func TestKeyStrategies(t *testing.T) {
 	event := `{"specversion":"1.0","source":"/shop","id":"a:1","data":{"order":{"id":12345678901234567890}}}`
 	for name, c := range map[string]struct {
@@ -24,7 +24,7 @@ func TestKeyStrategies(t *testing.T) {
 		"header":                           {consume.Header("x-id"), consume.Message{Headers: map[string]string{"x-id": "7"}}, "7"},
 		"header, empty":                    {consume.Header("x-id"), consume.Message{Headers: map[string]string{"x-id": ""}}, ""},
 		"header of another case":           {consume.Header("x-id"), consume.Message{Headers: map[string]string{"X-Id": "7"}}, ""},
-		"header that is a table":           {consume.Header("x-id"), consume.Message{Odd: []string{"x-id"}}, ""},
+		"header that is a table":           {consume.Header("x-id"), consume.Message{OmittedHeaders: []string{"x-id"}}, ""},
 		"string in the body":               {consume.JSONPointer("/id"), consume.Message{Body: []byte(event)}, "a:1"},
 		"integer beyond 2^53":              {consume.JSONPointer("/data/order/id"), consume.Message{Body: []byte(event)}, "12345678901234567890"},
 		"element of an array":              {consume.JSONPointer("/0/id"), consume.Message{Body: []byte(`[{"id":"x"},{"id":"y"}]`)}, "x"},
@@ -73,8 +73,8 @@ func TestKeyStrategies(t *testing.T) {
 	}
 }
 
-// What is no pointer is no key, and neither is what is made of it: a consumer's constructor refuses that.
-func TestWhatIsNoPointerIsNoKey(t *testing.T) {
+// An invalid pointer gives a nil Key, as do keys made from it: a consumer's constructor rejects it.
+func TestAnInvalidPointerGivesNoKey(t *testing.T) {
 	for name, key := range map[string]consume.Key{
 		"no slash": consume.JSONPointer("id"), "all": consume.JSONPointer(""), "half an escape": consume.JSONPointer("/a~"),
 		"in a composite": consume.Composite("Order", consume.ProducerID(), consume.JSONPointer("id")),
@@ -86,7 +86,7 @@ func TestWhatIsNoPointerIsNoKey(t *testing.T) {
 	}
 }
 
-// The content's hash is of the body alone, and of nothing that a retry changes.
+// The content's hash depends only on the body, which a retry does not change.
 func TestContentHashIsOfTheBodyAlone(t *testing.T) {
 	hash := consume.ContentHash()
 	of := func(m consume.Message) string {
@@ -122,7 +122,8 @@ func TestJSONPointerTakesNoMoreMemoryForALargeBody(t *testing.T) {
 	}
 }
 
-// Messages that a broker makes of one message share its ID: the occurrence tells them apart, whatever the key reads.
+// Messages that a broker makes repeatedly from one message share its ID: the occurrence distinguishes them, whatever
+// the key reads.
 func TestKeysOfOccurrences(t *testing.T) {
 	t.Parallel()
 	m := consume.Message{ID: "7", Body: []byte("x")}

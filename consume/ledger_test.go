@@ -14,8 +14,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// ledger is a small database: counters of the application's, and records, which commit together. With PostgreSQL it is
-// a pgxstore. What is written outside of transactions goes to a memstore, which nobody looks at.
+// ledger is a small database: counters of the application, and records, which commit together. With PostgreSQL it
+// would be a pgxstore. Writes outside of transactions go to a memstore that no test reads.
 type ledger struct {
 	everonce.Store
 	down  atomic.Bool
@@ -100,7 +100,7 @@ func (l *ledger) ClassifyTx(err error) driver.TxErrorClass {
 	return driver.TxErrorOther
 }
 
-// ledgerHandle is a transaction, as the engine uses it. What these tests have no use for is not there.
+// ledgerHandle is a transaction, as the engine uses it. It has only what these tests need.
 type ledgerHandle struct {
 	driver.TxHandle[*ledgerTx]
 	tx *ledgerTx

@@ -16,9 +16,9 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// A message that fails, or will not come again by itself, is told in the log of a consumer that nobody observes: with the
-// hash of its key, the reason and the error, and never with the key or the body.
-func TestWhatBecomesOfAMessageIsLogged(t *testing.T) {
+// A message that fails, or becomes a dead letter, is logged, also for a consumer without Observe: with the hash of its
+// key, the reason and the error, and never with the key or the body.
+func TestDecisionsAreLogged(t *testing.T) {
 	for name, c := range map[string]struct {
 		m      *consume.Message
 		handle func() error
@@ -72,8 +72,8 @@ func TestWhatBecomesOfAMessageIsLogged(t *testing.T) {
 	}
 }
 
-// Who waits for a store, or for a broker that takes no answer, is told each time, with how long the pause is: a second at first, doubled up to a
-// minute.
+// A wait for a store, or for a broker that accepts no answer, is logged each time, with the length of the pause: a
+// second at first, doubled up to a minute.
 func TestPausesAreLogged(t *testing.T) {
 	for name, c := range map[string]struct {
 		text    string
@@ -124,8 +124,8 @@ func TestPausesAreLogged(t *testing.T) {
 	}
 }
 
-// So is one that was refused for good, and is dropped because that was asked for: there is no letter that would tell.
-func TestWhatIsDroppedIsLogged(t *testing.T) {
+// A rejected message that is dropped on request is logged too, since it leaves no dead letter.
+func TestDroppedMessagesAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var decision consume.Decision
 		r := rigged(t, refuses, func(s *consume.Spec[order]) {
@@ -151,7 +151,7 @@ func TestWhatIsDroppedIsLogged(t *testing.T) {
 	})
 }
 
-// A panic is told with the hash of the key, by which the message is found again, and with where it came from.
+// A panic is logged with the hash of the key, by which the message can be found, and with its stack.
 func TestAPanicIsLoggedWithItsKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var decision consume.Decision

@@ -8,7 +8,7 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// NaturalSpec configures a consumer of messages with payload T whose effect is idempotent by itself (natural mode). The
+// NaturalSpec configures a consumer of messages with payload T whose effect is already idempotent (natural mode). The
 // zero value of each field that is not required is its default.
 type NaturalSpec[T any] struct {
 	// Consumer is the name of the consumer. Required.
@@ -27,13 +27,13 @@ type NaturalSpec[T any] struct {
 	// MaxBody limits the body, in bytes. Default 16 MiB.
 	MaxBody int
 	// Retry says when a failed message is retried.
-	Retry Backoff
+	Retry RetryPolicy
 	// DropRejected acknowledges rejected messages. Default: they become dead letters, at every delivery.
 	DropRejected bool
-	// Context, if set, returns the context in which a delivery is handled and told to Observe: the trace that the message
-	// carries on, say. It is called first. A panic is logged and has no other effect.
+	// Context, if set, returns the context for the handler and for Observe, for example with the trace that the message
+	// carries. It is called first. A panic is logged and has no other effect.
 	Context func(context.Context, *Message) context.Context
-	// Observe, if set, is called as that of [Spec] is.
+	// Observe, if set, is called as [Spec].Observe is.
 	Observe func(context.Context, *Message, Decision)
 }
 
@@ -45,7 +45,7 @@ func NewNatural[T any](spec NaturalSpec[T]) (*Consumer, error) {
 	common, err := common[T]{
 		Consumer: spec.Consumer, Key: spec.Key, Decode: spec.Decode, MaxBody: spec.MaxBody,
 		Retry: spec.Retry, DropRejected: spec.DropRejected, Context: spec.Context, Observe: spec.Observe,
-	}.checked()
+	}.withDefaults()
 	switch {
 	case err != nil:
 		return nil, err
@@ -69,7 +69,7 @@ func NewNatural[T any](spec NaturalSpec[T]) (*Consumer, error) {
 	return c, nil
 }
 
-// naturally is the outcome of a handler that may run again.
+// naturally returns the outcome of a handler that may run again.
 func naturally(effect bool, err error) everonce.Outcome {
 	if err == nil {
 		if effect {

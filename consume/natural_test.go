@@ -40,12 +40,12 @@ func TestNaturalOutcomes(t *testing.T) {
 		c := natural(t, func(context.Context, *consume.Message, order) (bool, error) { return tc.effect, tc.err })
 		v := c.Handle(t.Context(), first())
 		if v.Outcome != tc.outcome || v.Disposition != tc.becomes || v.Death.Reason != tc.reason || v.KeyHash == "" {
-			t.Errorf("%s: %v, %v, letter %q; want %v, %v, %q", name, v.Outcome, v.Disposition, v.Death.Reason, tc.outcome, tc.becomes, tc.reason)
+			t.Errorf("%s: %v, %v, dead letter %q; want %v, %v, %q", name, v.Outcome, v.Disposition, v.Death.Reason, tc.outcome, tc.becomes, tc.reason)
 		}
 	}
 }
 
-// What fails too often is a dead letter, whose key's hash is that of a consumer with a store.
+// A message that fails too often becomes a dead letter, with the same key hash as for a consumer with a store.
 func TestNaturalExhausted(t *testing.T) {
 	c := natural(t, func(context.Context, *consume.Message, order) (bool, error) { return false, errors.New("no") })
 	m := first()
@@ -57,7 +57,7 @@ func TestNaturalExhausted(t *testing.T) {
 	}
 }
 
-// Where the end came before the handler was called, the message stays in hand.
+// If Serve ends before the handler is called, the message is held.
 func TestNaturalAfterTheEndRunsNothing(t *testing.T) {
 	c := natural(t, func(context.Context, *consume.Message, order) (bool, error) {
 		t.Error("it ran")
@@ -99,7 +99,8 @@ func TestNaturalSpecIsChecked(t *testing.T) {
 	}
 }
 
-// A handler whose time is over has failed, and that counts: it would take too long at each delivery, and hold up all others.
+// A handler that takes too long has failed, and uses up a retry: it would take too long at each delivery, and block
+// others.
 func TestANaturalHandlerThatTakesTooLongHasFailed(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	c := natural(t, func(context.Context, *consume.Message, order) (bool, error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// An adapter of one's own gets its decisions too where Observe panics: without them the broker would deliver again, for ever.
+// A custom adapter gets its decisions even if Observe panics: without them the broker would redeliver for ever.
 func TestAPanicOfObserveCostsNoVerdict(t *testing.T) {
 	var logs bytes.Buffer
 	defer slog.SetDefault(slog.Default())
@@ -34,8 +34,8 @@ func TestAPanicOfObserveCostsNoVerdict(t *testing.T) {
 	}
 }
 
-// Observe may end its goroutine too, as t.FailNow does in a test: what was handled is answered all the same, and handled once. An adapter, which
-// may call it by itself, goes on.
+// Observe may end its goroutine, as t.FailNow does in a test: the handled message is still answered, and handled once.
+// An adapter that calls HandleBatch or Handle directly goes on.
 func TestAnObserveThatEndsItsGoroutineChangesNothing(t *testing.T) {
 	observe := func(context.Context, *consume.Message, consume.Decision) { runtime.Goexit() }
 	for name, c := range map[string]struct {
@@ -64,7 +64,7 @@ func TestAnObserveThatEndsItsGoroutineChangesNothing(t *testing.T) {
 			adapter.Go(func() {
 				c.consumer.Handle(t.Context(), first())
 				c.consumer.HandleBatch(t.Context(), []*consume.Message{first()})
-				c.consumer.Buried(t.Context(), first(), consume.Death{Reason: "broker_delivery_limit"})
+				c.consumer.ObserveSetAside(t.Context(), first(), consume.Death{Reason: "broker_delivery_limit"})
 				goesOn = true
 			})
 			if adapter.Wait(); !goesOn {

@@ -5,11 +5,11 @@ import (
 	"errors"
 )
 
-// Offsets keeps how far a consumer has come in a log, in the database of its effects. An adapter implements it.
+// Offsets stores the offsets of a consumer in the database of its effects. Adapters implement it.
 type Offsets[Tx any] interface {
-	// Note is called in each transaction that handles messages, behind the handler, with those messages. An error rolls the
-	// transaction back. It is not the messages' fault: unless it wraps [ErrGone], they are kept, and handled again after a
-	// pause ([Hold]).
+	// Note is called after the handler in each transaction that handles messages, with those messages. An error rolls the
+	// transaction back. It does not count as a failure of the messages: unless it wraps [ErrGone], they are handled again
+	// after a pause ([Hold]).
 	Note(ctx context.Context, tx Tx, ms []*Message) error
 }
 
@@ -18,13 +18,13 @@ type noteError struct{ error }
 
 func (e noteError) Unwrap() error { return e.error }
 
-// keeps reports whether an error is one of Note, for which messages are kept.
+// keeps reports whether err comes from Note and the messages are to be held.
 func keeps(err error) bool {
 	_, ok := errors.AsType[noteError](err)
 	return ok && !errors.Is(err, ErrGone)
 }
 
-// noting is the Note of Offsets, whose errors can be told from those of the handler.
+// noting returns o.Note with its errors wrapped, to distinguish them from the handler's.
 func noting[Tx any](o Offsets[Tx]) func(context.Context, Tx, []*Message) error {
 	return func(ctx context.Context, tx Tx, ms []*Message) error {
 		err := o.Note(ctx, tx, ms)

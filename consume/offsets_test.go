@@ -28,7 +28,8 @@ func (n *notes) Note(_ context.Context, tx *ledgerTx, ms []*consume.Message) err
 	return n.fail
 }
 
-// Offsets are noted behind the handlers, for the messages of the transaction and no others. If they cannot be, nothing of it is there.
+// Offsets are noted after the handlers, for the messages of the transaction and no others. If they cannot be, it rolls
+// back.
 func TestOffsetsAreNotedInTheTransaction(t *testing.T) {
 	t.Parallel()
 	n, l := &notes{}, newLedger()
@@ -44,7 +45,7 @@ func TestOffsetsAreNotedInTheTransaction(t *testing.T) {
 	})
 	c.HandleBatch(t.Context(), messages("1", "2", "bad", "3"))
 	c.Handle(t.Context(), messages("4")[0])
-	c.Handle(t.Context(), messages("4")[0]) // a replay has no transaction of its own
+	c.Handle(t.Context(), messages("4")[0]) // a replay runs no transaction
 	if want := [][]string{{"1", "2"}, {"3"}, {"4"}}; !slices.EqualFunc(n.of, want, slices.Equal) {
 		t.Errorf("noted %v, want %v", n.of, want)
 	}

@@ -27,7 +27,7 @@ func from(source, id string) *delivery {
 	return d
 }
 
-// A name whose handler is slow holds up its own messages, also where several of them come in a row.
+// A slow ordering key delays only its own messages, also if several of them come in a row.
 func TestASlowNameHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		skipFailed := make(chan struct{})
@@ -100,7 +100,7 @@ func TestAnOrderThatPanics(t *testing.T) {
 	}
 }
 
-// Messages that are given no name are handled as those of one name are: one after the other, as they came.
+// Messages with an empty ordering key are handled like those with the same key: one after the other, as they came.
 func TestMessagesWithoutANameAreHandledInOrder(t *testing.T) {
 	for name, givesUp := range map[string]func(){"by a panic": func() { panic("no") }, "by Goexit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestMessagesWithoutANameAreHandledInOrder(t *testing.T) {
 	}
 }
 
-// A batch that a handler has ended is handled before what came behind it.
+// A batch whose handler ended its goroutine is handled before later messages.
 func TestOrderAfterAHandlerThatEndsItsGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -195,7 +195,7 @@ func TestAMessageThatFailedIsOvertaken(t *testing.T) {
 	})
 }
 
-// A consumer that ends does not wait for room behind a message that is handled: what has none is the broker's again.
+// At its end a consumer does not wait for room in a lane: the broker gets messages without room back.
 func TestTheEndWhileALaneIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())

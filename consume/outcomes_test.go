@@ -35,7 +35,7 @@ func (s *faultyStore) Complete(ctx context.Context, r driver.CompleteRequest) (d
 	return s.Store.Complete(ctx, r)
 }
 
-// rig is a consumer of one kind of message, and what it stands on.
+// rig is a consumer with its store, clock and log.
 type rig struct {
 	t     *testing.T
 	store *faultyStore
@@ -72,14 +72,14 @@ func (r *rig) wants(m *consume.Message, o everonce.Outcome, d consume.Dispositio
 	return v
 }
 
-// wantsLetter wants a dead letter with that reason, which says what a dead letter must.
-func (r *rig) wantsLetter(m *consume.Message, o everonce.Outcome, why consume.Reason) consume.Decision {
+// wantsDeadLetter wants a dead letter with that reason and all required fields.
+func (r *rig) wantsDeadLetter(m *consume.Message, o everonce.Outcome, why consume.Reason) consume.Decision {
 	r.t.Helper()
 	v := r.wants(m, o, consume.SetAside)
 	l := v.Death
 	if l.Reason != why || l.Detail == "" || l.Consumer != "billing" || l.Source != m.Source || l.KeyHash != v.KeyHash ||
 		l.Attempts != m.Retries+1 || !l.First.Equal(m.First) || l.Last.IsZero() {
-		r.t.Errorf("the letter is %+v, want reason %q", l, why)
+		r.t.Errorf("the dead letter is %+v, want reason %q", l, why)
 	}
 	return v
 }
@@ -111,7 +111,7 @@ func TestExpiredIsAcknowledged(t *testing.T) {
 
 func TestElidedIsAcknowledged(t *testing.T) {
 	r := rigged(t, func(context.Context, *consume.Message, order) error { return errors.New("the line went dead") }, nil)
-	r.wantsLetter(first(), everonce.Unknown, consume.Unknown)
+	r.wantsDeadLetter(first(), everonce.Unknown, consume.Unknown)
 	r.settle(everonce.Settlement{Verdict: everonce.SettleDone})
 	r.wants(first(), everonce.Elided, consume.Ack)
 }
@@ -134,19 +134,19 @@ func refuses(context.Context, *consume.Message, order) error {
 func TestRejectedIsADeadLetterAtEveryDelivery(t *testing.T) {
 	r := rigged(t, refuses, nil)
 	for range 3 { // the first may have been lost between the record and the broker
-		r.wantsLetter(first(), everonce.Rejected, consume.Rejected)
+		r.wantsDeadLetter(first(), everonce.Rejected, consume.Rejected)
 	}
 }
 
-// What was refused was not done, also when how it was refused is kept no longer.
+// A rejected message was not done, also after the details of the rejection have expired.
 func TestARefusalThatHasExpiredIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rigged(t, refuses, nil)
-		now := r.wantsLetter(first(), everonce.Rejected, consume.Rejected)
+		now := r.wantsDeadLetter(first(), everonce.Rejected, consume.Rejected)
 		time.Sleep(8 * 24 * time.Hour)
-		late := r.wantsLetter(first(), everonce.Rejected, consume.Rejected)
+		late := r.wantsDeadLetter(first(), everonce.Rejected, consume.Rejected)
 		if !strings.HasPrefix(now.Death.Detail, late.Death.Detail) {
-			t.Errorf("the late letter says %q, which is not the code of %q", late.Death.Detail, now.Death.Detail)
+			t.Errorf("the late dead letter says %q, which is not the code of %q", late.Death.Detail, now.Death.Detail)
 		}
 		r = rigged(t, refuses, func(s *consume.Spec[order]) { s.DropRejected = true })
 		r.wants(first(), everonce.Rejected, consume.Ack)
@@ -190,12 +190,12 @@ func TestLeaseLostComesLaterWithoutCounting(t *testing.T) {
 	}, nil)
 	m := first()
 	m.Retries = 1000
-	if v := r.wants(m, everonce.LeaseLost, consume.Defer); v.After != time.Second { // nobody has said when
+	if v := r.wants(m, everonce.LeaseLost, consume.Defer); v.After != time.Second { // no time was given
 		t.Errorf("it comes again after %v", v.After)
 	}
 }
 
-// What is in progress elsewhere comes again when its receiver says.
+// A message that is in progress elsewhere comes again when its receiver says.
 func TestInProgressComesAgainWhenTheReceiverSays(t *testing.T) {
 	store := memstore.New(nil)
 	recv, err := everonce.NewReceiver(store, everonce.Refuse, &everonce.Options{RetryAfter: 7 * time.Second})
@@ -225,7 +225,7 @@ func claimFirst(t *testing.T, store everonce.Store) driver.ClaimRequest {
 
 func TestFailedIsRetriedUpToTheLimitThenADeadLetter(t *testing.T) {
 	r := rigged(t, fails, func(s *consume.Spec[order]) {
-		s.Retry = consume.Backoff{Limit: 5, Min: time.Second, Max: 4 * time.Second}
+		s.Retry = consume.RetryPolicy{Limit: 5, Min: time.Second, Max: 4 * time.Second}
 	})
 	m := first()
 	for _, most := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second, 4 * time.Second} {
@@ -234,11 +234,12 @@ func TestFailedIsRetriedUpToTheLimitThenADeadLetter(t *testing.T) {
 		}
 		m.Retries++
 	}
-	r.wantsLetter(m, everonce.Failed, consume.Exhausted)
+	r.wantsDeadLetter(m, everonce.Failed, consume.Exhausted)
 }
 
-// A store of the handler's own that is away is a failure of its message, and counts: this consumer's store is there.
-func TestAStoreErrorOfTheHandlerCounts(t *testing.T) {
+// The error of another store in a handler is a failure of its message, which uses up a retry: the consumer's store
+// works.
+func TestAStoreErrorOfTheHandlerUsesUpARetry(t *testing.T) {
 	err := everonce.NotDone(fmt.Errorf("%w: the mail's", everonce.ErrStore))
 	r := rigged(t, func(context.Context, *consume.Message, order) error { return err }, nil)
 	r.wants(first(), everonce.Failed, consume.Retry)
@@ -248,7 +249,7 @@ func TestAStoreErrorOfTheHandlerCounts(t *testing.T) {
 	both(t, c, consume.Retry, everonce.Failed)
 }
 
-// Where all effects are in steps, an error of which no step knows is a failure, and nothing is unknown.
+// If all effects are in steps, an error before any step is a failure, and nothing is unknown.
 func TestEffectsInStepsAreDeclared(t *testing.T) {
 	lineWentDead := func(context.Context, *consume.Message, order) error { return errors.New("the line went dead") }
 	r := rigged(t, lineWentDead, func(s *consume.Spec[order]) { s.EffectsInSteps = true })
@@ -257,7 +258,7 @@ func TestEffectsInStepsAreDeclared(t *testing.T) {
 
 func TestNegativeLimitNeverRetries(t *testing.T) {
 	r := rigged(t, fails, func(s *consume.Spec[order]) { s.Retry.Limit = -1 })
-	r.wantsLetter(first(), everonce.Failed, consume.Exhausted)
+	r.wantsDeadLetter(first(), everonce.Failed, consume.Exhausted)
 }
 
 func TestMismatchIsADeadLetter(t *testing.T) {
@@ -265,7 +266,7 @@ func TestMismatchIsADeadLetter(t *testing.T) {
 	r.wants(first(), everonce.Executed, consume.Ack)
 	other := first()
 	other.Body = []byte(`{"ID":"8"}`)
-	r.wantsLetter(other, everonce.Mismatch, consume.Mismatch)
+	r.wantsDeadLetter(other, everonce.Mismatch, consume.Mismatch)
 	r.wants(first(), everonce.Replayed, consume.Ack)
 }
 
@@ -278,30 +279,30 @@ func TestUnknownIsADeadLetterThatRunsOnceSettled(t *testing.T) {
 		}
 		return nil
 	}, nil)
-	r.wantsLetter(first(), everonce.Unknown, consume.Unknown)
-	r.wantsLetter(first(), everonce.Unknown, consume.Unknown)
+	r.wantsDeadLetter(first(), everonce.Unknown, consume.Unknown)
+	r.wantsDeadLetter(first(), everonce.Unknown, consume.Unknown)
 	r.settle(everonce.Settlement{Verdict: everonce.SettleNotDone})
 	fail = false
 	r.wants(first(), everonce.Executed, consume.Ack)
 }
 
-func TestNotRecordedIsKeptInHandAndNotRunAgain(t *testing.T) {
+func TestNotRecordedIsHeldAndNotRunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ran := 0
 		r := rigged(t, func(context.Context, *consume.Message, order) error { ran++; return nil }, nil)
 		r.store.complete = errDown
 		r.wants(first(), everonce.NotRecorded, consume.Hold)
 		r.store.complete = nil
-		// What it is then, the record says: under Refuse nobody knows, and it is settled, not run again.
+		// The record has the outcome: under Refuse it is unknown, to be settled and not run again.
 		time.Sleep(time.Minute)
-		r.wantsLetter(first(), everonce.Unknown, consume.Unknown)
+		r.wantsDeadLetter(first(), everonce.Unknown, consume.Unknown)
 		if ran != 1 {
 			t.Errorf("it ran %d times", ran)
 		}
 	})
 }
 
-func TestStoreErrorIsKeptInHand(t *testing.T) {
+func TestStoreErrorIsHeld(t *testing.T) {
 	r := rigged(t, done, nil)
 	r.store.claim = errDown
 	r.wants(first(), everonce.StoreFailed, consume.Hold)
@@ -309,11 +310,11 @@ func TestStoreErrorIsKeptInHand(t *testing.T) {
 	r.wants(first(), everonce.Executed, consume.Ack)
 }
 
-// A record that cannot be read is not mended by another delivery, and must not hold up what is behind it.
+// Another delivery does not repair a record that cannot be read, and it must not block later messages.
 func TestCorruptRecordIsADeadLetter(t *testing.T) {
 	r := rigged(t, done, nil)
 	r.store.claim = driver.ErrCorruptRecord
-	r.wantsLetter(first(), everonce.StoreFailed, consume.BadRecord)
+	r.wantsDeadLetter(first(), everonce.StoreFailed, consume.BadRecord)
 }
 
 // A refusal that cannot be read says nothing of the message having been done: it is no acknowledgement, nor mended by another delivery.
@@ -330,7 +331,7 @@ func TestARefusalThatCanNotBeReadIsADeadLetter(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	r.wantsLetter(first(), everonce.StoreFailed, consume.BadRecord)
+	r.wantsDeadLetter(first(), everonce.StoreFailed, consume.BadRecord)
 }
 
 // A record of a newer version is for a program that is being rolled out.
@@ -379,11 +380,11 @@ func TestQueueAndDeliveryNeverEnterTheKey(t *testing.T) {
 	r.wants(&again, everonce.Replayed, consume.Ack)
 	other := *m
 	other.Headers = map[string]string{"tenant": "b"}
-	r.wantsLetter(&other, everonce.Mismatch, consume.Mismatch)
+	r.wantsDeadLetter(&other, everonce.Mismatch, consume.Mismatch)
 }
 
 // Each header of the fingerprint counts, and one that is empty is not one that is missing.
-func TestEachHeaderOfTheFingerprintCounts(t *testing.T) {
+func TestEachHeaderOfTheFingerprintIsCompared(t *testing.T) {
 	r := rigged(t, done, func(s *consume.Spec[order]) { s.Compare.Headers = []string{"tenant", "currency"} })
 	m := first()
 	m.Headers = map[string]string{"tenant": "a", "currency": ""}
@@ -394,12 +395,12 @@ func TestEachHeaderOfTheFingerprintCounts(t *testing.T) {
 	} {
 		other := *m
 		other.Headers = headers
-		r.wantsLetter(&other, everonce.Mismatch, consume.Mismatch)
+		r.wantsDeadLetter(&other, everonce.Mismatch, consume.Mismatch)
 	}
 }
 
-// A settlement is remembered for its own lifetime, which is the receiver's where it says none, and not the consumer's: a letter
-// that is replayed after that is a new message.
+// A settlement is remembered for its own lifetime, by default the receiver's, and not for the consumer's: a dead
+// letter that is replayed later is a new message.
 func TestASettlementIsRememberedForItsOwnLifetime(t *testing.T) {
 	for name, c := range map[string]struct {
 		lifetime everonce.Lifetime
@@ -417,7 +418,7 @@ func TestASettlementIsRememberedForItsOwnLifetime(t *testing.T) {
 					}
 					return nil
 				}, nil)
-				r.wantsLetter(first(), everonce.Unknown, consume.Unknown)
+				r.wantsDeadLetter(first(), everonce.Unknown, consume.Unknown)
 				r.settle(everonce.Settlement{Verdict: everonce.SettleDone, Lifetime: c.lifetime})
 				fail = false
 				time.Sleep(5 * 24 * time.Hour) // less than the consumer's Window
@@ -437,7 +438,7 @@ func TestAResultOfASettlementIsTakenForDone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := rigged(t, func(context.Context, *consume.Message, order) error { return errors.New("the line went dead") }, nil)
-			r.wantsLetter(first(), everonce.Unknown, consume.Unknown)
+			r.wantsDeadLetter(first(), everonce.Unknown, consume.Unknown)
 			key, err := r.c.KeyOf(first())
 			if err != nil {
 				t.Fatal(err)

@@ -19,11 +19,11 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// What the practice list asks of message handlers and of consumers, line by line, each with the test of that name. The
-// same on every store, against its real server, is in internal/e2e/consumers; what is about SQL's natural shapes is in examples/natural,
-// and what is about Redis in store/redisstore. docs/reference/proofs.md has the whole list.
+// The requirements of the practice list on message handlers and consumers, line by line, each with a test of that
+// name. The same tests on every store, against its real server, are in internal/e2e/consumers; tests of SQL's natural
+// shapes are in examples/natural, and tests of Redis in store/redisstore. docs/reference/proofs.md has the whole list.
 
-// bank counts what was booked, by the producer's ID.
+// bank counts bookings, by the producer's ID.
 type bank struct {
 	mu     sync.Mutex
 	booked map[string]int
@@ -114,7 +114,7 @@ func TestPracticeOnceForThreeSends(t *testing.T) {
 	})
 }
 
-// A message has no answer but what becomes of it: the duplicate is acknowledged, or dead, as the first was; and marked.
+// A message has no response except its decision: the duplicate gets the same one as the first, marked as replayed.
 func TestPracticeSameResultOnTheDuplicateMarked(t *testing.T) {
 	refuse := func(_ context.Context, id string) error {
 		if id == "refused" {
@@ -137,7 +137,7 @@ func TestPracticeSameResultOnTheDuplicateMarked(t *testing.T) {
 	})
 }
 
-// Failure removes the lock: the retry is not told "in progress", nor taken for a duplicate.
+// A failure removes the lock: the retry is neither in progress nor a duplicate.
 func TestPracticeRetryAfterFailureRunsAgain(t *testing.T) {
 	tries := 0
 	fail := func(context.Context, string) error {
@@ -300,17 +300,17 @@ func TestPracticeStatesProcessingAndCompleted(t *testing.T) {
 	})
 }
 
-// The handler's template: done before is skipped and marked, in progress is told, done now is completed, a failure
-// releases, and is tried again if that can help, else kept as the answer.
+// The handler's template: a known message is skipped and marked, a message in progress is reported as such, a new one
+// is completed. A failure releases the key, and is retried if that can help, else kept as the answer.
 func TestPracticeHandlerTemplate(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err           error
 		first, second string
 	}{
-		"processed":             {nil, "executed ack", "replayed ack"},
-		"retryable":             {everonce.NotDone(errors.New("the bank is closed")), "failed retry", "failed retry"},
-		"not to be retried":     {everonce.Permanent("no_such_account", nil, nil), "rejected set_aside", "rejected set_aside"},
-		"nobody knows (Refuse)": {errors.New("the line went dead"), "unknown set_aside", "unknown set_aside"},
+		"processed":         {nil, "executed ack", "replayed ack"},
+		"retryable":         {everonce.NotDone(errors.New("the bank is closed")), "failed retry", "failed retry"},
+		"not to be retried": {everonce.Permanent("no_such_account", nil, nil), "rejected set_aside", "rejected set_aside"},
+		"unknown (Refuse)":  {errors.New("the line went dead"), "unknown set_aside", "unknown set_aside"},
 	} {
 		ran := 0
 		r := rigged(t, func(context.Context, *consume.Message, order) error { ran++; return tc.err }, nil)
@@ -326,7 +326,7 @@ func TestPracticeHandlerTemplate(t *testing.T) {
 	}
 }
 
-// Message handlers: what is idempotent by itself, and what needs a record.
+// Message handlers: idempotent effects, and effects that need a record.
 
 // Set, upsert, delete by ID and an absolute quantity may be handled any number of times.
 func TestPracticeNaturalShapes(t *testing.T) {
@@ -392,8 +392,8 @@ func (a acked) Ack(ctx context.Context) error {
 	return a.delivery.Ack(ctx)
 }
 
-// Record and effect are one commit, and the acknowledgement (on Kafka: the offset) comes after it. Where that is lost, the
-// message comes again and is skipped.
+// Record and effect are one commit, and the acknowledgement (on Kafka: the offset) comes after it. If that is lost,
+// the message comes again and is skipped.
 func TestPracticeRecordInTheHandlersTransactionAcknowledgedAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
@@ -447,16 +447,18 @@ func TestPracticeSkipIsCountedAndIsNoError(t *testing.T) {
 	}
 }
 
-// An hourly cleanup removes what is remembered no longer, and nothing before.
+// An hourly cleanup removes expired records, and no others.
 func TestPracticeHourlyCleanup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(nil)
 		c := serving(t, store, done)
 		ctx, stop := context.WithCancel(t.Context())
-		stopped, err := janitor.Start(ctx, store, &janitor.Options{Every: time.Hour})
+		j, err := janitor.New(store, &janitor.Options{Every: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
+		stopped := make(chan error, 1)
+		go func() { stopped <- j.Run(ctx) }()
 		records := func() (n int) {
 			page, err := store.List(t.Context(), driver.ListRequest{Limit: 100})
 			if err != nil {
@@ -476,7 +478,9 @@ func TestPracticeHourlyCleanup(t *testing.T) {
 			t.Errorf("%d records an hour after, want none", n)
 		}
 		stop()
-		<-stopped
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
 	})
 }
 

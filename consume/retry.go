@@ -1,13 +1,25 @@
 package consume
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/everonce/everonce/internal/retry"
 )
 
-// Backoff says when a failed message is retried. The zero value of each field is its default.
-type Backoff struct {
+// Backoff bounds the pauses between tries. The first pause is about Min. It doubles with each failure, up to Max. The
+// zero value of a field is the default that the option of this type names. A Max below Min counts as Min.
+type Backoff struct{ Min, Max time.Duration }
+
+// WithDefaults returns b with least and most in place of zeros. It is for adapters.
+func (b Backoff) WithDefaults(least, most time.Duration) Backoff {
+	b.Min = cmp.Or(b.Min, least)
+	b.Max = max(cmp.Or(b.Max, most), b.Min)
+	return b
+}
+
+// RetryPolicy says when a failed message is retried. The zero value of each field is its default.
+type RetryPolicy struct {
 	// Limit is the number of retries before a message becomes a dead letter. Default 10; negative means none.
 	Limit int
 	// Min is the longest delay of the first retry. It doubles with each retry. Each delay is random, between half of that
@@ -17,8 +29,8 @@ type Backoff struct {
 	Max time.Duration
 }
 
-// WithDefaults returns b with its defaults in place of zeros, and limit as that of Limit. It is for adapters.
-func (b Backoff) WithDefaults(limit int) Backoff {
+// WithDefaults returns b with its defaults in place of zeros; limit is the default of Limit. It is for adapters.
+func (b RetryPolicy) WithDefaults(limit int) RetryPolicy {
 	if b.Limit == 0 {
 		b.Limit = limit
 	}
@@ -31,8 +43,8 @@ func (b Backoff) WithDefaults(limit int) Backoff {
 	return b
 }
 
-// after returns the delay before the retry that follows so many: between half of it and all, by chance, so
-// that what failed together does not come back together.
-func (b Backoff) after(retries int) time.Duration {
+// after returns the delay after so many retries: a random part of it, at least half, so that messages that failed
+// together do not come back together.
+func (b RetryPolicy) after(retries int) time.Duration {
 	return retry.Within(b.Min, b.Max, retries+1)
 }

@@ -18,10 +18,10 @@ type Workers struct {
 	// Concurrency is the number of messages, or batches, that are handled at a time. Default 8.
 	Concurrency int
 	// Order, if set, returns the ordering key of a message: this consumer handles messages with equal ordering keys one
-	// after the other, as they arrived. A second process on the same queue has an order of its own. A retried message
-	// follows those that arrived in the meantime. Ordering keys share Concurrency lanes, each of which buffers up to 16
-	// messages, or a batch if that is more. If Order panics or calls [runtime.Goexit], the ordering key is empty. Default:
-	// no order.
+	// after the other, as they arrived. Another process on the same queue keeps its own order. A retried
+	// message follows those that arrived in the meantime. Ordering keys share Concurrency lanes, each of which buffers up
+	// to 16 messages, or a batch if that is more. If Order panics or calls [runtime.Goexit], the ordering key is empty.
+	// Default: no order.
 	Order func(*Message) string
 	// Batch is the largest number of messages in one transaction, and BatchDelay is how long the first of them waits for
 	// more. Batches fill only if the broker delivers Concurrency × Batch messages ahead. Messages are answered with their
@@ -29,11 +29,11 @@ type Workers struct {
 	// 10 ms.
 	Batch      int
 	BatchDelay time.Duration
-	// PauseMin and PauseMax bound two pauses: of the whole consumer after a write to the store failed, and of one message
-	// after the broker did not accept its answer. A pause doubles with each failure. Default 1 s and 1 minute.
-	PauseMin, PauseMax time.Duration
-	// HandleTimeout is the deadline for one message or one batch. The messages of a batch that takes longer are handled one
-	// by one, each with the same deadline. Default: none; an adapter sets one if its broker does.
+	// Backoff bounds two pauses: of the whole consumer after a write to the store failed, and of one message after the
+	// broker did not accept its answer. Default 1 s and 1 minute.
+	Backoff Backoff
+	// HandleTimeout is the deadline for one message or one batch. The messages of a batch that takes longer are handled
+	// one by one, each with the same deadline. Default: none; an adapter sets one if its broker does.
 	HandleTimeout time.Duration
 	// DrainTimeout is how long handlers may run after the context of Serve has ended; then their contexts end too. Serve
 	// waits for handlers that ignore that, because an attempt ends only when its work has returned. Default 30 s.
@@ -54,19 +54,19 @@ func (c *Consumer) CheckWorkers(w *Workers) error {
 }
 
 func (c *Consumer) workers(w *Workers) (Workers, error) {
-	checked, err := w.checked()
-	if err == nil && checked.Batch > 1 && c.gather == nil {
+	valid, err := w.validated()
+	if err == nil && valid.Batch > 1 && c.gather == nil {
 		err = fmt.Errorf("%w: consume: Workers.Batch needs a transactional consumer (see NewTx)", everonce.ErrInvalidArgument)
 	}
-	return checked, err
+	return valid, err
 }
 
-func (w *Workers) checked() (Workers, error) {
+func (w *Workers) validated() (Workers, error) {
 	var c Workers
 	if w != nil {
 		c = *w
 	}
-	if c.Concurrency < 0 || c.PauseMin < 0 || c.PauseMax < 0 || c.HandleTimeout < 0 || c.DrainTimeout < 0 || c.SettleTimeout < 0 || c.Batch < 0 || c.BatchDelay < 0 {
+	if c.Concurrency < 0 || c.Backoff.Min < 0 || c.Backoff.Max < 0 || c.HandleTimeout < 0 || c.DrainTimeout < 0 || c.SettleTimeout < 0 || c.Batch < 0 || c.BatchDelay < 0 {
 		return c, fmt.Errorf("%w: consume: no field of Workers may be negative", everonce.ErrInvalidArgument)
 	}
 	if c.Batch > driver.MaxBatch {
@@ -80,8 +80,7 @@ func (w Workers) WithDefaults() Workers {
 	w.Concurrency = cmp.Or(w.Concurrency, 8)
 	w.Batch = cmp.Or(w.Batch, 1)
 	w.BatchDelay = cmp.Or(w.BatchDelay, 10*time.Millisecond)
-	w.PauseMin = cmp.Or(w.PauseMin, time.Second)
-	w.PauseMax = cmp.Or(w.PauseMax, max(time.Minute, w.PauseMin))
+	w.Backoff = w.Backoff.WithDefaults(time.Second, time.Minute)
 	w.DrainTimeout = cmp.Or(w.DrainTimeout, 30*time.Second)
 	w.SettleTimeout = cmp.Or(w.SettleTimeout, 10*time.Second)
 	if w.Log == nil {
@@ -90,10 +89,11 @@ func (w Workers) WithDefaults() Workers {
 	return w
 }
 
-// Serve handles the deliveries from in until ctx ends or in is closed. Then it drains: it takes no more deliveries, and
-// returns when those that it started are handled and answered. When ctx ends, Serve leaves the messages that wait for
-// the store unanswered; the adapter closes its channel, and the broker redelivers them. If ctx ends with a cause that
-// wraps [ErrGone], the deliveries are somebody else's already: the contexts of the handlers end at once, with that cause.
+// Serve handles the deliveries from in until ctx ends or in is closed. Then it drains: it takes no more deliveries,
+// and returns when those that it started are handled and answered. When ctx ends, Serve leaves the messages that wait
+// for the store unanswered; the adapter closes its channel, and the broker redelivers them. If ctx ends with a cause
+// that wraps [ErrGone], the deliveries belong to another consumer: the contexts of the handlers end at once, with that
+// cause.
 //
 // Serve waits for a store that cannot be reached. If the store needs an operator, it returns an error that wraps
 // [everonce.ErrSchema] or [everonce.ErrIdentity] before it takes a delivery. Any other error wraps
@@ -106,7 +106,7 @@ func (c *Consumer) Serve(ctx context.Context, in <-chan Delivery, workers *Worke
 	if err := c.usable(ctx); err != nil {
 		return err
 	}
-	s := &server{Workers: w, c: c, ending: ctx, gate: newGate(w.PauseMin, w.PauseMax), collecting: make(chan struct{}, 1)}
+	s := &server{Workers: w, c: c, ending: ctx, gate: newGate(w.Backoff), collecting: make(chan struct{}, 1)}
 	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	s.work = work
@@ -123,8 +123,8 @@ func (c *Consumer) Serve(ctx context.Context, in <-chan Delivery, workers *Worke
 	return nil
 }
 
-// usable says what is wrong with the store that its coming back would not mend: its tables are missing, or it is bound to another
-// identity secret. Each message would be kept in hand for that, for ever.
+// usable returns an error if the store needs an operator: its tables are missing, or it is bound to another identity
+// secret. Waiting would not help, and each message would wait for ever.
 func (c *Consumer) usable(ctx context.Context) error {
 	if c.ready == nil {
 		return nil
@@ -144,8 +144,8 @@ var (
 type server struct {
 	Workers
 	c      *Consumer
-	ending context.Context // no message is begun after its end
-	work   context.Context // the handlers'
+	ending context.Context // no message is started after its end
+	work   context.Context // for handlers
 	gate   *gate
 
 	collecting chan struct{} // held by the worker that collects a batch
@@ -176,13 +176,13 @@ func (s *server) next(in <-chan Delivery) (Delivery, bool) {
 	}
 }
 
-// handle handles a delivery until the broker has the answer, or the end was asked for.
+// handle handles a delivery until the broker has accepted the answer, or Serve ends.
 func (s *server) handle(d Delivery) {
 	returned := false
 	defer func() {
 		if !returned { // by runtime.Goexit
-			v := s.c.exited(s.work, d.Message())
-			s.c.tell(s.work, s.Log, d.Message(), v)
+			v := s.c.exitDecision(s.work, d.Message())
+			s.c.callObserve(s.work, s.Log, d.Message(), v)
 			s.settle(context.WithoutCancel(s.work), d, v)
 		}
 	}()
@@ -191,7 +191,7 @@ func (s *server) handle(d Delivery) {
 }
 
 func (s *server) untilSettled(d Delivery) {
-	for s.gate.pass(s.ending) { // it may have been shut while this worker waited for a message
+	for s.gate.pass(s.ending) { // another worker may have shut it since
 		v := s.decision(d.Message())
 		if v.Disposition != Hold {
 			s.reached(v)
@@ -206,32 +206,33 @@ func (s *server) untilSettled(d Delivery) {
 	}
 }
 
-// reached tells the gate that the store can be reached. A message that got no further than its key says nothing of that.
+// reached reports to the gate that the store can be reached. A message that failed before the store was called shows
+// nothing.
 func (s *server) reached(v Decision) {
 	if v.Outcome != 0 {
 		s.gate.opened()
 	}
 }
 
-// decision handles a message, and tells Observe.
+// decision handles a message and calls Observe.
 func (s *server) decision(m *Message) Decision {
 	ctx, cancel := s.handling()
 	defer cancel()
 	ctx = s.c.within(ctx, s.Log, m)
 	v := s.c.handleSafely(ctx, m)
 	s.logPanic(v)
-	s.c.tell(ctx, s.Log, m, v)
+	s.c.callObserve(ctx, s.Log, m, v)
 	return v
 }
 
-// logPanic tells of a decision that a handler's panic led to.
+// logPanic logs a decision that a handler's panic led to.
 func (s *server) logPanic(v Decision) {
 	if p, ok := errors.AsType[*panicError](v.Err); ok {
 		s.Log.ErrorContext(s.work, "consume: a handler panicked", "consumer", s.c.name, "key", v.KeyHash, "panic", p.value, "stack", string(p.stack))
 	}
 }
 
-// handling returns the context of one call of the consumer.
+// handling returns the context for handling one message or batch.
 func (s *server) handling() (context.Context, context.CancelFunc) {
 	if s.HandleTimeout > 0 {
 		return context.WithTimeoutCause(s.work, s.HandleTimeout, errTooLong)
@@ -239,16 +240,16 @@ func (s *server) handling() (context.Context, context.CancelFunc) {
 	return s.work, func() {}
 }
 
-// settle gives the broker its answer, and keeps trying where it does not take it: the message is not handled again for that.
-// A dead letter that is refused comes again later, and what cannot come again is a dead letter: those that wait in hand would soon be
-// all that there may be in hand.
+// settle sends the broker the answer, and repeats it until the broker accepts it; the message is not handled again. A
+// refused dead letter is deferred, and a message that cannot be copied for a retry is set aside. Otherwise waiting
+// messages would soon fill the prefetch window.
 func (s *server) settle(ctx context.Context, d Delivery, v Decision) {
-	gate, copied := newGate(s.PauseMin, s.PauseMax), true
+	gate, copied := newGate(s.Backoff), true
 	for {
 		err := s.answer(ctx, d, v)
 		switch {
 		case err == nil:
-			s.answered(d.Message(), v)
+			s.logAnswer(d.Message(), v)
 			return
 		case errors.Is(err, ErrGone):
 			s.Log.InfoContext(s.work, "consume: the broker will redeliver the message", "consumer", s.c.name, "key", v.KeyHash, "was_to", v.Disposition, "error", err)
@@ -261,7 +262,7 @@ func (s *server) settle(ctx context.Context, d Delivery, v Decision) {
 		case v.Disposition != SetAside && errors.Is(err, ErrNoCopy):
 			copied = false
 			v = s.c.setAside(d.Message(), v.KeyHash, v.Outcome, TooLarge, fmt.Errorf("consume: the message cannot be retried: %w: %w", err, v.Err))
-			s.c.tell(s.c.within(s.work, s.Log, d.Message()), s.Log, d.Message(), v)
+			s.c.callObserve(s.c.within(s.work, s.Log, d.Message()), s.Log, d.Message(), v)
 			continue
 		}
 		pause := gate.shut()
@@ -272,8 +273,9 @@ func (s *server) settle(ctx context.Context, d Delivery, v Decision) {
 	}
 }
 
-// answered tells what the broker has taken: nobody else says that a message has failed, or will not come again.
-func (s *server) answered(m *Message, v Decision) {
+// logAnswer logs an answer that the broker has accepted. Nothing else logs that a message failed or became a dead
+// letter.
+func (s *server) logAnswer(m *Message, v Decision) {
 	switch v.Disposition {
 	case SetAside:
 		s.Log.WarnContext(s.work, "consume: message dead-lettered", "consumer", s.c.name, "key", v.KeyHash, "reason", v.Death.Reason,

@@ -97,9 +97,9 @@ func message(id string) *delivery {
 	return &delivery{m: &consume.Message{ID: id, Body: []byte(`{}`)}}
 }
 
-// While the store is down a message is kept in hand, asked for again after a pause that grows, and
-// acknowledged when the store is back. A broker would not deliver it again on an open channel.
-func TestKeptInHandWhileTheStoreIsDown(t *testing.T) {
+// While the store is down a message is held, handled again after a growing pause, and acknowledged when the store is
+// back. A broker would not redeliver it on an open channel.
+func TestHeldWhileTheStoreIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &downStore{Store: memstore.New(nil)}
 		store.down.Store(true)
@@ -133,8 +133,8 @@ func TestKeptInHandWhileTheStoreIsDown(t *testing.T) {
 	})
 }
 
-// At the end nothing more is begun, what was begun is finished and acknowledged, and what is kept in hand is
-// left to the broker.
+// At the end no message is started, started messages are finished and acknowledged, and held messages are left to the
+// broker.
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
@@ -168,8 +168,7 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// A handler that takes longer than the drain allows is told by its context, and its message is not acknowledged
-// as done.
+// The context of a handler ends if it takes longer than the drain allows, and its message is not acknowledged as done.
 func TestDrainIsBounded(t *testing.T) {
 	for within, want := range map[time.Duration]time.Duration{5 * time.Second: 5 * time.Second, 0: 30 * time.Second} {
 		t.Run(want.String(), func(t *testing.T) { drainIsBounded(t, within, want) })
@@ -203,13 +202,13 @@ func drainIsBounded(t *testing.T, within, want time.Duration) {
 			t.Errorf("after %v it ended as %v, want a retry after %v", took, d.ended, want)
 		}
 		if cause == nil || !strings.Contains(cause.Error(), "after the consumer was stopped") {
-			t.Errorf("the handler was told %v", cause)
+			t.Errorf("the handler's cause was %v", cause)
 		}
 	})
 }
 
-// A handler that heeds no end holds up the drain until it returns: what it has done is recorded, and acknowledged.
-func TestDrainWaitsForAHandlerThatHeedsNothing(t *testing.T) {
+// A handler that ignores its context delays the drain until it returns: its effect is recorded and acknowledged.
+func TestDrainWaitsForAHandlerThatIgnoresItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		c := serving(t, memstore.New(nil), func(context.Context, *consume.Message, order) error {
@@ -255,7 +254,8 @@ func TestAnswersAreRepeated(t *testing.T) {
 	})
 }
 
-// A message whose dead letter the broker does not take, because it is short of memory, waits in hand, and those behind it do not.
+// A message whose dead letter the broker does not accept, because it is short of memory, waits, and later messages do
+// not.
 func TestAnAnswerThatIsNotTakenHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := serving(t, memstore.New(nil), func(context.Context, *consume.Message, order) error {
@@ -295,7 +295,7 @@ func TestAnAnswerThatIsNotTakenHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// A dead letter that its queue refuses comes again later, without counting, and at once: nobody waits for that.
+// A dead letter that its queue refuses is deferred, at once and without using up a retry.
 func TestARefusedDeadLetterComesAgainLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := serving(t, memstore.New(nil), done)
@@ -321,7 +321,8 @@ func TestARefusedDeadLetterComesAgainLater(t *testing.T) {
 	})
 }
 
-// A handler that panics ends its attempt, and not the consumer: under Refuse the message is a dead letter, at each delivery.
+// A panic of a handler ends its attempt, and not the consumer: under Refuse the message is a dead letter, at each
+// delivery.
 func TestAPanicIsAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := serving(t, memstore.New(nil), func(context.Context, *consume.Message, order) error { panic("no") })
@@ -340,7 +341,7 @@ func TestAPanicIsAFailure(t *testing.T) {
 	})
 }
 
-// Messages of one name are handled in their order, and those of others do not wait for them.
+// Messages with the same ordering key are handled in their order, without delaying other keys.
 func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -397,14 +398,15 @@ func TestNothingIsBegunInAPause(t *testing.T) {
 	})
 }
 
-// nothingIsBegunInAPause has a message kept in hand, and others come in the pause. begun counts what is begun, and back ends the failure.
+// nothingIsBegunInAPause holds one message, and delivers others during the pause. begun counts started messages, and
+// back ends the failure.
 func nothingIsBegunInAPause(t *testing.T, c *consume.Consumer, workers consume.Workers, begun func() int64, back func()) {
 	t.Helper()
 	in := make(chan consume.Delivery)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		workers.PauseMin, workers.Log = time.Minute, quiet
+		workers.Backoff.Min, workers.Log = time.Minute, quiet
 		if err := c.Serve(t.Context(), in, &workers); err != nil {
 			t.Error(err)
 		}
@@ -432,7 +434,8 @@ func nothingIsBegunInAPause(t *testing.T, c *consume.Consumer, workers consume.W
 	}
 }
 
-// Observe is told, and decides nothing: where it panics, what was handled is acknowledged all the same, once, and the consumer goes on.
+// Observe does not affect the decision: if it panics, the message is still acknowledged, once, and the consumer goes
+// on.
 func TestAPanicOfObserveChangesNothing(t *testing.T) {
 	observe := func(_ context.Context, m *consume.Message, v consume.Decision) {
 		if v.Disposition == consume.Ack || m.ID == "always" {

@@ -16,8 +16,8 @@ func orderSeven(*consume.Message) (order, error) { return order{ID: "7"}, nil }
 
 var errClosed = everonce.NotDone(errors.New("the bank is closed"))
 
-// Each field of a TxSpec counts, for a message by itself and in a batch.
-func TestWhatATxSpecSays(t *testing.T) {
+// Each field of a TxSpec takes effect, for a single message and in a batch.
+func TestFieldsOfTxSpec(t *testing.T) {
 	refusing := func(context.Context, *ledgerTx, *consume.Message, order) error {
 		return everonce.Permanent("no_such_account", nil, nil)
 	}
@@ -40,7 +40,7 @@ func TestWhatATxSpecSays(t *testing.T) {
 		s.Observe = func(context.Context, *consume.Message, consume.Decision) { told++ }
 	}), consume.Ack, everonce.Executed)
 	if told != 3 {
-		t.Errorf("Observe was told %d times", told)
+		t.Errorf("Observe was called %d times", told)
 	}
 	recv, err := everonce.NewTxReceiver[*ledgerTx](newLedger(), nil)
 	if err != nil {
@@ -64,7 +64,7 @@ func TestWhatATxSpecSays(t *testing.T) {
 }
 
 // So does each field of a NaturalSpec.
-func TestWhatANaturalSpecSays(t *testing.T) {
+func TestFieldsOfNaturalSpec(t *testing.T) {
 	told := 0
 	specs := map[consume.Disposition]consume.NaturalSpec[order]{
 		consume.Ack: {DropRejected: true, Handle: func(_ context.Context, _ *consume.Message, o order) (bool, error) {
@@ -73,7 +73,7 @@ func TestWhatANaturalSpecSays(t *testing.T) {
 			}
 			return false, everonce.Permanent("no_such_account", nil, nil)
 		}},
-		consume.SetAside: {Retry: consume.Backoff{Limit: -1}, Handle: func(context.Context, *consume.Message, order) (bool, error) { return false, errClosed }},
+		consume.SetAside: {Retry: consume.RetryPolicy{Limit: -1}, Handle: func(context.Context, *consume.Message, order) (bool, error) { return false, errClosed }},
 	}
 	for want, spec := range specs {
 		spec.Consumer, spec.Key, spec.Decode, spec.MaxBody = "billing", consume.ProducerID(), orderSeven, 4
@@ -90,6 +90,6 @@ func TestWhatANaturalSpecSays(t *testing.T) {
 		}
 	}
 	if told != 4 {
-		t.Errorf("Observe was told %d times", told)
+		t.Errorf("Observe was called %d times", told)
 	}
 }

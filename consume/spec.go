@@ -22,9 +22,9 @@ type Spec[T any] struct {
 	Consumer string
 	// Key returns the key of a message. Required.
 	Key Key
-	// Handle handles a message. Its errors are like those of the work of [everonce.Do]: [everonce.Permanent] rejects the
-	// message, [everonce.NotDone] says that nothing happened; after any other error the policy decides.
-	// [everonce.AttemptFrom] returns the attempt. Required.
+	// Handle handles a message. Its errors have the same meaning as those returned by the work of [everonce.Do]:
+	// [everonce.Permanent] rejects the message, [everonce.NotDone] says that nothing happened; after any other error the
+	// policy decides. [everonce.AttemptFrom] returns the attempt. Required.
 	Handle func(ctx context.Context, m *Message, v T) error
 
 	// Decode reads the payload. If it fails, the message becomes a dead letter. Default: JSON, with no content encoding
@@ -40,16 +40,17 @@ type Spec[T any] struct {
 	// A Lifetime shorter than that is an error. Default 7 days.
 	Window time.Duration
 	// Retry says when a failed message is retried.
-	Retry Backoff
+	Retry RetryPolicy
 	// DropRejected acknowledges rejected messages. Default: they become dead letters, at every delivery.
 	DropRejected bool
-	// Context, if set, returns the context in which a delivery is handled and told to Observe: the trace that the message
-	// carries on, say. It is called first. A panic is logged and has no other effect.
+	// Context, if set, returns the context for the handler and for Observe, for example with the trace that the message
+	// carries. It is called first. A panic is logged and has no other effect.
 	Context func(context.Context, *Message) context.Context
-	// Observe, if set, is called with every decision. It is called once more, after Context, where a message becomes a dead
-	// letter because the broker takes no copy of it for a retry ([ErrNoCopy]), and for the dead letters that adapters make by
-	// themselves: at NATS' delivery limit, and of SQS' messages outside their envelope. It must not block. A panic is logged
-	// and has no other effect. It is called in a goroutine of its own, so it may call [runtime.Goexit].
+	// Observe, if set, is called with every decision. If the broker accepts no copy of a message for a retry
+	// ([ErrNoCopy]), it is called once more, after Context, with the decision to set the message aside. It is also called
+	// for the dead letters that adapters make without a handler: at NATS' delivery limit, and for SQS' messages outside
+	// their envelope. It must not block. A panic is logged and has no other effect. It runs in a separate goroutine, so
+	// it may call [runtime.Goexit].
 	Observe func(context.Context, *Message, Decision)
 
 	// Policy decides about messages whose outcome is unknown. Default: the receiver's policy. Reconcile is required if
@@ -72,8 +73,8 @@ type TxSpec[T, Tx any] struct {
 	// HandleAll, if set, handles the new messages of a batch together, for example with one statement. If it fails, they
 	// are handled in smaller batches, until the message that fails is alone. Default: Handle, one after the other.
 	HandleAll func(ctx context.Context, tx Tx, batch []Received[T]) error
-	// Offsets, if set, keeps in each transaction how far the consumer has come, beside the effects. It is of the adapter
-	// that delivers the messages, such as kafkaonce.Offsets.
+	// Offsets, if set, stores how far the consumer has come in each transaction, beside the effects. Use the
+	// implementation of the adapter that delivers the messages, such as kafkaonce.Offsets.
 	Offsets Offsets[Tx]
 
 	// Decode reads the payload. If it fails, the message becomes a dead letter. Default: JSON, with no content encoding
@@ -89,17 +90,17 @@ type TxSpec[T, Tx any] struct {
 	// A Lifetime shorter than that is an error. Default 7 days.
 	Window time.Duration
 	// Retry says when a failed message is retried.
-	Retry Backoff
+	Retry RetryPolicy
 	// DropRejected acknowledges rejected messages. Default: they become dead letters, at every delivery.
 	DropRejected bool
-	// Context, if set, returns the context in which a delivery is handled and told to Observe: the trace that the message
-	// carries on, say. It is called first. A panic is logged and has no other effect.
+	// Context, if set, returns the context for the handler and for Observe, for example with the trace that the message
+	// carries. It is called first. A panic is logged and has no other effect.
 	Context func(context.Context, *Message) context.Context
-	// Observe, if set, is called as that of [Spec] is.
+	// Observe, if set, is called as [Spec].Observe is.
 	Observe func(context.Context, *Message, Decision)
 }
 
-// common is what all specs say.
+// common has the fields that all specs have.
 type common[T any] struct {
 	Consumer     string
 	Key          Key
@@ -108,7 +109,7 @@ type common[T any] struct {
 	Compare      Compare
 	Lifetime     everonce.Lifetime
 	Window       time.Duration
-	Retry        Backoff
+	Retry        RetryPolicy
 	DropRejected bool
 	Context      func(context.Context, *Message) context.Context
 	Observe      func(context.Context, *Message, Decision)
@@ -117,7 +118,7 @@ type common[T any] struct {
 const (
 	defaultWindow  = 7 * 24 * time.Hour
 	defaultMaxBody = 16 << 20
-	defaultMaxJSON = 1 << 20 // to compare it takes up to some 25 times its memory, and seconds
+	defaultMaxJSON = 1 << 20 // a comparison takes up to 25 times its memory, and seconds
 )
 
 func (s *Spec[T]) common() common[T] {
@@ -128,7 +129,7 @@ func (s *TxSpec[T, Tx]) common() common[T] {
 	return common[T]{s.Consumer, s.Key, s.Decode, s.MaxBody, s.Compare, s.Lifetime, s.Window, s.Retry, s.DropRejected, s.Context, s.Observe}
 }
 
-func (c common[T]) checked() (common[T], error) {
+func (c common[T]) withDefaults() (common[T], error) {
 	switch {
 	case c.Consumer == "":
 		return c, fmt.Errorf("%w: consume: Consumer is required (it is the scope of the keys)", everonce.ErrInvalidArgument)
@@ -167,7 +168,8 @@ func (c common[T]) checked() (common[T], error) {
 	return c, nil
 }
 
-// misfit says where a body does not fit, and quotes nothing of it: names and types are the program's.
+// misfit says which field of a body does not match its type. It quotes nothing of the body: names and types are the
+// program's.
 func misfit(err error) error {
 	const text = "consume: the body does not match the payload's type"
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
@@ -183,7 +185,7 @@ func misfit(err error) error {
 // decodeJSON is the default of Decode.
 func decodeJSON[T any](m *Message) (v T, err error) {
 	switch strings.ToLower(m.ContentEncoding) {
-	case "", "identity", "utf-8": // the last is a charset, that of all JSON, which Spring and Celery put here
+	case "", "identity", "utf-8": // utf-8 is a charset and no encoding, but Spring and Celery put it here
 	default:
 		return v, fmt.Errorf("consume: unknown content encoding %q (set Decode to read it)", m.ContentEncoding)
 	}
@@ -193,13 +195,13 @@ func decodeJSON[T any](m *Message) (v T, err error) {
 		}
 		return v, misfit(err)
 	}
-	if t := reflect.TypeFor[T](); string(bytes.TrimSpace(m.Body)) == "null" && !canBeNull(t) { // to encoding/json that is the zero value
+	if t := reflect.TypeFor[T](); string(bytes.TrimSpace(m.Body)) == "null" && !canBeNull(t) { // encoding/json would return the zero value
 		return v, misfit(&json.UnmarshalTypeError{Value: "null", Type: t})
 	}
 	return v, nil
 }
 
-// canBeNull reports whether a null in JSON is a value of the type.
+// canBeNull reports whether JSON null is a value of t.
 func canBeNull(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Interface:

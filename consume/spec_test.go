@@ -18,8 +18,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// What cannot work is refused where the consumer is made. A message may not be forgotten before the channel has
-// delivered it for the last time: that error says both.
+// Invalid specs are rejected when the consumer is made. A message may not be forgotten before the channel has
+// delivered it for the last time: that error names both times.
 func TestRefusedSpecs(t *testing.T) {
 	recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
 	if err != nil {
@@ -84,7 +84,7 @@ func TestRefusedSpecs(t *testing.T) {
 	}
 	c := serving(t, memstore.New(nil), done)
 	for _, w := range []consume.Workers{
-		{Concurrency: -1}, {PauseMin: -1}, {PauseMax: -1}, {HandleTimeout: -1}, {DrainTimeout: -1}, {SettleTimeout: -1},
+		{Concurrency: -1}, {Backoff: consume.Backoff{Min: -1}}, {Backoff: consume.Backoff{Max: -1}}, {HandleTimeout: -1}, {DrainTimeout: -1}, {SettleTimeout: -1},
 	} {
 		if err := c.CheckWorkers(&w); !errors.Is(err, everonce.ErrInvalidArgument) {
 			t.Errorf("%+v: %v", w, err)
@@ -106,7 +106,7 @@ func neverAsked(context.Context, everonce.Abandoned) (everonce.Verdict[struct{}]
 	return everonce.StillUnknown[struct{}](), nil
 }
 
-// A handler is told when its time is over, and what it says then counts.
+// A handler's context ends after HandleTimeout, and its result is still used.
 func TestAHandlerIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := serving(t, memstore.New(nil), func(ctx context.Context, _ *consume.Message, _ order) error {
@@ -126,8 +126,9 @@ func TestAHandlerIsBounded(t *testing.T) {
 	})
 }
 
-// Who sees that a message failed by "context deadline exceeded" is told whose deadline that was: the consumer's, which can be changed.
-func TestTheEndOfAHandlersTimeIsTold(t *testing.T) {
+// The error of a message that failed by "context deadline exceeded" names the deadline: the consumer's, which can be
+// changed.
+func TestTheErrorNamesTheDeadline(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  func(ctx context.Context) error
 		want string
@@ -184,9 +185,9 @@ func TestAHandlerThatExits(t *testing.T) {
 	})
 }
 
-// A handler that gives its message up in another way than by an error, at each delivery, has as many retries as any other, each after
-// its delay; then the message is a dead letter.
-func TestWhatIsGivenUpIsRetriedUpToTheLimit(t *testing.T) {
+// A handler that panics or ends its goroutine at each delivery has as many retries as one that returns errors, each
+// after its delay; then the message is a dead letter.
+func TestAHandlerThatDoesNotReturnIsRetriedUpToTheLimit(t *testing.T) {
 	for name, givesUp := range map[string]func(){"by a panic": func() { panic("no") }, "by Goexit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
 			recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Reexecute, nil)
@@ -195,7 +196,7 @@ func TestWhatIsGivenUpIsRetriedUpToTheLimit(t *testing.T) {
 			}
 			told := 0
 			c, err := consume.New(recv, consume.Spec[order]{
-				Consumer: "billing", Key: consume.ProducerID(), Retry: consume.Backoff{Limit: 2, Min: time.Hour, Max: time.Hour},
+				Consumer: "billing", Key: consume.ProducerID(), Retry: consume.RetryPolicy{Limit: 2, Min: time.Hour, Max: time.Hour},
 				Handle:  func(context.Context, *consume.Message, order) error { givesUp(); return nil },
 				Observe: func(context.Context, *consume.Message, consume.Decision) { told++ },
 			})
@@ -216,7 +217,7 @@ func TestWhatIsGivenUpIsRetriedUpToTheLimit(t *testing.T) {
 				}
 			}
 			if told != 3 {
-				t.Errorf("Observe was told %d times, want 3", told)
+				t.Errorf("Observe was called %d times, want 3", told)
 			}
 		})
 	}

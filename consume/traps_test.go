@@ -93,8 +93,8 @@ func TestTrapTheKeyIsNotRecordedBeforeTheHandler(t *testing.T) {
 	}
 }
 
-// Trap: a checksum of 32 bits takes orders for each other: Adler-32 nearly all small JSON bodies, and any other some of
-// many. The content's hash has 256, and none of these is taken for another.
+// Trap: a 32-bit checksum confuses orders: Adler-32 nearly all small JSON bodies, others some of many. The content's
+// hash has 256 bits, and confuses none of these.
 func TestTrapSmallBodiesDoNotCollide(t *testing.T) {
 	const n = 20_000
 	rng := rand.New(rand.NewPCG(1, 1)) //nolint:gosec // any numbers
@@ -120,8 +120,8 @@ func TestTrapSmallBodiesDoNotCollide(t *testing.T) {
 	}
 }
 
-// Trap: two batches that claim the same keys in different orders deadlock. Whatever order the messages come in, a batch
-// claims in one, that of the keys' hashes.
+// Trap: two batches that claim the same keys in different orders deadlock. Whatever the order of the messages, a batch
+// claims in the order of the keys' hashes.
 func TestTrapBatchesClaimInOneOrder(t *testing.T) {
 	var orders [][]everonce.RecordID
 	for range 5 {
@@ -176,8 +176,8 @@ func (h orderedHandle) Claim(ctx context.Context, req driver.ClaimRequest) (driv
 	return h.TxHandle.Claim(ctx, req)
 }
 
-// Trap: a failing message of a batch takes its neighbours with it: they are retried, and become dead letters, though
-// nothing is wrong with them.
+// Trap: a failing message fails its whole batch: the neighbours are retried, and become dead letters, though nothing
+// is wrong with them.
 func TestTrapAPoisonedBatchIsNotPoisonForItsNeighbours(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()

@@ -13,7 +13,7 @@ import (
 	"github.com/everonce/everonce/driver/transition"
 )
 
-// both handles two messages in a batch and one by itself, and compares what becomes of them.
+// both handles two messages in a batch and one alone, and compares the decisions.
 func both(t *testing.T, c *consume.Consumer, want consume.Disposition, o everonce.Outcome) {
 	t.Helper()
 	decisions := append(c.HandleBatch(t.Context(), messages("a", "b")), c.Handle(t.Context(), message("c").m))
@@ -24,9 +24,9 @@ func both(t *testing.T, c *consume.Consumer, want consume.Disposition, o everonc
 	}
 }
 
-// An operation that a guarded consumer of the same name has left in the unknown stays so until somebody settles it: to
-// ask again would hold up all that is behind it for ever.
-func TestWhatIsAbandonedIsADeadLetterInATransactionToo(t *testing.T) {
+// An operation that a guarded consumer of the same name left unknown remains unknown until it is settled: to retry it
+// would block later messages for ever.
+func TestAnAbandonedMessageIsADeadLetterInATransactionToo(t *testing.T) {
 	l := newLedger()
 	for _, id := range []string{"a", "b", "c"} {
 		key := everonce.Key{Scope: everonce.ScopeOf("billing"), ID: id}
@@ -44,8 +44,8 @@ func TestWhatIsAbandonedIsADeadLetterInATransactionToo(t *testing.T) {
 	}
 }
 
-// What nobody knows because the answer to the commit was lost is known at the next claim: until then it is kept in hand.
-func TestALostCommitIsKeptInHandUntilItIsKnown(t *testing.T) {
+// A message whose commit was not confirmed is held until the next claim shows the outcome.
+func TestAMessageIsHeldAfterALostCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		errLost := errors.New("the line went dead")
 		l := newLedger()
@@ -81,8 +81,9 @@ func TestALostCommitIsKeptInHandUntilItIsKnown(t *testing.T) {
 	})
 }
 
-// A database that is busy each time, before the handler was called, is no failure of the message: it does not count.
-func TestABusyDatabaseDoesNotCount(t *testing.T) {
+// If the database is busy each time before the handler is called, it is no failure of the message and uses up no
+// retry.
+func TestABusyDatabaseUsesUpNoRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
 		l.classes = map[error]driver.TxErrorClass{errDown: driver.TxErrorRetry}
@@ -99,7 +100,7 @@ func TestABusyDatabaseDoesNotCount(t *testing.T) {
 	})
 }
 
-// One message that takes all the time of its batch does not hold up the others, nor the batch for ever.
+// One message that uses up the time of its batch does not delay the others, nor the batch for ever.
 func TestAMessageThatTakesTooLongHoldsUpNoBatch(t *testing.T) {
 	for name, together := range map[string]bool{"one after the other": false, "together": true} {
 		t.Run(name, func(t *testing.T) {
@@ -156,8 +157,8 @@ func testTooLong(t *testing.T, together bool) {
 	}
 }
 
-// A message is remembered for as long as its consumer says, handled by itself or in a batch: a database that has its records for a
-// day would have it done twice.
+// A message is remembered for its consumer's lifetime, handled alone or in a batch: with the database's default of a
+// day it would be done twice.
 func TestATransactionIsRememberedForTheConsumersLifetime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := booking(t, newLedger(), nil)
@@ -169,7 +170,7 @@ func TestATransactionIsRememberedForTheConsumersLifetime(t *testing.T) {
 	})
 }
 
-// What is wrong with the place that a consumer is called from is not wrong with the message: it stays in hand.
+// An invalid call, from within a transaction, is not the message's fault: it is held.
 func TestACallFromWithinATransactionIsKept(t *testing.T) {
 	l := newLedger()
 	recv, err := everonce.NewTxReceiver[*ledgerTx](l, nil)

@@ -33,8 +33,8 @@ func retried(retries int) *consume.Message {
 	return m
 }
 
-// Under Reconcile nobody needs to replay a letter for the question to be asked: what is unknown comes again for that.
-func TestWhatIsAskedAboutComesAgain(t *testing.T) {
+// Under Reconcile the reconciler is called without a replay by an operator: an unknown message is retried for that.
+func TestAReconciledMessageComesAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		verdict everonce.Verdict[struct{}]
 		runs    int
@@ -57,8 +57,8 @@ func TestWhatIsAskedAboutComesAgain(t *testing.T) {
 	}
 }
 
-// One whose question has no answer for as long as it is retried is a dead letter that says so.
-func TestWhatNobodyCanAnswerIsADeadLetter(t *testing.T) {
+// A message that the reconciler cannot resolve within its retries becomes a dead letter with that reason.
+func TestAnUnansweredQuestionLeadsToADeadLetter(t *testing.T) {
 	asked, ran := 0, 0
 	r := asking(t, &ran, func(context.Context, everonce.Abandoned) (everonce.Verdict[struct{}], error) {
 		asked++
@@ -67,15 +67,15 @@ func TestWhatNobodyCanAnswerIsADeadLetter(t *testing.T) {
 	for retries := range 10 {
 		r.wants(retried(retries), everonce.Unknown, consume.Retry)
 	}
-	r.wantsLetter(retried(10), everonce.Unknown, consume.Unknown)
+	r.wantsDeadLetter(retried(10), everonce.Unknown, consume.Unknown)
 	if ran != 1 || asked != 10 {
 		t.Errorf("it ran %d times, and was asked about %d times", ran, asked)
 	}
 }
 
-// A handler that panics, when its time is over too, or ends its goroutine, leaves what its policy makes of that: under Refuse an unknown
-// outcome, a dead letter that is called so, however often it was retried before.
-func TestAHandlerThatDoesNotReturnIsWhatItsPolicySays(t *testing.T) {
+// A handler that panics, also after its timeout, or ends its goroutine, leaves the outcome of its policy: under Refuse
+// it is unknown, and the dead letter says so, however often the message was retried before.
+func TestAHandlerThatDoesNotReturnFollowsThePolicy(t *testing.T) {
 	panics := func(context.Context, *consume.Message, order) error { panic("no") }
 	late := func(ctx context.Context, _ *consume.Message, _ order) error { <-ctx.Done(); panic("no") }
 	exits := func(context.Context, *consume.Message, order) error { runtime.Goexit(); return nil }
@@ -120,7 +120,7 @@ func TestAHandlerThatDoesNotReturnIsWhatItsPolicySays(t *testing.T) {
 	}
 }
 
-// So it is for an adapter that collects by itself, and the letter says why.
+// The same for an adapter that collects batches. The dead letter has the reason.
 func TestAGuardedHandlerThatPanicsInABatch(t *testing.T) {
 	r := rigged(t, func(context.Context, *consume.Message, order) error { panic("no") }, nil)
 	v := r.c.HandleBatch(t.Context(), []*consume.Message{first()})[0]
@@ -130,8 +130,8 @@ func TestAGuardedHandlerThatPanicsInABatch(t *testing.T) {
 	}
 }
 
-// Whether what is unknown comes again is as the core says of it, whichever policy that goes by: a step has one of its own. One
-// that is asked about comes again, and one that has to be settled is a dead letter at once.
+// Whether an unknown message is retried depends on the error of the core, whatever the policy, since a step may have
+// another one. A message with a reconciler is retried, and one that must be settled becomes a dead letter at once.
 func TestAStepThatIsUnknownComesAgainWhereThatHelps(t *testing.T) {
 	const refuse, reexecute, reconcile = everonce.Refuse, everonce.Reexecute, everonce.Reconcile
 	for name, c := range map[string]struct {
@@ -171,7 +171,7 @@ func TestAStepThatIsUnknownComesAgainWhereThatHelps(t *testing.T) {
 					s.Policy, s.EffectsInSteps = c.policy, true
 					if c.policy == reconcile {
 						s.Reconcile = func(context.Context, everonce.Abandoned) (everonce.Verdict[struct{}], error) {
-							return everonce.NotHappened[struct{}](), nil // the operation: its step is asked about by itself
+							return everonce.NotHappened[struct{}](), nil // the operation; its step has a separate reconciler
 						}
 					}
 				})

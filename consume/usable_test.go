@@ -32,7 +32,7 @@ func (s *boundStore) KeepIdentity(context.Context, driver.KeepIdentityRequest) (
 
 // A store without its tables, or that is bound to another identity secret, cannot be waited for: the consumer says so at its
 // start, and takes nothing.
-func TestAStoreThatNoWaitingMendsIsTold(t *testing.T) {
+func TestAStoreThatNeedsAnOperatorEndsServe(t *testing.T) {
 	for _, why := range []error{everonce.ErrSchema, driver.ErrIdentity} {
 		store := &boundStore{Store: memstore.New(nil)}
 		answer := fmt.Errorf("%w: %w: run Migrate", everonce.ErrStore, why)
@@ -58,7 +58,7 @@ func (tableless) KeepIdentity(context.Context, driver.KeepIdentityRequest) (res 
 }
 
 // So does a consumer in transactional mode.
-func TestADatabaseThatNoWaitingMendsIsTold(t *testing.T) {
+func TestADatabaseThatNeedsAnOperatorEndsRun(t *testing.T) {
 	recv, err := everonce.NewTxReceiver[*ledgerTx](tableless{newLedger()}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestADatabaseThatNoWaitingMendsIsTold(t *testing.T) {
 }
 
 // A store that is away at the start is waited for.
-func TestAStoreThatIsAwayIsWaitedFor(t *testing.T) {
+func TestAnUnreachableStoreIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &boundStore{Store: memstore.New(nil)}
 		store.answer.Store(&errDown)

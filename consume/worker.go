@@ -9,11 +9,11 @@ import (
 type worker struct {
 	*server
 	in <-chan Delivery
-	// apart are deliveries of a batch that could not be handled together: each is handled by itself, before anything else.
+	// apart are deliveries of a batch that could not be handled together. Each is handled alone, before anything else.
 	apart []Delivery
 }
 
-// begin runs a worker. A handler may end its goroutine: another one goes on with what it leaves.
+// begin runs a worker in a new goroutine. If a handler ends that goroutine, another one takes over.
 func (s *server) begin(w *worker) {
 	s.workers.Go(func() {
 		ended := false
@@ -27,7 +27,7 @@ func (s *server) begin(w *worker) {
 	})
 }
 
-// run returns at the end.
+// run handles deliveries until Serve ends.
 func (w *worker) run() {
 	for {
 		for len(w.apart) > 0 {
@@ -41,7 +41,7 @@ func (w *worker) run() {
 	}
 }
 
-// handleNext handles what comes next. It reports false at the end.
+// handleNext handles the next delivery or batch. It returns false at the end.
 func (w *worker) handleNext() bool {
 	if w.Batch > 1 {
 		ds := w.nextBatch(w.in)
@@ -55,11 +55,11 @@ func (w *worker) handleNext() bool {
 	return ok
 }
 
-// laneAhead is how many messages may be in hand for a worker whose messages have an order. Without that one name of which
-// several come in a row would hold up all the others.
+// laneAhead is how many messages a lane buffers. Without a buffer, several messages in a row with the same ordering
+// key would block all other lanes.
 const laneAhead = 16
 
-// serveLanes gives each delivery to the worker of its name.
+// serveLanes gives each delivery to the worker of its ordering key.
 func (s *server) serveLanes(in <-chan Delivery) {
 	lanes := make([]chan Delivery, s.Concurrency)
 	for i := range lanes {
@@ -77,7 +77,7 @@ func (s *server) serveLanes(in <-chan Delivery) {
 		if !ok {
 			return
 		}
-		lane := lanes[maphash.String(seed, s.nameOf(d.Message()))%uint64(len(lanes))]
+		lane := lanes[maphash.String(seed, s.orderKey(d.Message()))%uint64(len(lanes))]
 		select {
 		case lane <- d:
 		case <-s.ending.Done():
@@ -86,8 +86,8 @@ func (s *server) serveLanes(in <-chan Delivery) {
 	}
 }
 
-// nameOf asks for the name of what must be handled in order, in a goroutine that Order may end: Serve goes on without a name.
-func (s *server) nameOf(m *Message) (name string) {
+// orderKey calls Order in a new goroutine, which Order may end. It returns "" if Order fails.
+func (s *server) orderKey(m *Message) (name string) {
 	err := errReaderExited
 	var asking sync.WaitGroup
 	asking.Go(func() { name, err = safely(func(m *Message) (string, error) { return s.Order(m), nil }, m) })

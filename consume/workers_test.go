@@ -13,7 +13,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// Concurrency is how many messages are handled at a time: no fewer where there are enough, and no more.
+// Concurrency messages are handled at a time, no more, and no fewer if there are enough.
 func TestConcurrency(t *testing.T) {
 	for name, c := range map[string]struct {
 		workers consume.Workers
@@ -53,9 +53,9 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
-// What failed together does not come back together: half of the delay is by chance.
+// Messages that failed together do not come back together: half of the delay is random.
 func TestRetriesAreSpread(t *testing.T) {
-	r := rigged(t, fails, func(s *consume.Spec[order]) { s.Retry = consume.Backoff{Min: time.Hour, Max: time.Hour} })
+	r := rigged(t, fails, func(s *consume.Spec[order]) { s.Retry = consume.RetryPolicy{Min: time.Hour, Max: time.Hour} })
 	least, most := time.Hour, time.Duration(0)
 	for i := range 100 {
 		m := first()
@@ -68,7 +68,8 @@ func TestRetriesAreSpread(t *testing.T) {
 	}
 }
 
-// By default the first delay is a second at most, and the tenth more than four minutes; each is at least half of what it may be.
+// By default the first delay is at most a second, and the tenth more than four minutes; each is at least half of its
+// maximum.
 func TestDelaysByDefault(t *testing.T) {
 	r := rigged(t, fails, nil)
 	for retries, most := 0, time.Second; retries < 10; retries, most = retries+1, min(2*most, 10*time.Minute) {
@@ -87,7 +88,7 @@ func TestDelaysByDefault(t *testing.T) {
 
 // A delay is at most the longest one, after any number of retries.
 func TestDelaysAreBounded(t *testing.T) {
-	for _, b := range []consume.Backoff{{Limit: 1000, Min: time.Second, Max: time.Hour}, {Limit: 1000, Min: 2 * time.Hour, Max: time.Hour}} {
+	for _, b := range []consume.RetryPolicy{{Limit: 1000, Min: time.Second, Max: time.Hour}, {Limit: 1000, Min: 2 * time.Hour, Max: time.Hour}} {
 		r := rigged(t, fails, func(s *consume.Spec[order]) { s.Retry = b })
 		for _, retries := range []int{12, 31, 32, 63, 64, 999} {
 			m := first()
@@ -97,7 +98,7 @@ func TestDelaysAreBounded(t *testing.T) {
 			}
 		}
 		m := first()
-		m.Retries = -1 // as nobody counts
+		m.Retries = -1 // as for a broker that has no retry count
 		if after := r.wants(m, everonce.Failed, consume.Retry).After; after > time.Hour {
 			t.Errorf("%+v: retry -1 after %v", b, after)
 		}
@@ -124,7 +125,7 @@ func pauseBeginsAnew(t *testing.T, c *consume.Consumer, w consume.Workers, down 
 	t.Helper()
 	in := make(chan consume.Delivery)
 	served := make(chan error, 1)
-	w.Concurrency, w.PauseMin, w.PauseMax, w.Log = 1, time.Second, time.Hour, quiet
+	w.Concurrency, w.Backoff.Min, w.Backoff.Max, w.Log = 1, time.Second, time.Hour, quiet
 	go func() { served <- c.Serve(t.Context(), in, &w) }()
 	for i := range 2 {
 		down.Store(true)
@@ -151,7 +152,7 @@ func TestALongLeastPause(t *testing.T) {
 		store.down.Store(true)
 		in := make(chan consume.Delivery, 1)
 		in <- message("m-1")
-		endedInHand(t, serving(t, store, done), in, consume.Workers{PauseMin: time.Hour}, func() {
+		servedAndEnded(t, serving(t, store, done), in, consume.Workers{Backoff: consume.Backoff{Min: time.Hour}}, func() {
 			before := store.calls.Load()
 			time.Sleep(59 * time.Minute)
 			if n := store.calls.Load() - before; before == 0 || n != 0 {
@@ -161,7 +162,7 @@ func TestALongLeastPause(t *testing.T) {
 	})
 }
 
-// What ends well in a pause does not end the pause: it was begun before it.
+// A success during a pause does not end the pause: it began before it.
 func TestAPauseIsNotCutShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, begun, skipFailed := &downStore{Store: memstore.New(nil)}, new(atomic.Int64), make(chan struct{})
@@ -174,7 +175,7 @@ func TestAPauseIsNotCutShort(t *testing.T) {
 		in := make(chan consume.Delivery)
 		served := make(chan error, 1)
 		go func() {
-			served <- c.Serve(t.Context(), in, &consume.Workers{Concurrency: 3, PauseMin: time.Minute, Log: quiet})
+			served <- c.Serve(t.Context(), in, &consume.Workers{Concurrency: 3, Backoff: consume.Backoff{Min: time.Minute}, Log: quiet})
 		}()
 		in <- message("m-1")
 		synctest.Wait()
@@ -195,7 +196,7 @@ func TestAPauseIsNotCutShort(t *testing.T) {
 	})
 }
 
-// Each lane has a batch in hand beside the one that is handled, where that is more than sixteen messages.
+// Each lane buffers a batch beside the one that is handled, if that is more than sixteen messages.
 func TestALaneHasRoomForABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		skipFailed := make(chan struct{})
@@ -214,7 +215,7 @@ func TestALaneHasRoomForABatch(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if got := cap(in) - len(in); got < 80 {
-			t.Errorf("%d messages are in hand, want 80", got)
+			t.Errorf("%d messages were taken, want 80", got)
 		}
 		close(skipFailed)
 		if err := <-served; err != nil {
@@ -258,7 +259,7 @@ func TestAMessageWithoutAKeyEndsNoPause(t *testing.T) {
 			ctx, end := context.WithCancel(t.Context())
 			in, served := make(chan consume.Delivery), make(chan error, 1)
 			go func() {
-				served <- c.Serve(ctx, in, &consume.Workers{Concurrency: 2, PauseMin: time.Second, PauseMax: time.Hour, Log: quiet})
+				served <- c.Serve(ctx, in, &consume.Workers{Concurrency: 2, Backoff: consume.Backoff{Min: time.Second, Max: time.Hour}, Log: quiet})
 			}()
 			in <- message("m-1")
 			if i == 1 {

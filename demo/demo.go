@@ -34,8 +34,8 @@ Everything listens on 127.0.0.1 only, and all files are in a temporary folder th
 removed at the end.
 
 The service uses everonce's HTTP middleware, and the client its transport. With
---via proxy the service knows nothing of keys: everonce's proxy stands in front of it as
-a process of its own, and the kills take turns: the service, the proxy, both.
+--via proxy the service knows no idempotency keys: everonce's proxy stands in front of it
+in a separate process, and the kills take turns: the service, the proxy, both.
 
 With --json, progress goes to standard error, and standard output is one object. In it,
 operations and kills are per run; deliveries and losses are the network's counts over
@@ -71,7 +71,7 @@ func (c *Config) Flags() *flag.FlagSet {
 	f.IntVar(&c.Operations, "operations", 300, "payments in each run")
 	f.IntVar(&c.Kills, "kills", 5, "how often the service is killed in each run")
 	f.Uint64Var(&c.Seed, "seed", 0, "seed of the payments and the network's faults (default: a new one, which is printed)")
-	f.StringVar(&c.Via, "via", "", "what handles the keys in the run with everonce: proxy, in front of a service that knows nothing of keys (default: the service's own middleware)")
+	f.StringVar(&c.Via, "via", "", "what handles the keys in the run with everonce: proxy, in front of a service without keys (default: the service's own middleware)")
 	f.BoolVar(&c.JSON, "json", false, "write the result as one JSON object")
 	return f
 }
@@ -92,8 +92,8 @@ func (c *Config) Check() error {
 }
 
 // Run runs the demo, and writes its progress and its result. The error says what the ledgers show, if it is not what
-// the demo promises. All of its files are in a temporary folder that is gone when Run returns, and so are its processes:
-// the program itself, which must call [Serve] when its first argument is [ChildCommand].
+// the demo promises. All of its files are in a temporary folder that is gone when Run returns, and so are its
+// processes: the program itself, which must call [Serve] when its first argument is [ChildCommand].
 func Run(ctx context.Context, c Config, out, errOut io.Writer) error {
 	if c.Seed == 0 {
 		c.Seed = uint64(rand.Uint32()) //nolint:gosec // the seed of a demo

@@ -43,8 +43,8 @@ func program(t *testing.T, args ...string) (cmd *exec.Cmd, temp string) {
 	return cmd, temp
 }
 
-// TestDemo runs the demo, small, and compares what it writes with what it promises: in both ways, its own middleware and
-// the proxy, which is killed too.
+// TestDemo runs the demo, small, and compares what it writes with what it promises: in both ways, its own middleware
+// and the proxy, which is killed too.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -117,7 +117,7 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// numbers returns the members of one JSON object, with those of its objects; what is text counts 0.
+// numbers returns the members of a JSON object, including members of nested objects; a text has the value 0.
 func numbers(t *testing.T, raw []byte) map[string]float64 {
 	t.Helper()
 	var object map[string]any
@@ -229,7 +229,7 @@ func demoKilled(t *testing.T, when string, args ...string) {
 		if time.Now().After(limit) {
 			t.Fatalf("processes are left: %v", left)
 		}
-		time.Sleep(10 * time.Millisecond) // no event tells of a process that is nobody's child
+		time.Sleep(10 * time.Millisecond) // no event reports a process that is not a child
 	}
 }
 
@@ -245,7 +245,7 @@ func processesIn(t *testing.T, dir string) []string {
 	return found
 }
 
-// commandLines returns those of all processes: from /proc, which needs no program, or else from ps.
+// commandLines returns the command lines of all processes: from /proc, which needs no program, or else from ps.
 func commandLines(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -6,7 +6,7 @@ require (
 	github.com/everonce/everonce v0.0.0
 	github.com/everonce/everonce/store/sqlitestore v0.0.0
 	github.com/schollz/progressbar/v3 v3.19.1
-	golang.org/x/term v0.44.0
+	golang.org/x/term v0.46.0
 	modernc.org/sqlite v1.61.1
 )
 

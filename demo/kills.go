@@ -80,8 +80,8 @@ func (r *run) allow(n int) {
 func (r *run) untilMidWork(ctx context.Context, i int, random *rand.Rand) (int, error) {
 	begin, end := r.config.Operations*i/(r.config.Kills+1), r.config.Operations*(i+1)/(r.config.Kills+1)
 	together := max(1, min(crowd, (end-begin)/2))
-	// Most of the payments up to this kill are made one after the other, and the last of them together,
-	// when there are places for them: those of the kill before have waited for their lease to lapse.
+	// Most of the payments up to this kill are made one after the other, and the last of them together, when places are
+	// free: payments of the previous kill have waited for their lease to lapse.
 	r.allow(end - together)
 	places := func() bool {
 		n := r.client.Counts()

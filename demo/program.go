@@ -63,7 +63,7 @@ func exitCode(ctx context.Context, err error, errOut io.Writer) int {
 	return exitFailure
 }
 
-// ChildCommand is the first argument of a program that the demo starts: this one again, as a process of its own.
+// ChildCommand is the first argument when the demo starts this program again, as a separate process.
 const ChildCommand = "demo-child"
 
 // The roles of a child.

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// report is the object of --json. Operations and Kills are of each run; Deliveries and the losses are the network's
-// counts over both; what is in Without and With was counted in the ledgers.
+// report is the object of --json. Operations and Kills are per run; Deliveries and the losses are the network's counts
+// over both runs; Without and With are counted in the ledgers.
 type report struct {
 	Operations   int       `json:"operations"`
 	Deliveries   int64     `json:"deliveries"`
@@ -20,10 +20,10 @@ type report struct {
 	Seconds      float64   `json:"seconds"`
 }
 
-// reportRun is a run. Effects counts charges, Doubled and Lost payments that were charged more than once, and never.
-// The pointers are set with everonce only. MailsUnknown counts the mails of which nobody knew whether they had
-// been sent, before they were settled; via the proxy it counts payments, and HalfDone those of them that a crash had left
-// charged and without a mail, which the operator sent.
+// reportRun is a run. Effects counts charges, Doubled and Lost count payments that were charged more than once, and
+// never. The pointers are set with everonce only. MailsUnknown counts the mails that were unknown before they were
+// settled. Via the proxy it counts payments, and HalfDone counts those that a crash had left charged and without a
+// mail, which the operator sent.
 type reportRun struct {
 	Effects      int    `json:"effects"`
 	Doubled      int    `json:"doubled"`

@@ -7,7 +7,7 @@ import (
 	"github.com/everonce/everonce/demo/internal/shop"
 )
 
-// What must not happen is a failure of the demo, whatever else it shows.
+// A forbidden outcome is a failure of the demo, whatever else it shows.
 func TestVerdict(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

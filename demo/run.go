@@ -146,8 +146,8 @@ func keyOf(r *http.Request) string {
 	return key
 }
 
-// startService starts the service, and connects it to the network. Behind the proxy it is the one without everonce. After
-// a kill it listens where it did before, since the proxy was told so.
+// startService starts the service, and connects it to the network. Behind the proxy it starts the service without
+// everonce. After a kill it listens at the same address, because the proxy is configured with it.
 func (r *run) startService(ctx context.Context) (err error) {
 	role := roleWithout
 	if r.mode == with && !r.viaProxy() {
@@ -203,11 +203,11 @@ func (r *run) work(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// settleRounds bounds how often unknown payments are settled. Nobody is killed any more then, so that the
-// first round is the only one unless the machine itself is in trouble.
+// settleRounds bounds how often unknown payments are settled. There are no kills then, so one round is enough unless
+// the machine itself is in trouble.
 const settleRounds = 5
 
-// pay pays everything. What is unknown then is settled, and paid on.
+// pay makes all payments. It then settles the unknown ones, and pays them to the end.
 func (r *run) pay(ctx context.Context) error {
 	left, err := r.client.Pay(ctx, r.queue)
 	for round := 0; err == nil && len(left) > 0; round++ {
@@ -229,7 +229,7 @@ func (r *run) pay(ctx context.Context) error {
 
 func (r *run) audit(ctx context.Context) error {
 	if _, err := os.Stat(r.books()); err != nil { // SQLite would say less, or begin new books
-		return fmt.Errorf("the service's database is gone, by nothing that the demo does: %w", err)
+		return fmt.Errorf("the service's database is gone, and the demo did not remove it: %w", err)
 	}
 	db, err := shop.OpenBooks(r.books())
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 // records.
 type settled struct {
 	done, notDone int
-	// finished are those of done that a crash had left half done, charged and without a mail: the operator sent it.
+	// finished counts the payments of done that a crash had left charged and without a mail: the operator sent it.
 	finished int
 }
 
@@ -30,10 +30,11 @@ type ledgers struct {
 	mails   map[string][]string // by order
 }
 
-// settle does the operator's work: it finds what is unknown, looks it up in the ledgers, and tells everonce what it found.
+// settle does the operator's work: it finds what is unknown, looks it up in the ledgers, and tells everonce what it
+// found.
 //
-// What is not in the ledgers must not come into them later. So they are read when neither the service nor the gateway
-// is working on anything, and the process that would go on is gone, which is why its record is abandoned.
+// A ledger must not gain an entry after it was read. So the ledgers are read when neither the service nor the gateway
+// is working, and the process that would continue is gone, which is why its record is abandoned.
 func (r *run) settle(ctx context.Context) (err error) {
 	for _, c := range []*process.Child{r.service, r.gateway} {
 		if err := untilIdle(ctx, c); err != nil {
@@ -89,9 +90,9 @@ func untilIdle(ctx context.Context, c *process.Child) (err error) {
 
 // settleRecord settles a mail of the service's own records, or a payment of the proxy's.
 //
-// The service's own crash may have left a payment half done, charged and without its mail. No proxy can know of
-// that: the operator sends the mail, and settles the payment as done. Duplicates learn that it is done, and not
-// with which answer.
+// The service's own crash may have left a payment half done, charged and without its mail, and no proxy can detect
+// that. The operator sends the mail, and settles the payment as done. Duplicates learn that it is done, but not with
+// which answer.
 func (r *run) settleRecord(ctx context.Context, store driver.Store, l ledgers, rec *driver.Record) error {
 	p := r.payments[slices.IndexFunc(r.payments, func(p shop.Payment) bool { return p.Key == rec.Name })]
 	mails := l.mails[p.Order]

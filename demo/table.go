@@ -46,21 +46,21 @@ func sum(ns []int) (total int) {
 }
 
 const promisesOfService = `
-What was promised:
+Guarantees:
   without   nothing: every delivery that reaches the service has its effect once more.
   charge    a step in the transaction of the database that also holds the record (transactional mode):
             exactly once, whatever crashes, as long as the database keeps what it has committed.
-  e-mail    a step under the policy Refuse (guarded mode): at most once. Where nobody knew whether it
+  e-mail    a step under the policy Refuse (guarded mode): at most once. If it was unknown whether it
             was sent, it was not sent again, but settled by what the gateway's ledger says.
 %.1f seconds, seed %d.
 `
 
 const promisesOfProxy = `
-What was promised:
+Guarantees:
   without   nothing: every delivery that reaches the service has its effect once more.
-  proxy     under the policy Refuse (guarded mode), in front of a service that knows nothing of keys: at
-            most once. Where nobody knew whether a payment was made, it was not made again, but settled
-            by what the service's ledger says. What the service's own crash left half done, charged and
-            without its mail, no proxy can know: the operator sent that mail.
+  proxy     under the policy Refuse (guarded mode), in front of a service without keys: at most once. If
+            it was unknown whether a payment was made, it was not made again, but settled by the service's
+            ledger. No proxy can detect a payment that the service's own crash left charged and without
+            its mail: the operator sent that mail.
 %.1f seconds, seed %d.
 `

@@ -13,8 +13,8 @@ import (
 	"github.com/everonce/everonce/demo/internal/network"
 )
 
-// view writes a line for everything that happens, and draws a bar under the lines on a terminal. While a run is on, progress
-// and killed may be called concurrently.
+// view writes a line for everything that happens, and draws a bar under the lines on a terminal. While a run is on,
+// progress and killed may be called concurrently.
 type view struct {
 	out      io.Writer
 	viaProxy bool
@@ -23,7 +23,7 @@ type view struct {
 	mu         sync.Mutex // of the lines
 	mode       mode
 	operations int
-	quarters   int                      // of the run, that were told
+	quarters   int                      // of the run, already reported
 	bar        *progressbar.ProgressBar // nil: none
 }
 

@@ -61,7 +61,7 @@ func TestTheTableOfTheProxy(t *testing.T) {
 	if err := r.table(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"\n   payments unknown, settled                    -              30\n", "\n     charged, mailed by the operator            -               7\n", "in front of a service that knows nothing of keys"} {
+	for _, want := range []string{"\n   payments unknown, settled                    -              30\n", "\n     charged, mailed by the operator            -               7\n", "in front of a service without keys"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in\n%s", want, &b)
 		}

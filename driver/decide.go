@@ -2,8 +2,8 @@ package driver
 
 import "time"
 
-// Decide returns the decision on a claim, given the record (nil if there is none), the request, and the store's time. A
-// store may decide natively, such as inside a statement; the conformance suite compares it with this function.
+// Decide returns the decision on a claim, given the record (or nil), the request, and the store's time. A store may
+// decide natively, such as inside a statement; the conformance suite compares it with this function.
 //
 // DecideClaimed means a new record, a further attempt, or the repeated claim of a running attempt: the record then has
 // the request's nonce.

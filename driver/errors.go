@@ -24,8 +24,8 @@ var (
 	ErrTxTooLong = errors.New("everonce: transaction took too long")
 )
 
-// ErrOutcomeUnknown: nobody knows whether an effect happened. No store returns it. It is here for clients, which do not link
-// the engine.
+// ErrOutcomeUnknown: it is unknown whether an effect happened. No store returns it. It is here for clients, which
+// do not link the engine.
 var ErrOutcomeUnknown = errors.New("everonce: outcome unknown")
 
 // Failures, for errors.Is. A store may return one alone, or any other error: the engine adds [ErrStore] to every error

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// CheckName returns an error that wraps sentinel if a name is empty, too long, not UTF-8, or has a control character. The
-// error does not contain the name.
+// CheckName returns an error that wraps sentinel if a name is empty, too long, not UTF-8, or has a control
+// character. The error does not contain the name.
 func CheckName(sentinel error, what, s string, limit int) error {
 	switch {
 	case s == "":

@@ -45,8 +45,8 @@ type RecallResult struct {
 	CompletedAt, Now time.Time
 }
 
-// Prompter is an optional power of a [Store] whose calls never block, such as one in memory. The engine makes them without
-// a timeout, which costs more than such a call.
+// Prompter is an optional power of a [Store] whose calls never block, such as one in memory. The engine makes them
+// without a timeout, which costs more than such a call.
 type Prompter interface {
 	// Prompt returns the store that never blocks. A store that embeds it, and may block, is another one: the engine
 	// compares them, and does not ask [PowerOf].
@@ -129,7 +129,8 @@ type DeleteScopeRequest struct {
 	Limit int
 }
 
-// DeleteScopeResult counts what was removed. If More and Live are false and there was no error, nothing of the scope is left.
+// DeleteScopeResult counts what was removed. If More and Live are false and there was no error, nothing of the
+// scope is left.
 type DeleteScopeResult struct {
 	Records int
 	More    bool // the limit was reached: call again

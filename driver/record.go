@@ -47,11 +47,11 @@ func (s State) String() string {
 	return "none"
 }
 
-// Token is the fencing token of an attempt. It is positive and strictly increases with every claim of a key, also after a
-// release or purge. Pass it to a downstream system that rejects tokens lower than the highest it has seen.
+// Token is the fencing token of an attempt. It is positive and strictly increases with every claim of a key, also
+// after a release or purge. Pass it to a downstream system that rejects tokens lower than the highest it has seen.
 type Token int64
 
-// Nonce is 128 random bits that an attempt chooses. By them a store recognises the attempt's repeated calls.
+// Nonce is 128 random bits that an attempt chooses. A store uses it to recognise the attempt's repeated calls.
 type Nonce [16]byte
 
 // NewNonce returns a new nonce. A nonce is unique but not secret, so NewNonce makes no system call.
@@ -79,7 +79,7 @@ type Record struct {
 	Attempt int    // 1 for the first attempt; 0 if a release by nonce came before any claim
 	// LeaseUntil is when the claim lapses, by the store's clock. It is zero unless the state is claimed.
 	LeaseUntil time.Time
-	// Fingerprint is that of the latest attempt that had one.
+	// Fingerprint is the fingerprint of the latest attempt that had one.
 	Fingerprint Fingerprint
 
 	// Result is the result of the operation. It is the zero value unless the state is completed.
@@ -112,7 +112,7 @@ type Previous struct {
 	// State is zero for a new record, StateReleased for a released one, StateAbandoned for one that was taken over
 	// (including a lapsed claim), or StateClaimed for one that was taken over by force.
 	State State
-	// Owner and ClaimedAt are those of the claim before.
+	// Owner and ClaimedAt are copied from the previous claim.
 	Owner     string
 	ClaimedAt time.Time
 }
@@ -129,8 +129,8 @@ func (r *Record) StateAt(now time.Time) State {
 	return r.State
 }
 
-// GoneAt reports whether the record is gone at a time of the store's clock: it may then be removed and counts as absent.
-// A live claim is never gone.
+// GoneAt reports whether the record is gone at a time of the store's clock: it may then be removed and counts as
+// absent. A live claim is never gone.
 func (r *Record) GoneAt(now time.Time) bool {
 	if r.PurgeAt.IsZero() || now.Before(r.PurgeAt) {
 		return false
@@ -218,8 +218,8 @@ type StepRecord struct {
 	State   StepState
 	Attempt int // the operation's attempt that wrote it last
 	Result  SavedResult
-	// BeganAt is the store's time of the first write, EndedAt that of the write that ended the step. EndedAt is zero while
-	// the step is open.
+	// BeganAt is the store's time of the first write, EndedAt the time of the write that ended the step. EndedAt is
+	// zero while the step is open.
 	BeganAt time.Time
 	EndedAt time.Time
 }

@@ -5,9 +5,10 @@ import (
 	"fmt"
 )
 
-// RecordID identifies a key's record in a store. It is 8 bytes derived from the first part of the scope, then 24 bytes of
-// a SHA-256 over the length-prefixed scope and ID (of an HMAC if an identity secret is set). It is binary and of fixed
-// length, so collation and letter case do not matter. The records of a tenant are adjacent in the order of IDs.
+// RecordID identifies a key's record in a store. It is 8 bytes derived from the first part of the scope, then 24
+// bytes of a SHA-256 over the length-prefixed scope and ID (of an HMAC if an identity secret is set). It is binary
+// and of fixed length, so collation and letter case do not matter. The records of a tenant are adjacent in the
+// order of IDs.
 type RecordID [32]byte
 
 // String returns the ID in hexadecimal.
@@ -19,7 +20,8 @@ func (id RecordID) Short() string { return id.Hash().String() }
 // Hash returns the short hash shown in logs. A [Lister] finds the record by it.
 func (id RecordID) Hash() KeyHash { return KeyHash(id[8:16]) }
 
-// KeyHash is the first 8 bytes of the hash in a [RecordID], after the 8 bytes of the scope. The zero value is not a hash.
+// KeyHash is the first 8 bytes of the hash in a [RecordID], after the 8 bytes of the scope. The zero value is not a
+// hash.
 type KeyHash [8]byte
 
 // String returns the hash in hexadecimal.

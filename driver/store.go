@@ -27,10 +27,10 @@ import (
 // without [IdentityKeeper] cannot be used with an identity secret.
 type Store interface {
 	// Claim begins an attempt, or returns why it cannot. It decides as [Decide] does, natively or by calling it. A
-	// repeated claim, recognised by its nonce, renews the lease and gets the same answer as the first one, including
-	// Record.Previous. Claim returns [ErrAttemptEnded] for a nonce whose attempt has ended. All other answers are a
-	// [Decision], with the record as it is after the call. A step that cannot be read is returned, as in Get and List,
-	// with its name and a state outside the defined ones, and counts as unknown.
+	// repeated claim, recognised by its nonce, renews the lease and gets the same answer as the first one,
+	// including Record.Previous. Claim returns [ErrAttemptEnded] for a nonce whose attempt has ended. All other
+	// answers are a [Decision], with the record after the call. A step that cannot be read is returned, as in Get
+	// and List, with its name and a state outside the defined ones, and counts as unknown.
 	Claim(ctx context.Context, req ClaimRequest) (ClaimResult, error)
 	// Complete saves the result of the attempt with that token and nonce. It returns [ErrLeaseLost] unless that attempt
 	// still holds the record, even with a lapsed lease. A repeated completion succeeds.
@@ -38,18 +38,18 @@ type Store interface {
 	// Release ends the attempt without a result. A repeated release succeeds. If another claim followed the attempt,
 	// Release writes nothing and sets Superseded.
 	//
-	// Release by nonce (no token) ends the claim with that nonce. If there is no record, it inserts a released one, so
-	// that the claim is refused if it arrives late. For the same reason, it writes the nonce into a record that is
-	// already released. If the claim had taken the record over, the record becomes abandoned again, whatever State
-	// says: nobody has settled it.
+	// Release by nonce (no token) ends the claim with that nonce. If there is no record, it inserts a released one,
+	// so that the claim is refused if it arrives late. For the same reason, it writes the nonce into a record that
+	// is already released. If the claim had taken the record over, the record becomes abandoned again, whatever
+	// State says: it has not been settled.
 	Release(ctx context.Context, req ReleaseRequest) (ReleaseResult, error)
 	// Renew extends the lease to now + Lease. It returns [ErrLeaseLost] unless the attempt with that token and nonce
 	// still holds the record, even with a lapsed lease.
 	Renew(ctx context.Context, req RenewRequest) (RenewResult, error)
 	// SaveStep writes one step of the attempt with that token and nonce, and renews the lease in the same write. It
-	// returns [ErrLeaseLost] as Renew does. A repeated write succeeds. A late write undoes nothing: a done step stays as
-	// it is, and a step that ended in an attempt does not reopen in the same attempt. SaveStep overwrites a step that
-	// cannot be read, and returns [ErrTooLarge] for a step beyond [MaxSteps].
+	// returns [ErrLeaseLost] as Renew does. A repeated write succeeds. A late write undoes nothing: a done step
+	// stays done, and a step that ended in an attempt does not reopen in the same attempt. SaveStep overwrites a
+	// step that cannot be read, and returns [ErrTooLarge] for a step beyond [MaxSteps].
 	SaveStep(ctx context.Context, req SaveStepRequest) (SaveStepResult, error)
 	// Get reads a record with its steps, as it is stored. A record that is gone is not found. A record of a newer
 	// Format is returned unchanged, or [ErrNewerRecord] is: the engine refuses the record in either case.
@@ -61,7 +61,7 @@ type Store interface {
 	Purge(ctx context.Context, req PurgeRequest) (PurgeResult, error)
 }
 
-// TakeOver is which attempts of others a claim may take over from.
+// TakeOver says which attempts of others a claim may take over from.
 type TakeOver uint8
 
 // The levels, from least to most.
@@ -86,15 +86,15 @@ type ClaimRequest struct {
 	Owner string
 	// Lease is how long the claim is valid. It is zero in a transaction.
 	Lease time.Duration
-	// Take is which attempts of others the claim may take over from; zero is none.
+	// Take says which attempts of others the claim may take over from. Default [TakeNone].
 	Take TakeOver
 	// Fingerprint is compared with the record's, and saved in it. The zero value is not compared.
 	Fingerprint Fingerprint
 	// Lifetime applies to the claimed record if ExpireUnsettled is set: the record may be removed a Lifetime after its
 	// last write. Otherwise an unsettled record stays until it is settled.
 	Lifetime Lifetime
-	// ExpireUnsettled removes a record that nobody settles at the end of its lifetime. The engine sets it if the policy
-	// is to run the work again.
+	// ExpireUnsettled removes a record that is not settled by the end of its lifetime. The engine sets it if the
+	// policy is to run the work again.
 	ExpireUnsettled bool
 }
 
@@ -109,7 +109,8 @@ const (
 	DecideReplay
 	// DecideExpired: completed; the result's retention is over.
 	DecideExpired
-	// DecideInProgress: another attempt holds the record; or a removal does at this moment, in a store that lets no claim wait for it.
+	// DecideInProgress: another attempt holds the record; or a removal does at this moment, in a store that lets no
+	// claim wait for it.
 	DecideInProgress
 	// DecideAbandoned: the outcome of the latest attempt is unknown, and the claim may not take over.
 	DecideAbandoned
@@ -121,7 +122,7 @@ const (
 	DecideAbsent
 	// DecideReleased: a claim to settle found a released record.
 	DecideReleased
-	// DecideNewer: the record is of a newer format. A store returns [ErrNewerRecord] for it.
+	// DecideNewer: the record has a newer format. A store returns [ErrNewerRecord] for it.
 	DecideNewer
 
 	decisionEnd
@@ -145,9 +146,9 @@ func (d Decision) String() string {
 type ClaimResult struct {
 	Decision Decision
 	// Record is the record after the call, with all its fields: the engine also answers other waiters from it, and
-	// recognises their late claims by its nonce. Its steps are needed only for DecideClaimed and DecideAbandoned. It is the
-	// zero Record for DecideAbsent, and may be zero for DecideInProgress if the holder is a transaction that has not
-	// committed.
+	// recognises their late claims by its nonce. Its steps are needed only for DecideClaimed and DecideAbandoned.
+	// It is the zero Record for DecideAbsent, and may be zero for DecideInProgress if the holder is a transaction
+	// that has not committed.
 	Record Record
 	// Now is the store's time of the decision. For DecideReplay it may be any of the store's times at which the record
 	// had that result.
@@ -229,8 +230,8 @@ type SaveStepResult struct{}
 type GetRequest struct {
 	ID RecordID
 	// Brief asks only for what the answer to a duplicate needs. The record may then lack its scope, name, steps,
-	// Previous, and all times but LeaseUntil, CompletedAt, ResultUntil and PurgeAt. If there is no record, Now may be zero. For a
-	// completed record, Now may be any of the store's times at which the record was in this state.
+	// Previous, and all times but LeaseUntil, CompletedAt, ResultUntil and PurgeAt. If there is no record, Now may
+	// be zero. For a completed record, Now may be any of the store's times at which the record was in this state.
 	Brief bool
 }
 

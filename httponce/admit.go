@@ -26,19 +26,19 @@ type exchange struct {
 	sum    everonce.Fingerprint
 	body   body // what is kept of the request's
 	begun  time.Time
-	stay   stay
-	told   Served
+	wait   waitSlot
+	served Served
 
-	opts    [3]everonce.CallOption // room for those of a call
-	recv    everonce.AnyReceiver   // set when the key counts
-	own     *recorder              // what the handler writes; nil until it is called
-	absence *absence               // set where the client does not wait for ever
+	opts     [3]everonce.CallOption // room for the options of a call
+	recv     everonce.AnyReceiver   // set when the key counts
+	own      *recorder              // what the handler writes; nil until it is called
+	detached *detached              // set where the client does not wait for ever
 }
 
-// exchangeOf is the beginning of an exchange. Until somebody else takes it over, its maker releases its body: also after a panic
-// of the application's functions, of a reader, or of the ResponseWriter.
+// exchangeOf is the beginning of an exchange. Until somebody else takes it over, its maker releases its body: also
+// after a panic of the application's functions, of a reader, or of the ResponseWriter.
 func (s *settings) exchangeOf(w http.ResponseWriter, r *http.Request, rt *route, name string) *exchange {
-	x := &exchange{settings: s, route: rt, w: w, r: r, begun: time.Now(), told: Served{Method: r.Method, Route: name}}
+	x := &exchange{settings: s, route: rt, w: w, r: r, begun: time.Now(), served: Served{Method: r.Method, Route: name}}
 	x.body.memory, x.body.files = &x.memory, &x.files
 	return x
 }
@@ -50,12 +50,12 @@ func (x *exchange) releaseUnless(taken *bool) {
 	}
 }
 
-// admit reads what is needed to know an operation. It returns nil if the request was refused, or, with pass, if it is to
-// pass unprotected. In that case x is not nil if the body was read to look for a key.
+// admit reads what is needed to know an operation. It returns nil if the request was refused, or, with pass, if it is
+// to pass unprotected. In that case x is not nil if the body was read to look for a key.
 func (s *settings) admit(w http.ResponseWriter, r *http.Request, principal Principal) (x *exchange, pass bool) {
 	rt, name := s.routeOf(r)
 	if !rt.methods[r.Method] {
-		s.notHeeded(rt, name, r)
+		s.warnUnprotected(rt, name, r)
 		return nil, true
 	}
 	inHeader := len(r.Header[s.header]) > 0
@@ -73,12 +73,12 @@ func (s *settings) admit(w http.ResponseWriter, r *http.Request, principal Princ
 	return x, pass
 }
 
-// admitted reads the key, the sender and the body. Where neither ok nor pass is true the request was refused. The sender is asked
-// for before the body is read, unless only a key in the body would need one.
+// admitted reads the key, the sender and the body. Where neither ok nor pass is true the request was refused. The
+// sender is asked for before the body is read, unless only a key in the body would need one.
 func (x *exchange) admitted(principal Principal, inBody bool) (ok, pass bool) {
 	id, found, wrong := wire.KeyOf(x.r.Header, x.header)
 	if wrong != "" {
-		x.keyRefused(x.header, wrong)
+		x.rejectKey(x.header, wrong)
 		return false, false
 	}
 	if found && !x.accepted(x.header, id) {
@@ -110,24 +110,25 @@ func (x *exchange) admitted(principal Principal, inBody bool) (ok, pass bool) {
 	if own := x.r.Header[x.header]; x.echoKey && len(own) > 0 {
 		x.echoed = own[0] // before a handler changes it
 	}
-	x.key = everonce.Key{Scope: scopeOf(who, x.r.Method, x.told.Route), ID: id}
+	x.key = everonce.Key{Scope: scopeOf(who, x.r.Method, x.served.Route), ID: id}
 	return (inBody || x.readBody()) && x.readFingerprint(), false
 }
 
-// accepted asks [Route.CheckKey] about the key at that place; it refuses the request, and returns false, where that does.
+// accepted asks [Route.CheckKey] about the key at that place; it refuses the request, and returns false, where that
+// does.
 func (x *exchange) accepted(place, id string) bool {
 	if x.route.CheckKey == nil {
 		return true
 	}
 	wrong := keyProblemOf(x.route.CheckKey(id), id)
 	if wrong != "" {
-		x.keyRefused(place, wrong)
+		x.rejectKey(place, wrong)
 	}
 	return wrong == ""
 }
 
-// keyWithBody reads the body, and returns the key in it or in the header. It refuses the request, and returns ok false, if what is
-// there is no key, or is not the key in the header.
+// keyWithBody reads the body, and returns the key in the body or in the header. It rejects the request, and returns ok
+// false, if the body has an invalid key, or another key than the header.
 func (x *exchange) keyWithBody(id string, inHeader bool) (key string, found, ok bool) {
 	if !x.readBody() {
 		return "", false, false
@@ -136,11 +137,11 @@ func (x *exchange) keyWithBody(id string, inHeader bool) (key string, found, ok 
 	place := x.route.bodyKey.place()
 	switch {
 	case err != nil:
-		x.bodyRefused(err)
+		x.rejectBody(err)
 	case wrong != "":
-		x.keyRefused(place, wrong)
+		x.rejectKey(place, wrong)
 	case found && inHeader && own != id:
-		x.keyRefused(x.header, wire.KeyDiffers)
+		x.rejectKey(x.header, wire.KeyDiffers)
 	case inHeader:
 		return id, true, true
 	case !found:
@@ -151,11 +152,11 @@ func (x *exchange) keyWithBody(id string, inHeader bool) (key string, found, ok 
 	return "", false, false
 }
 
-// keyRefused refuses a request whose key, at that place, is none.
-func (x *exchange) keyRefused(place string, wrong wire.KeyProblem) {
+// rejectKey rejects a request whose key, at the named place, is invalid.
+func (x *exchange) rejectKey(place string, wrong wire.KeyProblem) {
 	p := wire.InvalidKey
 	p.Detail = place + ": " + string(wrong) + "."
-	x.refused(p, 0)
+	x.reject(p, 0)
 }
 
 func (x *exchange) keyMissing() {
@@ -163,36 +164,38 @@ func (x *exchange) keyMissing() {
 	if !x.route.bodyKey.none() {
 		p.Detail = "This service requires a key: in the header " + x.header + ", or as " + x.route.bodyKey.place() + "."
 	}
-	x.refused(p, 0)
+	x.reject(p, 0)
 }
 
-// sender returns who sends the request; it refuses the request, and returns false, where nobody is known.
+// sender returns the principal that sends the request. If there is no principal, it rejects the request and returns
+// false.
 func (x *exchange) sender(principal Principal) (who string, ok bool) {
 	if x.route.Principal != nil {
 		principal = x.route.Principal
 	}
 	who, err := principal.name(x.r)
 	if err != nil {
-		x.log.InfoContext(x.r.Context(), "httponce: no principal", "route", x.told.Route, "error", err)
-		x.refused(wire.NoPrincipal, 0)
+		x.log.InfoContext(x.r.Context(), "httponce: no principal", "route", x.served.Route, "error", err)
+		x.reject(wire.NoPrincipal, 0)
 		return "", false
 	}
 	return who, true
 }
 
-// readFingerprint hashes the request, whose body has been read; it refuses the request, and returns false, where that fails.
+// readFingerprint hashes the request, whose body has been read; it refuses the request, and returns false, where that
+// fails.
 func (x *exchange) readFingerprint() bool {
 	var err error
 	if x.sum, err = x.route.sum.of(x.r, &x.body); err != nil {
-		x.bodyRefused(err)
+		x.rejectBody(err)
 		return false
 	}
 	return true
 }
 
-// notHeeded warns, once for a route, of a request that its sender may believe protected, and whose method heeds no key. An exempt
-// route was meant, and a safe method needs none.
-func (s *settings) notHeeded(rt *route, name string, r *http.Request) {
+// warnUnprotected warns, once for a route, of a request whose sender may believe it protected, but whose method takes
+// no key. It does not warn on an exempt route, nor for a safe method, which needs no key.
+func (s *settings) warnUnprotected(rt *route, name string, r *http.Request) {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
 		return
@@ -200,7 +203,7 @@ func (s *settings) notHeeded(rt *route, name string, r *http.Request) {
 	if _, found := r.Header[s.header]; len(rt.methods) == 0 || !found && !rt.Required || rt.warned.Swap(true) {
 		return
 	}
-	s.log.WarnContext(r.Context(), "httponce: a request passes unprotected because its method heeds no key (if that is not intended, add it to Methods; logged once per route)",
+	s.log.WarnContext(r.Context(), "httponce: a request passes unprotected because its method takes no key (if that is not intended, add it to Methods; logged once per route)",
 		"route", name, "method", r.Method)
 }
 
@@ -222,41 +225,41 @@ func (x *exchange) readBody() bool {
 	if x.r.ProtoMajor < 2 { // where it would end every other stream too
 		x.w.Header().Set("Connection", "close")
 	}
-	x.bodyRefused(err)
+	x.rejectBody(err)
 	return false
 }
 
-// bodyRefused answers a request whose body cannot be had. Nothing has been claimed.
-func (x *exchange) bodyRefused(err error) {
+// rejectBody answers a request whose body cannot be had. Nothing has been claimed.
+func (x *exchange) rejectBody(err error) {
 	var ours *spoolError
 	var limited *http.MaxBytesError // somebody outside of us has a lower limit
 	switch {
 	case errors.As(err, &ours):
-		x.log.ErrorContext(x.r.Context(), "httponce: no room for a request body", "route", x.told.Route, "error", err)
-		x.refused(wire.Unavailable, x.retryAfter)
+		x.log.ErrorContext(x.r.Context(), "httponce: no room for a request body", "route", x.served.Route, "error", err)
+		x.reject(wire.Unavailable, x.retryAfter)
 	case errors.Is(err, errSpoolFull):
-		x.log.WarnContext(x.r.Context(), "httponce: a request was refused because MaxSpool is reached", "route", x.told.Route)
-		x.refused(wire.Busy, x.retryAfter)
+		x.log.WarnContext(x.r.Context(), "httponce: a request was refused because MaxSpool is reached", "route", x.served.Route)
+		x.reject(wire.Busy, x.retryAfter)
 	case errors.Is(err, errBodyTooLarge):
 		p := wire.BodyTooLarge
 		p.Detail = "The limit is " + strconv.FormatInt(x.route.MaxBody, 10) + " bytes."
-		x.refused(p, 0)
+		x.reject(p, 0)
 	case errors.As(err, &limited):
-		x.refused(wire.BodyTooLarge, 0)
+		x.reject(wire.BodyTooLarge, 0)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		x.refused(wire.BodyTooSlow, 0)
+		x.reject(wire.BodyTooSlow, 0)
 	default:
-		x.refused(wire.BodyBroken, 0)
+		x.reject(wire.BodyBroken, 0)
 	}
 }
 
-// refused answers with a problem, and is the end of the exchange but for its body.
-func (x *exchange) refused(p wire.Problem, retryAfter time.Duration) {
+// reject answers with a problem, and is the end of the exchange but for its body.
+func (x *exchange) reject(p wire.Problem, retryAfter time.Duration) {
 	x.problem(p, retryAfter)
 	x.report()
 }
 
-// keyHash returns the key as logs and metrics may have it: empty as long as it does not count.
+// keyHash returns the key's hash for logs and metrics: empty as long as the key is not in use.
 func (x *exchange) keyHash() string {
 	if x.recv == nil {
 		return ""
@@ -272,23 +275,24 @@ func (x *exchange) end() {
 // report reports the exchange to Observe, if there is one.
 func (x *exchange) report() {
 	if x.observe != nil {
-		x.told.KeyHash = x.keyHash()
-		x.told.Duration = time.Since(x.begun)
-		x.tell()
+		x.served.KeyHash = x.keyHash()
+		x.served.Duration = time.Since(x.begun)
+		x.notifyObserver()
 	}
 }
 
-// tell tells Observe. A panic of it would break the connection off, and cost the client an answer that is recorded.
-func (x *exchange) tell() {
+// notifyObserver calls Observe. A panic of it would break the connection off, and cost the client an answer that is
+// recorded.
+func (x *exchange) notifyObserver() {
 	defer func() {
 		if p := recover(); p != nil {
-			x.log.ErrorContext(x.r.Context(), "httponce: Observe panicked", "route", x.told.Route, "key", x.told.KeyHash, "panic", p, "stack", string(debug.Stack()))
+			x.log.ErrorContext(x.r.Context(), "httponce: Observe panicked", "route", x.served.Route, "key", x.served.KeyHash, "panic", p, "stack", string(debug.Stack()))
 		}
 	}()
-	x.observe(x.r.Context(), x.told)
+	x.observe(x.r.Context(), x.served)
 }
 
-// request returns the request that the handler gets: with its body, and with a context of its own.
+// request returns the handler's request, with its body and its own context.
 func (x *exchange) request(ctx context.Context) *http.Request {
 	r := x.r.WithContext(ctx)
 	r.Body = x.body.open()

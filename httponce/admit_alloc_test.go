@@ -15,7 +15,7 @@ type again struct{ strings.Reader }
 
 func (again) Close() error { return nil }
 
-// What it costs to know an operation, counted: the exchange, the scope and the body. The request that the handler gets is
+// The cost of recognising an operation, in allocations: the exchange, the scope and the body. The handler's request is
 // one more.
 func TestAllocationsOfARequest(t *testing.T) {
 	s, err := (*Options)(nil).settings()

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// What the middleware costs is counted here, not timed: it is the same on every machine. The race detector allocates
-// too, so it does not count.
+// The middleware's cost is measured in allocations, not in time, so that it is the same on every machine. The race
+// detector allocates too, so its builds are skipped.
 func TestAllocations(t *testing.T) {
 	const runs = 1000
 	for name, h := range map[string]http.HandlerFunc{"json": pay, "echo": echo} {
@@ -27,7 +27,7 @@ func TestAllocations(t *testing.T) {
 			t.Errorf("%s: a first execution costs %v allocations over the bare handler's %v, want at most 20", name, over, without)
 		}
 		if replay > 30 {
-			t.Errorf("%s: a replay costs %v allocations, want at most 30, those of the request and the recorder included", name, replay)
+			t.Errorf("%s: a replay costs %v allocations, want at most 30, including the request's and the recorder's", name, replay)
 		}
 	}
 }

@@ -25,14 +25,14 @@ type Answer struct {
 	saved *savedAnswer
 }
 
-// mend sets the status of an answer that somebody made without one, 200, and leaves a Content-Length out that is not the body's:
-// no client could read such an answer to its end.
-func (a *Answer) mend() {
+// normalize sets the status of an answer that somebody made without one, 200, and leaves a Content-Length out that is
+// not the body's: no client could read such an answer to its end.
+func (a *Answer) normalize() {
 	if a.Status == 0 {
 		a.Status = http.StatusOK
 	}
-	if _, told := a.Header["Content-Length"]; told && a.Header.Get("Content-Length") != strconv.Itoa(len(a.Body)) {
-		a.Header = a.Header.Clone() // the caller's stays as it is
+	if _, declared := a.Header["Content-Length"]; declared && a.Header.Get("Content-Length") != strconv.Itoa(len(a.Body)) {
+		a.Header = a.Header.Clone() // the caller's is unchanged
 		a.Header.Del("Content-Length")
 	}
 }
@@ -49,7 +49,7 @@ func (answerCodec) Name() string { return "http/1" }
 
 func (answerCodec) Marshal(v any) ([]byte, error) {
 	a, ok := v.(Answer)
-	a.mend()
+	a.normalize()
 	switch {
 	case !ok:
 		return nil, fmt.Errorf("httponce: %T is not an Answer", v)
@@ -72,7 +72,7 @@ func (answerCodec) Unmarshal(data []byte, v any) error {
 // summary is what outlives the answer: all but the body and the trailers, and of the headers only Location and
 // Content-Type where there is no room for all.
 func (a Answer) summary() []byte {
-	a.mend()
+	a.normalize()
 	if s := a.saved; s != nil && s.head <= driver.MaxSummaryLen {
 		return s.summary()
 	}
@@ -101,7 +101,7 @@ func (a *Answer) fields() (fs fields) {
 	return all.mark(fs, nil)
 }
 
-// declared returns the names of the trailers that net/http must know of before it sends the header.
+// declared returns the names of the trailers that net/http needs before it sends the header.
 func (a *Answer) declared() (names []string) {
 	for name := range a.Trailer {
 		if !wire.IsPrefixed(name) && wire.Trails(name) && !wire.NeverSaved[http.CanonicalHeaderKey(name)] {

@@ -17,8 +17,8 @@ import (
 //	body, or its beginning
 //	foot, where a flag says so: trailers, as a header; where the rest of the body is; the foot's length (4 bytes)
 //
-// Numbers are uvarints, and a text is preceded by its length. What stands before the body is the summary that
-// outlives the answer. Bytes are as the handler wrote them, header names included.
+// Numbers are uvarints, and a text is preceded by its length. The part before the body is the summary that outlives the
+// answer. Bytes are as the handler wrote them, header names included.
 const (
 	answerVersion = 1
 
@@ -47,8 +47,8 @@ type savedAnswer struct {
 	pieces   pieces
 }
 
-// appendHead appends everything before the body. Of the fields it takes those that are to be saved, and of
-// them only those named, unless only is nil. What is named is canonical; a handler may have written another spelling.
+// appendHead appends everything before the body. It appends the fields that are to be saved, and of them only those
+// named, unless only is nil. Names in only are canonical; a handler may have written another spelling.
 func appendHead(b []byte, flags byte, status int, fs fields, only []string) []byte {
 	b = append(b, answerVersion, flags)
 	b = binary.AppendUvarint(b, uint64(status)) //nolint:gosec // three digits
@@ -189,7 +189,7 @@ func (s *savedAnswer) eachTrailer(f func(name string, values []string, added boo
 	}
 }
 
-// decoder reads numbers and texts. What it meets is bad when they are not there, or are too large.
+// decoder reads numbers and texts. It sets bad when one is missing or too large.
 type decoder struct {
 	rest string
 	bad  bool

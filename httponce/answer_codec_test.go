@@ -13,7 +13,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// What a record keeps of an answer, a tool can read.
+// A tool can read the answers that records keep.
 func TestAnswersInRecordsCanBeRead(t *testing.T) {
 	store := memstore.New(nil)
 	recv, err := everonce.NewReceiver(store, everonce.Refuse, nil)

@@ -16,13 +16,13 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// formats are answers as version 1 of their encoding keeps them, which every later version replays. None of it is ever changed: a version
-// 2 has another first byte, and answers of its own here.
+// formats are answers as version 1 of their encoding keeps them, which every later version replays. None of it is ever
+// changed: a version 2 has another first byte, and its own answers here.
 var formats = map[string]struct {
 	handler http.HandlerFunc
 	opts    *httponce.Options
 	stored  driver.SavedResult
-	// What a repetition is answered.
+	// The answer that a repetition gets.
 	status  int
 	header  http.Header
 	body    string
@@ -104,7 +104,8 @@ func TestFormatOfAnswers(t *testing.T) {
 	}
 }
 
-// A large answer is the head, the beginning, and where the rest is: random bits, its length, and that of a piece.
+// A large answer is the head, the beginning, and the location of the rest: random bits, its length, and the length of a
+// piece.
 func TestFormatOfAnswersInPieces(t *testing.T) {
 	const head, piece = "\x01\x04\xc8\x01\x01\aX-Outer\x01", 256 << 10
 	body := strings.Repeat("0123456789", piece/5+7)

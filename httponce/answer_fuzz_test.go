@@ -81,7 +81,7 @@ func headerOf(text string) http.Header {
 	return h
 }
 
-// What is saved is what is replayed, byte for byte: the case of names, the order of values, any body.
+// A saved answer is replayed byte for byte: the case of names, the order of values, any body.
 func FuzzAnswerEncode(f *testing.F) {
 	f.Add(200, "", "", []byte(nil))
 	f.Add(201, "Location\x00/1\nx-lower\x00a\x00b\x00a\nX-None\nX-Empty\x00", "X-Sum\x001", []byte("body"))
@@ -201,8 +201,8 @@ func TestWhatCanNotBeDecodedIsAnError(t *testing.T) {
 		"a value that is longer than all":    {answerVersion, 0, 200, 1, 1, 1, 'A', 2, 9, 'b'},
 		"a foot that is longer than all":     longer,
 		"something behind the trailers":      foot(flagTrailers, trailers+"x"),
-		"pieces that are not told of":        foot(flagPieces, ""),
-		"pieces of which not all is told":    foot(flagPieces, strings.Repeat("s", 16)),
+		"pieces without a location":          foot(flagPieces, ""),
+		"pieces with a part of a location":   foot(flagPieces, strings.Repeat("s", 16)),
 		"pieces of no size":                  foot(flagPieces, strings.Repeat("s", 16)+"\x01\x00"),
 		"pieces of nothing":                  foot(flagPieces, strings.Repeat("s", 16)+"\x00\x01"),
 		"more pieces than there can be":      foot(flagPieces, strings.Repeat("s", 16)+"\x81\x80\x40\x01"),
@@ -230,7 +230,8 @@ func TestWhatCanNotBeDecodedIsAnError(t *testing.T) {
 	}
 }
 
-// Of the trailers of an answer that somebody makes those are announced that are sent by their names, and what is never saved is not sent.
+// Of the trailers of an answer that somebody makes those are announced that are sent by their names, and what is never
+// saved is not sent.
 func TestTrailersThatAreAnnounced(t *testing.T) {
 	a := Answer{Status: 200, Trailer: http.Header{
 		"X-B": {"b"}, "X-A": {"a"}, http.TrailerPrefix + "X-C": {"c"}, "Set-Cookie": {"d"}, http.TrailerPrefix + "Set-Cookie": {"e"},

@@ -15,7 +15,7 @@ import (
 // MarshalJSON returns the answer in the form of the status handler's document, which "everonce keys settle --result"
 // takes. It fails if the body is not kept with the answer itself.
 func (a Answer) MarshalJSON() ([]byte, error) {
-	a.mend()
+	a.normalize()
 	if !a.hasStatus() {
 		return nil, fmt.Errorf("httponce: %d is not the status of an answer", a.Status)
 	}
@@ -39,16 +39,16 @@ func (a *Answer) statusAnswer(body []byte) statusAnswer {
 		doc.Missing = markElided
 		return doc
 	}
-	doc.tell(body)
+	doc.setBody(body)
 	trailers := http.Header{}
 	a.putTrailer(trailers)
-	doc.tellTrailers(trailers)
+	doc.setTrailers(trailers)
 	return doc
 }
 
-// UnmarshalJSON reads what MarshalJSON writes. Every member is optional; the default status is 200. An unknown member,
-// an invalid status and two bodies are errors: a misspelled member must not become an empty answer that is kept for
-// good. Content-Length is always that of the body.
+// UnmarshalJSON reads the output of MarshalJSON. Every member is optional; the default status is 200. An unknown
+// member, an invalid status and two bodies are errors: a misspelled member must not become an empty answer that is kept
+// for good. Content-Length is always the body's length.
 func (a *Answer) UnmarshalJSON(data []byte) error {
 	var doc statusAnswer
 	dec := json.NewDecoder(bytes.NewReader(data))
@@ -57,7 +57,7 @@ func (a *Answer) UnmarshalJSON(data []byte) error {
 		return fmt.Errorf("httponce: an answer: %w", err)
 	}
 	got := Answer{Status: doc.Status, Header: typedFields(doc.Headers), Body: doc.BodyBase64, Trailer: typedFields(doc.Trailers)}
-	got.mend()
+	got.normalize()
 	switch {
 	case !got.hasStatus():
 		return fmt.Errorf("httponce: %d is not the status of an answer", doc.Status)
@@ -81,7 +81,7 @@ func typedFields(h http.Header) http.Header {
 	}
 	c := make(http.Header, len(h))
 	for name, values := range h {
-		if plain, ok := strings.CutPrefix(name, http.TrailerPrefix); ok { // with the colon it would be left as it is
+		if plain, ok := strings.CutPrefix(name, http.TrailerPrefix); ok { // with the colon it would not be canonicalized
 			name = http.TrailerPrefix + http.CanonicalHeaderKey(plain)
 		}
 		for _, v := range values {
@@ -91,8 +91,8 @@ func typedFields(h http.Header) http.Header {
 	return c
 }
 
-// tell sets the body, as text where it is that.
-func (doc *statusAnswer) tell(body []byte) {
+// setBody sets the body, as text if it is UTF-8.
+func (doc *statusAnswer) setBody(body []byte) {
 	if utf8.Valid(body) {
 		text := string(body)
 		doc.Body = &text
@@ -101,8 +101,8 @@ func (doc *statusAnswer) tell(body []byte) {
 	doc.BodyBase64 = body
 }
 
-// tellTrailers sets the trailers, by their names. One that was announced, and set behind the body too, is sent twice.
-func (doc *statusAnswer) tellTrailers(trailers http.Header) {
+// setTrailers sets the trailers, by their names. One that was announced, and set behind the body too, is sent twice.
+func (doc *statusAnswer) setTrailers(trailers http.Header) {
 	for _, name := range slices.Sorted(maps.Keys(trailers)) {
 		if doc.Trailers == nil {
 			doc.Trailers = http.Header{}

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// FuzzAnswerJSON reads what an operator may type as an answer. What is taken can be sent, and is the same answer when it was saved
-// and read back, and when it was written as JSON and read again.
+// FuzzAnswerJSON reads any text as an operator's answer. An accepted answer can be sent, and is the same after it was
+// saved and read back, and after it was written as JSON and read again.
 func FuzzAnswerJSON(f *testing.F) {
 	for _, text := range []string{
 		`{}`, `null`, `{"status":204}`, `{"status":201,"headers":{"location":["/1"],"content-length":["99"]},"body":"ok","trailers":{"x-sum":["1"]}}`,
@@ -55,8 +55,8 @@ func FuzzAnswerJSON(f *testing.F) {
 	})
 }
 
-// sentAs is what a client gets of an answer, as text. What announces trailers is made anew, and of a trailer it does not see whether
-// it was announced.
+// sentAs returns an answer, as a client gets it, as text. The fields that announce trailers are made anew, and a
+// trailer does not show whether it was announced.
 func sentAs(t *testing.T, a Answer) string {
 	t.Helper()
 	h, set, trailers := http.Header{}, http.Header{}, http.Header{}

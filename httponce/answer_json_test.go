@@ -11,7 +11,7 @@ import (
 	"github.com/everonce/everonce/httponce"
 )
 
-// What an operator found out, in JSON or as a value, is what repetitions are answered.
+// Repetitions get the answer that an operator settled, given in JSON or as a value.
 func TestASettledAnswerIsReplayed(t *testing.T) {
 	typed := httponce.Answer{Status: 201, Header: http.Header{"Location": {"/payments/1"}}, Body: []byte("paid")}
 	for name, c := range map[string]struct {

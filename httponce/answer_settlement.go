@@ -19,7 +19,7 @@ import (
 // body with a status that has none or of more than 256 KiB, or an invalid header field.
 func (a Answer) Settlement() (everonce.Settlement, error) {
 	s := everonce.Settlement{Verdict: everonce.SettleDone}
-	a.mend()
+	a.normalize()
 	if err := a.canBeSettled(); err != nil {
 		return s, err
 	}
@@ -34,7 +34,7 @@ func (a Answer) Settlement() (everonce.Settlement, error) {
 	return s, nil
 }
 
-// canBeSettled checks what nobody could take back.
+// canBeSettled checks the answer before it is settled, which cannot be undone.
 func (a *Answer) canBeSettled() error {
 	invalid := func(format string, args ...any) error {
 		return fmt.Errorf("%w: an answer: "+format, append([]any{everonce.ErrInvalidArgument}, args...)...)

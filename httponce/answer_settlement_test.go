@@ -12,8 +12,8 @@ import (
 	"github.com/everonce/everonce/httponce"
 )
 
-// An answer that somebody found out is replayed, and told, as if the handler had given it; what is left of it after its
-// retention is its own status and headers, and not a 200.
+// A settled answer is replayed, and reported to Observe, as if the handler had given it. After its retention its own
+// status and headers remain, and not a 200.
 func TestASettlementOfAnAnswerIsAsIfTheHandlerHadGivenIt(t *testing.T) {
 	paid := http.Header{"Location": {"/payments/1"}, "Set-Cookie": {"session=1"}, "Content-Length": {"99"}, "Date": {"yesterday"}}
 	for name, c := range map[string]struct {
@@ -63,8 +63,8 @@ func TestASettlementOfAnAnswerIsAsIfTheHandlerHadGivenIt(t *testing.T) {
 					if g.status != want.status || g.body != want.body || g.location != want.location || g.mark != want.mark || g.header.Get("Set-Cookie")+g.header.Get("Date") != "" {
 						t.Errorf("a repetition got %+v, want %+v", g, want)
 					}
-					if told := svc.told(); told.Outcome != outcome || told.Status != want.status {
-						t.Errorf("told is %+v, want %v", told, outcome)
+					if last := svc.last(); last.Outcome != outcome || last.Status != want.status {
+						t.Errorf("Observe got %+v, want %v", last, outcome)
 					}
 				}
 				check(c.want, c.outcome)
@@ -78,7 +78,7 @@ func TestASettlementOfAnAnswerIsAsIfTheHandlerHadGivenIt(t *testing.T) {
 	}
 }
 
-// What could not be sent is refused, for nobody could take it back.
+// An answer that could not be sent is rejected, because a settlement cannot be undone.
 func TestAnAnswerThatCanNotBeSettled(t *testing.T) {
 	for name, a := range map[string]httponce.Answer{
 		"200 to 599":                 {Status: 199},

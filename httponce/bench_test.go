@@ -98,7 +98,7 @@ func BenchmarkSession(b *testing.B) {
 	}
 	for name, step := range map[string]int{"first": 1, "replay": 0} {
 		b.Run(name, func(b *testing.B) {
-			secret := rand.Text() // its letters are of base64url too
+			secret := rand.Text() // its letters are valid base64url
 			id := send(register, http.MethodPost, "/sessions", "", "Idempotency-Session-Secret", secret).Header.Get("Idempotency-Session")
 			b.ReportAllocs()
 			number := 1

@@ -14,8 +14,8 @@ import (
 const (
 	// firstBody is how much memory a sender gets for what it has only announced.
 	firstBody = 8 << 10
-	// smallBody is how much of every body may be in memory. Nearly every request that takes a key is smaller, and a thousand
-	// that are not, sent slowly, take 64 MiB at the most.
+	// smallBody is how much of every body may be in memory. Nearly every request that takes a key is smaller, and a
+	// thousand that are not, sent slowly, take 64 MiB at the most.
 	smallBody = 64 << 10
 	// memoryBody is the largest body in memory, as far as Options.MaxBodyMemory goes. Others are in a temporary file.
 	memoryBody = 1 << 20
@@ -31,8 +31,9 @@ func (e *spoolError) Error() string {
 }
 func (e *spoolError) Unwrap() error { return e.err }
 
-// body is a request body that has been read to its end. What it holds outside of memory goes when its last holder
-// releases it: the exchange is the first, and a handler that goes on after its exchange has ended must be another.
+// body is a request body that has been read to its end. Its memory and its file are given back when its last holder
+// releases it. The exchange is the first holder; a handler that continues after its exchange has ended must be another
+// one.
 type body struct {
 	content
 	memory, files *space       // of all bodies together
@@ -53,7 +54,8 @@ type content struct {
 }
 
 // fill reads src to its end. declared is how long src says that it is, or -1. The errors are src's, errBodyTooLarge,
-// os.ErrDeadlineExceeded where a read begins after until, errSpoolFull, and a *spoolError. After one the body is still to be released.
+// os.ErrDeadlineExceeded where a read begins after until, errSpoolFull, and a *spoolError. After one the body is still
+// to be released.
 func (b *body) fill(src io.Reader, declared, limit int64, until time.Time) error {
 	buf := make([]byte, firstSize(declared))
 	var digest hash.Hash // of what is in the file
@@ -107,7 +109,7 @@ func firstSize(declared int64) int64 {
 	return min(declared, firstBody-1) + 1
 }
 
-// grown returns a full buffer with more room, or as it is where memory has no more.
+// grown returns a full buffer with more room, or unchanged if memory has no more.
 func (b *body) grown(buf []byte, declared int64) []byte {
 	size := nextSize(int64(len(buf)), declared)
 	if size > smallBody {
@@ -119,8 +121,8 @@ func (b *body) grown(buf []byte, declared int64) []byte {
 	return append(make([]byte, 0, size), buf...)[:size]
 }
 
-// nextSize has room for the body and a byte more where its length is declared, and doubles where it is not. A sender that
-// only announces gets no more than smallBody.
+// nextSize has room for the body and a byte more where its length is declared, and doubles where it is not. A sender
+// that only announces gets no more than smallBody.
 func nextSize(have, declared int64) int64 {
 	limit := int64(smallBody)
 	if have >= smallBody {
@@ -179,7 +181,7 @@ func (b *body) bytes() ([]byte, error) {
 	return p, nil
 }
 
-// open returns the body from its beginning, as a request holds it. Each has a place of its own.
+// open returns the body from its beginning, as a request holds it. Each returned reader has its own position.
 func (b *body) open() io.ReadCloser {
 	if b.size == 0 {
 		return http.NoBody
@@ -204,7 +206,7 @@ func (b *body) release() {
 		_ = b.file.Close() //nolint:errcheck // it was only read
 	}
 	if b.name != "" {
-		_ = os.Remove(b.name) //nolint:errcheck,gosec // os.CreateTemp made the name; nobody is left who could do something about an error
+		_ = os.Remove(b.name) //nolint:errcheck,gosec // os.CreateTemp made the name; no caller could handle an error
 	}
 	b.memory.give(b.inMemory)
 	b.files.give(b.inFiles)

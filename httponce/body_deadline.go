@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// readBody reads a request's body to its end, so that no claim is held while a client sends. What it returns beside
-// fill's errors: one that wraps os.ErrDeadlineExceeded where the client was too slow, be it for us or for the server.
+// readBody reads a request's body to its end, so that no claim is held while a client sends. It returns fill's errors,
+// or one that wraps os.ErrDeadlineExceeded if the client was too slow for the limit or the server.
 //
-// What the request declares is looked at first: a client that asks before it sends (Expect: 100-continue) is
-// told to go on by the first read only.
+// It checks the declared length first: for a client that asks before it sends (Expect: 100-continue), only the first
+// read sends 100 Continue.
 func (b *body) readBody(w http.ResponseWriter, r *http.Request, limit int64, within time.Duration) error {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil
@@ -30,15 +30,15 @@ func (b *body) readBody(w http.ResponseWriter, r *http.Request, limit int64, wit
 	case conn != nil && conn.SetReadDeadline(until) == nil:
 		err := b.fill(r.Body, r.ContentLength, limit, until)
 		if err == nil {
-			// What is left in place ends the rest of a body that nobody wants; after a whole one it would end the
-			// connection, and with it the context of the handler.
+			// The deadline left in place ends the rest of an unwanted body. After a complete body it would end the connection,
+			// and with it the handler's context.
 			err = conn.SetReadDeadline(serverDeadline(server, now))
 		}
 		return err
 	case server != nil:
 		return b.fillTimeout(r, limit, until)
 	}
-	return b.fill(r.Body, r.ContentLength, limit, until) // no connection: a test, or a body that is there already
+	return b.fill(r.Body, r.ContentLength, limit, until) // no connection: a test, or a body already in memory
 }
 
 // serverDeadline is what the server has set for the reading of a request that came a moment ago.
@@ -68,8 +68,8 @@ func deadlines(w http.ResponseWriter) readDeadliner {
 	}
 }
 
-// fillTimeout reads where the connection is out of reach, behind a ResponseWriter that hides it. A read that comes too late
-// goes on in its goroutine until the server ends it, which it does as soon as the handler has returned.
+// fillTimeout reads where the connection is out of reach, behind a ResponseWriter that hides it. A read that comes too
+// late goes on in its goroutine until the server ends it, which it does as soon as the handler has returned.
 func (b *body) fillTimeout(r *http.Request, limit int64, until time.Time) error {
 	read := &lateRead{body: body{memory: b.memory, files: b.files}, done: make(chan struct{})}
 	go read.fill(r.Body, r.ContentLength, limit, until)
@@ -95,7 +95,7 @@ type lateRead struct {
 	body     body
 	err      error
 	panicked any
-	settled  atomic.Bool // by whoever came first: the end of the read, or the end of the time for it
+	settled  atomic.Bool // by the first of the two: the end of the read, or the timeout
 	done     chan struct{}
 }
 

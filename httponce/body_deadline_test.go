@@ -37,8 +37,8 @@ type unwrapping struct {
 
 func (u *unwrapping) Unwrap() http.ResponseWriter { return u.inner }
 
-// The deadline of the connection is set while a body is read, and put back to the server's own; where that is the sooner
-// nothing is touched, and after a failure it stays, for what is left of the body.
+// The read deadline of the connection is set while a body is read, and then restored to the server's own. If the
+// server's is sooner, it is not changed. After a failure the deadline remains, for the rest of the body.
 func TestReadDeadlines(t *testing.T) {
 	const within = 10 * time.Second
 	broken := errors.New("broken")
@@ -46,7 +46,7 @@ func TestReadDeadlines(t *testing.T) {
 		server *http.Server
 		within time.Duration
 		body   io.Reader
-		want   []time.Duration // from the beginning; 0 is none
+		want   []time.Duration // from the beginning; 0 means no deadline
 	}{
 		"no server timeout":       {server: &http.Server{}, within: within, want: []time.Duration{within, 0}},
 		"no net/http server":      {within: within, want: []time.Duration{within, 0}},

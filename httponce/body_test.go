@@ -32,7 +32,7 @@ func random(n int) []byte {
 	return p
 }
 
-// What cannot be kept, or not be read again, is an error of ours, and never a shorter body.
+// A body that cannot be kept, or not be read again, is an error of the middleware, and never a shorter body.
 func TestABodyThatTheDiskLosesIsAnError(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	lost := func() *os.File {
@@ -58,7 +58,7 @@ func TestABodyThatTheDiskLosesIsAnError(t *testing.T) {
 	if _, err := b.bytes(); !errors.As(err, &ours) {
 		t.Errorf("its bytes: %v", err)
 	}
-	form, err := Compare{JSON: true}.checked("Idempotency-Key")
+	form, err := Compare{JSON: true}.compile("Idempotency-Key")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestABodyThatTheDiskLosesIsAnError(t *testing.T) {
 	}
 }
 
-// A body of any size, declared or not, comes back as it was, as often as it is opened.
+// A body of any size, declared or not, comes back unchanged, as often as it is opened.
 func TestBodyIsWhatWasSent(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	for _, size := range []int{0, 1, 1023, 1024, 1025, firstBody - 1, firstBody, firstBody + 1, 3 * firstBody, smallBody - 1, smallBody, smallBody + 1, 3*smallBody + 17, memoryBody - 1, memoryBody, memoryBody + 1, 3*memoryBody + 17} {
@@ -117,7 +117,7 @@ func checkNoFiles(t testing.TB) {
 	}
 }
 
-// What a body costs follows what was sent, and not what was announced.
+// The memory for a body follows the bytes that were sent, and not the announced length.
 func TestMemoryOfABody(t *testing.T) {
 	for _, c := range []struct {
 		sent     int
@@ -156,8 +156,8 @@ func TestABodyThatIsSaidToBeEndless(t *testing.T) {
 	}
 }
 
-// Bodies above 64 KiB are in memory as far as there is room for all of them together, and else in files. What a body took is given
-// back when it is released, and what it had in memory before its file as soon as it is read.
+// Bodies above 64 KiB are in memory as long as there is room for all of them together, and otherwise in files. A body's
+// room is given back when it is released, and the memory that it used before its file as soon as it is read.
 func TestMemoryOfAllBodies(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	used := new(atomic.Int64)
@@ -197,7 +197,7 @@ func TestMemoryOfAllBodies(t *testing.T) {
 		b.release()
 	}
 	if n := used.Load(); n != 0 {
-		t.Errorf("%d bytes are taken by nobody", n)
+		t.Errorf("%d bytes were not given back", n)
 	}
 	checkNoFiles(t)
 }
@@ -254,7 +254,7 @@ func TestBodiesThatBreakOff(t *testing.T) {
 	}
 }
 
-// Where there is no room for the file it is our failure, and told as that.
+// Without room for the file, the middleware reports its own failure.
 func TestNoRoomForABody(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir()+"/is/not/there")
 	b := &body{}
@@ -265,7 +265,7 @@ func TestNoRoomForABody(t *testing.T) {
 	b.release()
 }
 
-// Readers end as those of net/http do, and each has a place of its own.
+// Readers end like net/http's own, and each has its own position.
 func TestReadersOfABody(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	for _, size := range []int{10, 2 * memoryBody} {
@@ -292,7 +292,7 @@ func TestReadersOfABody(t *testing.T) {
 		}
 	}
 	if b := filled(t, strings.NewReader(""), -1, 1); b.open() != http.NoBody {
-		t.Error("no body is not http.NoBody")
+		t.Error("an absent body is not net/http's")
 	}
 	checkNoFiles(t)
 }

@@ -18,24 +18,25 @@ import (
 // path, query and body, the body byte for byte. A reuse that differs is answered 422.
 //
 // Two paths are equal if they are equivalent by RFC 3986, section 6.2.2: escapes of unreserved characters (%41), the
-// letter case of hexadecimal digits (%2f) and dot segments do not count. So /a, //a and /%2Fa are three paths. Path and
-// query count both as the handler gets them and as the client sent them. Letter case of the host does not count.
+// letter case of hexadecimal digits (%2f) and dot segments do not matter. So /a, //a and /%2Fa are three paths. Path
+// and query are compared both as the handler gets them and as the client sent them. Letter case of the host does not
+// matter.
 type Compare struct {
-	// Headers are compared too, for example Content-Type. A header that is absent, one that is empty, and one that is
-	// there twice are three different things.
+	// Headers are compared too, for example Content-Type. An absent header, an empty one and a repeated one are three
+	// different things.
 	Headers []string
 	// IgnoreHost leaves the host out, for a service that its clients reach under several names.
 	IgnoreHost bool
 
-	// JSON compares bodies of the media types application/json and …+json by their meaning: white space, the order of
-	// an object's fields and the spelling of strings do not count. A number is its digits: neither 9007199254740993
-	// and 9007199254740992 nor 1.0 and 1 are equal. A body is compared byte for byte if it is not valid JSON, has a
-	// field twice, is nested deeper than 128 levels, or has another type. A route that compares JSON takes bodies of
-	// up to 1 MiB by default.
+	// JSON compares bodies of the media types application/json and …+json by their meaning: white space, the order of an
+	// object's fields and the spelling of strings do not matter. A number is its digits: neither 9007199254740993 and
+	// 9007199254740992 nor 1.0 and 1 are equal. A body is compared byte for byte if it is not valid JSON, has a field
+	// twice, is nested deeper than 128 levels, or has another type. A route that compares JSON takes bodies of up to 1 MiB
+	// by default.
 	JSON bool
-	// JSONOnly, if set, compares these fields of such a body and no others. They are JSON pointers (RFC 6901), for
-	// example "/order/id". A missing field differs from every value, including null. If none of the fields is there,
-	// the whole body counts. JSONOnly implies JSON.
+	// JSONOnly, if set, compares these fields of such a body and no others. They are JSON pointers (RFC 6901), for example
+	// "/order/id". A missing field differs from every value, including null. If all of the fields are missing, the whole
+	// body is compared. JSONOnly implies JSON.
 	JSONOnly []string
 	// JSONExcept leaves these fields out. They are JSON pointers, for example "/sentAt". A missing field changes
 	// nothing. An array element that is left out does not shift the indices of the others. JSONExcept implies JSON
@@ -52,8 +53,8 @@ type fingerprinter struct {
 }
 
 const (
-	// algDefault is the Alg of what is hashed by default. An Alg names all that the sum depends on but the request, so that a
-	// deploy that changes it makes no mismatch of every retry.
+	// algDefault is the Alg of what is hashed by default. An Alg names all that the sum depends on but the request, so
+	// that a deploy that changes it makes no mismatch of every retry.
 	algDefault = "http/2"
 	// algRedirected is the Alg of a key that was released by a redirect: see [guard.unbind].
 	algRedirected = "http/redirected"
@@ -61,7 +62,7 @@ const (
 	maxHeaders = 64
 )
 
-func (f Compare) checked(keyHeader string) (fingerprinter, error) {
+func (f Compare) compile(keyHeader string) (fingerprinter, error) {
 	c := fingerprinter{ignoreHost: f.IgnoreHost, alg: algDefault}
 	for _, name := range f.Headers {
 		canonical := http.CanonicalHeaderKey(name)

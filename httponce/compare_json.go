@@ -8,7 +8,7 @@ import (
 	"github.com/everonce/everonce/internal/jsonform"
 )
 
-// jsonForm is what counts of a JSON body; nil where it is compared byte for byte.
+// jsonForm returns the parts of a JSON body that are compared, or nil if it is compared byte for byte.
 func (f *Compare) jsonForm() (*jsonform.Form, error) {
 	if !f.JSON && f.JSONOnly == nil && f.JSONExcept == nil {
 		return nil, nil

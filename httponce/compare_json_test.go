@@ -18,7 +18,7 @@ func jsonRequest(body string) *http.Request {
 	return request("POST", "/p", body, "Content-Type", "application/json")
 }
 
-// What says the same is the same, and what a service may read as two things is two.
+// Two bodies with one meaning are equal; two bodies that a service may read differently are not.
 func TestJSONBodies(t *testing.T) {
 	for _, c := range []struct {
 		one, two string
@@ -48,7 +48,7 @@ func TestJSONBodies(t *testing.T) {
 		{`{"a":-0}`, `{"a":0}`, false},
 		// Two normal forms are two strings.
 		{`{"a":"é"}`, `{"a":"e\u0301"}`, false},
-		// What has no one meaning is its bytes.
+		// A body with no single meaning is compared by its bytes.
 		{`{"a":1,"a":2}`, `{"a":2,"a":1}`, false},
 		{`{"a":1,"a":1}`, `{"a":1}`, false},
 		{`{"a":1,"a":1}`, `{"a":1, "a":1}`, false},
@@ -57,7 +57,7 @@ func TestJSONBodies(t *testing.T) {
 		{"\"\xff\"", "\"\ufffd\"", false},
 		{`"\ud800"`, `"\udc00"`, false},
 		{`{"a":1} `, `{"a":1}x`, false},
-		{`{"a":1}{"b":2}`, `{"a":1} {"b":2}`, false}, // two documents are none
+		{`{"a":1}{"b":2}`, `{"a":1} {"b":2}`, false}, // two documents are not one
 		{`{"a":1`, `{"a":1}`, false},
 		{``, `null`, false},
 		{`01`, `1`, false},
@@ -129,7 +129,7 @@ func TestJSONPointers(t *testing.T) {
 		{only: []string{"/id"}, one: `{"id":1,"at":1}`, two: `{"at":2,"id":1}`, equal: true},
 		{only: []string{"/id"}, one: `{"id":1}`, two: `{"id":2}`},
 		{only: []string{"/id"}, one: `{"id":null}`, two: `{"x":1}`},
-		{only: []string{"/id"}, one: `{"x":1}`, two: `{"x":2}`}, // none of them is there: all counts
+		{only: []string{"/id"}, one: `{"x":1}`, two: `{"x":2}`}, // all of them are missing: the whole body is compared
 		{only: []string{"/id"}, one: `{"x":1}`, two: `{ "x":1 }`, equal: true},
 		{only: []string{"/id"}, one: `[1]`, two: `[2]`},
 		{only: []string{"/id", "/to"}, one: `{"id":1}`, two: `{"id":1,"to":2}`},
@@ -188,7 +188,7 @@ func TestLargeJSON(t *testing.T) {
 		t.Error("large bodies that say the same differ")
 	}
 	if sumOf(t, Compare{JSONOnly: []string{"/00007"}}, jsonRequest(a)) == sumOf(t, Compare{JSONOnly: []string{"/00007"}}, jsonRequest(strings.Replace(a, `"00007":7`, `"00007":8`, 1))) {
-		t.Error("a field in it does not count")
+		t.Error("a field in it is ignored")
 	}
 	small := filled(t, strings.NewReader(`{"b":1,"a":2}`), -1, 1<<20)
 	form := &jsonform.Form{}

@@ -17,7 +17,7 @@ import (
 // sumOf hashes a request.
 func sumOf(t testing.TB, f Compare, r *http.Request) everonce.Fingerprint {
 	t.Helper()
-	c, err := f.checked("Idempotency-Key")
+	c, err := f.compile("Idempotency-Key")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,8 @@ func TestFingerprintsDiffer(t *testing.T) {
 	}
 }
 
-// What does not count: other headers, the case of the host, spellings of the path, and how the body came.
+// These differences are ignored: other headers, the case of the host, spellings of the path, and the framing of the
+// body.
 func TestFingerprintsAgree(t *testing.T) {
 	base := sumOf(t, Compare{}, request("POST", "http://a.com/p/q?x=1", "body"))
 	chunked := request("POST", "http://a.com/p/q?x=1", "body")
@@ -105,13 +106,13 @@ func TestFingerprintsAgree(t *testing.T) {
 	}
 	without := Compare{IgnoreHost: true}
 	if sumOf(t, without, request("POST", "http://a.com/p", "")) != sumOf(t, without, request("POST", "http://b.com:8080/p", "")) {
-		t.Error("the host counts where it is ignored")
+		t.Error("the host is compared with IgnoreHost")
 	}
 	// A prefix that was cut off on the way here is a part of the path.
 	cut := request("POST", "http://a.com/v1/p", "")
 	cut.URL.Path = "/p"
 	if sumOf(t, Compare{}, cut) == sumOf(t, Compare{}, request("POST", "http://a.com/p", "")) {
-		t.Error("what was cut off the path does not count")
+		t.Error("a part cut off the path is ignored")
 	}
 	// So is what was taken out of the query, or rewritten in it.
 	account := func(n string) everonce.Fingerprint {
@@ -120,20 +121,20 @@ func TestFingerprintsAgree(t *testing.T) {
 		return sumOf(t, Compare{}, r)
 	}
 	if account("7") == account("8") {
-		t.Error("what was taken out of the query does not count")
+		t.Error("a field removed from the query is ignored")
 	}
 	if account("7") == sumOf(t, Compare{}, request("POST", "http://a.com/p?x=1", "")) {
-		t.Error("that something was taken out of the query does not count")
+		t.Error("the removal of a query field is ignored")
 	}
 	added := request("POST", "http://a.com/p", "")
 	added.URL.RawQuery = "x=1"
 	if sumOf(t, Compare{}, added) == sumOf(t, Compare{}, request("POST", "http://a.com/p", "")) {
-		t.Error("what was added to the query does not count")
+		t.Error("a field added to the query is ignored")
 	}
 }
 
-// An Alg names the configuration, in no more than what a record holds: sums of two configurations are not
-// compared. The order and the spelling of its lists do not count.
+// An Alg names the configuration, in the length that a record holds: sums of two configurations are not compared. The
+// order and the spelling of its lists do not matter.
 func TestAlgNamesTheConfiguration(t *testing.T) {
 	seen := map[string]Compare{}
 	for _, f := range []Compare{
@@ -152,7 +153,7 @@ func TestAlgNamesTheConfiguration(t *testing.T) {
 		{JSONOnly: []string{"/a/b"}},
 		{Headers: []string{"Json"}},
 	} {
-		c, err := f.checked("Idempotency-Key")
+		c, err := f.compile("Idempotency-Key")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,11 +169,11 @@ func TestAlgNamesTheConfiguration(t *testing.T) {
 		{{Headers: []string{"A", "b"}}, {Headers: []string{"B", "a", "A"}}},
 		{{JSONOnly: []string{"/a", "/b"}}, {JSON: true, JSONOnly: []string{"/b", "/a", "/b"}}},
 	} {
-		one, err := pair[0].checked("Idempotency-Key")
+		one, err := pair[0].compile("Idempotency-Key")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if two, err := pair[1].checked("Idempotency-Key"); err != nil || one.alg != two.alg {
+		if two, err := pair[1].compile("Idempotency-Key"); err != nil || one.alg != two.alg {
 			t.Errorf("%+v: %q, %q, %v", pair, one.alg, two.alg, err)
 		}
 	}
@@ -222,7 +223,7 @@ func TestBadFingerprints(t *testing.T) {
 				f.Headers[i] = "A" + strings.Repeat("b", i)
 			}
 		}
-		_, err := f.checked("Idempotency-Key")
+		_, err := f.compile("Idempotency-Key")
 		if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), "Compare") || !strings.Contains(err.Error(), text) {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -262,6 +263,6 @@ func TestAFormThatIsBuiltAgain(t *testing.T) {
 		t.Errorf("with the same boundary: %v, %v", first, again)
 	}
 	if first, again := form(""), form(""); !driver.Fingerprint(again).Conflicts(driver.Fingerprint(first)) {
-		t.Errorf("with a boundary of its own each: %v, %v", first, again)
+		t.Errorf("with different boundaries: %v, %v", first, again)
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/everonce/everonce/oncetest"
 )
 
-// Crash points: every store call and the effect of one request are numbered. For each, and for each way to go wrong,
-// the request is sent to a process that fails there, and then to fresh ones to its end. What must then be so depends
-// on the mode.
+// Crash points: every store call and the effect of one request are numbered. For each, and for each kind of failure,
+// the request is sent to a process that fails there, and then to fresh ones to its end. The required result depends on
+// the mode.
 
 // wrong is a way to go wrong at a point.
 type wrong uint8
@@ -27,7 +27,7 @@ const (
 	failAfter               // it is done, its answer is lost, and the process goes on
 	hangBefore              // as failBefore, when the caller's patience has ended
 	hangAfter
-	dieBefore // it is not done, and the process is gone: nobody hears from it
+	dieBefore // it is not done, and the process is gone without an answer
 	dieAfter
 	wrongs
 )
@@ -108,7 +108,7 @@ func crashes(tb testing.TB) map[string]func() crashed {
 
 var crashedOperation = oncetest.Operation{Key: "k", Amount: 7, Client: "client-1"}
 
-// send delivers the operation to a process. Nobody hears from one that is gone.
+// send delivers the operation to a process. A dead process gives no answer.
 func (c *crashed) send(p *process) (a oncetest.Answer, heard bool) {
 	w := httptest.NewRecorder()
 	c.start(p).ServeHTTP(w, request(context.Background(), crashedOperation))
@@ -117,7 +117,7 @@ func (c *crashed) send(p *process) (a oncetest.Answer, heard bool) {
 
 func isSuccess(o everonce.Outcome) bool { return o == everonce.Executed || o == everonce.Replayed }
 
-// finish sends until the answer is final, and checks that whoever has heard of a success hears the same again.
+// finish sends until the answer is final, and checks that a client that got a success gets the same again.
 func (c *crashed) finish(t *testing.T, name string, first oncetest.Answer, heard bool) (last oncetest.Answer, effects int) {
 	t.Helper()
 	for range 10 {

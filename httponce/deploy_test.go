@@ -10,8 +10,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// TestWhatADeploymentChanges: a key is used, the settings of the running API are changed, and the key comes again. The table is that of
-// docs/how-to/operate.md.
+// TestWhatADeploymentChanges: a key is used, the settings of the running API are changed, and the key comes again. The
+// table is in docs/how-to/operate.md.
 func TestWhatADeploymentChanges(t *testing.T) {
 	t.Parallel()
 	as := func(name string) httponce.Principal {

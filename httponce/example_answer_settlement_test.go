@@ -13,7 +13,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// A payment service charged, and answered 500. Somebody has looked into the ledger: it was done, and this is its answer.
+// A payment service charged, and answered 500. Somebody has looked into the ledger: it was done, and this is its
+// answer.
 func ExampleAnswer_Settlement() {
 	recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
 	if err != nil {

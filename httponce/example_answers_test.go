@@ -10,8 +10,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// A gateway that refused the connection has charged nothing: the answer is 502, which by itself says nothing, and the
-// key may be used again all the same.
+// A gateway that refused the connection has charged nothing. The answer is 502, which alone would mean unknown, but
+// NotDone frees the key.
 func ExampleNotDone() {
 	recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// This service takes no key but a UUID: a client that counts from 1 would meet its own old answers.
+// This service takes only UUIDs as keys: a client that counts from 1 would get its own old answers.
 func ExampleRoute_checkKey() {
 	uuid := regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 	recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// This client writes its bodies anew for every attempt, with the time in it. The order of the fields and the time do not
-// count; the amount does.
+// This client writes its bodies anew for every attempt, with the time in it. The order of the fields and the time do
+// not matter; the amount does.
 func ExampleFingerprint() {
 	recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
 	if err != nil {

@@ -19,8 +19,8 @@ type balances struct {
 	of map[string]int
 }
 
-// Clients number their requests. The host here is one in memory, and the handlers act on a map; with sqlsession the handler
-// gets a transaction of the database, and effect and answer are one commit.
+// Clients number their requests. The host here is one in memory, and the handlers act on a map; with sqlsession the
+// handler gets a transaction of the database, and effect and answer are one commit.
 func ExampleHandleSession() {
 	bank := &balances{of: map[string]int{"alice": 100}}
 	host, err := memsession.New(bank, session.Config{Lease: 10 * time.Minute, PerPrincipal: 10}, nil)

@@ -29,7 +29,7 @@ func ExampleHandleTx() {
 		case "1000000":
 			http.Error(w, "the balance is too low", http.StatusPaymentRequired) // rolled back, and saved: it stays refused
 		case "13":
-			return errors.New("a bug") // rolled back, and logged: the client is not told what
+			return errors.New("a bug") // rolled back, and logged: the client does not see the error
 		default:
 			w.WriteHeader(http.StatusCreated)
 			fmt.Fprint(w, "paid")

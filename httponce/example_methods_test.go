@@ -9,7 +9,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// A PUT that charges, and a DELETE that refunds, are not idempotent by themselves, although many clients send them again.
+// A PUT that charges, and a DELETE that refunds, are not idempotent, although many clients send them again.
 func ExampleRoute_methods() {
 	receiver, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
 	if err != nil {

@@ -21,7 +21,7 @@ func ExampleMiddleware() {
 	account := func(r *http.Request) (string, error) { // a service asks its authentication
 		name, _, ok := r.BasicAuth()
 		if !ok {
-			return "", errors.New("nobody has signed in")
+			return "", errors.New("not signed in")
 		}
 		return name, nil
 	}

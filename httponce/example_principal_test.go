@@ -12,7 +12,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// The callers of this service are one party: a key is the same whoever sends it.
+// The callers of this service are one party: a key is the same for all senders.
 func ExampleUnscoped() {
 	recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
 	if err != nil {

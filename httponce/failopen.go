@@ -9,9 +9,9 @@ import (
 )
 
 func (x *exchange) failOpen(next http.Handler, cause error) {
-	x.told.FailedOpen = true
+	x.served.FailedOpen = true
 	x.log.ErrorContext(x.r.Context(), "httponce: the store is down, and the request goes on UNPROTECTED",
-		"route", x.told.Route, "key", x.keyHash(), "error", cause)
+		"route", x.served.Route, "key", x.keyHash(), "error", cause)
 	x.echo(x.w.Header())
 	r := x.request(x.r.Context())
 	defer x.tidy(r)
@@ -22,7 +22,7 @@ func (x *exchange) failOpen(next http.Handler, cause error) {
 // where the handler was called, nor where another attempt was seen to run, nor where what is
 // wrong is not that the store is down.
 func (v *verdict) storeIsDown() bool {
-	if v.res.Outcome != everonce.StoreFailed || v.own != nil || v.met {
+	if v.res.Outcome != everonce.StoreFailed || v.own != nil || v.concurrent {
 		return false
 	}
 	for _, other := range [...]error{everonce.ErrUndecodable, driver.ErrCorruptRecord, driver.ErrNewerRecord, driver.ErrIdentity, everonce.ErrSchema} {

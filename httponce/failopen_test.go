@@ -15,8 +15,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// The trap of peers that fail open when the store is down: nothing runs unprotected, the client is told
-// when to come back, and when the store has come back it runs once.
+// The trap of peers that fail open when the store is down: here nothing runs unprotected, the answer has a Retry-After,
+// and when the store is back the request runs once.
 func TestFailsClosedWhenTheStoreIsDown(t *testing.T) {
 	for _, mode := range []string{"guarded", "transactional"} {
 		t.Run(mode, func(t *testing.T) {
@@ -70,8 +70,8 @@ func TestFailOpen(t *testing.T) {
 			if g := svc.post("k"); g.status != 201 || g.body != "it has its body" || g.header.Get("X-Protected") != "" {
 				t.Errorf("it got %+v", g)
 			}
-			if told := svc.told(); !told.FailedOpen || told.Problem != "" || told.Panicked || told.Status != 0 || told.Outcome != 0 {
-				t.Errorf("told was %+v", told)
+			if last := svc.last(); !last.FailedOpen || last.Problem != "" || last.Panicked || last.Status != 0 || last.Outcome != 0 {
+				t.Errorf("Observe got %+v", last)
 			}
 		}
 		if n := strings.Count(svc.logs.String(), "level=ERROR"); n != 2 || !strings.Contains(svc.logs.String(), "UNPROTECTED") {
@@ -118,8 +118,8 @@ func TestFailsOpenOnlyBeforeTheWork(t *testing.T) {
 				if g := svc.post("k"); g.status != c.status {
 					t.Errorf("it got %+v, want %d", g, c.status)
 				}
-				if svc.ran() != c.runs || svc.told().FailedOpen {
-					t.Errorf("the handler was called %d times, told was %+v", svc.ran(), svc.told())
+				if svc.ran() != c.runs || svc.last().FailedOpen {
+					t.Errorf("the handler was called %d times, Observe got %+v", svc.ran(), svc.last())
 				}
 			})
 		})
@@ -134,13 +134,13 @@ func TestFailOpenPanics(t *testing.T) {
 		if value, _ := svc.unwound("k"); value != "broken" {
 			t.Errorf("it panicked with %v", value)
 		}
-		if told := svc.told(); !told.FailedOpen || !told.Panicked {
-			t.Errorf("told was %+v", told)
+		if last := svc.last(); !last.FailedOpen || !last.Panicked {
+			t.Errorf("Observe got %+v", last)
 		}
 	})
 }
 
-// What runs unprotected runs as if there were no middleware: for as long as it takes, while its client is there.
+// An unprotected request runs as if there were no middleware: as long as it takes, while its client is connected.
 func TestFailOpenHasTheServersContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
@@ -156,8 +156,8 @@ func TestFailOpenHasTheServersContext(t *testing.T) {
 			w.WriteHeader(http.StatusCreated)
 		}})
 		svc.fail(everything)
-		if g := svc.with(ctx, "k", "{}"); g.status != http.StatusCreated || !svc.told().FailedOpen || svc.told().Duration < time.Minute {
-			t.Errorf("it got %+v, and told was %+v", g, svc.told())
+		if g := svc.with(ctx, "k", "{}"); g.status != http.StatusCreated || !svc.last().FailedOpen || svc.last().Duration < time.Minute {
+			t.Errorf("it got %+v, and Observe got %+v", g, svc.last())
 		}
 	})
 }
@@ -172,7 +172,8 @@ func (s wrongStore) Claim(context.Context, driver.ClaimRequest) (driver.ClaimRes
 	return driver.ClaimResult{}, s.err
 }
 
-// A store that answers, and says that something is wrong with it, is not down: nothing fails open for as long as that stays so.
+// A store that answers, and says that something is wrong with it, is not down: nothing fails open for as long as that
+// stays so.
 func TestNothingFailsOpenWhereTheStoreAnswers(t *testing.T) {
 	const unreadable = "record-unreadable"
 	for wrong, problem := range map[error]string{

@@ -16,30 +16,31 @@ import (
 	"github.com/everonce/everonce/session"
 )
 
-// HandleSession returns a handler for the numbered requests of client sessions, whose effects and whose kept answer commit
-// together (transactional mode): exactly once, as long as the session lives and the host keeps what it committed. The answer
-// is sent after the commit. [Sessions] registers the sessions, and package httponce/client has the client. "Rolled back" needs a
-// host with transactions, as session/sqlsession is: over one in memory, session/memsession, a handler must have had no effect when
-// it answers 400 or above, returns an error, or panics, since nothing takes that back.
+// HandleSession returns a handler for the numbered requests of client sessions, whose effects and whose kept answer
+// commit together (transactional mode): exactly once, as long as the session lives and the host keeps what it
+// committed. The answer is sent after the commit. [Sessions] registers the sessions, and package httponce/client has
+// the client. "Rolled back" needs a host with transactions, as session/sqlsession is: over one in memory,
+// session/memsession, a handler must have had no effect when it answers 400 or above, returns an error, or panics,
+// since nothing takes that back.
 //
-// Several handlers may share one host and principal. Then they share the sessions, and a session has one numbering over all of
-// them.
+// Several handlers may share one host and principal. Then they share the sessions, and a session has one numbering over
+// all of them.
 //
-// A request names its session and its number by the headers that docs/reference/http-sessions.md lists. Every request needs
-// them, whatever its method; one that also has a key is refused, since it would have two names. A session is its
+// A request names its session and its number by the headers that docs/reference/http-sessions.md lists. Every request
+// needs them, whatever its method; one that also has a key is refused, since it would have two names. A session is its
 // principal's alone: with another one's, or with another secret, it is unknown. Refusals are problem documents.
 //
-// What handle may do, and what becomes of its effects, is as for [HandleTx]: below 400 they are committed, and otherwise
-// rolled back. Where HandleTx saves such a refusal, it is kept for its number here too. Where HandleTx says that the key may
+// The rules for handle, and for its effects, are as for [HandleTx]: below 400 they are committed, and otherwise rolled
+// back. Where HandleTx saves such a refusal, it is kept for its number here too. Where HandleTx says that the key may
 // be used again, the number may be used again, for the same request.
 //
-// An answer larger than [session.Config].MaxResult, or than [Route.MaxAnswer], is sent, but not kept: duplicates get status
-// and headers, marked "elided". The host must keep 4096 bytes at least.
+// An answer larger than [session.Config].MaxResult, or than [Route.MaxAnswer], is sent, but not kept: duplicates get
+// status and headers, marked "elided". The host must keep 4096 bytes at least.
 //
-// The handler's context ends with the transaction's limit, if the host has one, and with [Route.Deadline]. These options
-// have no meaning for a session, and are refused: CheckKey, KeyRule, KeyJSON, KeyFrom, Lifetime, Lease, Wait, Policy, Reconcile, AnswerWithin,
-// FailOpen, EchoKey, MaxWaiting, MaxStillRunning, and a Save by which an answer below 400 is not kept. Methods and Required
-// are not used. The error wraps [everonce.ErrInvalidArgument].
+// The handler's context ends with the transaction's limit, if the host has one, and with [Route.Deadline]. These
+// options have no meaning for a session, and are refused: CheckKey, KeyRule, KeyJSON, KeyFrom, Lifetime, Lease, Wait,
+// Policy, Reconcile, AnswerWithin, FailOpen, EchoKey, MaxWaiting, MaxStillRunning, and a Save by which an answer below
+// 400 is not kept. Methods and Required are not used. The error wraps [everonce.ErrInvalidArgument].
 func HandleSession[Tx any](host session.Host[Tx], principal Principal, handle func(http.ResponseWriter, *http.Request, Tx) error, opts *Options) (http.Handler, error) {
 	if host == nil || principal == nil || handle == nil {
 		return nil, fmt.Errorf("%w: the host, the principal or the handler is nil", everonce.ErrInvalidArgument)
@@ -69,7 +70,7 @@ func (o *Options) checkSession() error {
 	if o == nil {
 		return nil
 	}
-	return meaningless("HandleSession", []meaning{
+	return rejectMeaningless("HandleSession", []meaning{
 		{o.EchoKey, "EchoKey", "there is no key"},
 		{o.MaxWaiting != 0, "MaxWaiting", "the host says who waits"},
 		{o.MaxStillRunning != 0, "MaxStillRunning", "no client is answered before its handler has returned"},
@@ -82,7 +83,7 @@ func (rt *route) checkSession() error {
 			return fmt.Errorf("%w: Compare.Headers: %s is the session's", everonce.ErrInvalidArgument, name)
 		}
 	}
-	return meaningless("HandleSession", []meaning{
+	return rejectMeaningless("HandleSession", []meaning{
 		{rt.CheckKey != nil, "CheckKey", "there is no key"},
 		{rt.KeyJSON != "", "KeyJSON", "there is no key"},
 		{rt.KeyFrom != nil, "KeyFrom", "there is no key"},
@@ -122,19 +123,19 @@ func (h *sessionHandler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Del(wire.SessionOutcome) // which is not known yet
 	c.Fingerprint = x.sum.Sum
-	x.told.Panicked = true // unless it returns
+	x.served.Panicked = true // unless it returns
 	taken = true
 	defer x.end()
 	h.answer(x, h.apply(x, &c))
-	x.told.Panicked = false
+	x.served.Panicked = false
 }
 
-// sessionCommand reads which request of which session this is; it refuses the request, and returns false, where that cannot
-// be known.
+// sessionCommand reads which request of which session this is; it refuses the request, and returns false, where that
+// cannot be known.
 func (x *exchange) sessionCommand(principal Principal) (c session.Command, ok bool) {
 	h := x.r.Header
 	if !slices.ContainsFunc(wire.SessionHeaders, func(name string) bool { return len(h[name]) > 0 }) {
-		x.refused(wire.MissingSession, 0)
+		x.reject(wire.MissingSession, 0)
 		return c, false
 	}
 	c, secret, wrong := sessionOf(h, wire.SessionHeader, wire.SessionRequest)
@@ -144,7 +145,7 @@ func (x *exchange) sessionCommand(principal Principal) (c session.Command, ok bo
 	if wrong != "" {
 		p := wire.InvalidSession
 		p.Detail = wrong
-		x.refused(p, 0)
+		x.reject(p, 0)
 		return c, false
 	}
 	who, ok := x.sender(principal)
@@ -187,13 +188,13 @@ func sessionOf(h http.Header, needed ...string) (c session.Command, secret []byt
 // applied is what a request's command came to.
 type applied struct {
 	verdict
-	answer session.Answer
+	answer session.Reply
 	worked error // the handler's own, in its last call
 	kept   bool  // of the handler's answer
 }
 
-// apply has the request executed once. A refusal that is to be kept is kept in a transaction of its own, after its effects
-// were rolled back: whoever has the number by then is replayed.
+// apply has the request executed once. A refusal that is to be kept is saved in a second transaction, after its effects
+// were rolled back. If another attempt has the number by then, its answer is replayed.
 func (h *sessionHandler[Tx]) apply(x *exchange, c *session.Command) *applied {
 	a := &applied{verdict: verdict{tx: true}}
 	a.res.Attempt = 1
@@ -223,8 +224,8 @@ func (h *sessionHandler[Tx]) apply(x *exchange, c *session.Command) *applied {
 	return a
 }
 
-// untilWork returns a context that ends with the client until detach is called, which returns why if it has ended. Where
-// the route says so, it always ends with the client.
+// untilWork returns a context that ends with the client until detach is called, which returns why if it has ended.
+// Where the route says so, it always ends with the client.
 func untilWork(x *exchange) (ctx context.Context, detach func() error, end func()) {
 	client := x.r.Context()
 	if x.route.EndWithClient {
@@ -268,7 +269,7 @@ func (h *sessionHandler[Tx]) withoutSecret(w http.ResponseWriter, r *http.Reques
 
 // text returns what is kept of an answer.
 func (h *sessionHandler[Tx]) text(a Answer) []byte {
-	a.mend()
+	a.normalize()
 	if b := a.encode(); len(b) <= h.limit {
 		return b
 	}
@@ -278,8 +279,8 @@ func (h *sessionHandler[Tx]) text(a Answer) []byte {
 // exposed are the headers of answers that scripts of other origins may read.
 var exposed = strings.Join([]string{wire.SessionRequest, wire.SessionOutcome, wire.SessionNext, "Retry-After"}, ", ")
 
-// heeded says in the answer which number it is of, and what is known of that.
-func (x *exchange) heeded() {
+// putSessionHeaders sets the response headers that name the number and its outcome.
+func (x *exchange) putSessionHeaders() {
 	if x.number == "" {
 		return
 	}
@@ -295,34 +296,34 @@ func (x *exchange) heeded() {
 
 // answer sends what a command came to.
 func (h *sessionHandler[Tx]) answer(x *exchange, a *applied) {
-	x.told.Outcome, x.known = a.outcome(), a.known()
-	x.heeded()
+	x.served.Outcome, x.known = a.outcome(), a.sessionOutcome()
+	x.putSessionHeaders()
 	switch {
 	case a.err == nil && a.answer.Err != 0:
-		x.sessionRefused(&a.answer)
+		x.rejectSession(&a.answer)
 	case a.err == nil && (a.answer.Replayed || a.kept):
 		x.replayKept(&a.answer)
 	case a.err == nil:
 		x.sendOwn(&a.verdict)
 	case a.worked == nil:
 		if !errors.Is(a.err, context.Cause(x.r.Context())) { // the client has gone
-			x.log.ErrorContext(x.r.Context(), "httponce: the host of sessions failed", "route", x.told.Route, "error", a.err)
+			x.log.ErrorContext(x.r.Context(), "httponce: the host of sessions failed", "route", x.served.Route, "error", a.err)
 		}
-		x.hostFailed(a.err)
+		x.answerHostError(a.err)
 	case a.own != nil:
 		if !onlyStatus(a.worked) {
-			x.log.ErrorContext(x.r.Context(), "httponce: not done", "route", x.told.Route, "error", a.worked)
+			x.log.ErrorContext(x.r.Context(), "httponce: not done", "route", x.served.Route, "error", a.worked)
 		}
 		x.sendOwn(&a.verdict)
 	default:
-		x.log.ErrorContext(x.r.Context(), "httponce: not done", "route", x.told.Route, "error", a.worked)
+		x.log.ErrorContext(x.r.Context(), "httponce: not done", "route", x.served.Route, "error", a.worked)
 		x.problem(wire.NotDone, time.Second)
 	}
 }
 
-// known is what the client may know of its number: that the answer is kept, or that this attempt had no effect. Otherwise
-// it may have been executed, or be executed now.
-func (a *applied) known() string {
+// sessionOutcome returns the outcome that the client may see for its number: that the answer is kept, or that this
+// attempt had no effect. Otherwise the request may have been executed, or be executing now.
+func (a *applied) sessionOutcome() string {
 	switch {
 	case a.err == nil && a.answer.Err == 0:
 		return wire.OutcomeKept
@@ -364,7 +365,7 @@ func (a *applied) outcome() everonce.Outcome {
 
 // sendOwn sends what the handler wrote.
 func (x *exchange) sendOwn(v *verdict) {
-	x.told.Status, x.told.Problem = v.own.status, v.own.upstream
+	x.served.Status, x.served.Problem = v.own.status, v.own.upstream
 	if v.own.marked() {
 		wire.MarkUnknown(x.w) // inside another protected handler, whatever that one saves
 	}
@@ -372,12 +373,12 @@ func (x *exchange) sendOwn(v *verdict) {
 }
 
 // replayKept sends an answer that the host has kept.
-func (x *exchange) replayKept(a *session.Answer) {
+func (x *exchange) replayKept(a *session.Reply) {
 	var kept Answer
 	if a.Elided || kept.decode(a.Result) != nil {
-		x.log.ErrorContext(x.r.Context(), "httponce: what the host kept of a request is no answer (it was executed by another handler)", "route", x.told.Route)
+		x.log.ErrorContext(x.r.Context(), "httponce: what the host kept of a request is no answer (it was executed by another handler)", "route", x.served.Route)
 		x.known = ""
-		x.heeded()
+		x.putSessionHeaders()
 		x.problem(wire.Unreadable, x.retryAfter)
 		return
 	}
@@ -388,13 +389,13 @@ func (x *exchange) replayKept(a *session.Answer) {
 	x.replay(kept, mark)
 }
 
-// hostFailed answers where the host has no answer.
-func (x *exchange) hostFailed(err error) {
+// answerHostError answers where the host has no answer.
+func (x *exchange) answerHostError(err error) {
 	switch {
 	case errors.Is(err, everonce.ErrOutcomeUnknown):
 		x.problem(wire.CommitLost, time.Second)
 	case errors.Is(err, everonce.ErrStore):
-		x.storeFailed(err)
+		x.answerStoreError(err)
 	case errors.Is(err, everonce.ErrTxTooLong), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		x.problem(wire.NotDone, time.Second)
 	default:
@@ -402,8 +403,8 @@ func (x *exchange) hostFailed(err error) {
 	}
 }
 
-// sessionRefused answers a refusal of a session.
-func (x *exchange) sessionRefused(a *session.Answer) {
+// rejectSession answers a refusal of a session.
+func (x *exchange) rejectSession(a *session.Reply) {
 	p, retryAfter := problemOfRefusal(a, x.retryAfter)
 	if a.Err == session.ErrGap {
 		x.w.Header().Set(wire.SessionNext, wire.FormatInteger(a.Next))
@@ -411,9 +412,9 @@ func (x *exchange) sessionRefused(a *session.Answer) {
 	x.problem(p, retryAfter)
 }
 
-// problemOfRefusal returns the problem of a refusal, and when to come again if that may help. later is when there may be room
-// for another session.
-func problemOfRefusal(a *session.Answer, later time.Duration) (p wire.Problem, retryAfter time.Duration) {
+// problemOfRefusal returns the problem of a refusal, and when to come again if that may help. later is when there may
+// be room for another session.
+func problemOfRefusal(a *session.Reply, later time.Duration) (p wire.Problem, retryAfter time.Duration) {
 	switch a.Err {
 	case session.ErrSessionExpired:
 		return wire.SessionExpired, 0

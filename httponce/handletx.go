@@ -58,7 +58,7 @@ func HandleTx[Tx any](recv *everonce.TxReceiver[Tx], principal Principal, handle
 // checkTx refuses options that have no meaning in a transaction.
 func (s *settings) checkTx() error {
 	for _, rt := range s.routes {
-		err := meaningless("HandleTx", []meaning{
+		err := rejectMeaningless("HandleTx", []meaning{
 			{rt.AnswerWithin != 0, "AnswerWithin", "a transaction is bounded by the receiver's TxTimeout"},
 			{rt.FailOpen, "FailOpen", "the effects are in the store that would be down"},
 			{rt.Policy != 0, "Policy", "what did not commit did not happen, so there is no unknown"},
@@ -80,8 +80,8 @@ type meaning struct {
 	why  string
 }
 
-// meaningless refuses the first option that is set.
-func meaningless(in string, options []meaning) error {
+// rejectMeaningless refuses the first option that is set.
+func rejectMeaningless(in string, options []meaning) error {
 	for _, o := range options {
 		if o.set {
 			return fmt.Errorf("%w: %s has no meaning for %s: %s", everonce.ErrInvalidArgument, o.name, in, o.why)
@@ -102,31 +102,32 @@ func (h *txHandler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x, pass := h.admit(w, r, h.principal)
 	switch {
 	case pass && x != nil:
-		h.unkeyed(x)
+		h.serveWithoutKey(x)
 	case pass:
 		if x, ok := h.unprotected(w, r); ok {
-			h.unkeyed(x)
+			h.serveWithoutKey(x)
 		}
 	case x != nil:
 		x.recv = h.recv
-		x.told.Panicked = true // unless it returns
+		x.served.Panicked = true // unless it returns
 		defer x.end()
-		x.answer(x.awaited(h))
-		x.told.Panicked = false
+		x.answer(x.callWaiting(h))
+		x.served.Panicked = false
 	}
 }
 
 func (h *txHandler[Tx]) call(x *exchange, opts []everonce.CallOption) verdict {
 	v := verdict{tx: true}
 	v.res, v.err = everonce.Transact(x.r.Context(), h.recv, x.key, func(ctx context.Context, tx Tx) (Answer, error) {
-		x.stay.leave()
+		x.wait.leave()
 		return h.serve(ctx, x, &v, tx)
 	}, opts...)
 	return v
 }
 
-// unkeyed runs the handler in a transaction, for a request that has no key and needs none, and whose body has been read.
-func (h *txHandler[Tx]) unkeyed(x *exchange) {
+// serveWithoutKey runs the handler in a transaction, for a request that has no key and needs none, and whose body has
+// been read.
+func (h *txHandler[Tx]) serveWithoutKey(x *exchange) {
 	defer x.body.release()
 	v := verdict{tx: true}
 	v.res.Attempt = 1 // there is no other
@@ -156,7 +157,8 @@ func (h *txHandler[Tx]) serve(ctx context.Context, x *exchange, v *verdict, tx T
 	return serveTx(ctx, x, v, tx, h.handle, func(own *recorder) func([][]byte) (*pieces, error) { return h.keeps(ctx, x, tx, own) })
 }
 
-// serveTx calls a handler in one transaction; there may be several. keeps returns what keeps the pieces of a large answer.
+// serveTx calls a handler in one transaction; there may be several. keeps returns what keeps the pieces of a large
+// answer.
 func serveTx[Tx any](ctx context.Context, x *exchange, v *verdict, tx Tx, handle func(http.ResponseWriter, *http.Request, Tx) error,
 	keeps func(*recorder) func([][]byte) (*pieces, error),
 ) (Answer, error) {
@@ -167,7 +169,7 @@ func serveTx[Tx any](ctx context.Context, x *exchange, v *verdict, tx Tx, handle
 	r := x.request(ctx)
 	defer x.tidy(r)
 	err := handle(&txWriter{own}, r, tx)
-	if err == nil && own.silent() && ctx.Err() != nil { // as one does that has nobody left to answer: the 200 would be no word of its own
+	if err == nil && own.wroteNothing() && ctx.Err() != nil { // it returned because the client left, so it did not mean the default 200
 		err = context.Cause(ctx)
 	}
 	if err == nil {
@@ -188,8 +190,8 @@ func serveTx[Tx any](ctx context.Context, x *exchange, v *verdict, tx Tx, handle
 	return own.outcome(Saved, nil)
 }
 
-// keeps returns what keeps the pieces of a large answer: in the same transaction. So it is nil where that is rolled back,
-// and where there is no key.
+// keeps returns what keeps the pieces of a large answer: in the same transaction. So it is nil where that is rolled
+// back, and where there is no key.
 func (h *txHandler[Tx]) keeps(ctx context.Context, x *exchange, tx Tx, own *recorder) func([][]byte) (*pieces, error) {
 	if x.key.ID == "" || own.status >= http.StatusBadRequest {
 		return nil
@@ -235,7 +237,7 @@ func (w *txWriter) Header() http.Header { return w.own.Header() }
 
 func (w *txWriter) Write(p []byte) (int, error) { return w.own.Write(p) }
 
-// WriteHeader sets the status. What is sent before an answer is dropped: the transaction may yet be rolled back.
+// WriteHeader sets the status. Informational answers sent before it are dropped: the transaction may still roll back.
 func (w *txWriter) WriteHeader(status int) {
 	if status >= http.StatusOK || status < http.StatusContinue { // the recorder says what is wrong with the latter
 		w.own.WriteHeader(status)

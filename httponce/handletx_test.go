@@ -20,7 +20,7 @@ import (
 	"github.com/everonce/everonce/oncetest"
 )
 
-// What has no meaning in a transaction is refused where the handler is made, by its name and with the reason.
+// An option without meaning in a transaction is rejected when the handler is made, with its name and the reason.
 func TestHandleTxRefusesWhatHasNoMeaning(t *testing.T) {
 	recv, err := everonce.NewTxReceiver[*mapdb.Tx](mapdb.New(), nil)
 	if err != nil {
@@ -36,7 +36,7 @@ func TestHandleTxRefusesWhatHasNoMeaning(t *testing.T) {
 		"Policy":       {Policy: everonce.Refuse},
 		"Reconcile":    {Reconcile: ask},
 		"Lease":        {Lease: time.Minute},
-		// Its client would be told of effects that were rolled back.
+		// Its client would get a success whose effects were rolled back.
 		"Save of 2xx and 3xx": {Save: httponce.Save{"303": httponce.Released}},
 	} {
 		for where, opts := range map[string]*httponce.Options{
@@ -75,7 +75,7 @@ func TestHandleTxOfABodyThatIsRefused(t *testing.T) {
 	}
 }
 
-// A large answer without a key is sent, and it is not tried to keep it: nobody could ask for it.
+// A large answer without a key is sent, and not kept: it cannot be looked up.
 func TestHandleTxKeepsNothingWithoutAKey(t *testing.T) {
 	text := noise(600 << 10)
 	svc := newService(t, setup{handleTx: charges(201, text, nil)})
@@ -223,7 +223,7 @@ func TestHandleTxWithoutAKey(t *testing.T) {
 						t.Errorf("the error's text was sent: %s", g.body)
 					}
 					if len(svc.served) != 0 {
-						t.Errorf("told was %+v", svc.served)
+						t.Errorf("Observe got %+v", svc.served)
 					}
 				})
 			})
@@ -231,7 +231,7 @@ func TestHandleTxWithoutAKey(t *testing.T) {
 	}
 }
 
-// A request of a method that heeds no key is not recorded, even if it has one.
+// A request whose method takes no key is not recorded, even if it has one.
 func TestHandleTxOtherMethodsAreNotRecorded(t *testing.T) {
 	svc := newService(t, setup{handleTx: charges(200, "paid", nil)})
 	for range 2 {
@@ -278,7 +278,7 @@ func TestHandleTxBoundsTheHandler(t *testing.T) {
 	for _, c := range []struct {
 		core  everonce.Options
 		route httponce.Route
-		ctx   time.Duration // of the request; 0 is none
+		ctx   time.Duration // of the request; 0 means no deadline
 		want  time.Duration
 	}{
 		{want: 30 * time.Second},
@@ -311,7 +311,7 @@ func TestHandleTxBoundsTheHandler(t *testing.T) {
 	}
 }
 
-// A handler may record operations of its own in the transaction: they commit with it, and go with it.
+// A handler may record operations inside the transaction: they commit with it, or roll back with it.
 func TestHandleTxWithAnOperationInside(t *testing.T) {
 	for _, status := range []int{201, 402} {
 		var svc *service

@@ -24,7 +24,8 @@ import (
 // Location and Content-Type are always saved: without a type, net/http would guess one.
 //
 // A body is saved as the handler wrote it. Put a middleware that compresses around this one: then the saved body is
-// plain, and each client gets the encoding that it accepts. If it is inside, every client gets the encoding of the first.
+// plain, and each client gets the encoding that it accepts. If it is inside, every client gets the encoding of the
+// first.
 type HeaderPolicy struct {
 	// Allow, if not nil, lists the only headers that are saved.
 	Allow []string
@@ -37,7 +38,7 @@ type headerFilter struct {
 	allow, deny map[string]bool
 }
 
-func (p HeaderPolicy) checked() (f headerFilter, err error) {
+func (p HeaderPolicy) compile() (f headerFilter, err error) {
 	if f.allow, err = fieldNames(p.Allow); err != nil {
 		return f, err
 	}
@@ -97,7 +98,8 @@ func (f *headerFilter) mark(fs, before fields) fields {
 	return fs
 }
 
-// ofConnection returns, in small letters, the headers that are of one connection because Connection, in any spelling, names them.
+// ofConnection returns, in lower case, the headers that belong to one connection because Connection, in any spelling,
+// names them.
 func (fs fields) ofConnection() (names map[string]bool) {
 	for i := range fs {
 		if strings.EqualFold(fs[i].name, "Connection") {
@@ -121,7 +123,8 @@ func (f *field) beyond(old *field) int {
 	return n
 }
 
-// listed adds, in small letters, the tokens of a field that is a list. There may be as many of them as there are headers.
+// listed adds, in small letters, the tokens of a field that is a list. There may be as many of them as there are
+// headers.
 func (f *field) listed(tokens map[string]bool) map[string]bool {
 	if tokens == nil {
 		tokens = map[string]bool{}

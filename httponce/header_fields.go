@@ -11,7 +11,7 @@ import (
 type field struct {
 	name string
 	one  string    // the value, where there is one
-	more *[]string // the values, where there are none or several
+	more *[]string // the values, if there is not exactly one
 	// saved says that the field goes into the record, and from which of its values on: those before
 	// were another's.
 	saved bool

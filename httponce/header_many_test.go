@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A service may send a million headers and announce as many trailers: what is done about each of them does not grow with the number of all,
-// which would keep a processor busy for minutes, whatever the deadline says.
+// A service may send a million headers and announce as many trailers: what is done about each of them does not grow
+// with the number of all, which would keep a processor busy for minutes, whatever the deadline says.
 func TestVeryManyHeadersTakeNoTimeEach(t *testing.T) {
 	const many = 200_000
 	names := make([]string, many)

@@ -15,7 +15,7 @@ import (
 	"github.com/everonce/everonce/httponce"
 )
 
-// protected returns a handler behind a middleware of its own.
+// protected returns a handler behind a new middleware.
 func protected(t testing.TB, opts *httponce.Options, h http.HandlerFunc) http.Handler {
 	t.Helper()
 	protect, err := httponce.Middleware(newReceiver(t, everonce.Refuse), httponce.Unscoped(), opts)
@@ -29,8 +29,8 @@ func again(h http.Handler, key string, headers ...string) *http.Response {
 	return send(h, "POST", "/", "{}", append([]string{"Idempotency-Key", key}, headers...)...)
 }
 
-// Trap: Set-Cookie replayed. What gives somebody a session, what is a proof of one exchange, and what belongs to
-// one connection is sent once, to who was answered first.
+// Trap: Set-Cookie replayed. A header that starts a session, proves one exchange, or belongs to one connection is sent
+// once, with the first answer.
 func TestTrapSetCookieIsNotReplayed(t *testing.T) {
 	never := []string{
 		"Set-Cookie", "Set-Cookie2", "Clear-Site-Data", "WWW-Authenticate", "Authentication-Info", "Authorization",
@@ -63,7 +63,8 @@ func TestTrapSetCookieIsNotReplayed(t *testing.T) {
 	}
 }
 
-// Trap: Location lost on replay. No policy takes it away, and neither does eliding; nor the Content-Type, which would be guessed anew.
+// Trap: Location lost on replay. No policy takes it away, and neither does eliding; nor the Content-Type, which would
+// be guessed anew.
 func TestTrapLocationIsNotLost(t *testing.T) {
 	for name, route := range map[string]httponce.Route{
 		"default": {}, "denied": {Header: httponce.HeaderPolicy{Deny: []string{"Location", "Content-Type"}}},
@@ -83,8 +84,9 @@ func TestTrapLocationIsNotLost(t *testing.T) {
 	}
 }
 
-// A handler may write names past the canonical form, and net/http sends them so. What such a name means holds all the same: a
-// replay without a body has no length of one, which would be a second Content-Length, and what is one connection's stays there.
+// A handler may write names that are not canonical, and net/http sends them unchanged. The rules hold for such names
+// too: a replay without a body has no length of a body, which would be a second Content-Length, and a connection's own
+// headers are not replayed.
 func TestNamesInOtherSpellings(t *testing.T) {
 	srv := httptest.NewServer(protected(t, &httponce.Options{Route: httponce.Route{MaxAnswer: 1}}, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header()["content-length"] = []string{"7"}
@@ -143,8 +145,8 @@ func TestHeaderLists(t *testing.T) {
 	}
 }
 
-// What the middlewares around have set is theirs: each request gets what they set for it. What the handler adds to
-// it, changes or removes is the handler's.
+// Headers set by outer middlewares are fresh: each request gets its own. The handler's additions, changes and removals
+// are the handler's.
 func TestHeadersOfOuterMiddlewaresAreFresh(t *testing.T) {
 	inner := protected(t, nil, func(w http.ResponseWriter, _ *http.Request) {
 		h := w.Header()
@@ -289,7 +291,7 @@ func TestACompressingMiddlewareBelongsAround(t *testing.T) {
 			}
 		}
 	}
-	// Elided, it has no encoding: a client would decode what is not there.
+	// Elided, it has no encoding: a client would decode a missing body.
 	small := protected(t, &httponce.Options{Route: httponce.Route{MaxAnswer: 1}}, zipped(http.HandlerFunc(hello)).ServeHTTP)
 	again(small, "k", "Accept-Encoding", "gzip")
 	if res := again(small, "k", "Accept-Encoding", "gzip"); res.Header.Get("Content-Encoding") != "" || res.Header.Get("Idempotent-Replayed") != "elided" {
@@ -297,7 +299,7 @@ func TestACompressingMiddlewareBelongsAround(t *testing.T) {
 	}
 }
 
-// What says something of a body is not on an answer without one: a client would look for it.
+// A header that describes a body is not sent on an answer without one: a client would wait for the body.
 func TestWithoutItsBodyAnAnswerSaysNothingOfOne(t *testing.T) {
 	ofBody := []string{"Content-Length", "Content-Encoding", "Content-Range", "Content-Digest", "Repr-Digest", "Digest", "Content-MD5", "Trailer", http.TrailerPrefix + "X-Sum"}
 	svc := newService(t, setup{opts: httponce.Options{Route: httponce.Route{MaxAnswer: 1}}, handle: func(w http.ResponseWriter, _ *http.Request) {
@@ -315,12 +317,12 @@ func TestWithoutItsBodyAnAnswerSaysNothingOfOne(t *testing.T) {
 	}
 	for _, name := range ofBody {
 		if g.header.Get(name) != "" || strings.Contains(status.body, http.CanonicalHeaderKey(name)) {
-			t.Errorf("%s is told of a body that is not there: %v, and of its status %s", name, g.header, status.body)
+			t.Errorf("%s gets headers for a missing body: %v, and the status %s", name, g.header, status.body)
 		}
 	}
 }
 
-// What a handler changes in a header when it has been written is not sent, and not saved: in the slice of its values too.
+// A change to a header after it was written is neither sent nor saved, even in the slice of its values.
 func TestAHeaderIsAsItWasWhenItWasWritten(t *testing.T) {
 	h := protected(t, nil, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header()["X-A"], w.Header()["X-B"] = []string{"1", "2"}, []string{"3"}

@@ -16,9 +16,9 @@ import (
 	"github.com/everonce/everonce/httponce/proxy"
 )
 
-// A client that resets its stream while it is sent statuses below 200 does not let net/http read a header that is being changed: the race
-// detector would tell (golang/go#67940).
-func TestNobodyReadsAHeaderThatChangesBehindEarlyHints(t *testing.T) {
+// A client that resets its stream while it is sent statuses below 200 does not let net/http read a header that is being
+// changed: the race detector would tell (golang/go#67940).
+func TestEarlyHintsDoNotShareTheHeader(t *testing.T) {
 	hints := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for n := 0; r.Context().Err() == nil; n++ {
 			w.Header().Set("Link", "</"+strconv.Itoa(n)+".css>")

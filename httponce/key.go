@@ -29,7 +29,8 @@ func ParseKey(value string) (string, error) {
 	return key, nil
 }
 
-// keyProblemOf returns the problem that a [Route.CheckKey] found. The answer must not contain the key, neither in clear nor as %q writes it.
+// keyProblemOf returns the problem that a [Route.CheckKey] found. The answer must not contain the key, neither in clear
+// nor as %q writes it.
 func keyProblemOf(err error, key string) wire.KeyProblem {
 	if err == nil {
 		return ""

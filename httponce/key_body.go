@@ -41,8 +41,8 @@ func (r *Route) bodyKey() (k bodyKey, err error) {
 // none reports whether the route has its keys in headers only.
 func (k *bodyKey) none() bool { return k.json == nil && k.from == nil }
 
-// in reports whether the body of a request has to be read to know its key. A compressed body cannot be searched: a key in the
-// header counts alone then.
+// in reports whether the body of a request has to be read to know its key. A compressed body cannot be searched: a key
+// in the header counts alone then.
 func (k *bodyKey) in(r *http.Request, inHeader bool) bool {
 	return k.from != nil || k.json != nil && maybeJSON(r.Header) && (!inHeader || !isCoded(r.Header))
 }
@@ -50,8 +50,8 @@ func (k *bodyKey) in(r *http.Request, inHeader bool) bool {
 // sequences are the media types of many JSON texts in one body, which has no place for a key.
 var sequences = []string{"application/jsonl", "application/jsonlines", "application/x-jsonlines", "application/ndjson", "application/x-ndjson", "application/json-seq"}
 
-// maybeJSON reports whether anything says that a body is JSON. Services read bodies as JSON that isJSON takes for something
-// else: a key that is not looked for there would protect nothing.
+// maybeJSON reports whether anything says that a body is JSON. Services read bodies as JSON that isJSON takes for
+// something else: a key that is not looked for there would protect nothing.
 func maybeJSON(h http.Header) bool {
 	return slices.ContainsFunc(h["Content-Type"], func(value string) bool {
 		media, _, _ := strings.Cut(strings.ToLower(value), ";")
@@ -75,7 +75,7 @@ func (k *bodyKey) place() string {
 	return "the key in the body"
 }
 
-// keyInBody returns the key in the body, which has been read. found is false if there is none. The error is the body's.
+// keyInBody returns the key in the body, which has been read. found is false if it has no key. The error is the body's.
 func (x *exchange) keyInBody() (key string, found bool, wrong wire.KeyProblem, err error) {
 	k, b := &x.route.bodyKey, &x.body
 	switch {

@@ -40,8 +40,8 @@ func (svc *service) sendAs(media, body string, header ...string) got {
 	return read(svc.t, send(svc, "POST", "/v2/payments", body, append([]string{"Content-Type", media}, header...)...))
 }
 
-// A key in the body is a key: it is executed once, in both modes, also where the second copy comes while the first one runs; another body
-// under it is refused; and the handler gets the whole body.
+// A key in the body is a key: it is executed once, in both modes, also where the second copy comes while the first one
+// runs; another body under it is refused; and the handler gets the whole body.
 func TestKeyInTheBody(t *testing.T) {
 	for _, mode := range []string{"guarded", "transactional"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestKeyInTheBody(t *testing.T) {
 	}
 }
 
-// What is no key is refused before anything is claimed, and is repeated nowhere.
+// An invalid key is rejected before anything is claimed, and is not repeated anywhere.
 func TestBadKeysInTheBody(t *testing.T) {
 	for name, tc := range map[string]struct {
 		body   string
@@ -113,13 +113,14 @@ func TestBadKeysInTheBody(t *testing.T) {
 		if err := json.Unmarshal([]byte(g.body), &problem); err != nil || g.status != 400 || g.problem != "invalid-key" || !strings.Contains(problem.Detail, tc.says) {
 			t.Errorf("%s: %+v, want a detail that says %q", name, g, tc.says)
 		}
-		if strings.Contains(g.body+svc.logs.String(), "secr") || svc.ran() != 0 || svc.told().KeyHash != "" {
+		if strings.Contains(g.body+svc.logs.String(), "secr") || svc.ran() != 0 || svc.last().KeyHash != "" {
 			t.Errorf("%s: called %d times, logged %s, answered %s", name, svc.ran(), svc.logs.String(), g.body)
 		}
 	}
 }
 
-// A request without a key in its header and body passes as one without a header does, with its body; or is told where a key may be.
+// A request without a key in its header and body passes like one without a header, with its body; or its answer says
+// where a key may be.
 func TestNoKeyInTheBody(t *testing.T) {
 	for _, mode := range []string{"guarded", "transactional"} {
 		for _, required := range []bool{false, true} {
@@ -190,7 +191,7 @@ func TestKeyInHeaderAndBody(t *testing.T) {
 	}
 }
 
-// neverRead is a body that nobody reads.
+// neverRead is a body that must not be read.
 type neverRead struct{ t *testing.T }
 
 func (n neverRead) Read([]byte) (int, error) {
@@ -253,7 +254,7 @@ func TestKeyInABodyThatIsSaidToBeJSON(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"idempotency_key":"k"}`))
 	r.Header["Content-Type"] = []string{"application/json", "application/json"}
 	w := httptest.NewRecorder()
-	if svc.ServeHTTP(w, r); w.Code != 201 || svc.told().Outcome != everonce.Executed {
+	if svc.ServeHTTP(w, r); w.Code != 201 || svc.last().Outcome != everonce.Executed {
 		t.Errorf("with its type twice: %d", w.Code)
 	}
 	lines := newService(t, setup{opts: fromJSON(), handle: answers(201, "")})
@@ -289,7 +290,8 @@ func TestKeyFromParsesAForm(t *testing.T) {
 	}
 }
 
-// Of large bodies KeyFrom gets only as many at once as there are processors, as the search for KeyJSON does: each is whole in memory.
+// Of large bodies KeyFrom gets only as many at once as there are processors, as the search for KeyJSON does: each is
+// whole in memory.
 func TestKeyFromGetsFewLargeBodiesAtATime(t *testing.T) {
 	most := int64(runtime.GOMAXPROCS(0))
 	var inside atomic.Int64
@@ -349,7 +351,7 @@ func TestLimitsOfABodyWithAKey(t *testing.T) {
 	if g := svc.sendJSON(`{"idempotency_key":"secret"}`); g.status != 400 || g.problem != "invalid-key" || strings.Contains(g.body, "secret") {
 		t.Errorf("a key that CheckKey refuses: %+v", g)
 	}
-	if svc.ran() != 0 || svc.told().Outcome == everonce.Executed {
+	if svc.ran() != 0 || svc.last().Outcome == everonce.Executed {
 		t.Errorf("called %d times", svc.ran())
 	}
 }

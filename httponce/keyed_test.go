@@ -32,8 +32,8 @@ func counted(t testing.TB, opts *httponce.Options) (h http.Handler, calls *int) 
 	})), calls
 }
 
-// A request is looked at in one order, and is answered by the first thing that is wrong with it: who lacks a key need not say who it is, and
-// nobody's body is read before it is known whose it is.
+// A request is checked in one order, and the first problem is the answer: a request without a key need not say who
+// sends it, and no body is read before its sender is known.
 func TestWhatIsWrongFirstIsAnswered(t *testing.T) {
 	nobody := func(*http.Request) (string, error) { return "", nil }
 	var told []string
@@ -62,7 +62,7 @@ func TestWhatIsWrongFirstIsAnswered(t *testing.T) {
 	} {
 		told = nil
 		if body := bodyOf(t, sent(c.principal, c.key, c.body)); !strings.Contains(body, "/"+c.want) || !slices.Equal(told, []string{c.want}) {
-			t.Errorf("it is answered %s, and %v was told, want %s once", body, told, c.want)
+			t.Errorf("it is answered %s, and Observe got %v, want %s once", body, told, c.want)
 		}
 	}
 }
@@ -77,7 +77,7 @@ func TestSpellingsOfAKey(t *testing.T) {
 		}
 	}
 	if res := send(h, "POST", "/payments", "{}", "Idempotency-Key", "K1"); bodyOf(t, res) != "call 2" {
-		t.Error("letter case does not count")
+		t.Error("letter case is ignored")
 	}
 	if *calls != 2 {
 		t.Errorf("the handler was called %d times, want 2", *calls)
@@ -103,8 +103,8 @@ func TestInvalidKeyIsAProblem(t *testing.T) {
 	}
 }
 
-// A service may demand more of a key than HTTP does. Why one is refused is told, and the key itself never is; of a route
-// that demands nothing it is a key as any.
+// A service may demand more of a key than HTTP does. The answer says why a key was rejected, but never repeats it. On a
+// route without such demands it is a key as any other.
 func TestCheckKey(t *testing.T) {
 	var asked []string
 	check := func(key string) error {
@@ -137,8 +137,8 @@ func TestCheckKey(t *testing.T) {
 		if g.status != http.StatusBadRequest || g.problem != "invalid-key" || !strings.Contains(g.body, detail) || strings.Contains(g.body, "sec") || g.header.Get("Idempotency-Key") != "" {
 			t.Errorf("%s: it got %+v", spelled, g)
 		}
-		if told := svc.told(); told.Problem != "invalid-key" || told.KeyHash != "" || strings.Contains(svc.logs.String(), "sec") {
-			t.Errorf("%s: told is %+v, logged %q", spelled, told, svc.logs.String())
+		if last := svc.last(); last.Problem != "invalid-key" || last.KeyHash != "" || strings.Contains(svc.logs.String(), "sec") {
+			t.Errorf("%s: Observe got %+v, logged %q", spelled, last, svc.logs.String())
 		}
 	}
 	if svc.ran() != 0 {
@@ -171,7 +171,7 @@ func TestConfiguredHeader(t *testing.T) {
 		send(h, "POST", "/payments", "{}", "Idempotency-Key", "k1")
 	}
 	if *calls != 3 {
-		t.Errorf("the handler was called %d times, want 3: the other header is none", *calls)
+		t.Errorf("the handler was called %d times, want 3: the other header carries no key", *calls)
 	}
 }
 
@@ -213,8 +213,8 @@ func TestWhoNeedsAKey(t *testing.T) {
 	}
 }
 
-// No key can write a header of the answer, whatever is sent: what the server lets through is refused, or comes back in
-// one line as it was.
+// No key can write a header of the answer: a key that the server lets through is rejected, or comes back in one line
+// unchanged.
 func TestKeysCanNotInjectHeaders(t *testing.T) {
 	h, _ := counted(t, &httponce.Options{EchoKey: true})
 	srv := httptest.NewServer(h)

@@ -23,7 +23,7 @@ func TestTheLockDoesNotLiveAsLongAsTheAnswer(t *testing.T) {
 			p := newPayments(policy, true)
 			dead := &process{at: 2, how: dieBefore} // identity, claim, effect
 			h, _ := p.serve(t, dead.plan)
-			go h.ServeHTTP(httptest.NewRecorder(), request(context.Background(), crashedOperation)) // to nobody
+			go h.ServeHTTP(httptest.NewRecorder(), request(context.Background(), crashedOperation)) // its answer is not read
 			synctest.Wait()
 			if n := len(dead.seen); n != 3 || dead.seen[2] != oncetest.OpEffect {
 				t.Fatalf("it died after %v", dead.seen)
@@ -45,8 +45,8 @@ func TestTheLockDoesNotLiveAsLongAsTheAnswer(t *testing.T) {
 	}
 }
 
-// The trap of powertools-python#8386, a retry that takes a live record for an orphan: however long a request runs, it is
-// not run a second time.
+// The trap of powertools-python#8386, a retry that takes a live record for an orphan: however long a request runs, it
+// is not run a second time.
 func TestALiveRequestIsNotTakenForAnOrphan(t *testing.T) {
 	for _, policy := range []everonce.Policy{everonce.Reexecute, everonce.Refuse} {
 		synctest.Test(t, func(t *testing.T) {

@@ -15,9 +15,9 @@ import (
 	"github.com/everonce/everonce/oncetest"
 )
 
-// Of a handler that goes on after its client was answered, an operator is told what its client cannot be told; and an
-// Observer, by which a service that ends can wait for it, when all is recorded.
-func TestTheEndOfAHandlerThatIsLateIsTold(t *testing.T) {
+// The log reports the outcome of a handler that continues after its client was answered, since the client cannot see
+// it. Observe reports when all is recorded, so that a service that ends can wait for it.
+func TestTheEndOfALateHandlerIsReported(t *testing.T) {
 	for name, c := range map[string]struct {
 		status int
 		logged string
@@ -39,8 +39,8 @@ func TestTheEndOfAHandlerThatIsLateIsTold(t *testing.T) {
 				if g := svc.post("k"); g.problem != "still-running" {
 					t.Errorf("first it got %+v", g)
 				}
-				if told := svc.told(); told.Outcome != everonce.InProgress || told.Problem != "still-running" {
-					t.Errorf("told was %+v", told)
+				if last := svc.last(); last.Outcome != everonce.InProgress || last.Problem != "still-running" {
+					t.Errorf("Observe got %+v", last)
 				}
 				running.Wait()
 				if g := svc.post("k"); g.status != c.again.status || g.problem != c.again.problem || g.mark != c.again.mark {
@@ -65,8 +65,8 @@ func (a *attempts) Start(ctx context.Context, _ everonce.Op) context.Context {
 
 func (a *attempts) End(context.Context, everonce.Observation) { a.Done() }
 
-// That a key stays taken is told to an operator whether or not the client is still there: a client that has gone, or that was
-// answered before its handler was done, is the last one who would see it.
+// The log reports that a key remains taken, whether or not the client is still connected. A client that has left, or
+// was answered before its handler was done, would not see it.
 func TestAReleaseThatFailedIsLoggedWithoutItsClient(t *testing.T) {
 	for name, route := range map[string]httponce.Route{
 		"the client has gone":      {},
@@ -95,8 +95,8 @@ func TestAReleaseThatFailedIsLoggedWithoutItsClient(t *testing.T) {
 	}
 }
 
-// An operation that becomes unknown is told once, with what finds its record; its repetitions are not.
-func TestAnOperationThatBecomesUnknownIsTold(t *testing.T) {
+// An operation that becomes unknown is logged once, with the hash that finds its record; its repetitions are not.
+func TestAnUnknownOperationIsLogged(t *testing.T) {
 	ways := map[string]func(){"5xx": func() {}}
 	maps.Copy(ways, unwindings)
 	for name, way := range ways {

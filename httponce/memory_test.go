@@ -26,7 +26,8 @@ type waitingClient struct {
 	answered chan struct{}
 }
 
-// A body of up to 1 MiB touches no file, and what it takes of the memory for all is given back however its request ends.
+// A body of up to 1 MiB touches no file, and what it takes of the memory for all is given back however its request
+// ends.
 func TestMemoryOfARequestIsGivenBack(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir()+"/is/not/there")
 	for name, c := range map[string]struct {

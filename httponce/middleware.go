@@ -11,18 +11,18 @@ import (
 // receiver's store, handled, and answered once its answer is recorded. Every duplicate gets that answer without a call
 // of the handler. Refusals are problem documents (RFC 9457).
 //
-// The handler's ResponseWriter behaves like that of net/http, but what is written to it is held until it is recorded,
-// and is then sent in one piece. Statuses below 200 are sent at once and not replayed. An answer is a stream if the
-// handler flushes it, it switches protocols, the handler hijacks its connection, or it is larger than
-// [Route.MaxAnswer]. A stream is sent as it comes, so its bytes precede its record: they cannot be taken back if
-// recording fails or the lease is lost. It is recorded when the handler returns. Its duplicates get status and headers
-// without the body, marked "elided" (200 after a hijack). No operation is executed again because its answer was not
-// kept. A handler that writes more than its Content-Length gets [http.ErrContentLength], and its connection stays open.
+// The handler's ResponseWriter behaves like net/http's own, but holds the answer until it is recorded, and then sends
+// it in one piece. Statuses below 200 are sent at once and not replayed. An answer is a stream if the handler flushes
+// it, it switches protocols, the handler hijacks its connection, or it is larger than [Route.MaxAnswer]. A stream is
+// sent as it comes, so its bytes precede its record: they cannot be taken back if recording fails or the lease is lost.
+// It is recorded when the handler returns. Its duplicates get status and headers without the body, marked "elided" (200
+// after a hijack). No operation is executed again because its answer was not kept. A handler that writes more than its
+// Content-Length gets [http.ErrContentLength], and its connection stays open.
 //
 // A protected handler may call another one, under another key. If the inner one gives a temporary answer, such as that
-// an attempt is running or that an outcome is unknown, or one marked by [NotDone], or a proxy's problem, the outer one's
-// outcome is unknown, whatever its [Save] says of the status. This needs the method Unwrap on every ResponseWriter
-// between the two; otherwise only Save counts.
+// an attempt is running or that an outcome is unknown, or one marked by [NotDone], or a proxy's problem, the outer
+// one's outcome is unknown, whatever its [Save] says of the status. This needs the method Unwrap on every
+// ResponseWriter between the two; without it only Save decides.
 //
 // principal names the sender of a request; use [Unscoped] if all callers are one. The error wraps
 // [everonce.ErrInvalidArgument]. The returned function may be used for many handlers and is safe for concurrent use.
@@ -76,7 +76,7 @@ func (x *exchange) passOn(next http.Handler) {
 // serve runs the handler of a request, or finds its answer.
 func (g *guard) serve(x *exchange) {
 	x.recv = g.recv
-	x.told.Panicked = true // unless it returns
+	x.served.Panicked = true // unless it returns
 	defer x.end()
 	v, inTime := g.verdict(x)
 	switch {
@@ -87,7 +87,7 @@ func (g *guard) serve(x *exchange) {
 	default:
 		x.answer(v)
 	}
-	x.told.Panicked = false
+	x.served.Panicked = false
 }
 
 // verdict calls the core, in this goroutine unless the route bounds the client's wait.
@@ -95,5 +95,5 @@ func (g *guard) verdict(x *exchange) (v verdict, inTime bool) {
 	if x.route.AnswerWithin > 0 {
 		return x.within(g)
 	}
-	return x.awaited(g), true
+	return x.callWaiting(g), true
 }

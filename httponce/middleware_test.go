@@ -11,7 +11,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// newReceiver returns a receiver on a store of its own.
+// newReceiver returns a receiver on a new store.
 func newReceiver(t testing.TB, policy everonce.Policy) *everonce.Receiver {
 	t.Helper()
 	recv, err := everonce.NewReceiver(memstore.New(nil), policy, nil)

@@ -12,8 +12,8 @@ import (
 	"github.com/everonce/everonce/internal/mapdb"
 )
 
-// The files of a form that a handler has read are removed, as net/http removes those of its own requests: where it ran
-// unprotected too.
+// The files of a form that a handler has read are removed, as net/http does for its own requests: also for an
+// unprotected request.
 func TestFormFilesAreRemoved(t *testing.T) {
 	t.Run("protected", func(t *testing.T) { formFilesAreRemoved(t, false, false) })
 	t.Run("the store is down", func(t *testing.T) { formFilesAreRemoved(t, true, false) })
@@ -53,8 +53,8 @@ func formFilesAreRemoved(t *testing.T, down, tx bool) {
 	r.Header.Set("Content-Type", m.FormDataContentType())
 	r.Header.Set("Idempotency-Key", "k")
 	svc.ServeHTTP(httptest.NewRecorder(), r)
-	if svc.ran() != 1 || svc.told().FailedOpen != down {
-		t.Errorf("the handler was called %d times, told was %+v", svc.ran(), svc.told())
+	if svc.ran() != 1 || svc.last().FailedOpen != down {
+		t.Errorf("the handler was called %d times, Observe got %+v", svc.ran(), svc.last())
 	}
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 0 {
 		t.Errorf("%v are left, %v", files, err)

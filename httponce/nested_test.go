@@ -16,7 +16,7 @@ import (
 	"github.com/everonce/everonce/oncetest"
 )
 
-// A handler that is protected twice with the same key is a fault of the program: it is told clearly, and does
+// A handler that is protected twice with the same key is a programming error. It fails with a clear message, and does
 // not wait for itself.
 func TestProtectedTwiceWithTheSameKey(t *testing.T) {
 	var inner http.Handler
@@ -98,7 +98,7 @@ func TestProtectedInsideOfATransaction(t *testing.T) {
 	}
 }
 
-// A protected handler inside a transaction on its own store would wait for itself: that is told clearly. The
+// A protected handler inside a transaction on its own store would wait for itself: it fails with a clear message. The
 // 500 rolls the transaction back.
 func TestProtectedInsideOfATransactionOfItsStore(t *testing.T) {
 	var inner http.Handler
@@ -124,7 +124,7 @@ func TestProtectedInsideOfATransactionOfItsStore(t *testing.T) {
 	}
 }
 
-// What the inner one says of a moment is no answer for good, though the outer one saves failures of the server.
+// A temporary answer of the inner handler is not final, though the outer one saves server errors.
 func TestProtectedInsideOfOneThatSavesAll(t *testing.T) {
 	inner := newService(t, setup{handle: answers(201, "paid")})
 	between := newService(t, setup{policy: everonce.Reexecute, handle: inner.ServeHTTP, opts: httponce.Options{Route: httponce.Route{Save: saveAll}}})
@@ -143,8 +143,8 @@ func TestProtectedInsideOfOneThatSavesAll(t *testing.T) {
 	}
 }
 
-// Nor is what a proxy inside the inner one says of a service that cannot be reached, nor an answer by which the inner one's handler
-// says that nothing took hold: the inner key is free, and the outer one's answer for good would be that of a failure.
+// Nor is a proxy's answer inside the inner one about a service that cannot be reached, nor an answer by which the inner
+// handler says that nothing took hold: the inner key is free, and the outer one's final answer would be a failure.
 func TestProtectedInsideOfOneThatSavesWhatWasNotDone(t *testing.T) {
 	unreachable, err := proxy.New(&url.URL{Scheme: "http", Host: "127.0.0.1:0"}, &proxy.Options{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {

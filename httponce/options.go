@@ -24,7 +24,7 @@ type Options struct {
 	// nothing from Options.Route: a zero field has the default. Copy a Route to share settings.
 	Routes map[string]Route
 
-	// KeyHeader is the request header with the key; see [ParseKey] for its syntax. A header with a meaning of its own,
+	// KeyHeader is the request header with the key; see [ParseKey] for its syntax. A header that already has a meaning,
 	// such as Authorization, Cookie or Content-Length, is refused. Default Idempotency-Key.
 	KeyHeader string
 	// Marker is the response header that marks replayed answers. Default Idempotent-Replayed.
@@ -44,9 +44,9 @@ type Options struct {
 	// time. Beyond it a client waits until its handler, or another one, has returned. All principals share it. Default
 	// 1024.
 	MaxStillRunning int
-	// MaxBodyMemory bounds the bytes that request bodies above 64 KiB take up in memory at any time. All middlewares of the
-	// process count together, and each keeps to its own limit. A body that does not fit is kept in a temporary file. Default
-	// 64 MiB.
+	// MaxBodyMemory bounds the bytes that request bodies above 64 KiB take up in memory at any time. All middlewares of
+	// the process count together, and each keeps to its own limit. A body that does not fit is kept in a temporary file.
+	// Default 64 MiB.
 	MaxBodyMemory int64
 	// MaxSpool bounds the bytes that request bodies take up in temporary files at any time, over all routes. A
 	// request whose body does not fit is answered 503, with the problem busy and RetryAfter, and nothing is claimed.
@@ -65,7 +65,7 @@ type Options struct {
 
 // Route configures the requests of one route. The zero value of each field means its default.
 type Route struct {
-	// Methods are the methods that heed a key. Requests with other methods pass unprotected, even if a key is Required:
+	// Methods are the methods that take a key. Requests with other methods pass unprotected, even if a key is Required:
 	// add PUT or DELETE if a handler has them. Default POST and PATCH. An empty list that is not nil exempts the route. A
 	// pattern of Options.Routes whose own method is not in the list is refused. The first request with a key that passes
 	// because of an unsafe method is logged as a warning.
@@ -82,33 +82,33 @@ type Route struct {
 	// key is the string there, of printable ASCII; nothing and null are no key. It is looked for in bodies of the media
 	// types application/json and …+json, whatever their parameters, and of any other whose Content-Type mentions JSON, but
 	// for sequences such as application/x-ndjson. They are read for it even if they have none, so MaxBody and BodyTimeout
-	// hold for them. The header may have the key instead, or the same key too; another one is answered 400, with the problem
-	// invalid-key, and so is such a body that is not JSON, has a name twice in one object, or is compressed without a key in
-	// the header; with one, a compressed body is not searched. [Options.EchoKey] repeats only
-	// a key in the header.
+	// hold for them. The header may have the key instead, or the same key too; another one is answered 400, with the
+	// problem invalid-key, and so is such a body that is not JSON, has a name twice in one object, or is compressed
+	// without a key in the header; with one, a compressed body is not searched. [Options.EchoKey] repeats only a key in
+	// the header.
 	KeyJSON string
-	// KeyFrom, if set, finds the key in the body of any request, for example in a form. It returns "" if there is none. An
-	// error is answered 400, with the problem invalid-key and the error's text as its detail, so it must not contain the
-	// key. Every body is read for it; otherwise the key is treated as that of KeyJSON. It must not change the body. The
-	// request is a copy with a body of its own, so it may parse a form. Of bodies above 64 KiB only as many are searched at
-	// once as there are processors, so it must not block. It may be called concurrently; a panic continues. It excludes
-	// KeyJSON.
+	// KeyFrom, if set, finds the key in the body of any request, for example in a form. It returns "" if the body has no
+	// key. An error is answered 400, with the problem invalid-key and the error's text as its detail, so it must not
+	// contain the key. Every body is read for it; otherwise the key is treated as with KeyJSON. It must not change the
+	// body. The request is a copy with its own body, so it may parse a form. Of bodies above 64 KiB only as many are
+	// searched at once as there are processors, so it must not block. It may be called concurrently; a panic continues. It
+	// excludes KeyJSON.
 	KeyFrom func(r *http.Request, body []byte) (key string, err error)
-	// KeyRule describes CheckKey or KeyFrom for [Policy], such as "a UUID in lower case". Default: that a key is checked, or
-	// that it may be in the body.
+	// KeyRule describes CheckKey or KeyFrom for [Policy], such as "a UUID in lower case". Default: that a key is checked,
+	// or that it may be in the body.
 	KeyRule string
-	// Name names the route in the scope of its keys; if it returns "", the default holds. Default: the pattern, or
-	// else the cleaned path. The pattern is that of Options.Routes, or [http.Request.Pattern], which is set if a
+	// Name names the route in the scope of its keys; if it returns "", the default holds. Default: the pattern, or else
+	// the cleaned path. The pattern comes from Options.Routes, or from [http.Request.Pattern], which is set if a
 	// [http.ServeMux] has routed the request before it came here, and not if the middleware is around the mux. By its
-	// path, /a/1 and /a/2 are two routes. A router that keeps its pattern elsewhere needs Name, and so do routes
-	// whose paths differ only in empty segments, dots or escapes: by default such paths are one route, and the same key on
+	// path, /a/1 and /a/2 are two routes. A router that keeps its pattern elsewhere needs Name, and so do routes whose
+	// paths differ only in empty segments, dots or escapes: by default such paths are one route, and the same key on
 	// another of them is refused, because its fingerprint differs.
 	Name func(*http.Request) string
 
 	// Compare selects the parts of a request that must be equal when its key is used again. Default: method, host,
 	// path, query and body.
 	Compare Compare
-	// Save says, by status, what an answer means for the key. What it leaves out is as Options.Profile says. Default
+	// Save says, by status, what an answer means for the key. For other statuses Options.Profile decides. Default
 	// [DefaultSave].
 	Save Save
 	// Header selects the headers that are saved. Default: all that may be.
@@ -128,18 +128,19 @@ type Route struct {
 	// Policy is the policy for unknown outcomes. Default: the receiver's.
 	Policy everonce.Policy
 	// Reconcile finds out about an unknown outcome under the policy [everonce.Reconcile]. The answer in its verdict is
-	// sent as it is, and counts as done ([everonce.Executed], then Replayed) even if its status is 400 or above.
+	// sent unchanged, and counts as done ([everonce.Executed], then Replayed) even if its status is 400 or above.
 	Reconcile func(context.Context, everonce.Abandoned) (everonce.Verdict[Answer], error)
 
-	// Deadline ends the handler's context. Default 5 minutes; negative is none. If a handler of a [Middleware] returns
-	// after that without having written anything, its connection is closed, and the outcome is unknown.
+	// Deadline ends the handler's context. Default 5 minutes; a negative value means no deadline. If a handler of a
+	// [Middleware] returns after that without having written anything, its connection is closed, and the outcome is
+	// unknown.
 	Deadline time.Duration
 	// AnswerWithin is how long a client waits for its handler before it gets the problem still-running, 503 with a
-	// Retry-After; a duplicate waits no longer either (Wait). The handler then continues in a goroutine until it returns, and its answer is recorded; Flush, Hijack
-	// and deadlines fail with [http.ErrHandlerTimeout]. An answer that is being sent already is not cut off.
-	// [http.Server.Shutdown] does not wait for such handlers: the receiver's Observer sees when they end.
-	// Options.MaxStillRunning bounds their number. Default 0: until the handler returns, in the goroutine of the
-	// request.
+	// Retry-After; a duplicate waits no longer either (Wait). The handler then continues in a goroutine until it returns,
+	// and its answer is recorded; Flush, Hijack and deadlines fail with [http.ErrHandlerTimeout]. An answer that is being
+	// sent already is not cut off. [http.Server.Shutdown] does not wait for such handlers: the receiver's Observer sees
+	// when they end. Options.MaxStillRunning bounds their number. Default 0: until the handler returns, in the goroutine
+	// of the request.
 	AnswerWithin time.Duration
 	// EndWithClient ends the handler's context if the client disconnects before it is answered. Default: the work
 	// goes on, and the client's retry finds its answer.
@@ -148,21 +149,21 @@ type Route struct {
 	// as without the middleware: Deadline, AnswerWithin and EndWithClient do not apply.
 	FailOpen bool
 
-	// MaxBody is the largest request body, in bytes; a larger one is answered 413. Default 8 MiB; 1 MiB where
-	// Compare compares JSON, and with KeyJSON or KeyFrom, because that is done in memory. A body above 1 MiB is kept in a temporary file
-	// ([os.TempDir]) until the handler has returned, and so is one above 64 KiB while Options.MaxBodyMemory is reached;
-	// Options.MaxSpool bounds these files together.
+	// MaxBody is the largest request body, in bytes; a larger one is answered 413. Default 8 MiB; 1 MiB where Compare
+	// compares JSON, and with KeyJSON or KeyFrom, because that is done in memory. A body above 1 MiB is kept in a
+	// temporary file ([os.TempDir]) until the handler has returned, and so is one above 64 KiB while Options.MaxBodyMemory
+	// is reached; Options.MaxSpool bounds these files together.
 	MaxBody int64
 	// BodyTimeout is how long a client may take to send its body; a slower one is answered 408. Default 30 s; negative
-	// leaves it to the server. It sets the connection's read deadline ([http.ResponseController]), and then restores
-	// that of [http.Server].ReadTimeout; if that is shorter, nothing is changed. Behind a ResponseWriter that hides
-	// its connection (no method Unwrap) the client is answered in time too, and ReadTimeout decides how long the
-	// server then waits for the rest.
+	// leaves it to the server. It sets the connection's read deadline ([http.ResponseController]), and then restores the
+	// deadline of [http.Server].ReadTimeout; if that is shorter, nothing is changed. Behind a ResponseWriter that hides
+	// its connection (no method Unwrap) the client is answered in time too, and ReadTimeout decides how long the server
+	// then waits for the rest.
 	BodyTimeout time.Duration
-	// MaxAnswer is the largest answer whose body is kept, in bytes, and how much of one is held in memory. An answer
-	// that is too large for a single value of the store is kept in pieces, in records of their own. One larger than
-	// MaxAnswer becomes a stream: see [Middleware]. That of a [HandleTx] is held in memory until the commit, and its
-	// body is not kept. Default 1 MiB.
+	// MaxAnswer is the largest answer whose body is kept, in bytes, and how much of one is held in memory. An answer that
+	// is too large for a single value of the store is kept in pieces, in separate records. One larger than MaxAnswer
+	// becomes a stream: see [Middleware]. An answer of a [HandleTx] is held in memory until the commit, and a larger body
+	// is not kept. Default 1 MiB.
 	MaxAnswer int64
 }
 
@@ -235,7 +236,7 @@ func (o *Options) settings() (*settings, error) {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
-	if s.base, err = o.Route.checked("", s); err != nil {
+	if s.base, err = o.Route.compile("", s); err != nil {
 		return nil, err
 	}
 	s.routes = []*route{s.base}
@@ -263,7 +264,7 @@ func (s *settings) checkNames() error {
 	case !wire.IsToken(s.marker):
 		return fmt.Errorf("%w: Marker: %q is not the name of a header", everonce.ErrInvalidArgument, s.marker)
 	case wire.HasMeaning(s.marker):
-		return fmt.Errorf("%w: Marker: %s has a meaning of its own", everonce.ErrInvalidArgument, s.marker)
+		return fmt.Errorf("%w: Marker: %s has a meaning already", everonce.ErrInvalidArgument, s.marker)
 	case s.header == s.marker:
 		return fmt.Errorf("%w: KeyHeader and Marker are both %s", everonce.ErrInvalidArgument, s.header)
 	}
@@ -276,7 +277,7 @@ func (s *settings) checkNames() error {
 	return nil
 }
 
-func (r Route) checked(pattern string, s *settings) (*route, error) {
+func (r Route) compile(pattern string, s *settings) (*route, error) {
 	rt := &route{Route: r, pattern: pattern, methods: map[string]bool{}}
 	if rt.Methods == nil {
 		rt.Methods = []string{http.MethodPost, http.MethodPatch}
@@ -297,13 +298,13 @@ func (r Route) checked(pattern string, s *settings) (*route, error) {
 	if rt.bodyKey, err = r.bodyKey(); err != nil {
 		return nil, err
 	}
-	if rt.save, err = r.Save.checked(s.profile); err != nil {
+	if rt.save, err = r.Save.compile(s.profile); err != nil {
 		return nil, err
 	}
-	if rt.sum, err = r.Compare.checked(s.header); err != nil {
+	if rt.sum, err = r.Compare.compile(s.header); err != nil {
 		return nil, err
 	}
-	if rt.headers, err = r.Header.checked(); err != nil {
+	if rt.headers, err = r.Header.compile(); err != nil {
 		return nil, err
 	}
 	rt.wait = max(0, cmp.Or(r.Wait, defaultWait))
@@ -365,7 +366,7 @@ func (s *settings) prepare(recv preparer) (err error) {
 	return nil
 }
 
-// callOptions are those of the core that do not depend on the request.
+// callOptions returns the core's call options that do not depend on the request.
 func (r *Route) callOptions() []everonce.CallOption {
 	calls := []everonce.CallOption{everonce.WithCodec(answerCodec{}), everonce.WithSummary(Answer.summary), everonce.WithWait(0)}
 	if r.Lifetime != (everonce.Lifetime{}) {

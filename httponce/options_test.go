@@ -123,7 +123,7 @@ func TestBadArguments(t *testing.T) {
 	}
 }
 
-// The question that Reconcile needs is there, and nowhere else, whoever says what the policy is.
+// Reconcile needs its function, and no other policy allows one, wherever the policy is set.
 func TestReconcileNeedsItsQuestion(t *testing.T) {
 	for _, c := range []struct {
 		receivers, routes everonce.Policy
@@ -183,13 +183,13 @@ func TestDefaults(t *testing.T) {
 		{Route{KeyJSON: "/key"}, 1 << 20},
 		{Route{Compare: Compare{JSONOnly: []string{"/a"}}, MaxBody: 5 << 20}, 5 << 20},
 	} {
-		if rt, err := c.route.checked("", &settings{header: "Idempotency-Key"}); err != nil || rt.MaxBody != c.want {
+		if rt, err := c.route.compile("", &settings{header: "Idempotency-Key"}); err != nil || rt.MaxBody != c.want {
 			t.Errorf("%+v: %v, %v", c.route, rt.MaxBody, err)
 		}
 	}
 }
 
-// What was given may be changed afterwards.
+// The caller may change its options afterwards.
 func TestOptionsAreCopied(t *testing.T) {
 	methods, headers, fields := []string{"PUT"}, []string{"A", "B"}, []string{"/a"}
 	save := DefaultSave()

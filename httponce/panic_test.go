@@ -21,7 +21,7 @@ var unwindings = map[string]func(){
 	"Goexit":               runtime.Goexit,
 }
 
-// unwound sends a request in a goroutine of its own, and returns what it panicked with.
+// unwound sends a request in a separate goroutine, and returns the value that it panicked with.
 func (svc *service) unwound(key string) (value any, returned bool) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -47,8 +47,8 @@ func TestAHandlerThatChargesAndPanicsChargesOnceUnderRefuse(t *testing.T) {
 			if returned || (name == "Goexit") != (value == nil) || name == "http.ErrAbortHandler" && value != http.ErrAbortHandler { //nolint:errorlint // the value itself
 				t.Errorf("it returned: %v, and panicked with %v", returned, value)
 			}
-			if told := svc.told(); !told.Panicked || told.Status != 0 || told.Outcome != 0 {
-				t.Errorf("told was %+v", told)
+			if last := svc.last(); !last.Panicked || last.Status != 0 || last.Outcome != 0 {
+				t.Errorf("Observe got %+v", last)
 			}
 			for range 2 {
 				if g := svc.post("k"); g.status != 409 || g.problem != "outcome-unknown" {
@@ -58,8 +58,8 @@ func TestAHandlerThatChargesAndPanicsChargesOnceUnderRefuse(t *testing.T) {
 			if charged != 1 {
 				t.Errorf("%d charges", charged)
 			}
-			if told := svc.told(); told.Panicked || told.Outcome != everonce.Unknown {
-				t.Errorf("told was %+v", told)
+			if last := svc.last(); last.Panicked || last.Outcome != everonce.Unknown {
+				t.Errorf("Observe got %+v", last)
 			}
 		})
 	}
@@ -118,8 +118,8 @@ func TestAPanicInATransactionRollsBack(t *testing.T) {
 		if returned || (name == "Goexit") != (value == nil) {
 			t.Errorf("%s: it returned: %v, and panicked with %v", name, returned, value)
 		}
-		if told := svc.told(); !told.Panicked {
-			t.Errorf("%s: told was %+v", name, told)
+		if last := svc.last(); !last.Panicked {
+			t.Errorf("%s: Observe got %+v", name, last)
 		}
 		if n := svc.db.Count("charge"); n != 0 {
 			t.Errorf("%s: %d effects after the panic", name, n)
@@ -130,7 +130,8 @@ func TestAPanicInATransactionRollsBack(t *testing.T) {
 	}
 }
 
-// Over a connection, a handler that panics ends it without an answer, as net/http has it: nothing of what it wrote is sent.
+// Over a connection, a handler that panics ends it without an answer, as net/http has it: nothing of what it wrote is
+// sent.
 func TestAPanicEndsTheConnection(t *testing.T) {
 	svc := newService(t, setup{handle: func(w http.ResponseWriter, r *http.Request) {
 		answers(201, "paid")(w, r)

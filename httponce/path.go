@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// normalPath returns the path of a URL in the normal form of RFC 3986, section 6.2.2: two paths name the same resource if
-// theirs are equal. Only escapes of unreserved characters, the letter case of hexadecimal digits, and dot segments do not
-// count. An empty segment counts, and an escaped slash is not a slash. An empty path is "/" (section 6.2.3).
+// normalPath returns the path of a URL in the normal form of RFC 3986, section 6.2.2: two paths name the same resource
+// if their normal forms are equal. Only escapes of unreserved characters, the letter case of hexadecimal digits, and
+// dot segments are normalized. An empty segment is significant, and an escaped slash is not a slash. An empty path is
+// "/" (section 6.2.3).
 func normalPath(u *url.URL) string {
 	if u.RawPath == "" && isPlain(u.Path) {
 		return u.Path
@@ -48,8 +49,8 @@ func unreserved(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '.' || c == '_' || c == '~'
 }
 
-// normalEscapes returns an escaped path without the escapes of unreserved characters, and the others in capital letters.
-// A character that is not allowed is escaped, but for the brackets, which net/url leaves.
+// normalEscapes returns an escaped path without the escapes of unreserved characters, and the others in capital
+// letters. A character that is not allowed is escaped, but for the brackets, which net/url leaves.
 func normalEscapes(p string) string {
 	const hex = "0123456789ABCDEF"
 	b := make([]byte, 0, len(p))
@@ -88,9 +89,9 @@ func withoutDots(p string) string {
 	return strings.Join(kept, "/")
 }
 
-// cleanPath returns one spelling of a path for all that some server might route alike, equivalent or not: empty segments and
-// dot segments are resolved, and an escaped slash is a slash. A trailing slash stays, and so does letter case. It names
-// routes, so that a key that is used at two spellings meets its record, whose fingerprint tells the two apart.
+// cleanPath returns one spelling of all paths that some server might route alike, equivalent or not: it resolves empty
+// segments and dot segments, and takes an escaped slash for a slash. It keeps a trailing slash, and letter case. It
+// names routes, so that a key used at two spellings finds the same record, whose fingerprint tells the two apart.
 func cleanPath(u *url.URL) string {
 	if u.RawPath == "" && isPlain(u.Path) && !strings.Contains(u.Path, "//") {
 		return u.Path
@@ -102,9 +103,9 @@ func cleanPath(u *url.URL) string {
 	return (&url.URL{Path: cleaned}).EscapedPath()
 }
 
-// targetOf returns the path that the client asked for, whatever has been cut off or rewritten on the way here: a
-// router may have cut off a prefix that told two routes apart ([http.StripPrefix]). The query follows where it is not the
-// one that the handler has: somebody may have taken a tenant out of it.
+// targetOf returns the path that the client requested, whatever has been cut off or rewritten on the way here: a router
+// may have cut off a prefix that distinguished two routes ([http.StripPrefix]). It adds the query if the handler's
+// differs: a middleware may have removed a tenant from it.
 func targetOf(r *http.Request, normal string) string {
 	target := r.RequestURI
 	if target == "" || target == normal {

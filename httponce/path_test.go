@@ -73,8 +73,8 @@ func TestNormalAndCleanPath(t *testing.T) {
 	}
 }
 
-// FuzzPath: either form is made once and for all, the short way to it is the long way, equivalent paths are on one route, and what
-// is not written equal is equal for a reason that RFC 3986 gives.
+// FuzzPath: either form is made once and for all, the short way to it is the long way, equivalent paths are on one
+// route, and what is not written equal is equal for a reason that RFC 3986 gives.
 func FuzzPath(f *testing.F) {
 	for _, s := range []string{"/", "/a/b/", "//a/./../b", "/%2e%2E/%2f", "/a%", "/\u00e4", "/\u00e4%2f", "/a;b=c?d", "/.a/b.c", "*", "//host/a", "/%zz", "/a/..", "/a/../", "/a\x00", "/[%5b"} {
 		f.Add(s)
@@ -108,7 +108,7 @@ func FuzzPath(f *testing.F) {
 		if clean := cleanPath(normal); strings.TrimSuffix(clean, "/") != strings.TrimSuffix(cleanPath(u), "/") && !strings.Contains(u.EscapedPath(), "//") && !strings.Contains(strings.ToUpper(u.EscapedPath()), "%2F") {
 			t.Errorf("%q: on the route %q, in its normal form on %q", target, cleanPath(u), clean)
 		}
-		// What a mux cleans is the same route. (One with an escape it escapes again, on its way to the client.)
+		// A path that a mux cleans is the same route. (One with an escape it escapes again, on its way to the client.)
 		if target[0] == '/' && !strings.HasPrefix(target, "//") && !strings.ContainsAny(target, "#?") && !strings.Contains(u.EscapedPath(), "%") {
 			mux := http.NewServeMux()
 			mux.HandleFunc("/", func(http.ResponseWriter, *http.Request) {})
@@ -121,7 +121,7 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// What has been cut off path or query on their way here counts, and so does what was written into the path.
+// A part that was cut off path or query on the way here is compared, and so is a part that was added to the path.
 func TestTargetOf(t *testing.T) {
 	for _, c := range []struct{ uri, path, want string }{
 		{"", "/a", "/a"},
@@ -146,7 +146,7 @@ func TestTargetOf(t *testing.T) {
 	}
 }
 
-// Only a redirect of the same method to another spelling of the same URL is none but that.
+// Only a redirect of the same method to another spelling of the same URL has no effect.
 func TestRespelled(t *testing.T) {
 	for _, c := range []struct {
 		target, location string
@@ -167,7 +167,7 @@ func TestRespelled(t *testing.T) {
 		{"/a", "/a", 307, false}, // a loop
 		{"//a?x=1", "/a", 307, false},
 		{"//a", "http://example.org/a", 307, false},
-		{"/a", "/a/", 307, false}, // another route, with a key of its own
+		{"/a", "/a/", 307, false}, // another route, where the key is another one
 		{"/a", "/b", 307, false},
 		{"/a", "%zz", 307, false},
 	} {

@@ -17,7 +17,7 @@ type performance struct {
 // call is one call of the core.
 func (g *guard) call(x *exchange, opts []everonce.CallOption) (v verdict) {
 	v.res, v.err = everonce.Do(x.context(), g.recv, x.key, func(ctx context.Context, a *everonce.Attempt) (Answer, error) {
-		x.stay.leave()
+		x.wait.leave()
 		v.own = g.perform(ctx, x, a)
 		v.ending = v.own.ending()
 		return v.own.outcome(v.ending, func(rest [][]byte) (*pieces, error) {
@@ -33,22 +33,22 @@ func (g *guard) call(x *exchange, opts []everonce.CallOption) (v verdict) {
 // errRespelled is the end of an attempt whose answer is a redirect to another spelling of its path.
 var errRespelled = errors.New("the request was redirected to another spelling of its path")
 
-// unbind frees a key that such a redirect has released from its fingerprint: the request that follows has the same key and
-// another path. It claims and releases the key once more, with an Alg that no request has.
+// unbind frees a key that such a redirect has released from its fingerprint: the request that follows has the same key
+// and another path. It claims and releases the key once more, with an Alg that no request has.
 func (g *guard) unbind(x *exchange) {
 	_, err := everonce.Do(context.WithoutCancel(x.context()), g.recv, x.key, func(context.Context, *everonce.Attempt) (Answer, error) {
 		return Answer{}, everonce.NotDone(errRespelled)
 	}, x.route.call, &everonce.Fingerprint{Alg: algRedirected}, everonce.Unobserved())
 	if !errors.Is(err, errRespelled) {
 		x.log.WarnContext(x.r.Context(), "httponce: the key of a redirected request could not be freed: the request that follows the redirect may be refused (422)",
-			"route", x.told.Route, "key", x.keyHash(), "error", err)
+			"route", x.served.Route, "key", x.keyHash(), "error", err)
 	}
 }
 
 // context returns the context of the call: it ends with the client.
 func (x *exchange) context() context.Context {
-	if x.absence != nil {
-		return x.absence.ctx
+	if x.detached != nil {
+		return x.detached.ctx
 	}
 	return x.r.Context()
 }
@@ -56,11 +56,11 @@ func (x *exchange) context() context.Context {
 // perform calls the handler.
 func (g *guard) perform(ctx context.Context, x *exchange, a *everonce.Attempt) *recorder {
 	p := new(performance)
-	p.own.init(x, x.absence != nil)
-	if x.own = &p.own; x.absence != nil {
-		p.own.gate = &x.absence.gate
+	p.own.init(x, x.detached != nil)
+	if x.own = &p.own; x.detached != nil {
+		p.own.gate = &x.detached.gate
 		p.own.Header() // later the writer may be the server's again
-		x.absence.begin()
+		x.detached.begin()
 	}
 	switch {
 	case !x.route.EndWithClient:
@@ -75,7 +75,7 @@ func (g *guard) perform(ctx context.Context, x *exchange, a *everonce.Attempt) *
 	r := x.request(ctx)
 	defer x.tidy(r)
 	g.next.ServeHTTP(&p.own, r)
-	if p.own.silent() && ctx.Err() != nil {
+	if p.own.wroteNothing() && ctx.Err() != nil {
 		x.gaveUp(ctx)
 	}
 	p.own.finish()
@@ -86,11 +86,11 @@ func (g *guard) perform(ctx context.Context, x *exchange, a *everonce.Attempt) *
 	return &p.own
 }
 
-// gaveUp is the end of a handler that has returned without an answer behind the end of its context, as one does that has nobody left to
-// answer. The 200 that net/http would send is no word of its own: the outcome is as unknown as after a panic.
+// gaveUp handles a handler that has returned without an answer after the end of its context, because its client has
+// left. It did not mean the 200 that net/http would send by default, so the outcome is as unknown as after a panic.
 func (x *exchange) gaveUp(ctx context.Context) {
 	x.log.WarnContext(x.r.Context(), "httponce: the handler returned without an answer after the end of its context: the connection is closed, and the outcome is unknown",
-		"route", x.told.Route, "key", x.keyHash(), "cause", context.Cause(ctx))
+		"route", x.served.Route, "key", x.keyHash(), "cause", context.Cause(ctx))
 	panic(http.ErrAbortHandler)
 }
 

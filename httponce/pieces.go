@@ -18,8 +18,8 @@ import (
 // database takes as one value.
 const pieceSize = 256 << 10
 
-// pieces say where the rest of a body is that is too large for one record: in records of their own, all but the last
-// of them of one size. Their keys hold random bits that only the answer's own record knows.
+// pieces locate the rest of a body that is too large for one record. The pieces are separate records, all but the last
+// of equal size. Their keys hold random bits that only the answer's own record knows.
 type pieces struct {
 	set   [16]byte
 	total uint64 // in bytes
@@ -49,8 +49,8 @@ func (p *pieces) decode(d *decoder) {
 
 func (p *pieces) count() uint64 { return (p.total + p.size - 1) / p.size }
 
-// key returns the key of a piece. It lies in the scope of the answer's key, so that what deletes or lists a tenant
-// meets it; where that has no room for one part more, in that of the principal.
+// key returns the key of a piece. It lies in the scope of the answer's key, so that deleting or listing a tenant
+// includes it; if that has no room for another part, it lies in the scope of the principal.
 func (p *pieces) key(of everonce.Key, i uint64) everonce.Key {
 	const part = "answer"
 	parts := of.Scope.Parts()
@@ -72,8 +72,8 @@ func pieceSizeOf(k everonce.AnyReceiver) int {
 	return pieceSize
 }
 
-// pieceOptions are the options of the calls that keep a piece. It is kept for a while longer than the answer that
-// names it; nobody asks what became of one whose process died.
+// pieceOptions returns the options of the calls that keep a piece. It is kept a while longer than the answer that names
+// it. A piece whose process died is never looked up.
 func pieceOptions(k everonce.AnyReceiver, of everonce.Lifetime) []everonce.CallOption {
 	o := k.Options()
 	if of == (everonce.Lifetime{}) {
@@ -100,7 +100,7 @@ func savePieces(k everonce.AnyReceiver, of everonce.Key, rest [][]byte, save fun
 	return p, nil
 }
 
-// savePieces keeps the rest of an answer in records of their own, beside the one of ctx's attempt.
+// savePieces keeps the rest of an answer in separate records, beside the record of ctx's attempt.
 func (g *guard) savePieces(ctx context.Context, x *exchange, rest [][]byte) (*pieces, error) {
 	opts := append(pieceOptions(g.recv, x.route.Lifetime), everonce.WithPolicy(everonce.Reexecute))
 	return savePieces(g.recv, x.key, rest, func(key everonce.Key, piece []byte) error {

@@ -19,7 +19,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// endsCounted counts what an observer is told.
+// endsCounted counts the calls of an observer's End.
 type endsCounted struct{ ends int }
 
 func (*endsCounted) Start(ctx context.Context, _ everonce.Op) context.Context { return ctx }
@@ -79,20 +79,20 @@ func TestLargeAnswersAreKeptInPieces(t *testing.T) {
 				}
 			}
 			if calls != 1 || observer.ends != 3 {
-				t.Errorf("%+v: %d calls, and the observer was told of %d", tc, calls, observer.ends)
+				t.Errorf("%+v: %d calls, and the observer got %d", tc, calls, observer.ends)
 			}
 			observer.ends = 0
 		}
 	}
 }
 
-// inPieces returns a handler whose answers are of 100,000 bytes, and their store.
+// inPieces returns a handler whose answers have 100,000 bytes, and their store.
 func inPieces(t *testing.T, maxResult int, life everonce.Lifetime) (*memstore.Store, http.Handler, *int) {
 	t.Helper()
 	return inPiecesOf(t, maxResult, life, everonce.Lifetime{})
 }
 
-// inPiecesOf is inPieces, of a route with a lifetime of its own.
+// inPiecesOf is inPieces for a route with its own lifetime.
 func inPiecesOf(t *testing.T, maxResult int, life, route everonce.Lifetime) (*memstore.Store, http.Handler, *int) {
 	t.Helper()
 	store, calls := memstore.New(nil), new(int)
@@ -111,7 +111,7 @@ func inPiecesOf(t *testing.T, maxResult int, life, route everonce.Lifetime) (*me
 	})), calls
 }
 
-// A piece that is missing elides the answer; it is not executed again, and nobody gets half of it.
+// A missing piece elides the answer: it is not executed again, and no client gets half of it.
 func TestAMissingPieceElidesTheAnswer(t *testing.T) {
 	store, h, calls := inPieces(t, 10_000, everonce.Lifetime{})
 	again(h, "k")
@@ -122,7 +122,7 @@ func TestAMissingPieceElidesTheAnswer(t *testing.T) {
 	if res := again(h, "k"); bodyOf(t, res) != "" || res.Header.Get("Location") != "/1" || res.Header.Get("Idempotent-Replayed") != "elided" || *calls != 1 {
 		t.Errorf("%v, %d calls", res, *calls)
 	}
-	// What deletes a tenant deletes the pieces of its answers.
+	// Deleting a tenant deletes the pieces of its answers.
 	if _, err := store.DeleteScope(context.Background(), driver.DeleteScopeRequest{Scope: everonce.ScopeOf("tenant"), Limit: 1000}); err != nil {
 		t.Fatal(err)
 	}
@@ -161,8 +161,8 @@ func TestPiecesOutliveTheAnswer(t *testing.T) {
 	})
 }
 
-// The pieces are kept before the answer that names them. They stay so much longer than it as all of them, and the answer, may take to be
-// recorded.
+// The pieces are kept before the answer that names them. They stay so much longer than it as all of them, and the
+// answer, may take to be recorded.
 func TestPiecesAreKeptLongerThanTheAnswer(t *testing.T) {
 	for name, life := range map[string]struct{ receiver, route everonce.Lifetime }{
 		"by default": {}, "as was said": {receiver: everonce.Lifetime{Retention: time.Hour, Remember: time.Hour}}, "of a route": {route: everonce.Lifetime{Retention: 90 * 24 * time.Hour}},
@@ -211,7 +211,7 @@ func TestAReceiverWithoutRoomForAPieceIsGivenNone(t *testing.T) {
 	}
 }
 
-// The longest retention that there is leaves room for that of the pieces.
+// The longest possible retention leaves room for the retention of the pieces.
 func TestPiecesOfAnAnswerThatIsKeptForGood(t *testing.T) {
 	_, h, calls := inPieces(t, 10_000, everonce.Lifetime{Retention: 100 * 365 * 24 * time.Hour})
 	for range 2 {
@@ -221,7 +221,8 @@ func TestPiecesOfAnAnswerThatIsKeptForGood(t *testing.T) {
 	}
 }
 
-// A head that alone is larger than what one record keeps is no obstacle to the handler, and its answer is not kept by halves.
+// A head that alone is larger than what one record keeps is no obstacle to the handler, and its answer is not kept by
+// halves.
 func TestAHeadThatIsLargerThanAPiece(t *testing.T) {
 	recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, &everonce.Options{MaxResult: 4 << 10})
 	if err != nil {
@@ -265,13 +266,13 @@ func (s *otherPieces) Claim(ctx context.Context, req driver.ClaimRequest) (drive
 	case s.full:
 		return driver.ClaimResult{}, driver.ErrStoreFull
 	case !req.ExpireUnsettled:
-		return driver.ClaimResult{}, errors.New("nobody knows of it")
+		return driver.ClaimResult{}, errors.New("the outcome is lost")
 	}
 	return s.Store.Claim(ctx, req)
 }
 
-// A piece that is shorter or longer than its answer says is none of it, and one that could not be kept is missed: nobody gets an answer
-// that is put together of others, or half of one.
+// A piece that is shorter or longer than its answer says does not belong to it, and one that could not be kept is
+// missing: no client gets an answer composed of others, or half of one.
 func TestAPieceThatIsAmissElidesTheAnswer(t *testing.T) {
 	for name, change := range map[string]func([]byte) []byte{
 		"":        func(p []byte) []byte { return p },

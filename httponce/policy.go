@@ -26,8 +26,8 @@ const policyPage = "https://github.com/everonce/everonce/blob/main/docs/referenc
 // equal in a repetition, the answer while the first request runs, and the limits. The draft requires this
 // (draft-ietf-httpapi-idempotency-key-header, section 2). The document contains no secrets.
 //
-// recv and opts are those of the middleware, or of HandleTx. The document is fixed when the handler is made. The error
-// wraps [everonce.ErrInvalidArgument].
+// recv and opts are the same as for the middleware, or HandleTx. The document is fixed when the handler is made. The
+// error wraps [everonce.ErrInvalidArgument].
 func Policy(recv everonce.AnyReceiver, opts *Options) (http.Handler, error) {
 	if missing(recv) {
 		return nil, fmt.Errorf("%w: the receiver is nil", everonce.ErrInvalidArgument)
@@ -104,14 +104,14 @@ type publishedRoute struct {
 	MaxAnswerBytes   int64                `json:"max_answer_bytes"`
 }
 
-// unsaidRule is published for a CheckKey or a KeyFrom without a KeyRule.
-func (r *Route) unsaidRule() string {
+// defaultKeyRule is published for a CheckKey or a KeyFrom without a KeyRule.
+func (r *Route) defaultKeyRule() string {
 	var rules []string
 	if r.KeyFrom != nil {
 		rules = append(rules, "it may be in the body")
 	}
 	if r.CheckKey != nil {
-		rules = append(rules, "each key is checked, and one that is refused is told why")
+		rules = append(rules, "each key is checked, and a refusal says why")
 	}
 	return strings.Join(rules, "; ")
 }
@@ -151,7 +151,7 @@ func (rt *route) published(profile Profile, receivers everonce.Lifetime, guarded
 		kept = receivers
 	}
 	p := publishedRoute{
-		Pattern: rt.pattern, Methods: rt.heeded(), Required: rt.Required, KeyInBody: rt.KeyJSON,
+		Pattern: rt.pattern, Methods: rt.keyMethods(), Required: rt.Required, KeyInBody: rt.KeyJSON,
 		Retention: isoDuration(kept.Retention), RetentionSeconds: seconds(kept.Retention),
 		Remember: isoDuration(kept.Remember), RememberSeconds: seconds(kept.Remember),
 		Fingerprint:  publishedFingerprint{Alg: rt.sum.alg, Parts: []string{"method"}, Headers: rt.sum.headers},
@@ -160,7 +160,7 @@ func (rt *route) published(profile Profile, receivers everonce.Lifetime, guarded
 		MaxBodyBytes: rt.MaxBody, MaxAnswerBytes: rt.MaxAnswer,
 	}
 	if p.KeyRule = rt.KeyRule; p.KeyRule == "" {
-		p.KeyRule = rt.unsaidRule()
+		p.KeyRule = rt.defaultKeyRule()
 	}
 	if !rt.sum.ignoreHost {
 		p.Fingerprint.Parts = append(p.Fingerprint.Parts, "host")
@@ -180,8 +180,8 @@ func (rt *route) published(profile Profile, receivers everonce.Lifetime, guarded
 	return p
 }
 
-// heeded returns the methods of a route that heed a key: none that its pattern leaves out.
-func (rt *route) heeded() []string {
+// keyMethods returns the methods of a route that take a key, without those that its pattern excludes.
+func (rt *route) keyMethods() []string {
 	methods := slices.Sorted(maps.Keys(rt.methods))
 	if method, _ := cutMethod(rt.pattern); method != "" {
 		methods = slices.DeleteFunc(methods, func(m string) bool {

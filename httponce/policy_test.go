@@ -50,7 +50,7 @@ func quoted(t *testing.T, page, language string, n int) string {
 	return block
 }
 
-// What the documentation shows is what the handler serves.
+// The documented policy is the one that the handler serves.
 func TestPolicyIsAsDocumented(t *testing.T) {
 	h := policyOf(t, everonce.ForWeb(), &httponce.Options{Routes: map[string]httponce.Route{
 		"POST /payments": {
@@ -126,7 +126,7 @@ func TestPolicyOfRoutes(t *testing.T) {
 	}
 }
 
-// What a policy says of a status is what becomes of a key that is answered so, in each mode.
+// The policy of a status is the treatment of a key answered with it, in each mode.
 func TestPolicyIsWhatHappens(t *testing.T) {
 	status := 0
 	write := func(w http.ResponseWriter) { w.WriteHeader(status) }
@@ -169,8 +169,8 @@ func TestPolicyIsWhatHappens(t *testing.T) {
 	}
 }
 
-// Where all effects are in steps, a status that is said to leave the outcome unknown does so where a step was left open; where none was, the
-// key is released. The status alone does not tell, and what is published promises no more.
+// Where all effects are in steps, a status that is said to leave the outcome unknown does so where a step was left
+// open; where none was, the key is released. The status alone does not tell, and what is published promises no more.
 func TestPolicyOfEffectsInSteps(t *testing.T) {
 	for open, want := range map[bool]got{true: {status: 409, problem: "outcome-unknown"}, false: {status: 500}} {
 		svc := newService(t, setup{core: everonce.Options{EffectsInSteps: true}, handle: func(w http.ResponseWriter, r *http.Request) {
@@ -197,7 +197,7 @@ func TestPolicyOfEffectsInSteps(t *testing.T) {
 	}
 }
 
-// An answer that is saved is the operation's end, whatever its steps were: Stripe's rules with steps hide what nobody knows.
+// A saved answer ends the operation, whatever its steps were: Stripe's rules with steps hide an unknown step.
 func TestASavedAnswerEndsOpenStepsToo(t *testing.T) {
 	svc := newService(t, setup{
 		opts: httponce.Options{Profile: httponce.ProfileStripe}, core: everonce.Options{EffectsInSteps: true},
@@ -216,7 +216,7 @@ func TestASavedAnswerEndsOpenStepsToo(t *testing.T) {
 	}
 }
 
-// Lifetimes are told as ISO 8601 durations and in seconds.
+// Lifetimes are published as ISO 8601 durations and in seconds.
 func TestPolicyLifetimes(t *testing.T) {
 	for _, c := range []struct {
 		retention time.Duration
@@ -243,7 +243,7 @@ func TestPolicyLifetimes(t *testing.T) {
 	}
 }
 
-// What a route demands of a key beyond what all do is told in its own words; that it demands something, in any case.
+// A route's extra demands on a key are published in its own words, or at least their existence is.
 func TestPolicyOfKeys(t *testing.T) {
 	check := func(string) error { return errors.New("no") }
 	h := policyOf(t, everonce.Lifetime{}, &httponce.Options{Routes: map[string]httponce.Route{
@@ -255,7 +255,7 @@ func TestPolicyOfKeys(t *testing.T) {
 	if err := json.Unmarshal([]byte(bodyOf(t, send(h, http.MethodGet, "/", ""))), &doc); err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []any{nil, "each key is checked, and one that is refused is told why", "a UUID", "it may be in the body", "it may be in the body; each key is checked, and one that is refused is told why"} {
+	for i, want := range []any{nil, "each key is checked, and a refusal says why", "a UUID", "it may be in the body", "it may be in the body; each key is checked, and a refusal says why"} {
 		if got := doc.Routes[i]["key_rule"]; got != want {
 			t.Errorf("%v: %v, want %v", doc.Routes[i]["pattern"], got, want)
 		}

@@ -30,7 +30,8 @@ type order struct {
 	Rejected bool
 }
 
-// gatewayStatus are what the services here answer where their gateway fails: it says, or does not, that nothing took hold.
+// gatewayStatus are what the services here answer where their gateway fails: it says, or does not, that nothing took
+// hold.
 const (
 	gatewayMute = http.StatusBadGateway
 	gatewayDown = http.StatusServiceUnavailable
@@ -92,12 +93,12 @@ func delivered(res *http.Response, muteMeans everonce.Outcome) oncetest.Answer {
 	return a
 }
 
-// toldKey is where a request's context has room for what is told of it.
-type toldKey struct{}
+// servedKey is the key of a request's context value for what Observe gets.
+type servedKey struct{}
 
 // tell is an observer that puts the outcome there: an answer that could not be recorded looks like any other.
 func tell(ctx context.Context, told httponce.Served) {
-	if outcome, ok := ctx.Value(toldKey{}).(*everonce.Outcome); ok {
+	if outcome, ok := ctx.Value(servedKey{}).(*everonce.Outcome); ok {
 		*outcome = told.Outcome
 	}
 }
@@ -188,7 +189,7 @@ func (p *payments) system(tb testing.TB, f *oncetest.Faults) oncetest.System {
 		Deliver: func(ctx context.Context, op oncetest.Operation) oncetest.Answer {
 			w := httptest.NewRecorder()
 			var told everonce.Outcome
-			h.ServeHTTP(w, request(context.WithValue(ctx, toldKey{}, &told), op))
+			h.ServeHTTP(w, request(context.WithValue(ctx, servedKey{}, &told), op))
 			a := delivered(w.Result(), p.muteMeans())
 			if told == everonce.NotRecorded {
 				a.Outcome = told

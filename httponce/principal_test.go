@@ -13,12 +13,14 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// A credential that serves as the principal is in no record; who has it is the same caller in every process and version.
+// A credential that serves as the principal is in no record; who has it is the same caller in every process and
+// version.
 func TestHashedPrincipal(t *testing.T) {
 	const credential = "sk-4Vq1"
 	byKey := Hashed(func(r *http.Request) (string, error) { return r.Header.Get("X-Api-Key"), nil })
 	r := request("POST", "/charges", "{}", "Idempotency-Key", "k", "X-Api-Key", credential)
-	// The SHA-256 of "everonce/httponce/principal", a zero byte and the credential. It must never change: records are found by it.
+	// The SHA-256 of "everonce/httponce/principal", a zero byte and the credential. It must never change: records are
+	// found by it.
 	const want = "2065e1e58ddda9e5048f5999e31abcf145771898432c3cf26d2309546d348102"
 	if name, err := byKey.name(r); err != nil || name != want {
 		t.Errorf("it is %q, %v, want %q", name, err, want)
@@ -42,7 +44,7 @@ func TestHashedPrincipal(t *testing.T) {
 	}
 }
 
-// Nobody's hash is nobody, and not somebody.
+// The hash of an empty name is empty, and not a name.
 func TestHashedPrincipalFailsClosed(t *testing.T) {
 	broken := errors.New("broken")
 	for _, c := range []struct {

@@ -10,8 +10,8 @@ import (
 	"github.com/everonce/everonce/httponce"
 )
 
-// An SDK that repeats a request whose outcome is unknown would get outcome-unknown, and its user would not see why it failed:
-// the answer says not to. Under the other policies the repetition helps.
+// An SDK that repeats a request whose outcome is unknown would get outcome-unknown, and its user would not see why it
+// failed: the answer says not to. Under the other policies the repetition helps.
 func TestProfileStripeKeepsTheHandlersAnswerInSight(t *testing.T) {
 	unknown := httponce.Route{Save: httponce.Save{"5xx": httponce.Unknown}}
 	asks := unknown

@@ -22,7 +22,8 @@ func reconciled(t *testing.T, ask func() (everonce.Verdict[httponce.Answer], err
 	}}})
 }
 
-// What a reconciler answers is sent, marked, and saved for the next: without a Set-Cookie, and as 200 where it names no status.
+// A reconciler's answer is sent, marked, and saved for the next request: without a Set-Cookie, and as 200 if it names
+// no status.
 func TestReconciledAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer httponce.Answer
@@ -47,8 +48,8 @@ func TestReconciledAnswers(t *testing.T) {
 						t.Errorf("%v: it got a cookie: %v", outcome, g.header)
 					}
 				}
-				if told := svc.told(); told.Outcome != outcome || told.Status != c.want.status {
-					t.Errorf("told was %+v", told)
+				if last := svc.last(); last.Outcome != outcome || last.Status != c.want.status {
+					t.Errorf("Observe got %+v", last)
 				}
 			}
 			if svc.ran() != 1 {
@@ -89,7 +90,8 @@ func TestReconciledWithAStatusThatIsNone(t *testing.T) {
 	}
 }
 
-// A question without an answer leaves it unknown, and the operator hears of it. The next request asks again: so the client is told when.
+// A question without an answer leaves it unknown, and the log says so. The next request asks again, so the answer has a
+// Retry-After.
 func TestReconciledWithoutAnAnswer(t *testing.T) {
 	svc := reconciled(t, func() (everonce.Verdict[httponce.Answer], error) {
 		return everonce.Verdict[httponce.Answer]{}, errors.New("the gateway is down")
@@ -120,8 +122,8 @@ func TestReconciledAndNotRecorded(t *testing.T) {
 		if g := svc.post("k"); g.status != 201 || g.body != "paid" || g.mark != "true" {
 			t.Errorf("it got %+v", g)
 		}
-		if told := svc.told(); told.Outcome != everonce.NotRecorded || !strings.Contains(svc.logs.String(), "outcome=not_recorded") {
-			t.Errorf("told was %+v, logged %s", told, svc.logs.String())
+		if last := svc.last(); last.Outcome != everonce.NotRecorded || !strings.Contains(svc.logs.String(), "outcome=not_recorded") {
+			t.Errorf("Observe got %+v, logged %s", last, svc.logs.String())
 		}
 	})
 }

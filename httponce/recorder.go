@@ -8,9 +8,8 @@ import (
 	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
-// recorder is the ResponseWriter that a handler sees. What it is given is held until it is recorded, so that an
-// attempt that lost its lease sends nothing at all. For the handler it is like net/http's own: the same errors and the
-// same panics.
+// recorder is the ResponseWriter that a handler sees. It holds the answer until it is recorded, so that an attempt that
+// lost its lease sends nothing at all. For the handler it is like net/http's own: the same errors and the same panics.
 //
 // It is used like any ResponseWriter, by one goroutine at a time, but for gate: see within.
 type recorder struct {
@@ -30,7 +29,7 @@ type recorder struct {
 	before    fields // what stood in the header when the handler was called
 	sent      fields // what stood there when it called WriteHeader
 	status    int    // 0 until then
-	declared  int64  // the Content-Length; -1 where there is none
+	declared  int64  // the Content-Length, or -1
 	written   int64  // what it wrote, refused writes included, as net/http counts
 	held      held
 	saved     savedAnswer
@@ -45,11 +44,12 @@ const (
 	modeHold     mode = iota // kept, to be sent when it is recorded
 	modeStream               // sent at once
 	modeHijacked             // the connection is the handler's
-	modeDrop                 // nobody gets it: it is a stream, or too large to be kept, and the client has been answered
+	modeDrop                 // it is dropped: it is a stream, or too large to be kept, and the client has been answered
 )
 
-// init makes the recorder of a handler whose answer goes to x.w. The header that the handler sees is x.w's own, unless it is
-// separate: an attempt that is not the last one, or that goes on when the client has been answered, must not touch x.w's.
+// init makes the recorder of a handler whose answer goes to x.w. The header that the handler sees is x.w's own, unless
+// it is separate: an attempt that is not the last one, or that goes on when the client has been answered, must not
+// touch x.w's.
 func (r *recorder) init(x *exchange, separate bool) {
 	r.x, r.separate, r.declared = x, separate, -1
 	r.held.room = x.pieceSize
@@ -169,8 +169,8 @@ func bodyAllowed(status int) bool {
 	return status >= http.StatusOK && status != http.StatusNoContent && status != http.StatusNotModified
 }
 
-// silent reports whether the handler has said nothing: neither a status, nor a body, nor [NotDone].
-func (r *recorder) silent() bool { return r.status == 0 && r.mode != modeHijacked && !r.notDone }
+// wroteNothing reports whether the handler has said nothing: neither a status, nor a body, nor [NotDone].
+func (r *recorder) wroteNothing() bool { return r.status == 0 && r.mode != modeHijacked && !r.notDone }
 
 func (r *recorder) finish() {
 	if r.status == 0 && r.mode != modeHijacked {

@@ -146,7 +146,7 @@ var latePrefixed = func() []deeds {
 	return []deeds{{set("Trailer", "X-Sum"), write, late}, {set(http.TrailerPrefix+"X-P", "early"), write, late}}
 }()
 
-// The answer on the wire is that of the bare handler, but for its framing, whatever the handler does.
+// The answer on the wire equals the bare handler's, except for its framing, whatever the handler does.
 func FuzzTheBytesOnTheWireAreTheBareHandlers(f *testing.F) {
 	w := newWire(f, false, httponce.Route{Save: saveAll, MaxAnswer: 30000})
 	addScripts(f)

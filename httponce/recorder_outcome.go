@@ -28,8 +28,8 @@ func (r *recorder) elided() bool {
 	return r.mode != modeHold || r.held.size > r.x.route.MaxAnswer
 }
 
-// outcome returns the answer as the core takes it. save keeps the pieces of a large one; where they cannot be kept it is
-// elided.
+// outcome returns the answer as the core takes it. save keeps the pieces of a large one; where they cannot be kept it
+// is elided.
 func (r *recorder) outcome(e Ending, save func(rest [][]byte) (*pieces, error)) (Answer, error) {
 	switch e {
 	case Released:
@@ -45,7 +45,7 @@ func (r *recorder) outcome(e Ending, save func(rest [][]byte) (*pieces, error)) 
 			if rest, err = save(r.held.rest); err != nil {
 				elided = true
 				r.x.log.WarnContext(r.x.r.Context(), "httponce: the pieces of a large answer could not be kept: its duplicates get status and headers",
-					"route", r.x.told.Route, "key", r.x.keyHash(), "error", err)
+					"route", r.x.served.Route, "key", r.x.keyHash(), "error", err)
 			}
 		}
 	}

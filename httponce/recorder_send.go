@@ -16,7 +16,8 @@ func (r *recorder) send() {
 	}
 }
 
-// sendHeld sends the header as it was when the handler wrote it, the body, and then the trailers that the handler left in the header.
+// sendHeld sends the header in the form that it had when the handler wrote it, the body, and then the trailers that the
+// handler left in the header.
 func (r *recorder) sendHeld() {
 	var left http.Header
 	if r.used && r.status != 0 {
@@ -30,7 +31,7 @@ func (r *recorder) sendHeld() {
 			r.sent.put(h)
 		}
 	}
-	r.x.heeded()
+	r.x.putSessionHeaders()
 	if r.x.echoed != "" { // else the header is not asked for
 		r.x.echo(r.x.w.Header())
 	}
@@ -39,7 +40,7 @@ func (r *recorder) sendHeld() {
 			r.x.w.Header()[name] = values
 		}
 	}
-	if r.x.repetitionRefused() {
+	if r.x.retryIsUseless() {
 		wire.SetRetry(r.x.w.Header(), false)
 	}
 	if r.explicit {
@@ -94,9 +95,9 @@ func (r *recorder) keep(rest *pieces, elided bool) *savedAnswer {
 	return s
 }
 
-// repetitionRefused reports whether an SDK's own retry would only get outcome-unknown, and hide the handler's answer from its
-// user. Where all effects are in steps, the retry may complete them: that depends on the steps, so the SDK decides.
-func (x *exchange) repetitionRefused() bool {
-	return x.problems.Stripe && x.told.Outcome == everonce.Unknown && x.route.Reconcile == nil &&
+// retryIsUseless reports whether an SDK's own retry would only get outcome-unknown, and hide the handler's answer from
+// its user. Where all effects are in steps, the retry may complete them: that depends on the steps, so the SDK decides.
+func (x *exchange) retryIsUseless() bool {
+	return x.problems.Stripe && x.served.Outcome == everonce.Unknown && x.route.Reconcile == nil &&
 		(x.recv == nil || !x.recv.Options().EffectsInSteps)
 }

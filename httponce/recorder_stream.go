@@ -31,7 +31,7 @@ func (r *recorder) forget() {
 	r.held.rest = nil
 }
 
-// drop makes the recorder one whose body nobody gets: it is too late to stream it.
+// drop makes the recorder drop the body: it is too late to stream it.
 func (r *recorder) drop() {
 	if r.held.buf == nil {
 		r.begin(0)
@@ -64,8 +64,8 @@ func (r *recorder) outgrow(p []byte, s string) (int, error) {
 	return r.writeThrough(p)
 }
 
-// overrun reports whether the handler wrote more than it had declared before its answer became a stream: net/http, which
-// was not given what was refused, would take what follows.
+// overrun reports whether the handler wrote more than it had declared before its answer became a stream: net/http,
+// which was not given what was refused, would take what follows.
 func (r *recorder) overrun() bool {
 	return r.mode == modeStream && r.declared >= 0 && r.written > r.declared
 }
@@ -154,8 +154,8 @@ func (r *recorder) EnableFullDuplex() error {
 	return r.control((*http.ResponseController).EnableFullDuplex)
 }
 
-// CloseNotify is that of the deprecated http.CloseNotifier, which some routers still ask for. Without one around it
-// tells of nothing.
+// CloseNotify implements the deprecated http.CloseNotifier, which some routers still look for. If the ResponseWriter
+// around it has none, the channel never receives.
 func (r *recorder) CloseNotify() <-chan bool {
 	gone := make(<-chan bool)
 	_ = r.control(func(*http.ResponseController) error { //nolint:errcheck // it has no error to return
@@ -187,5 +187,5 @@ func (r *recorder) leave() {
 
 // misused reports a call that net/http would report too: it changes nothing.
 func (r *recorder) misused(what string) {
-	r.x.log.WarnContext(r.x.r.Context(), "httponce: "+what, "route", r.x.told.Route, "key", r.x.keyHash())
+	r.x.log.WarnContext(r.x.r.Context(), "httponce: "+what, "route", r.x.served.Route, "key", r.x.keyHash())
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
-// replay sends a saved answer. With an empty mark it is the first to get it. What the middlewares around have set
-// stands, but for what the handler had set itself.
+// replay sends a saved answer. An empty mark means that this request is the first to get it. Headers that outer
+// middlewares have set remain, except those that the handler had set itself.
 func (x *exchange) replay(a Answer, mark string) {
 	var rest [][]byte
 	if s := a.saved; s != nil && s.pieces.total > 0 && !a.Elided {
 		var err error
 		if rest, err = s.pieces.fetch(x.r.Context(), x.recv, x.key); err != nil {
 			x.log.WarnContext(x.r.Context(), "httponce: a piece of a saved answer cannot be read: only status and headers are sent",
-				"route", x.told.Route, "key", x.keyHash(), "error", err)
+				"route", x.served.Route, "key", x.keyHash(), "error", err)
 			a.Elided = true
 		}
 	}
@@ -28,9 +28,9 @@ func (x *exchange) replay(a Answer, mark string) {
 	if a.Elided {
 		withoutBody(h)
 	}
-	x.heeded()
+	x.putSessionHeaders()
 	x.mark(h, mark, spare)
-	x.told.Status = a.Status
+	x.served.Status = a.Status
 	if a.Elided {
 		x.w.WriteHeader(a.Status)
 		return
@@ -134,8 +134,8 @@ var ofBody = map[string]bool{
 	"Repr-Digest": true, "Digest": true, "Content-Md5": true, "Trailer": true,
 }
 
-// withoutBody removes what says something of a body that is not sent: a client would look for it. A handler may have
-// spelled a name in its own way, which net/http sends as it is: beside a Content-Length of its own.
+// withoutBody removes the headers that describe a body that is not sent: a client would wait for it. A handler may have
+// written a name in its own spelling, which net/http sends unchanged, beside its own Content-Length.
 func withoutBody(h http.Header) {
 	for name := range h {
 		if wire.IsPrefixed(name) || ofBody[http.CanonicalHeaderKey(name)] {

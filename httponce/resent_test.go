@@ -16,7 +16,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// slowPayments is a service on a real connection that pays when it is let go. It tells of each operation that the core begins.
+// slowPayments is a service on a real connection that pays when it is let go. It tells of each operation that the core
+// begins.
 type slowPayments struct {
 	*httptest.Server
 	ops     opsBegun
@@ -58,8 +59,9 @@ func (p *slowPayments) begun(n int) {
 	}
 }
 
-// relay passes connections on to a server. It breaks off the first one toward its client once a POST has gone to the server and begun
-// has returned, as a server or a load balancer does that closes a kept connection just when it is used again.
+// relay passes connections on to a server. It breaks off the first one toward its client once a POST has gone to the
+// server and begun has returned, as a server or a load balancer does that closes a kept connection just when it is used
+// again.
 func relay(t *testing.T, to net.Addr, begun func()) (addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -90,8 +92,8 @@ func relay(t *testing.T, to net.Addr, begun func()) (addr string) {
 	return ln.Addr().String()
 }
 
-// pass copies what a client sends. With breaks it closes the client's side behind its POST, once breaks has returned, and leaves the
-// server's open.
+// pass copies what a client sends. With breaks it closes the client's side behind its POST, once breaks has returned,
+// and leaves the server's open.
 func pass(client, server net.Conn, breaks func()) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -110,9 +112,9 @@ func pass(client, server net.Conn, breaks func()) {
 	}
 }
 
-// Go's own transport takes a POST with a key for one that it may send again, and does so when a kept connection breaks off: two full
-// copies arrive, and the client knows of one. It gets the answer to the first, which a 409 would have hidden from it.
-func TestGoSendsAgainByItself(t *testing.T) {
+// Go's own transport may send a POST with a key again, and does so when a kept connection breaks off. Two full copies
+// arrive, and the client knows about one. It gets the answer to the first, which a 409 would have hidden from it.
+func TestNetHTTPSendsAgain(t *testing.T) {
 	p := newSlowPayments(t, httponce.Route{})
 	url := "http://" + relay(t, p.Listener.Addr(), func() { <-p.entered })
 	client := &http.Client{Transport: &http.Transport{}}
@@ -142,12 +144,13 @@ func TestGoSendsAgainByItself(t *testing.T) {
 	}
 	for range 2 {
 		if s := <-p.served; s.Outcome != everonce.Executed && s.Outcome != everonce.Replayed {
-			t.Errorf("told was %+v", s)
+			t.Errorf("Observe got %+v", s)
 		}
 	}
 }
 
-// A client or proxy whose timeout is shorter than the wait leaves, its place is free, and its next copy waits again: for the answer.
+// A client or proxy whose timeout is shorter than the wait leaves, its place is free, and its next copy waits again:
+// for the answer.
 func TestAProxyIsLessPatientThanTheWait(t *testing.T) {
 	p := newSlowPayments(t, httponce.Route{Wait: time.Hour})
 	post := func(ctx context.Context) (*http.Response, error) {
@@ -169,7 +172,7 @@ func TestAProxyIsLessPatientThanTheWait(t *testing.T) {
 		}
 	}
 	if s := <-p.served; s.Waited == 0 {
-		t.Errorf("told was %+v, want the copy that has left", s)
+		t.Errorf("Observe got %+v, want the copy that has left", s)
 	}
 	go func() {
 		p.begun(2)

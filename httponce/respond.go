@@ -16,15 +16,15 @@ import (
 type verdict struct {
 	res everonce.Result[Answer]
 	err error
-	// own is what the handler wrote in this call, and ending what that was taken for; nil and 0 where it was not
-	// called, or where it wrote nothing that is to be sent.
+	// own is the answer that the handler wrote in this call, and ending the meaning that it was given; nil and 0 if it was
+	// not called, or if it wrote no answer that is to be sent.
 	own    *recorder
 	ending Ending
 	// tx: the effects were in a transaction.
 	tx bool
-	// met: another attempt was running when this call was first made; waited is how long this one waited for it.
-	met    bool
-	waited time.Duration
+	// concurrent: another attempt was running when this call first claimed; waited is how long this call waited for it.
+	concurrent bool
+	waited     time.Duration
 }
 
 // sendsOwn reports whether the client gets what the handler wrote in this call. In every other case that is
@@ -44,8 +44,8 @@ func (v *verdict) sendsOwn() bool {
 	return false
 }
 
-// lostCommit reports whether it is unknown what became of this call's own commit. What the record says to be unknown is an attempt
-// before it.
+// lostCommit reports whether the outcome of this call's own commit is unknown. If the record says unknown, it means an
+// earlier attempt.
 func (v *verdict) lostCommit() bool { return v.tx && v.res.Attempt != 0 }
 
 // statusError is the error of an attempt whose answer is not to be saved.
@@ -66,11 +66,11 @@ const (
 
 // answer sends what a verdict comes to.
 func (x *exchange) answer(v verdict) {
-	x.told.Outcome, x.told.Waited = v.res.Outcome, v.waited
+	x.served.Outcome, x.served.Waited = v.res.Outcome, v.waited
 	x.logVerdict(&v)
 	if v.own != nil {
 		if v.sendsOwn() || v.own.Sending() {
-			x.told.Status, x.told.Problem = v.own.status, v.own.upstream
+			x.served.Status, x.served.Problem = v.own.status, v.own.upstream
 			if v.own.marked() {
 				wire.MarkUnknown(x.w) // inside another protected handler, whatever that one saves
 			}
@@ -83,9 +83,9 @@ func (x *exchange) answer(v verdict) {
 	e := errorOf(v.err)
 	switch v.res.Outcome {
 	case everonce.Executed, everonce.Replayed, everonce.NotRecorded: // where nothing was written now, it was reconciled
-		v.res.Value.mend()
+		v.res.Value.normalize()
 		if !v.res.Value.hasStatus() {
-			x.log.ErrorContext(x.r.Context(), "httponce: a reconciled or settled answer has no status that can be sent", "route", x.told.Route, "key", x.keyHash(), "status", v.res.Value.Status)
+			x.log.ErrorContext(x.r.Context(), "httponce: a reconciled or settled answer has no status that can be sent", "route", x.served.Route, "key", x.keyHash(), "status", v.res.Value.Status)
 			x.problem(wire.Unreadable, x.retryAfter)
 			return
 		}
@@ -105,7 +105,7 @@ func (x *exchange) answer(v verdict) {
 	case everonce.Invalid:
 		x.problem(wire.Internal, 0)
 	default:
-		x.storeFailed(v.err)
+		x.answerStoreError(v.err)
 	}
 }
 
@@ -120,8 +120,8 @@ func errorOf(err error) *everonce.Error {
 	return &noError
 }
 
-// logVerdict logs what nobody else does. What needs a person is logged by the receiver (everonce.Options.Log), which knows only
-// operations with a key.
+// logVerdict logs what is not logged elsewhere. The receiver logs outcomes that need a person (everonce.Options.Log),
+// but only for operations with a key.
 func (x *exchange) logVerdict(v *verdict) {
 	say := x.log.ErrorContext
 	var text string
@@ -151,7 +151,7 @@ func (x *exchange) logVerdict(v *verdict) {
 	default:
 		return
 	}
-	say(x.r.Context(), text, "route", x.told.Route, "key", x.keyHash(), "error", v.err)
+	say(x.r.Context(), text, "route", x.served.Route, "key", x.keyHash(), "error", v.err)
 }
 
 // onlyStatus reports whether an error says no more than what the handler answered.
@@ -161,11 +161,12 @@ func onlyStatus(err error) bool {
 }
 
 func (x *exchange) problem(p wire.Problem, retryAfter time.Duration) {
-	x.told.Problem, x.told.Status = p.Name, p.Status
+	x.served.Problem, x.served.Status = p.Name, p.Status
 	p.Send(x.w, x.problems, retryAfter)
 }
 
-// unknown answers where nobody knows. Where the next request would find out, or ask, it is told when to come.
+// unknown answers a request whose outcome is unknown. If the next request would find out, or ask, the answer has a
+// Retry-After.
 func (x *exchange) unknown(v *verdict, e *everonce.Error) {
 	switch {
 	case x.key.ID != "" && !v.lostCommit():
@@ -184,8 +185,8 @@ func (x *exchange) unknown(v *verdict, e *everonce.Error) {
 	}
 }
 
-// storeFailed answers where the store has no answer, or one that cannot be read here.
-func (x *exchange) storeFailed(err error) { x.problem(problemOfStore(err), x.retryAfter) }
+// answerStoreError answers where the store has no answer, or one that cannot be read here.
+func (x *exchange) answerStoreError(err error) { x.problem(problemOfStore(err), x.retryAfter) }
 
 func problemOfStore(err error) wire.Problem {
 	for _, unreadable := range [...]error{everonce.ErrUndecodable, driver.ErrCorruptRecord, driver.ErrNewerRecord} {

@@ -13,8 +13,8 @@ import (
 	"github.com/everonce/everonce/oncetest"
 )
 
-// outcomeCase is one outcome of the core, and what a client gets for it. do sends what leads there; its last
-// answer counts.
+// outcomeCase is one outcome of the core, and the client's answer for it. do sends the requests that lead there; its
+// last answer is checked.
 type outcomeCase struct {
 	name    string
 	outcome everonce.Outcome
@@ -202,7 +202,7 @@ func (c *outcomeCase) run(t *testing.T) {
 		t.Errorf("a refusal says no more than %s", g.body)
 	}
 	if asks := strings.Contains(g.body, "that asks again"); want.problem == "outcome-unknown" && asks != (want.retryAfter != "") {
-		t.Errorf("with a Retry-After of %q the client is told %s", want.retryAfter, g.body)
+		t.Errorf("with a Retry-After of %q the client gets %s", want.retryAfter, g.body)
 	}
 	if _, marked := g.header["Idempotent-Replayed"]; marked != (want.mark != "") {
 		t.Errorf("the client got the headers %v", g.header)
@@ -210,12 +210,12 @@ func (c *outcomeCase) run(t *testing.T) {
 	if n := svc.ran(); n != c.runs {
 		t.Errorf("the handler was called %d times, want %d", n, c.runs)
 	}
-	told := svc.told()
-	if told.Outcome != c.outcome || told.Status != c.want.status || told.Problem != problemTold(c.want) || told.Panicked || told.FailedOpen {
-		t.Errorf("told was %+v, want the outcome %v", told, c.outcome)
+	last := svc.last()
+	if last.Outcome != c.outcome || last.Status != c.want.status || last.Problem != problemTold(c.want) || last.Panicked || last.FailedOpen {
+		t.Errorf("Observe got %+v, want the outcome %v", last, c.outcome)
 	}
-	if told.KeyHash == "" || told.Method != http.MethodPost || told.Route == "" {
-		t.Errorf("told was %+v", told)
+	if last.KeyHash == "" || last.Method != http.MethodPost || last.Route == "" {
+		t.Errorf("Observe got %+v", last)
 	}
 	switch logged := svc.logs.String(); {
 	case c.logged == "" && logged != "":

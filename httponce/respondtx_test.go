@@ -120,7 +120,7 @@ func transactionalOutcomes() []outcomeCase {
 			do: faulty(oncetest.At(oncetest.OpCommit, 1, oncetest.FailBefore)),
 		},
 		{
-			name: "the commit's answer was lost, and nobody can say", outcome: everonce.Unknown, setup: tx(paid), want: problemOf(503, "commit-lost", "1"), runs: 1, effects: 1, logged: "outcome=unknown",
+			name: "the commit's answer was lost, and cannot be resolved", outcome: everonce.Unknown, setup: tx(paid), want: problemOf(503, "commit-lost", "1"), runs: 1, effects: 1, logged: "outcome=unknown",
 			do: faulty(oncetest.FirstOf(lost, func(c oncetest.Call) oncetest.Fault {
 				if c.Op == oncetest.OpBegin && c.N > 1 {
 					return oncetest.FailBefore
@@ -239,8 +239,8 @@ func TestEveryOutcomeHasAnAnswer(t *testing.T) {
 	}
 }
 
-// A refusal that is too large to be kept in one record is elided, as there is no transaction that its pieces could be in: a repetition
-// gets no half of it.
+// A refusal that is too large to be kept in one record is elided, as there is no transaction that its pieces could be
+// in: a repetition gets no half of it.
 func TestALargeRefusalInATransactionIsElided(t *testing.T) {
 	text := noise(300 << 10)
 	svc := newService(t, setup{handleTx: charges(409, text, nil)})
@@ -252,7 +252,8 @@ func TestALargeRefusalInATransactionIsElided(t *testing.T) {
 	}
 }
 
-// An answer that is larger than what is kept of one is held until the commit, too: nothing of it is sent where that fails.
+// An answer that is larger than what is kept of one is held until the commit, too: nothing of it is sent where that
+// fails.
 func TestALargeAnswerWaitsForTheCommit(t *testing.T) {
 	text := strings.Repeat("x", 100)
 	for _, err := range []error{nil, errBug} {

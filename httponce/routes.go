@@ -22,10 +22,10 @@ func (s *settings) addRoutes(routes map[string]Route) error {
 	}
 	slices.Sort(patterns) // so that an error is the same at every start
 	for _, pattern := range patterns {
-		if pattern == "" { // an error would be told as one of all requests
+		if pattern == "" { // an error would name all requests
 			return fmt.Errorf("httponce: route %q: %w: the pattern is empty", pattern, everonce.ErrInvalidArgument)
 		}
-		rt, err := routes[pattern].checked(pattern, s)
+		rt, err := routes[pattern].compile(pattern, s)
 		if err != nil {
 			return (&route{pattern: pattern}).in(err)
 		}
@@ -40,19 +40,19 @@ func (s *settings) addRoutes(routes map[string]Route) error {
 	return nil
 }
 
-// checkMethod refuses a pattern of a method that heeds no key: who wrote it believes its requests protected.
+// checkMethod rejects a pattern whose method takes no key: its author believes its requests protected.
 func (rt *route) checkMethod() error {
-	if len(rt.methods) == 0 || len(rt.heeded()) > 0 {
+	if len(rt.methods) == 0 || len(rt.keyMethods()) > 0 {
 		return nil
 	}
 	method, _ := cutMethod(rt.pattern)
-	return fmt.Errorf("%w: %s heeds no key, so no request of this route would be protected (add it to Methods, or exempt the route by an empty list)",
+	return fmt.Errorf("%w: %s takes no key, so no request of this route would be protected (add it to Methods, or exempt the route by an empty list)",
 		everonce.ErrInvalidArgument, method)
 }
 
-// heeds reports whether there is a route on which a request of this method heeds a key.
-func (s *settings) heeds(method string) bool {
-	return slices.ContainsFunc(s.routes, func(rt *route) bool { return slices.Contains(rt.heeded(), method) })
+// takesKey reports whether requests of this method take a key on any route.
+func (s *settings) takesKey(method string) bool {
+	return slices.ContainsFunc(s.routes, func(rt *route) bool { return slices.Contains(rt.keyMethods(), method) })
 }
 
 func (rt *route) in(err error) error {
@@ -85,7 +85,8 @@ func withPlainHost(pattern string) string {
 	return pattern[:len(pattern)-len(rest)] + plainHost(rest[:host]) + rest[host:]
 }
 
-// plainHost returns a host in one spelling: its letter case does not count, nor the dot with which a full name ends, but for a mux.
+// plainHost returns a host in one spelling: in lower case, and without the dot that may end a full name. A mux takes
+// these spellings for different hosts.
 func plainHost(host string) string {
 	host = strings.ToLower(host)
 	if name, port, ok := strings.Cut(host, ".:"); ok {
@@ -132,8 +133,8 @@ func (s *settings) match(r *http.Request) *route {
 	return s.base
 }
 
-// matched returns the route whose pattern a request matches. The mux answers with handlers of its own for what it does
-// not know, and for what it redirects to its clean path or to its trailing slash.
+// matched returns the route whose pattern a request matches. The mux has its own handlers for requests that it does not
+// know, and for redirects to its clean path or to its trailing slash.
 func (s *settings) matched(r *http.Request) *route {
 	if host := plainHost(r.Host); host != r.Host {
 		r = &http.Request{Method: r.Method, Host: host, URL: r.URL}
@@ -143,7 +144,7 @@ func (s *settings) matched(r *http.Request) *route {
 	return rt
 }
 
-// withoutMethod returns the host and path of a pattern: the method of the request is a part of its own.
+// withoutMethod returns the host and path of a pattern: the request's method is kept separately.
 func withoutMethod(pattern string) string {
 	_, rest := cutMethod(pattern)
 	return rest

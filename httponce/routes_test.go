@@ -67,7 +67,7 @@ func TestRouteOf(t *testing.T) {
 		{"POST", "example.com", "/other", "example.com/{x}", 1, "example.com/{x}"},
 		{"POST", "example.com", "/payments/1", "/", 2, "/payments/{id}"},
 		{"CONNECT", "example.com", "/a", "", 8, "example.com/"},
-		{"CONNECT", "example.net", "//b", "", 1, "/b"}, // as it is
+		{"CONNECT", "example.net", "//b", "", 1, "/b"}, // unchanged
 		{"CONNECT", "example.org", "//a", "", 1, "/a"},
 		{"POST", "example.com", "*", "", 1, "/%2A"},
 	} {
@@ -85,7 +85,7 @@ func TestRouteOf(t *testing.T) {
 	}
 }
 
-// The name of the zero Options is told by where the middleware stands.
+// The position of the middleware determines the name under the zero Options.
 func TestPlacementsOfTheMiddleware(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -138,8 +138,8 @@ func TestBadPatterns(t *testing.T) {
 	}
 }
 
-// A pattern of a method that heeds no key would protect nothing, whatever else its route says.
-func TestPatternOfAMethodThatHeedsNoKey(t *testing.T) {
+// A pattern whose method takes no key would protect nothing, whatever else its route says.
+func TestPatternOfAMethodThatTakesNoKey(t *testing.T) {
 	for _, c := range []struct {
 		pattern string
 		methods []string
@@ -154,7 +154,7 @@ func TestPatternOfAMethodThatHeedsNoKey(t *testing.T) {
 	} {
 		opts := &Options{Routes: map[string]Route{c.pattern: {Methods: c.methods, Required: true}}}
 		_, err := opts.settings()
-		if refused := errors.Is(err, everonce.ErrInvalidArgument) && strings.Contains(err.Error(), "heeds no key"); refused != c.refused || !refused && err != nil {
+		if refused := errors.Is(err, everonce.ErrInvalidArgument) && strings.Contains(err.Error(), "takes no key"); refused != c.refused || !refused && err != nil {
 			t.Errorf("%q with the methods %q: %v, want it refused: %v", c.pattern, c.methods, err, c.refused)
 		}
 	}

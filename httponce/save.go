@@ -16,7 +16,7 @@ const (
 	Saved Ending = iota + 1
 	// Released means that the operation had no effect: the key may be used again.
 	Released
-	// Unknown means that nobody knows whether it had an effect: the policy decides. The first caller gets the answer.
+	// Unknown means that it is unknown whether it had an effect: the policy decides. The first caller gets the answer.
 	Unknown
 )
 
@@ -39,8 +39,8 @@ func (e Ending) String() string {
 // with a 2xx but did nothing calls [NotDone].
 type Save map[string]Ending
 
-// DefaultSave returns a new copy of the default. What is done, moved or refused for good is saved. 401, 403, 421, 425
-// and 429 mean that the request had no effect yet: released. 408 and 5xx do not tell: unknown. A status above 599 is
+// DefaultSave returns a new copy of the default. Success, redirects and final refusals are saved. 401, 403, 421, 425
+// and 429 mean that the request had no effect yet: released. 408 and 5xx leave it open: unknown. A status above 599 is
 // always unknown.
 func DefaultSave() Save {
 	return Save{
@@ -59,7 +59,7 @@ const (
 // saves is a checked Save: an ending for every status from firstStatus.
 type saves [lastStatus - firstStatus + 1]Ending
 
-func (s Save) checked(p Profile) (by saves, err error) {
+func (s Save) compile(p Profile) (by saves, err error) {
 	all := p.save()
 	maps.Copy(all, s)
 	for name, e := range all {
@@ -71,7 +71,7 @@ func (s Save) checked(p Profile) (by saves, err error) {
 			return by, fmt.Errorf("%w: Save has %q, which is neither a status like \"201\" nor a class like \"4xx\"", everonce.ErrInvalidArgument, name)
 		}
 		for status := from; status <= to; status++ {
-			if at := &by[status-firstStatus]; from == to || *at == 0 { // what is set already is of a status itself
+			if at := &by[status-firstStatus]; from == to || *at == 0 { // a single status overrides its class
 				*at = e
 			}
 		}

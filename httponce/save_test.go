@@ -10,7 +10,7 @@ import (
 )
 
 func TestDefaultSave(t *testing.T) {
-	by, err := Save(nil).checked(ProfileDefault)
+	by, err := Save(nil).compile(ProfileDefault)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func TestDefaultSave(t *testing.T) {
 }
 
 func TestProfileStripe(t *testing.T) {
-	by, err := Save(nil).checked(ProfileStripe)
+	by, err := Save(nil).compile(ProfileStripe)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,10 +41,10 @@ func TestProfileStripe(t *testing.T) {
 	}
 }
 
-// What a Save names is as it says, a status before its class, and the rest is the default.
+// A Save decides the statuses that it names, a status before its class, and the default decides the rest.
 func TestSaveOverDefault(t *testing.T) {
 	for range 20 { // whatever order a map is in
-		by, err := Save{"409": Released, "4xx": Unknown, "500": Saved, "3xx": Released, "302": Saved}.checked(ProfileDefault)
+		by, err := Save{"409": Released, "4xx": Unknown, "500": Saved, "3xx": Released, "302": Saved}.compile(ProfileDefault)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,34 +58,34 @@ func TestSaveOverDefault(t *testing.T) {
 	}
 }
 
-// What succeeded is not run again by every repetition, because of a table: not by a status, nor by what a class leaves to it.
+// A success is not run again by every repetition because of a table: neither by a status, nor through its class.
 func TestSaveReleasesNoSuccess(t *testing.T) {
 	for name, s := range map[string]Save{
 		"a status": {"200": Released}, "the last one": {"299": Released}, "a class": {"2xx": Released}, "the rest of a class": {"2xx": Released, "200": Saved},
 	} {
-		if _, err := s.checked(ProfileDefault); !errors.Is(err, everonce.ErrInvalidArgument) {
+		if _, err := s.compile(ProfileDefault); !errors.Is(err, everonce.ErrInvalidArgument) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := (Save{"2xx": Unknown, "300": Released}).checked(ProfileDefault); err != nil {
+	if _, err := (Save{"2xx": Unknown, "300": Released}).compile(ProfileDefault); err != nil {
 		t.Errorf("of what may be: %v", err)
 	}
 }
 
 func TestSaveNames(t *testing.T) {
 	for _, name := range []string{"", "1xx", "6xx", "4XX", "xx", "x", "4x", "4xxx", "199", "600", "99", "1000", "0200", "+20", "-20", "20 ", " 20", "2.0", "abc", "2ab", "20x"} {
-		if _, err := (Save{name: Saved}).checked(ProfileDefault); !errors.Is(err, everonce.ErrInvalidArgument) {
+		if _, err := (Save{name: Saved}).compile(ProfileDefault); !errors.Is(err, everonce.ErrInvalidArgument) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
 	for status := firstStatus; status <= lastStatus; status++ {
-		if by, err := (Save{strconv.Itoa(status): Unknown}).checked(ProfileDefault); err != nil || by.of(status) != Unknown {
+		if by, err := (Save{strconv.Itoa(status): Unknown}).compile(ProfileDefault); err != nil || by.of(status) != Unknown {
 			t.Errorf("%d: %v", status, err)
 		}
 	}
 }
 
-// What the functions return is the caller's.
+// The returned maps belong to the caller.
 func TestSavesAreTheCallers(t *testing.T) {
 	before := DefaultSave()
 	for _, s := range []Save{DefaultSave(), ProfileStripe.save()} {

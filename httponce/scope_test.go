@@ -34,8 +34,8 @@ func TestScopesAreValidAndDiffer(t *testing.T) {
 	}
 }
 
-// What fits is stored as it is, so that an operator finds it; what does not is its hash, and a hash that somebody
-// gives as a name is no way to another's scope.
+// A short part is stored unchanged, so that an operator finds it. A long one is its hash, and a name that equals a hash
+// does not reach another scope.
 func TestScopeParts(t *testing.T) {
 	for name, kept := range map[string]bool{
 		"tenant-1": true, "tenant/1": true, "Zoë": true, strings.Repeat("x", 160): true, strings.Repeat("x", 161): false,
@@ -55,8 +55,8 @@ func TestScopeParts(t *testing.T) {
 	}
 }
 
-// The pieces of an answer are in the scope of its key, or, where that has no room for one part more, in its principal's: what lists or
-// deletes a tenant meets them.
+// The pieces of an answer are in the scope of its key or, if that has no room for another part, in its principal's:
+// listing or deleting a tenant includes them.
 func TestScopeOfPieces(t *testing.T) {
 	for route, want := range map[string]string{"/a": "p/POST/%2Fa/answer", "/" + strings.Repeat("a", maxRoutePart-3): strings.Repeat("p", maxPrincipalPart) + "/answer"} {
 		principal, method := "p", "POST"

@@ -90,9 +90,9 @@ var placements = []placement{
 	}},
 }
 
-// TestTrapCrossTenantReplay is for apache/polaris#3803, arun0009/idempotent#217 and gofiber/fiber v3.1.0: an answer that
-// went to one caller, or belongs to one route, is never sent to another. One key is used at every place, each against
-// each, in every placement. The second is answered as its own, refused as a mismatch, or redirected.
+// TestTrapCrossTenantReplay is for apache/polaris#3803, arun0009/idempotent#217 and gofiber/fiber v3.1.0: an answer
+// that went to one caller, or belongs to one route, is never sent to another. One key is used at every place, each
+// against each, in every placement. The second is answered as its own, refused as a mismatch, or redirected.
 func TestTrapCrossTenantReplay(t *testing.T) {
 	places := []place{{"alice", "POST", "example.com", "/a"}}
 	base := places[0]
@@ -201,8 +201,8 @@ func TestSpellingsOfARoute(t *testing.T) {
 	}
 }
 
-// A mux in the middleware redirects a path that is not clean: the client follows, with its key, and is served. Later the key is that
-// of the clean path, and an equivalent one gets its answer.
+// A mux in the middleware redirects a path that is not clean: the client follows, with its key, and is served. Later
+// the key belongs to the clean path, and an equivalent path gets its answer.
 func TestARedirectToTheCleanPathCanBeFollowed(t *testing.T) {
 	books := &ledger{}
 	mux := http.NewServeMux()
@@ -237,8 +237,9 @@ func TestARedirectToTheCleanPathCanBeFollowed(t *testing.T) {
 	}
 }
 
-// A path with a trailing slash is another request. Where both are on one route, as on a subtree of a mux, a redirect from one to the
-// other is an answer, and the request that follows it is refused; where the path names the route it is served.
+// A path with a trailing slash is another request. Where both are on one route, as on a subtree of a mux, a redirect
+// from one to the other is an answer, and the request that follows it is refused; where the path names the route it is
+// served.
 func TestARedirectToATrailingSlash(t *testing.T) {
 	for status, route := range map[int]httponce.Route{
 		http.StatusUnprocessableEntity: {},
@@ -268,7 +269,7 @@ func TestARedirectToATrailingSlash(t *testing.T) {
 	}
 }
 
-// Letter case of the host is none; the port is a part of it; IgnoreHost makes an alias the same.
+// Letter case of the host is ignored; the port is a part of it; IgnoreHost makes an alias the same.
 func TestHosts(t *testing.T) {
 	for _, c := range []struct {
 		ignore        bool
@@ -297,7 +298,8 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// A principal that is empty or not known is refused: nothing is called, nothing is read, and why is logged and not sent.
+// A principal that is empty or not known is refused: nothing is called, nothing is read, and why is logged and not
+// sent.
 func TestPrincipalFailsClosed(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -331,13 +333,13 @@ func TestPrincipalFailsClosed(t *testing.T) {
 				t.Errorf("logged is %s", logs.String())
 			}
 			if told.Problem != "no-principal" || told.Status != http.StatusForbidden {
-				t.Errorf("told is %+v", told)
+				t.Errorf("Observe got %+v", told)
 			}
 		})
 	}
 }
 
-// unreadable is a body that nobody may read.
+// unreadable is a body that must not be read.
 type unreadable struct{ t testing.TB }
 
 func (u unreadable) Read([]byte) (int, error) {
@@ -360,7 +362,8 @@ func TestPrincipalPanics(t *testing.T) {
 	t.Error("it returned")
 }
 
-// A route with a principal of its own has that one, however its path is spelled, and no other route has it; it fails closed too.
+// A route with its own principal has that one, however its path is spelled, and no other route has it; it fails closed
+// too.
 func TestPrincipalOfARoute(t *testing.T) {
 	opts := &httponce.Options{Routes: map[string]httponce.Route{"/payments/{id}": {Principal: byHeader}, "/orders": {}}, Log: slog.New(slog.DiscardHandler)}
 	books := &ledger{}
@@ -400,7 +403,7 @@ func TestPrincipalOfARoute(t *testing.T) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, place{"", "POST", "example.com", "/payments/1"}.request("k"))
 		if w.Code != http.StatusForbidden || books.calls != 9 {
-			t.Errorf("%s: nobody is answered %d, after %d calls", name, w.Code, books.calls)
+			t.Errorf("%s: a request without a principal is answered %d, after %d calls", name, w.Code, books.calls)
 		}
 	}
 }

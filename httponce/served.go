@@ -33,8 +33,8 @@ type Served struct {
 	Duration, Waited time.Duration
 }
 
-// How names what became of the request, for labels and logs: the outcome's name; or, without one, "failed_open", "aborted"
-// (it panicked) or "refused".
+// How names what became of the request, for labels and logs: the outcome's name; or, without one, "failed_open",
+// "aborted" (it panicked) or "refused".
 func (s *Served) How() string {
 	switch {
 	case s.FailedOpen:

@@ -15,7 +15,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// Observe is told, and decides nothing: where it panics, the client has its answer all the same, and a handler's own panic goes on.
+// Observe decides nothing: if it panics, the client still gets its answer, and a handler's own panic continues.
 func TestAPanicOfObserveChangesNothing(t *testing.T) {
 	recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
 	if err != nil {

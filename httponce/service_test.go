@@ -19,7 +19,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// service is a protected handler, with a grip on its store and on all that is told of it.
+// service is a protected handler, with access to its store and to all that Observe gets.
 type service struct {
 	t testing.TB
 	http.Handler
@@ -132,13 +132,13 @@ func (svc *service) ran() int {
 	return svc.calls
 }
 
-// told returns the last event.
-func (svc *service) told() httponce.Served {
+// last returns the last call of Observe.
+func (svc *service) last() httponce.Served {
 	svc.t.Helper()
 	svc.mu.Lock()
 	defer svc.mu.Unlock()
 	if len(svc.served) == 0 {
-		svc.t.Fatal("nothing was told")
+		svc.t.Fatal("Observe was not called")
 	}
 	return svc.served[len(svc.served)-1]
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/everonce/everonce/session/memsession"
 )
 
-// TestSessionEndingsOverHTTP: what a handler's answer means for its number. What is kept comes again; after anything else the
-// number may be used again, for a request that then takes effect.
+// TestSessionEndingsOverHTTP: the meaning of a handler's answer for its number. A kept answer comes again; after any
+// other the number may be used again, for a request that then takes effect.
 func TestSessionEndingsOverHTTP(t *testing.T) {
 	for body, want := range map[string]struct {
 		status         int
@@ -71,7 +71,7 @@ func TestSessionEndingsOverHTTP(t *testing.T) {
 	}
 }
 
-// A panic, like an error, leaves the number as it was, and net/http closes the connection.
+// A panic, like an error, leaves the number unchanged, and net/http closes the connection.
 func TestSessionPanicOverHTTP(t *testing.T) {
 	s := newSessions(t, session.Config{}, httponce.Options{})
 	mine := s.register(secretA)
@@ -79,15 +79,15 @@ func TestSessionPanicOverHTTP(t *testing.T) {
 		t.Errorf("got %+v", g)
 	}
 	if told := <-s.served; !told.Panicked {
-		t.Errorf("told: %+v", told)
+		t.Errorf("Observe got %+v", told)
 	}
 	if g := s.send(http.MethodPost, s.url, "201 pay", number(mine, 1, 0)...); g.status != 201 || g.mark != "" {
 		t.Errorf("the next attempt got %+v", g)
 	}
 }
 
-// TestSessionInProgressOverHTTP: a copy that comes while the first one runs is told to come again, and the client that has
-// gone gets its answer when it does.
+// TestSessionInProgressOverHTTP: a copy that comes while the first one runs is told to come again, and the client that
+// has gone gets its answer when it does.
 func TestSessionInProgressOverHTTP(t *testing.T) {
 	s := newSessions(t, session.Config{}, httponce.Options{})
 	mine := s.register(secretA)
@@ -136,13 +136,13 @@ type failing struct {
 	before, after error
 }
 
-func (f *failing) Apply(ctx context.Context, c *session.Command, work session.Work[*account]) (session.Answer, error) {
+func (f *failing) Apply(ctx context.Context, c *session.Command, work session.Work[*account]) (session.Reply, error) {
 	if f.before != nil {
-		return session.Answer{}, f.before
+		return session.Reply{}, f.before
 	}
 	a, err := f.Host.Apply(ctx, c, work)
 	if err == nil && f.after != nil {
-		return session.Answer{}, f.after
+		return session.Reply{}, f.after
 	}
 	return a, err
 }
@@ -216,7 +216,7 @@ func TestSessionKeptByAnotherHandler(t *testing.T) {
 // foreign is a host whose results another program has written.
 type foreign struct{ session.Host[*account] }
 
-func (f *foreign) Apply(ctx context.Context, c *session.Command, work session.Work[*account]) (session.Answer, error) {
+func (f *foreign) Apply(ctx context.Context, c *session.Command, work session.Work[*account]) (session.Reply, error) {
 	return f.Host.Apply(ctx, c, func(ctx context.Context, l *account, payload []byte) ([]byte, error) {
 		_, err := work(ctx, l, payload)
 		return []byte("done"), err

@@ -50,7 +50,7 @@ const (
 type sessions struct {
 	t *testing.T
 	*account
-	url, at string // the handler's, and that of the sessions
+	url, at string // the handler's, and the sessions'
 	logs    *bytes.Buffer
 	served  chan httponce.Served
 }
@@ -171,7 +171,7 @@ func number(of []string, number, mark int, more ...string) []string {
 	return append(h, more...)
 }
 
-// A request of a session takes effect once, and comes again as it was.
+// A request of a session takes effect once, and its answer comes again unchanged.
 func TestSessionOverHTTP(t *testing.T) {
 	s := newSessions(t, session.Config{}, httponce.Options{})
 	mine := s.register(secretA)
@@ -184,12 +184,13 @@ func TestSessionOverHTTP(t *testing.T) {
 			t.Errorf("time %d: %+v, after %d effects", i+1, g, s.of("pay"))
 		}
 		if told := <-s.served; told.Status != 201 || told.Outcome == 0 {
-			t.Errorf("told: %+v", told)
+			t.Errorf("Observe got %+v", told)
 		}
 	}
 }
 
-// TestSessionRulesOverHTTP: the rules of a session by their numbers, and what they are answered. A refusal has no effect.
+// TestSessionRulesOverHTTP: the rules of a session by their numbers, and what they are answered. A refusal has no
+// effect.
 func TestSessionRulesOverHTTP(t *testing.T) {
 	s := newSessions(t, session.Config{Window: 4, MaxBytes: 6000}, httponce.Options{})
 	mine := s.register(secretA, "Idempotency-Session-Epoch", "7")
@@ -220,7 +221,7 @@ func TestSessionRulesOverHTTP(t *testing.T) {
 		retryAfter string
 	}{
 		{"1: the session has ended", number(ended, 1, 0), 410, "session-expired", "", ""},
-		{"2: there is none", other(with(1, 0), "Idempotency-Session", "99"), 404, "session-unknown", "", ""},
+		{"2: unknown session", other(with(1, 0), "Idempotency-Session", "99"), 404, "session-unknown", "", ""},
 		{"2: another sender", with(1, 0, "X-Account", "b"), 404, "session-unknown", "", ""},
 		{"2: another secret", other(with(1, 0), "Idempotency-Session-Secret", quote(secretB)), 404, "session-unknown", "", ""},
 		{"3: an earlier run", other(with(1, 0), "Idempotency-Session-Epoch", "6"), 403, "session-fenced", "", ""},
@@ -287,14 +288,15 @@ func TestSessionRulesOverHTTP(t *testing.T) {
 	}
 	defer res.Body.Close()
 	if g := read(t, res); g.problem != "invalid-session" {
-		t.Errorf("a header that is there twice: %+v", g)
+		t.Errorf("a repeated header: %+v", g)
 	}
 	if strings.Contains(s.logs.String(), secretA) {
 		t.Error("the log has the secret")
 	}
 }
 
-// TestSessionsEndpoint: registrations count by sender, ends and renewals may be repeated, and only the sender's own work.
+// TestSessionsEndpoint: registrations count by sender, ends and renewals may be repeated, and only the sender's own
+// work.
 func TestSessionsEndpoint(t *testing.T) {
 	s := newSessions(t, session.Config{PerPrincipal: 1, MaxSessions: 2, Window: 4}, httponce.Options{RetryAfter: 7 * time.Second})
 	mine := s.register(secretA)
@@ -351,14 +353,14 @@ func TestSessionsEndpoint(t *testing.T) {
 // lockedHost renews no session, as a database does while a request is executed.
 type lockedHost struct{ session.Host[*account] }
 
-func (h lockedHost) Apply(ctx context.Context, c *session.Command, work session.Work[*account]) (session.Answer, error) {
+func (h lockedHost) Apply(ctx context.Context, c *session.Command, work session.Work[*account]) (session.Reply, error) {
 	if c.Op == session.KeepAlive {
-		return session.Answer{Beats: []session.Refusal{session.ErrInProgress}}, nil
+		return session.Reply{Beats: []session.Refusal{session.ErrInProgress}}, nil
 	}
 	return h.Host.Apply(ctx, c, work)
 }
 
-// TestSessionThatIsNotRenewedOverHTTP: the client is told so, and when to ask again.
+// TestSessionThatIsNotRenewedOverHTTP: the answer says so, and when to ask again.
 func TestSessionThatIsNotRenewedOverHTTP(t *testing.T) {
 	host, err := memsession.New(&account{effects: map[string]int{}}, session.Config{Lease: time.Minute}, nil)
 	if err != nil {

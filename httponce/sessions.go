@@ -12,13 +12,14 @@ import (
 	"github.com/everonce/everonce/session"
 )
 
-// Sessions returns the handler that registers the sessions of a [HandleSession]: by POST, with a secret that the client has
-// chosen. PUT renews a session, and tells its mark; DELETE ends it. docs/reference/http-sessions.md lists headers and
-// answers. A registration, and each of the others, may be repeated: with the same secret it is the same session.
+// Sessions returns the handler that registers the sessions of a [HandleSession]: by POST, with a secret that the client
+// has chosen. PUT renews a session, and tells its mark; DELETE ends it. docs/reference/http-sessions.md lists headers
+// and answers. A registration, and each of the others, may be repeated: with the same secret it is the same session.
 //
-// principal is that of HandleSession. Its sessions count against [session.Config].PerPrincipal. Set that: by default it is no
-// bound, so one caller can take all sessions that there may be, and then nobody else can register. Of opts it uses ProblemBase,
-// RetryAfter, Log, and Principal, but all must be valid. The error wraps [everonce.ErrInvalidArgument].
+// principal is the same as for HandleSession. Its sessions are limited by [session.Config].PerPrincipal. Set that: by
+// default it is no bound, so one caller can take all sessions that there may be, and then no other caller can register.
+// Of opts it uses ProblemBase, RetryAfter, Log, and Principal, but all must be valid. The error wraps
+// [everonce.ErrInvalidArgument].
 func Sessions[Tx any](host session.Host[Tx], principal Principal, opts *Options) (http.Handler, error) {
 	if host == nil || principal == nil {
 		return nil, fmt.Errorf("%w: the host or the principal is nil", everonce.ErrInvalidArgument)
@@ -38,7 +39,7 @@ type sessionsHandler[Tx any] struct {
 }
 
 func (h *sessionsHandler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := &exchange{settings: h.settings, route: h.base, w: w, r: r, told: Served{Method: r.Method, Route: "sessions"}}
+	x := &exchange{settings: h.settings, route: h.base, w: w, r: r, served: Served{Method: r.Method, Route: "sessions"}}
 	needed := []string{wire.SessionHeader}
 	var op session.Op
 	switch r.Method {
@@ -77,26 +78,26 @@ func (h *sessionsHandler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) 
 	}
 	switch {
 	case err != nil:
-		h.failed(x, err)
-	case op == session.End && answer.Err == session.ErrSessionExpired: // by an attempt whose answer was lost, or by itself
-		h.tell(x, http.StatusNoContent)
+		h.answerHostError(x, err)
+	case op == session.End && answer.Err == session.ErrSessionExpired: // ended by an attempt whose answer was lost, or by its lease
+		h.answerLease(x, http.StatusNoContent)
 	case op == session.Register && answer.Err == session.ErrMismatch:
 		p := wire.InvalidSession
 		p.Detail = wire.SessionSecret + ": it was used for a registration with another " + wire.SessionOrdered + "."
 		x.problem(p, 0)
 	case answer.Err != 0:
-		x.sessionRefused(&answer)
+		x.rejectSession(&answer)
 	case op == session.Register:
 		w.Header().Set(wire.SessionHeader, wire.FormatInteger(uint64(answer.Session)))
 		w.Header().Set(wire.SessionEpoch, wire.FormatInteger(answer.Epoch))
-		h.tell(x, http.StatusCreated)
+		h.answerLease(x, http.StatusCreated)
 	default:
-		h.tell(x, http.StatusNoContent)
+		h.answerLease(x, http.StatusNoContent)
 	}
 }
 
-// tell answers, with the lease. Scripts of other origins may read that.
-func (h *sessionsHandler[Tx]) tell(x *exchange, status int) {
+// answerLease answers with the lease. Scripts of other origins may read it.
+func (h *sessionsHandler[Tx]) answerLease(x *exchange, status int) {
 	config, header := h.host.Config(), x.w.Header()
 	header.Set(wire.SessionLease, wire.FormatLease(config.Lease))
 	header.Set(wire.SessionWindow, wire.FormatInteger(config.Window))
@@ -107,10 +108,10 @@ func (h *sessionsHandler[Tx]) tell(x *exchange, status int) {
 	x.w.WriteHeader(status)
 }
 
-// failed answers where the host has no answer. To repeat the request is safe in every case.
-func (h *sessionsHandler[Tx]) failed(x *exchange, err error) {
+// answerHostError answers where the host has no answer. To repeat the request is safe in every case.
+func (h *sessionsHandler[Tx]) answerHostError(x *exchange, err error) {
 	if x.r.Context().Err() == nil {
-		x.log.ErrorContext(x.r.Context(), "httponce: the host of sessions failed", "route", x.told.Route, "error", err)
+		x.log.ErrorContext(x.r.Context(), "httponce: the host of sessions failed", "route", x.served.Route, "error", err)
 	}
 	if errors.Is(err, everonce.ErrOutcomeUnknown) {
 		x.problem(wire.CommitLost, time.Second)

@@ -14,10 +14,11 @@ var (
 	waitingRequests atomic.Int64 // requests that wait for another attempt
 )
 
-// space bounds what requests take up together: the bytes of their bodies in memory or in temporary files, or places to wait.
+// space bounds what requests take up together: the bytes of their bodies in memory or in temporary files, or places to
+// wait.
 type space struct {
 	limit int64
-	used  *atomic.Int64 // others may count here too, each with a limit of its own
+	used  *atomic.Int64 // shared with others, each with its own limit
 }
 
 // take reports whether there is room for so many more. A nil space has no bound.

@@ -11,8 +11,8 @@ import (
 	"github.com/everonce/everonce/httponce"
 )
 
-// The temporary files of all requests together have a bound: who finds no room is told to come back, nothing is claimed,
-// and what a request had is given back however it ends.
+// The temporary files of all requests together have a bound: who finds no room is told to come back, nothing is
+// claimed, and what a request had is given back however it ends.
 func TestMaxSpool(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	running, end := make(chan struct{}), make(chan struct{})
@@ -37,7 +37,7 @@ func TestMaxSpool(t *testing.T) {
 	go func() { first <- svc.postBody("first", large) }()
 	<-running
 	for _, key := range []string{"second", "third"} {
-		if g := svc.postBody(key, large); g.status != http.StatusServiceUnavailable || g.problem != "busy" || g.retryAfter != "5" || svc.told().KeyHash != "" {
+		if g := svc.postBody(key, large); g.status != http.StatusServiceUnavailable || g.problem != "busy" || g.retryAfter != "5" || svc.last().KeyHash != "" {
 			t.Errorf("while another has the room it got %+v", g)
 		}
 	}
@@ -89,7 +89,7 @@ type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// A request without a key gives its room back, too: that of a handler in a transaction.
+// A request without a key gives its room back too, for a handler in a transaction.
 func TestMaxSpoolWithoutAKey(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	svc := newService(t, setup{

@@ -21,11 +21,11 @@ import (
 //
 //	mux.Handle("GET /payments/status/{key}", status)
 //
-// The key is the path's wildcard of that name, as it is or quoted as in the header; if the pattern has none, it is the
+// The key is the path's wildcard of that name, plain or quoted as in the header; if the pattern has none, it is the
 // key's header. route names the operations by method and name of their route ("POST /payments"; see [Served.Route]).
-// recv, principal and opts are those of the middleware, or of HandleTx, that protects them; if the route has a
+// recv, principal and opts are the same as for the middleware, or HandleTx, that protects them; if the route has a
 // Principal, pass that one. Of opts it uses KeyHeader, ProblemBase, RetryAfter, Log, and the Methods of the routes, but
-// all must be valid. A route whose method heeds no key is refused.
+// all must be valid. A route whose method takes no key is refused.
 //
 // The answer is a JSON document, described in docs/reference/http-status.md: done, with the answer that a repetition
 // would get; in progress, with a Retry-After; unknown; not done; or, with status 404, not seen. Another principal's key
@@ -46,8 +46,8 @@ func Status(recv everonce.AnyReceiver, principal Principal, route string, opts *
 	if err != nil {
 		return nil, err
 	}
-	if !s.heeds(method) {
-		return nil, fmt.Errorf("%w: the route %q: %s heeds no key by these options (pass the options of the middleware, with its Methods)",
+	if !s.takesKey(method) {
+		return nil, fmt.Errorf("%w: the route %q: %s takes no key by these options (pass the options of the middleware, with its Methods)",
 			everonce.ErrInvalidArgument, route, method)
 	}
 	h := &statusHandler{settings: s, recv: recv, principal: principal, method: method, name: name}
@@ -107,7 +107,7 @@ func (h *statusHandler) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	key := everonce.Key{Scope: scopeOf(who, h.method, h.name), ID: id}
 	res, err := everonce.Lookup[Answer](r.Context(), h.recv, key, everonce.WithCodec(answerCodec{}))
-	h.tell(w, r, key, res, err)
+	h.answer(w, r, key, res, err)
 }
 
 func (h *statusHandler) key(r *http.Request) (key string, found bool, wrong wire.KeyProblem) {
@@ -122,8 +122,8 @@ func (h *statusHandler) key(r *http.Request) (key string, found bool, wrong wire
 	return value, true, wire.CheckKey(value)
 }
 
-// tell answers with what is known of a key.
-func (h *statusHandler) tell(w http.ResponseWriter, r *http.Request, key everonce.Key, res everonce.Result[Answer], err error) {
+// answer writes the known state of a key.
+func (h *statusHandler) answer(w http.ResponseWriter, r *http.Request, key everonce.Key, res everonce.Result[Answer], err error) {
 	e := errorOf(err)
 	switch res.Outcome {
 	case everonce.Replayed:
@@ -159,7 +159,7 @@ func (h *statusHandler) done(w http.ResponseWriter, r *http.Request, key everonc
 	var body []byte
 	if !a.Elided {
 		var err error
-		if body, err = a.whole(r.Context(), h.recv, key); err != nil {
+		if body, err = a.fullBody(r.Context(), h.recv, key); err != nil {
 			h.log.WarnContext(r.Context(), "httponce: a piece of a saved answer cannot be read: only status and headers are sent",
 				"route", h.name, "key", h.recv.RecordID(key).Short(), "error", err)
 			a.Elided = true
@@ -170,8 +170,8 @@ func (h *statusHandler) done(w http.ResponseWriter, r *http.Request, key everonc
 	h.send(w, http.StatusOK, statusDocument{State: stateDone, Answer: &doc})
 }
 
-// whole returns the body of an answer, from all records that it is in.
-func (a *Answer) whole(ctx context.Context, recv everonce.AnyReceiver, key everonce.Key) ([]byte, error) {
+// fullBody returns the body of an answer, from all records that it is in.
+func (a *Answer) fullBody(ctx context.Context, recv everonce.AnyReceiver, key everonce.Key) ([]byte, error) {
 	if a.saved == nil {
 		return a.Body, nil
 	}

@@ -42,7 +42,7 @@ func (svc *service) ask(key string) got {
 	return read(svc.t, send(svc.withStatus(httponce.Unscoped(), nil), http.MethodGet, "/status/"+url.PathEscape(key), ""))
 }
 
-// What the documentation shows is what the handler serves.
+// The documented status is the one that the handler serves.
 func TestStatusIsAsDocumented(t *testing.T) {
 	payment := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -184,7 +184,7 @@ func TestStatusOfAPieceThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// Trailers, bytes that are no UTF-8, and what JSON would escape arrive as they are.
+// Trailers, bytes that are not UTF-8, and characters that JSON escapes arrive unchanged.
 func TestStatusKeepsBytes(t *testing.T) {
 	for _, body := range []string{"", "<script>&\u2028</script>", "\x00\x01\n\"", "\xff\xfe", "é\xc3"} {
 		svc := newService(t, setup{handle: func(w http.ResponseWriter, _ *http.Request) {
@@ -211,7 +211,7 @@ func TestStatusKeepsBytes(t *testing.T) {
 		if !bytes.Equal(got, []byte(body)) || doc.Answer.Trailers.Get("X-Sum") != "42" {
 			t.Errorf("%q became %q, %v", body, got, doc.Answer.Trailers)
 		}
-		if declared, ok := doc.Answer.Headers["Trailer"]; ok { // they are told as what they are, and not announced
+		if declared, ok := doc.Answer.Headers["Trailer"]; ok { // they are listed as trailers, and not announced
 			t.Errorf("its headers have Trailer: %q", declared)
 		}
 	}
@@ -237,7 +237,7 @@ func TestStatusOfEverySpelling(t *testing.T) {
 	}
 }
 
-// What cannot be told is a problem.
+// A status that cannot be read is a problem.
 func TestStatusProblems(t *testing.T) {
 	svc := newService(t, setup{handle: answers(201, "paid")})
 	h := svc.withStatus(httponce.Unscoped(), nil)
@@ -284,7 +284,7 @@ func TestStatusProblems(t *testing.T) {
 	}
 }
 
-// A saved answer whose status cannot be sent, whoever wrote it, cannot be read, and the operator is told for which key.
+// A saved answer with an invalid status cannot be read, and the log names its key.
 func TestStatusOfAnAnswerWithoutAStatus(t *testing.T) {
 	for name, saved := range map[string]everonce.Settlement{
 		"JSON, below": {Encoded: []byte(`{"status":42}`)}, "JSON, above": {Encoded: []byte(`{"status":1000}`)}, "JSON, negative": {Encoded: []byte(`{"status":-1}`)},
@@ -307,7 +307,7 @@ func TestStatusOfAnAnswerWithoutAStatus(t *testing.T) {
 	}
 }
 
-// A key is told to its own principal, for its own route: another's is not seen, whatever became of it.
+// A key's status is shown to its own principal, for its own route: another's key is not seen, whatever its outcome was.
 func TestStatusTellsNothingToOthers(t *testing.T) {
 	svc := newService(t, setup{handle: answers(201, "paid")})
 	svc.post("k")
@@ -400,8 +400,8 @@ func TestStatusRefusesBadArguments(t *testing.T) {
 	}
 }
 
-// A method that any route of the options heeds may be asked about: the route may have a name of its own.
-func TestStatusOfAMethodThatHeedsKeys(t *testing.T) {
+// The status of any method that takes a key on some route may be asked for: the route may have its own name.
+func TestStatusOfAMethodThatTakesKeys(t *testing.T) {
 	svc := newService(t, setup{handle: answers(201, "paid")})
 	put := httponce.Route{Methods: []string{http.MethodPut}}
 	for name, opts := range map[string]*httponce.Options{"the base": {Route: put}, "a route": {Routes: map[string]httponce.Route{"PUT /orders/{id}": put}}} {

@@ -64,8 +64,8 @@ func TestAFlushMakesAStream(t *testing.T) {
 	}
 }
 
-// Trap: an oversized answer unstored, then executed again. The first client gets it whole, duplicates get status and
-// headers, and nobody executes it again.
+// Trap: an oversized answer is not stored, and then executed again. The first client gets it whole, duplicates get
+// status and headers, and it is not executed again.
 func TestTrapALargeOrStreamedAnswerIsNotExecutedAgain(t *testing.T) {
 	const limit = 10_000
 	for name, write := range map[string]func(http.ResponseWriter){
@@ -148,8 +148,8 @@ func TestALargeRefusalIsElided(t *testing.T) {
 	}
 }
 
-// A copy to the answer tells a handler what has failed, as net/http's does: one that does not know takes the half for the whole, and so
-// would its record.
+// A copy to the answer tells a handler what has failed, as net/http's does: one that does not know takes the half for
+// the whole, and so would its record.
 func TestACopyTellsWhatFails(t *testing.T) {
 	lost := errors.New("the source is lost")
 	for _, n := range []int{4, 512, 600, 100_000} {
@@ -196,7 +196,7 @@ func keyed(t *testing.T, url string) *http.Request {
 	return r
 }
 
-// Who takes the connection over has answered on it.
+// A handler that hijacks the connection has answered on it.
 func TestAHijackIsDone(t *testing.T) {
 	w := newWire(t, false, httponce.Route{Wait: time.Minute}) // the connection ends before the answer is recorded
 	var calls atomic.Int64
@@ -294,7 +294,8 @@ func (w *allPowers) CloseNotify() <-chan bool {
 	return gone
 }
 
-// What the writer around can do, the handler can; and its answer is no stream for it.
+// The handler has the optional methods of the outer ResponseWriter, and its answer does not become a stream because of
+// them.
 func TestPowersThatAreThere(t *testing.T) {
 	inner := protected(t, nil, func(w http.ResponseWriter, _ *http.Request) {
 		c, noon := http.NewResponseController(w), time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -309,7 +310,7 @@ func TestPowersThatAreThere(t *testing.T) {
 		select {
 		case <-w.(interface{ CloseNotify() <-chan bool }).CloseNotify():
 		case <-time.After(3 * time.Minute):
-			t.Error("the client has gone, and it was not told")
+			t.Error("the client has gone, and CloseNotify did not say so")
 		}
 		_, _ = io.WriteString(w, "body")
 	})
@@ -359,7 +360,7 @@ func TestEarlyHintsAreSentAtOnce(t *testing.T) {
 	}
 }
 
-// What net/http panics about, a handler behind the middleware panics about.
+// A handler behind the middleware panics wherever it does under net/http.
 func TestAnInvalidStatusPanicsAsInNetHTTP(t *testing.T) {
 	for _, status := range []int{0, 99, 1000, -1} {
 		h := protected(t, nil, func(w http.ResponseWriter, _ *http.Request) {
@@ -404,7 +405,8 @@ func TestWritesThatAreRefused(t *testing.T) {
 	}
 }
 
-// What was refused counts in the stream that follows, too: net/http takes nothing more of who has written too much.
+// A refused write is part of the length of the stream that follows, too: net/http accepts nothing more from a handler
+// that has written too much.
 func TestWhatWasRefusedCountsInAStream(t *testing.T) {
 	h := protected(t, nil, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", r.Header.Get("Idempotency-Key"))
@@ -448,7 +450,7 @@ func TestALostLeaseAddsNothingToAStream(t *testing.T) {
 			t.Error(err)
 		}
 	}})
-	if g := svc.post("k"); g.status != http.StatusOK || g.body != "mine" || svc.told().Outcome != everonce.LeaseLost {
-		t.Errorf("it got %+v, told was %+v", g, svc.told())
+	if g := svc.post("k"); g.status != http.StatusOK || g.body != "mine" || svc.last().Outcome != everonce.LeaseLost {
+		t.Errorf("it got %+v, Observe got %+v", g, svc.last())
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/everonce/everonce/httponce"
 )
 
-// What may be no trailer is not sent as one, be it the first answer or a repetition: net/http sends what was not declared as it is.
+// A forbidden trailer is not sent, neither with the first answer nor with a repetition: net/http sends undeclared ones
+// unchanged.
 func TestWhatMayBeNoTrailerIsNotSent(t *testing.T) {
 	wrong := []string{"Content-Length", "transfer-encoding", "Trailer", "Content-Encoding", "WWW-Authenticate", "If-None-Match"}
 	for how, route := range map[string]httponce.Route{"held": {}, "held, in a goroutine": {AnswerWithin: time.Minute}, "set before the body": {}, "passed on": {MaxAnswer: 2}} {

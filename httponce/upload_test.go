@@ -21,7 +21,7 @@ import (
 	"github.com/everonce/everonce/httponce"
 )
 
-// upload is a server, and what is known of its requests.
+// upload is a server that records its requests.
 type upload struct {
 	*httptest.Server
 	t       testing.TB
@@ -103,8 +103,7 @@ func (u *upload) notHandled() {
 	}
 }
 
-// While one request is sent, slowly, the key is nobody's: another with the same key runs, and the slow one gets its
-// answer.
+// While one request is sent, slowly, the key is free: another with the same key runs, and the slow one gets its answer.
 func TestNoClaimIsHeldDuringAnUpload(t *testing.T) {
 	u := newUpload(t, httponce.Options{}, nil)
 	slow := u.begin("k1", "Content-Length: 10", "01234")
@@ -120,7 +119,7 @@ func TestNoClaimIsHeldDuringAnUpload(t *testing.T) {
 	u.notHandled()
 }
 
-// hiding is a ResponseWriter that shows nothing of what is behind it, as those of many logging middlewares do.
+// hiding is a ResponseWriter that hides the one behind it, as many logging middlewares do.
 type hiding struct{ http.ResponseWriter }
 
 // A sender that takes too long is answered 408, over every connection, and nothing has been claimed: the same key is
@@ -165,7 +164,7 @@ func TestSlowSender(t *testing.T) {
 					}
 				}
 				if p := <-u.problem; p != "body-too-slow" {
-					t.Errorf("told was %q", p)
+					t.Errorf("Observe got %q", p)
 				}
 				u.notHandled()
 				if c.opts.BodyTimeout > 0 {
@@ -178,7 +177,7 @@ func TestSlowSender(t *testing.T) {
 	}
 }
 
-// A deadline is that of the body, and not of the handler: one that works for longer keeps its context.
+// A deadline is for the body, and not for the handler: one that works for longer keeps its context.
 func TestHandlerOutlivesTheDeadlineOfTheBody(t *testing.T) {
 	started, timeout := make(chan struct{}), make(chan struct{})
 	opts := httponce.Options{Route: httponce.Route{BodyTimeout: 20 * time.Millisecond, EndWithClient: true}}
@@ -211,7 +210,7 @@ func TestHandlerOutlivesTheDeadlineOfTheBody(t *testing.T) {
 	<-started
 	u.begin("k2", "Content-Length: 10", "012") // it begins later, so that its time is over later
 	if p := <-u.problem; p != "body-too-slow" {
-		t.Errorf("told was %q", p)
+		t.Errorf("Observe got %q", p)
 	}
 	close(timeout)
 	if status := <-done; status != http.StatusOK {
@@ -219,8 +218,8 @@ func TestHandlerOutlivesTheDeadlineOfTheBody(t *testing.T) {
 	}
 }
 
-// What is declared too large is answered before a client that asks first has sent a byte; what turns out to be, as soon
-// as it does. Nothing is claimed.
+// A body that is declared too large is rejected before a client that asks first has sent a byte, and one that turns out
+// too large as soon as it does. Nothing is claimed.
 func TestTooLargeABody(t *testing.T) {
 	u := newUpload(t, httponce.Options{Route: httponce.Route{MaxBody: 10}}, nil)
 	for name, c := range map[string]struct{ header, body string }{
@@ -428,7 +427,7 @@ func is(r *http.Request, body string, length int64, encoding []string) error {
 	return nil
 }
 
-// Trailers have come with the body, and are there when the handler begins.
+// Trailers have come with the body, and are available when the handler begins.
 func TestRequestTrailers(t *testing.T) {
 	var trailer http.Header
 	protect, err := httponce.Middleware(newReceiver(t, everonce.Refuse), httponce.Unscoped(), nil)

@@ -25,10 +25,10 @@ func (b opsBegun) Start(ctx context.Context, _ everonce.Op) context.Context {
 
 func (opsBegun) End(context.Context, everonce.Observation) {}
 
-// A client that leaves its connection, or its stream, stops waiting at once, however it goes: with a wait of an hour a place that it kept
-// would never be told of here. Over HTTP/1.1 net/http reads no further than one byte beyond a request. Who has sent that byte is not
-// seen to leave, and keeps the place until the wait is over, as one does that stays.
-func TestWhoeverLeavesGivesThePlaceBack(t *testing.T) {
+// A client that leaves its connection, or its stream, stops waiting at once, however it leaves: with a wait of an hour,
+// a kept place would not be reported here. Over HTTP/1.1 net/http reads no further than one byte beyond a request. A
+// client that has sent that byte is not seen to leave, and keeps its place until the wait is over.
+func TestALeavingClientGivesItsPlaceBack(t *testing.T) {
 	for name, tc := range map[string]struct {
 		http2 bool
 		wait  time.Duration
@@ -69,17 +69,17 @@ func TestWhoeverLeavesGivesThePlaceBack(t *testing.T) {
 			<-ops
 			<-works
 			conn, reset := begin(t, srv, tc.http2)
-			<-ops // the second has met it
+			<-ops // the second has found it
 			<-ops // and waits
 			tc.leave(conn, reset)
 			if s := <-told; s.Waited == 0 || (s.Waited >= tc.wait) != (tc.wait == time.Second) {
-				t.Errorf("told was %+v, want one that has waited, and until the wait was over where it was not seen to leave", s)
+				t.Errorf("Observe got %+v, want one that has waited, and until the wait was over where it was not seen to leave", s)
 			}
 		})
 	}
 }
 
-// begin sends a request over a connection of its own, and waits for no answer.
+// begin sends a request over a new connection, and does not wait for an answer.
 func begin(t *testing.T, srv *httptest.Server, http2 bool) (net.Conn, context.CancelFunc) {
 	t.Helper()
 	c, err := net.Dial("tcp", srv.Listener.Addr().String())

@@ -31,7 +31,7 @@ func newHeld(status int) held {
 	}}
 }
 
-// sendAll sends an operation several times at once; the answers are there when the function it returns has returned.
+// sendAll sends an operation several times at once; the function that it returns waits for the answers.
 func (svc *service) sendAll(ctx context.Context, n int, key string) (wait func() []got) {
 	all := make([]got, n)
 	var wg sync.WaitGroup
@@ -49,7 +49,7 @@ func waits(limit time.Duration, room int) httponce.Options {
 	return httponce.Options{MaxWaiting: room, Route: httponce.Route{Wait: limit}}
 }
 
-// A duplicate of a running request waits for its answer, and is told how long.
+// A duplicate of a running request waits for its answer, and Observe gets the wait.
 func TestWaitsForTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeld(201)
@@ -64,9 +64,9 @@ func TestWaitsForTheAnswer(t *testing.T) {
 		if g := second()[0]; g.status != 201 || g.body != "paid" || g.mark != "true" {
 			t.Errorf("the duplicate got %+v", g)
 		}
-		for _, told := range svc.served {
-			if waited := told.Outcome == everonce.Replayed; waited != (told.Waited == 10*time.Second) {
-				t.Errorf("told was %+v, want that the duplicate waited for 10 s", told)
+		for _, last := range svc.served {
+			if waited := last.Outcome == everonce.Replayed; waited != (last.Waited == 10*time.Second) {
+				t.Errorf("Observe got %+v, want that the duplicate waited for 10 s", last)
 			}
 		}
 		if svc.ran() != 1 {
@@ -75,7 +75,8 @@ func TestWaitsForTheAnswer(t *testing.T) {
 	})
 }
 
-// Without a setting a duplicate waits, in both modes, for less long than clients usually do; a negative one is refused at once.
+// Without a setting a duplicate waits, in both modes, for less long than clients usually do; a negative one is refused
+// at once.
 func TestWaitsByDefault(t *testing.T) {
 	for _, mode := range []string{"guarded", "transactional"} {
 		for wait, least := range map[time.Duration]time.Duration{0: 5 * time.Second, -1: 0} {
@@ -226,7 +227,7 @@ func TestAllHandlersShareTheWaitingRoom(t *testing.T) {
 	})
 }
 
-// Who has waited for as long as the route allows is told to come back.
+// A request that has waited as long as the route allows gets a Retry-After.
 func TestWaitsNoLongerThanItsRoute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeld(201)
@@ -239,8 +240,8 @@ func TestWaitsNoLongerThanItsRoute(t *testing.T) {
 		if took := time.Since(begun); took != 5*time.Second {
 			t.Errorf("it waited %v, want 5 s", took)
 		}
-		if told := svc.told(); told.Waited != 5*time.Second {
-			t.Errorf("told was %+v", told)
+		if last := svc.last(); last.Waited != 5*time.Second {
+			t.Errorf("Observe got %+v", last)
 		}
 		close(h.free)
 		first()
@@ -262,7 +263,7 @@ func TestTheReceiversWaitDoesNotCount(t *testing.T) {
 	})
 }
 
-// The trap of apache/polaris#4269: whoever repeats one request often enough must not pin every worker.
+// The trap of apache/polaris#4269: a client that repeats one request often enough must not pin every worker.
 func TestWaitingRequestsDoNotPinAllWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeld(201)
@@ -286,8 +287,8 @@ func TestWaitingRequestsDoNotPinAllWorkers(t *testing.T) {
 		if took := time.Since(begun); took != 0 {
 			t.Errorf("those that found no room waited %v", took)
 		}
-		if told := svc.told(); told.Waited != 0 || told.Outcome != everonce.InProgress {
-			t.Errorf("told was %+v", told)
+		if last := svc.last(); last.Waited != 0 || last.Outcome != everonce.InProgress {
+			t.Errorf("Observe got %+v", last)
 		}
 		other := svc.sendAll(context.Background(), 1, "another") // works, and needs no room
 		close(h.free)
@@ -329,7 +330,8 @@ func TestAClientThatLeavesStopsWaiting(t *testing.T) {
 	})
 }
 
-// A request that waited, and works now, because the one before it was released, does not wait any more: its place is free.
+// A request that waited, and works now, because the one before it was released, does not wait any more: its place is
+// free.
 func TestWhoWorksDoesNotHoldAPlaceInTheWaitingRoom(t *testing.T) {
 	for _, mode := range []string{"guarded", "transactional"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -415,8 +417,8 @@ func TestNothingFailsOpenThatHasWaited(t *testing.T) {
 		if g := second()[0]; g.status != 503 || g.problem != "store-unavailable" {
 			t.Errorf("it got %+v", g)
 		}
-		if svc.ran() != 1 || svc.told().FailedOpen {
-			t.Errorf("the handler was called %d times; told was %+v", svc.ran(), svc.told())
+		if svc.ran() != 1 || svc.last().FailedOpen {
+			t.Errorf("the handler was called %d times; Observe got %+v", svc.ran(), svc.last())
 		}
 		svc.fail(nil)
 		close(h.free)

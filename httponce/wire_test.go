@@ -54,7 +54,7 @@ func newWire(t testing.TB, http2 bool, route httponce.Route) *wire {
 		t.Cleanup(s.Close)
 		return s
 	}
-	// A middleware around both, with headers of its own.
+	// A middleware around both, with its own headers.
 	outer := func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("X-Outer", "o")
@@ -81,8 +81,8 @@ func (w *wire) handle(h http.HandlerFunc) (name string) {
 	return name
 }
 
-// raw sends one request over a connection of its own, and, unless it is to be alone, a plain one behind it. It returns
-// all bytes that come back, but for the date.
+// raw sends one request over a new connection and, unless it is to be alone, a plain one behind it. It returns all
+// bytes that come back, except for the date.
 func (w *wire) raw(t *testing.T, s *httptest.Server, proto, method, handler string, alone bool) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.Listener.Addr().String())

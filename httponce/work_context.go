@@ -8,8 +8,8 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// workContext is the context of a handler: that of its attempt, which does not end with the client, until a
-// deadline. Its timer and channel are made when somebody asks for them: most handlers that are done at once do not.
+// workContext is the context of a handler. It is the attempt's context, which does not end with the client, with a
+// deadline. Its timer and channel are made on first use: most handlers that finish at once need neither.
 type workContext struct {
 	attempt  *everonce.Attempt
 	parent   context.Context // the attempt's; never asked whether it has ended
@@ -29,7 +29,7 @@ func (c *workContext) begin(parent context.Context, a *everonce.Attempt, limit t
 	}
 }
 
-// end is the end of the handler: what it left behind is told.
+// end ends the handler's context: goroutines it left behind see that.
 func (c *workContext) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

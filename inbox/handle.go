@@ -14,34 +14,34 @@ import (
 	"github.com/everonce/everonce/internal/sqlqueue"
 )
 
-// Report is what became of a message in the hands of a worker.
+// Report is how a worker's try of a message ended.
 type Report struct {
-	// How is what became of it.
+	// How is the disposition of the message.
 	How Disposition
-	// Lag is how long after it was taken in.
+	// Lag is the time since the message was received.
 	Lag time.Duration
-	// After is when a Retried message is tried again.
+	// After is the delay until a Retried message is tried again.
 	After time.Duration
 	// Err is why it was not handled.
 	Err error
 }
 
-// Disposition says what became of a message.
+// Disposition is how a try of a message ended.
 type Disposition uint8
 
 // The dispositions.
 const (
 	// Handled: its effects are committed.
 	Handled Disposition = iota + 1
-	// Skipped: it was handled before, under a row that has been removed.
+	// Skipped: it was handled before, under a row that was removed since.
 	Skipped
 	// Retried: it is tried again later.
 	Retried
-	// SetAside: it failed for good, or too often, and waits for an operator: see [Inbox.Backlog].
+	// SetAside: it failed permanently, or too often, and waits for an operator: see [Inbox.Backlog].
 	SetAside
-	// Expired: it was too old, and discarded.
+	// Expired: it was too old, and was discarded.
 	Expired
-	// Lost: the lease was lost while it was handled, and its effects were rolled back; another worker has it.
+	// Lost: the lease was lost during the try, whose effects were rolled back; another worker has the message.
 	Lost
 )
 
@@ -68,7 +68,7 @@ func (r *row) places() (*sqlqueue.Row, []any) {
 	return &r.common, []any{&m.Source, &m.ContentType, &r.headers, &m.Body, &r.priority, &r.expiresAt}
 }
 
-// read completes the message from what was scanned.
+// read completes the message from the scanned columns.
 func (r *row) read() (m *consume.Message, err error) {
 	m, c := &r.message, &r.common
 	m.ID, m.Type, m.First = c.ID, c.Lane, sqlqueue.Time(c.CreatedAt)
@@ -79,8 +79,8 @@ func (r *row) read() (m *consume.Message, err error) {
 	return m, c.Readable(m.Source, m.ContentType)
 }
 
-// handled is how one try went.
-type handled struct {
+// outcome is the outcome of one try.
+type outcome struct {
 	ran       bool // a handler was called
 	skipped   bool // every handler had handled it before
 	permanent bool
@@ -92,7 +92,7 @@ func (w *Worker[Tx]) work(ctx context.Context, token int64, rows []row) {
 	r := &rows[0]
 	m, err := r.read()
 	if err != nil {
-		w.end(ctx, token, r, handled{ran: true, permanent: true, err: everonce.Permanent("corrupt", err, nil)})
+		w.end(ctx, token, r, outcome{ran: true, permanent: true, err: everonce.Permanent("corrupt", err, nil)})
 		return
 	}
 	if w.set.Context != nil {
@@ -103,10 +103,10 @@ func (w *Worker[Tx]) work(ctx context.Context, token int64, rows []row) {
 		return
 	}
 	if limit := w.set.Retry.Limit; limit >= 0 && int(r.common.Attempts) > limit+1 {
-		w.end(ctx, token, r, handled{permanent: true, err: errDied})
+		w.end(ctx, token, r, outcome{permanent: true, err: errDied})
 		return
 	}
-	var try handled
+	var try outcome
 	var report Report
 	err = w.in.receiver.InTx(ctx, func(ctx context.Context, tx Tx) error {
 		try = w.handle(ctx, tx, r, m)
@@ -123,31 +123,31 @@ func (w *Worker[Tx]) work(ctx context.Context, token int64, rows []row) {
 		if err := conn.Send(ctx, calls...); err != nil {
 			return err
 		}
-		if calls[0].Affected == 0 { // another worker has it: nothing of this may be committed
+		if calls[0].Affected == 0 { // another worker has it: roll back
 			return errTaken
 		}
 		return nil
 	})
 	switch {
 	case err == nil:
-		w.tell(ctx, r, report)
+		w.observe(ctx, r, report)
 	case errors.Is(err, errTaken), errors.Is(context.Cause(ctx), everonce.ErrLeaseLost):
-		w.tell(ctx, r, Report{How: Lost, Err: everonce.ErrLeaseLost})
-	default: // all was rolled back, or its commit was lost, and then this does nothing
-		w.end(ctx, token, r, handled{ran: try.ran, permanent: try.permanent, err: err})
+		w.observe(ctx, r, Report{How: Lost, Err: everonce.ErrLeaseLost})
+	default: // all was rolled back, or the commit's answer was lost: then this changes nothing
+		w.end(ctx, token, r, outcome{ran: try.ran, permanent: try.permanent, err: err})
 	}
 }
 
-// errTaken says that another worker has the message, or that a try whose answer was lost has ended it. A handler's own
-// ErrLeaseLost is of another operation.
+// errTaken says that another worker has the message, or that an earlier commit whose answer was lost has ended the try.
+// It is not compared with ErrLeaseLost, which a handler may return from another operation.
 var errTaken = fmt.Errorf("inbox: %w", everonce.ErrLeaseLost)
 
-// errDied says why a message is not tried again: otherwise one that takes its process along would be claimed first after
-// each start.
-var errDied = errors.New("inbox: none of its tries came to an end: the process died, or the lease was lost")
+// errDied is why a message is set aside whose tries never ended. Otherwise a message that kills its process would be
+// claimed first after each start.
+var errDied = errors.New("inbox: no try ended: each time the process died, or the lease was lost")
 
-// handle runs the handlers of a message in a transaction. What one of them wrote before it failed is undone.
-func (w *Worker[Tx]) handle(ctx context.Context, tx Tx, r *row, m *consume.Message) (try handled) {
+// handle runs the handlers of a message in a transaction. The writes of a handler that fails are undone.
+func (w *Worker[Tx]) handle(ctx context.Context, tx Tx, r *row, m *consume.Message) (try outcome) {
 	try.skipped = true
 	for i := range w.handlers {
 		h := &w.handlers[i]
@@ -159,8 +159,8 @@ func (w *Worker[Tx]) handle(ctx context.Context, tx Tx, r *row, m *consume.Messa
 		res, err := everonce.DoTx(ctx, tx, w.in.receiver, key, func(ctx context.Context) (struct{}, error) {
 			try.ran = true
 			err := w.safely(func() error { return h.Handle(ctx, tx, m) })
-			if errors.As(err, &permanent) { // it is set aside, and may be retried: no record says that it was refused
-				return struct{}{}, refused{err}
+			if errors.As(err, &permanent) { // the message is set aside and may be retried: save no permanent failure
+				return struct{}{}, hiddenPermanent{err}
 			}
 			return struct{}{}, err
 		}, w.in.call, everonce.FingerprintOf(m.Body))
@@ -183,13 +183,13 @@ func (w *Worker[Tx]) handle(ctx context.Context, tx Tx, r *row, m *consume.Messa
 	return try
 }
 
-// refused is a permanent failure that is none to the core.
-type refused struct{ err error }
+// hiddenPermanent hides a permanent failure from the core, which would save it.
+type hiddenPermanent struct{ err error }
 
-func (r refused) Error() string { return r.err.Error() }
+func (r hiddenPermanent) Error() string { return r.err.Error() }
 
-// report says how a message ends.
-func (w *Worker[Tx]) report(r *row, try handled) (sqlqueue.End, Report) {
+// report returns how a try ends in the table, and its report.
+func (w *Worker[Tx]) report(r *row, try outcome) (sqlqueue.End, Report) {
 	c := &r.common
 	v := Report{Err: try.err}
 	end := sqlqueue.End{Seq: c.Seq, Error: sqlqueue.ErrorText(try.err)}
@@ -201,7 +201,7 @@ func (w *Worker[Tx]) report(r *row, try handled) (sqlqueue.End, Report) {
 		if w.set.Retention < 0 {
 			end.How = sqlqueue.Drop
 		}
-	case errors.Is(try.err, everonce.ErrInProgress) || !try.ran && !try.permanent: // no handler was to blame
+	case errors.Is(try.err, everonce.ErrInProgress) || !try.ran && !try.permanent: // no handler failed
 		v.How, v.After, end.How = Retried, retry.Within(w.set.Retry.Min, w.set.Retry.Max, 1), sqlqueue.Later
 	case try.permanent, w.set.Retry.Limit >= 0 && int(c.Attempts) > w.set.Retry.Limit:
 		v.How, end.How = SetAside, sqlqueue.Block
@@ -215,24 +215,24 @@ func (w *Worker[Tx]) report(r *row, try handled) (sqlqueue.End, Report) {
 	return end, v
 }
 
-// end ends a message outside of the handlers' transaction, which was rolled back.
-func (w *Worker[Tx]) end(ctx context.Context, token int64, r *row, try handled) {
+// end ends a try after the transaction of its handlers was rolled back.
+func (w *Worker[Tx]) end(ctx context.Context, token int64, r *row, try outcome) {
 	end, v := w.report(r, try)
 	w.finish(ctx, token, r, end, v)
 }
 
 func (w *Worker[Tx]) finish(ctx context.Context, token int64, r *row, end sqlqueue.End, v Report) {
 	switch lost, err := w.in.table.Queue.EndSurely(ctx, w.set.Lease, token, end); {
-	case err != nil: // it comes again after the lease
+	case err != nil: // the message is tried again after the lease
 		v = Report{How: Lost, Err: err}
 	case lost > 0:
 		v = Report{How: Lost, Err: everonce.ErrLeaseLost}
 	}
-	w.tell(ctx, r, v)
+	w.observe(ctx, r, v)
 }
 
-// tell logs what needs attention, and tells the observer.
-func (w *Worker[Tx]) tell(ctx context.Context, r *row, v Report) {
+// observe logs failures, and calls Observe.
+func (w *Worker[Tx]) observe(ctx context.Context, r *row, v Report) {
 	c := &r.common
 	v.Lag = time.Duration(c.Now-c.CreatedAt) * time.Microsecond
 	switch v.How {
@@ -240,7 +240,7 @@ func (w *Worker[Tx]) tell(ctx context.Context, r *row, v Report) {
 		w.set.Log.Error("inbox: a message was set aside (everonce inbox list, retry, discard)",
 			"consumer", w.in.consumer, "seq", c.Seq, "type", c.Lane, "attempts", c.Attempts, "error", v.Err)
 	case Lost:
-		w.set.Log.Warn("inbox: a message is no longer in hand: its lease was lost, and it is handled again, or a try whose answer was lost has ended it", "consumer", w.in.consumer, "seq", c.Seq, "error", v.Err)
+		w.set.Log.Warn("inbox: a message is no longer claimed: its lease was lost and it is handled again, or an earlier commit whose answer was lost has ended it", "consumer", w.in.consumer, "seq", c.Seq, "error", v.Err)
 	}
 	if v.After > 0 {
 		w.pool.Soon(v.After)

@@ -15,29 +15,30 @@ import (
 )
 
 // Options are the options of an inbox. The zero value of each field is its default. The functions are called when a
-// message is taken in, and must not change it.
+// message is received, and must not change it.
 type Options struct {
-	// Key finds what a message is recognised by, at most 255 bytes. Default [consume.ProducerID]. Set [consume.CloudEvent] if
-	// CloudEvents of several sources are taken in: their ids are unique only within a source.
+	// Key returns the key that identifies a message, at most 255 bytes. Default [consume.ProducerID]. Set
+	// [consume.CloudEvent] for CloudEvents of several sources: their ids are unique only within a source.
 	Key consume.Key
-	// Type finds what a message is about, by which handlers are chosen, at most 255 bytes. Default: [consume.Message.Type];
-	// else that of a CloudEvent in the headers or the body, the header "type", or [consume.Message.Subject].
+	// Type returns the type of a message, which chooses its handlers, at most 255 bytes. Default: [consume.Message.Type];
+	// else the type of a CloudEvent in the headers or the body, the header "type", or [consume.Message.Subject].
 	Type func(m *consume.Message) string
-	// OrderKey, if set, finds the key within which messages are handled in order, at most 255 bytes; an empty one orders
-	// nothing. The producer's is [consume.Message.OrderKey].
+	// OrderKey, if set, returns the key within which messages are handled in order, at most 255 bytes. Messages with an
+	// empty key have no order. The producer's key is [consume.Message.OrderKey].
 	OrderKey func(m *consume.Message) string
-	// Priority, if set, is from 0, the default, to 9. A message goes before those that came up to 10 s earlier for each step;
-	// so no priority starves another.
+	// Priority, if set, returns a priority from 0, the default, to 9. Each step lets a message overtake messages that
+	// arrived up to 10 s earlier, so no priority starves another.
 	Priority func(m *consume.Message) int
-	// Expires, if set, is for how long a message is worth handling; 0 is for ever. One that is older is discarded, visibly.
+	// Expires, if set, returns how long a message may wait; 0 is for ever. A message that has waited longer is discarded,
+	// visibly.
 	Expires func(m *consume.Message) time.Duration
 	// MaxBody is the size of the largest body, in bytes. Default 1 MiB.
 	MaxBody int
-	// NoAnnounce has Receive announce nothing, so that commits do not take PostgreSQL's lock on announcements. Set it where no
-	// worker listens, because all poll.
+	// NoAnnounce makes Receive send no announcement (NOTIFY), so that commits do not take PostgreSQL's lock on
+	// announcements. Set it if no worker listens, because all of them poll.
 	NoAnnounce bool
-	// Lifetime is how long the store remembers a handled message after its row was removed. Default [everonce.ForQueue]; see
-	// [everonce.ForWeb] and [everonce.ForFinance].
+	// Lifetime is how long the store remembers a handled message after its row was removed. Default [everonce.ForQueue];
+	// see [everonce.ForWeb] and [everonce.ForFinance].
 	Lifetime everonce.Lifetime
 }
 
@@ -47,7 +48,7 @@ const (
 	priorityStep   = 10 * time.Second
 )
 
-// Inbox is the messages of one consumer in a table beside the store of a receiver. Tx is the handle of the application's
+// Inbox is the table of one consumer's messages beside the store of a receiver. Tx is the handle of the application's
 // transactions. It is safe for concurrent use.
 type Inbox[Tx any] struct {
 	receiver *everonce.TxReceiver[Tx]
@@ -60,7 +61,7 @@ type Inbox[Tx any] struct {
 	look     *sqldb.Statement // on MySQL, before an insertion
 }
 
-// spec is the queue of a consumer's messages, or of all.
+// spec describes the queue of a consumer's messages, or of all messages.
 func spec(consumer string) sqlqueue.Spec {
 	return sqlqueue.Spec{
 		Table: "inbox", Group: "consumer", Lane: "type", In: consumer, Unique: []string{"consumer", "id"},
@@ -68,8 +69,8 @@ func spec(consumer string) sqlqueue.Spec {
 	}
 }
 
-// New returns the inbox of a consumer beside the receiver's store, which must be one in a SQL database: store/pgxstore,
-// store/mysqlstore or store/sqlitestore. Consumers of one event do not skip each other's work. It sends nothing. The error wraps
+// New returns the inbox of a consumer beside the receiver's store, which must be in a SQL database: store/pgxstore,
+// store/mysqlstore or store/sqlitestore. Each consumer of an event handles it. New does no I/O. The error wraps
 // [everonce.ErrInvalidArgument].
 func New[Tx any](receiver *everonce.TxReceiver[Tx], consumer string, opts *Options) (*Inbox[Tx], error) {
 	if consumer == "" || len(consumer) > sqlqueue.MaxText || !sqlqueue.Stores(consumer) {
@@ -112,7 +113,7 @@ func New[Tx any](receiver *everonce.TxReceiver[Tx], consumer string, opts *Optio
 	return in, nil
 }
 
-// open returns the table, as a consumer sees it, or as a whole.
+// open returns the table restricted to a consumer, or the whole table if consumer is "".
 func open[Tx any](receiver *everonce.TxReceiver[Tx], consumer string) (*sqlqueue.Table[Tx], error) {
 	if receiver == nil {
 		return nil, fmt.Errorf("inbox: %w: the receiver is nil", everonce.ErrInvalidArgument)
@@ -130,31 +131,31 @@ func typeOf(m *consume.Message) string {
 	return cmp.Or(envelope.Read(m.ContentType, m.Headers, m.Body).Type, m.Headers["type"], m.Subject)
 }
 
-// Migrate creates the table, or brings it to this version. Several processes may run it at once, and it does nothing if
-// there is nothing to do. It refuses a table of a newer version with [everonce.ErrSchema].
+// Migrate creates or upgrades the table. It does nothing if the table is up to date. Several processes may call it at
+// once. If the table has a newer version, the error is [everonce.ErrSchema].
 func (in *Inbox[Tx]) Migrate(ctx context.Context) error {
 	return in.table.Migrate(ctx)
 }
 
-// Schema returns what Migrate runs on an empty database, as text for a migration tool of your own. It changes only with
-// a new version of the schema, which the changelog names.
+// Schema returns the statements that Migrate runs on an empty database, for another migration tool. They change only
+// with a new version of the schema, which the changelog names.
 func (in *Inbox[Tx]) Schema() string { return in.table.Schema() }
 
-// Backlog shows the consumer's messages in the table, and lets an operator retry or give up what was set aside.
-func (in *Inbox[Tx]) Backlog() *backlog.Table { return backlog.New(in.table.Queue, in.table.Failed) }
+// Backlog returns the consumer's messages in the table, for operators.
+func (in *Inbox[Tx]) Backlog() *backlog.Table { return in.table.Backlog().(*backlog.Table) }
 
-// All shows the messages of every consumer in the table beside the receiver's store, as [Inbox.Backlog] does those of
-// one. The error wraps [everonce.ErrInvalidArgument].
+// All returns the messages of all consumers in the table beside the receiver's store, as [Inbox.Backlog] returns one
+// consumer's messages. The error wraps [everonce.ErrInvalidArgument].
 func All[Tx any](receiver *everonce.TxReceiver[Tx]) (*backlog.Table, error) {
 	table, err := open(receiver, "")
 	if err != nil {
 		return nil, err
 	}
-	return backlog.New(table.Queue, table.Failed), nil
+	return table.Backlog().(*backlog.Table), nil
 }
 
-// Get returns a message in the table, whatever its state. [everonce.ErrNotFound]: the consumer has none with this ID.
-// [everonce.ErrCorruptRecord]: it cannot be read, and the message has what can.
+// Get returns a message in the table, in any state. [everonce.ErrNotFound]: the consumer has no message with this ID.
+// [everonce.ErrCorruptRecord]: the row cannot be read, and the message holds the readable fields.
 func (in *Inbox[Tx]) Get(ctx context.Context, id string) (*consume.Message, error) {
 	rows, err := sqlqueue.List(ctx, in.table.Queue, sqlqueue.Filter{ID: id, Limit: 1}, (*row).places)
 	switch {

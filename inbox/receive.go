@@ -13,16 +13,18 @@ import (
 	"github.com/everonce/everonce/internal/sqlqueue"
 )
 
-// Receive takes a message in, and reports whether it is new. When it returns nil the message is durable: acknowledge it.
+// Receive inserts a message, and reports whether it is new. If the error is nil, the message is durable: acknowledge
+// it.
 //
-// A message that is there already is not inserted again; if it has another body, the error is [everonce.ErrMismatch]. An
-// error that wraps [consume.ErrNoKey], [everonce.ErrInvalidArgument] or [everonce.ErrTooLarge] says that it can never be
-// taken in as it is; nothing was sent then. [everonce.ErrStore]: the database failed, and the message may be in it.
+// A message that already exists is not inserted again; if its body differs, the error is [everonce.ErrMismatch]. An
+// error that wraps [consume.ErrNoKey], [everonce.ErrInvalidArgument] or [everonce.ErrTooLarge] says that this message
+// can never be inserted; nothing was sent then. [everonce.ErrStore]: the database failed, and the message may have been
+// inserted.
 func (in *Inbox[Tx]) Receive(ctx context.Context, m *consume.Message) (isNew bool, err error) {
 	return in.receive(m, false, func(op func(context.Context, sqldb.Conn) error) error { return in.table.DB.Write(ctx, op) })
 }
 
-// ReceiveTx is [Inbox.Receive] in a transaction of the caller: the message is taken in when that commits.
+// ReceiveTx is [Inbox.Receive] in a transaction of the caller: the message is received when that commits.
 func (in *Inbox[Tx]) ReceiveTx(ctx context.Context, tx Tx, m *consume.Message) (isNew bool, err error) {
 	return in.receive(m, in.table.DB.Dialect().MySQL, func(op func(context.Context, sqldb.Conn) error) error {
 		conn, err := in.table.DB.Join(ctx, tx)
@@ -33,14 +35,15 @@ func (in *Inbox[Tx]) ReceiveTx(ctx context.Context, tx Tx, m *consume.Message) (
 	})
 }
 
-// receive looks first where the transaction may stay open: an insertion locks what is there.
+// receive inserts a message. If look is set, it first looks for an existing row, because an insertion would lock that
+// row for as long as the transaction is open.
 func (in *Inbox[Tx]) receive(m *consume.Message, look bool, do func(op func(context.Context, sqldb.Conn) error) error) (bool, error) {
 	args, err := in.row(m)
 	if err != nil {
 		return false, err
 	}
 	d := in.table.DB.Dialect()
-	var kept []byte // not to be looked at after an error, as the others: they may still be written
+	var kept []byte // not to be read after an error: it and the others may still be written
 	var isNew, found bool
 	err = do(func(ctx context.Context, c sqldb.Conn) error {
 		compare := func(st *sqldb.Statement) error {
@@ -65,7 +68,7 @@ func (in *Inbox[Tx]) receive(m *consume.Message, look bool, do func(op func(cont
 			return err
 		}
 		if isNew = d.Inserted(insert.Affected, 1) > 0; !isNew {
-			return compare(in.read) // or it was done, and has just been removed
+			return compare(in.read) // not found: it was handled, and has just been removed
 		}
 		return nil
 	})
@@ -73,7 +76,7 @@ func (in *Inbox[Tx]) receive(m *consume.Message, look bool, do func(op func(cont
 	case err != nil:
 		return false, in.table.Failed("receive", err)
 	case found && !bytes.Equal(kept, m.Body):
-		return false, fmt.Errorf("inbox: %w: a message with the same key and another body is there", everonce.ErrMismatch)
+		return false, fmt.Errorf("inbox: %w: a message with the same key and another body exists", everonce.ErrMismatch)
 	}
 	return isNew, nil
 }
@@ -88,7 +91,7 @@ func (in *Inbox[Tx]) row(m *consume.Message) ([]any, error) {
 		return nil, fmt.Errorf("inbox: %w", err)
 	}
 	if id == "" {
-		return nil, fmt.Errorf("inbox: %w: it is empty", consume.ErrNoKey)
+		return nil, fmt.Errorf("inbox: %w: the key is empty", consume.ErrNoKey)
 	}
 	kind, order, priority, expires := in.opts.Type(m), "", 0, time.Duration(0)
 	if in.opts.OrderKey != nil {
@@ -122,8 +125,8 @@ func (in *Inbox[Tx]) row(m *consume.Message) ([]any, error) {
 	}, nil
 }
 
-// Consumer returns a consumer that takes messages in, and does nothing else, for a broker's adapter: a message is
-// acknowledged when it is in the table. A message that cannot be taken in becomes a dead letter.
+// Consumer returns a consumer for a broker's adapter that only inserts messages: a message is acknowledged when it is
+// in the table. A message that cannot be inserted becomes a dead letter.
 func (in *Inbox[Tx]) Consumer() (*consume.Consumer, error) {
 	return consume.NewNatural(consume.NaturalSpec[struct{}]{
 		Consumer: in.consumer, Key: in.opts.Key, MaxBody: in.opts.MaxBody,

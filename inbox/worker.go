@@ -24,13 +24,13 @@ type Handler[Tx any] struct {
 	Name string
 	// Types are the types that it handles; nil is all.
 	Types []string
-	// Handle handles a message: its writes through tx commit with what becomes of the message. [everonce.AttemptFrom] finds
-	// the operation in ctx. An error rolls back what this handler wrote, and the message is tried again; one of
+	// Handle handles a message: its writes through tx commit with the message's new state. [everonce.AttemptFrom] finds
+	// the operation in ctx. An error rolls back the writes of this handler, and the message is tried again; an error of
 	// [everonce.Permanent] sets it aside at once. Required.
 	Handle func(ctx context.Context, tx Tx, m *consume.Message) error
 }
 
-// JSON makes a handler's function of one that takes the body as a T. A body that is no T is refused for good.
+// JSON returns a handler function that decodes the body as a T. A message whose body does not fit is set aside.
 func JSON[T, Tx any](handle func(ctx context.Context, tx Tx, m *consume.Message, v T) error) func(ctx context.Context, tx Tx, m *consume.Message) error {
 	return func(ctx context.Context, tx Tx, m *consume.Message) error {
 		var v T
@@ -43,34 +43,35 @@ func JSON[T, Tx any](handle func(ctx context.Context, tx Tx, m *consume.Message,
 
 // WorkerOptions are the options of a worker. The zero value of each field is its default.
 type WorkerOptions struct {
-	// Concurrency is how many messages are handled at the same time. Default 8, and 1 on SQLite, which has one writer. Each
-	// holds a connection: the pool needs some more, or leases cannot be renewed while all handlers run.
+	// Concurrency is how many messages are handled at the same time. Default 8, and 1 on SQLite, which has one writer.
+	// Each handler holds a connection: the pool needs some more, or leases cannot be renewed while all handlers run.
 	Concurrency int
-	// Lease is for how long a claim holds a message, unless it is renewed: after a worker was killed, its messages are
-	// tried again that much later. Default 30 s. A handler may take as long as the receiver's Options.TxTimeout, 30 s by
-	// default; on a database at repeatable read or above, a third of the lease, as a renewal meanwhile is a conflict.
+	// Lease is how long a claim holds a message, unless it is renewed: after a worker was killed, its messages are tried
+	// again that much later. Default 30 s. A handler may take as long as the receiver's Options.TxTimeout, 30 s by
+	// default; on a database at repeatable read or above only a third of the lease, because a renewal in the meantime is a
+	// conflict.
 	Lease time.Duration
-	// Poll is the longest pause between two looks into the table; see outbox.RelayOptions. Default 1 s.
+	// Poll is the longest pause between two reads of the table; see outbox.RelayOptions. Default 1 s.
 	Poll time.Duration
-	// NoListen has the worker only poll. Otherwise it keeps a connection of the pool to
-	// itself on PostgreSQL: the pool needs one more.
+	// NoListen makes the worker only poll. Otherwise, on PostgreSQL, it keeps a connection of the pool for LISTEN: the
+	// pool needs one more.
 	NoListen bool
 	// Retry says when a message that failed is tried again, and after how many retries it is set aside: by default 3.
-	Retry consume.Backoff
-	// SkipFailed has messages with the order key of one that was set aside go on. By default they wait until somebody retries or
-	// discards it.
+	Retry consume.RetryPolicy
+	// SkipFailed lets messages go on after one with the same order key was set aside. By default they wait until an
+	// operator retries or discards that message.
 	SkipFailed bool
 	// Retention is how long the row of a handled message is kept. Default 24 h; negative removes it when it is handled.
 	Retention time.Duration
-	// DrainTimeout is how long Run lets handlers end after its context has ended. Default 15 s. What does not heed its
-	// context, and a database that does not answer, may hold Run for longer.
+	// DrainTimeout is how long Run lets handlers finish after its context has ended. Default 15 s. A handler that ignores
+	// its context, or a database that does not answer, may hold Run longer.
 	DrainTimeout time.Duration
-	// Log gets what needs attention. Default [slog.Default].
+	// Log receives warnings and errors. Default [slog.Default].
 	Log *slog.Logger
-	// Context, if set, returns the context in which a message is handled and told to Observe: the trace that it carries on,
-	// say.
+	// Context, if set, returns the context in which a message is handled, and which Observe gets: for example, one with
+	// the message's trace.
 	Context func(ctx context.Context, m *consume.Message) context.Context
-	// Observe, if set, is called with what became of each message. It must not block.
+	// Observe, if set, is called after each try of a message. It must not block.
 	Observe func(ctx context.Context, m *consume.Message, v Report)
 }
 
@@ -114,10 +115,10 @@ func (in *Inbox[Tx]) Worker(handler Handler[Tx], opts *WorkerOptions) (*Worker[T
 	return in.Workers([]Handler[Tx]{handler}, opts)
 }
 
-// Workers returns a worker with several handlers. A message is handled by each handler of its type, by each once: if one
-// fails, the others are not run again. A message of a type that no handler has waits for a worker that has one; once it has
-// been due for a minute, the worker logs its type, once. [backlog.Table.Kinds] counts such messages.
-// The error wraps [everonce.ErrInvalidArgument].
+// Workers returns a worker with several handlers. A message is handled once by each handler of its type: if one fails,
+// the others are not run again. A message for whose type the worker has no handler waits for another worker; once it
+// has been due for a minute, the worker logs its type, once. [backlog.Table.Kinds] counts such messages. The error
+// wraps [everonce.ErrInvalidArgument].
 func (in *Inbox[Tx]) Workers(handlers []Handler[Tx], opts *WorkerOptions) (*Worker[Tx], error) {
 	set, err := opts.complete(in.table.DB.Dialect().Clock != nil)
 	if err != nil {
@@ -128,9 +129,9 @@ func (in *Inbox[Tx]) Workers(handlers []Handler[Tx], opts *WorkerOptions) (*Work
 	for _, h := range handlers {
 		switch {
 		case h.Handle == nil:
-			return nil, fmt.Errorf("inbox: %w: the handler %q has no function", everonce.ErrInvalidArgument, h.Name)
+			return nil, fmt.Errorf("inbox: %w: the handler %q has no function (set Handle)", everonce.ErrInvalidArgument, h.Name)
 		case h.Name == "" && len(handlers) > 1, names[h.Name]:
-			return nil, fmt.Errorf("inbox: %w: of several handlers each needs a name of its own (%q)", everonce.ErrInvalidArgument, h.Name)
+			return nil, fmt.Errorf("inbox: %w: two handlers have the name %q (set a different Handler.Name for each)", everonce.ErrInvalidArgument, h.Name)
 		}
 		names[h.Name] = true
 		if h.Types == nil {
@@ -140,7 +141,7 @@ func (in *Inbox[Tx]) Workers(handlers []Handler[Tx], opts *WorkerOptions) (*Work
 		}
 	}
 	if len(handlers) == 0 {
-		return nil, fmt.Errorf("inbox: %w: there is no handler", everonce.ErrInvalidArgument)
+		return nil, fmt.Errorf("inbox: %w: no handlers", everonce.ErrInvalidArgument)
 	}
 	slack := time.Duration(0)
 	if in.opts.Priority != nil {
@@ -158,12 +159,12 @@ func (in *Inbox[Tx]) Workers(handlers []Handler[Tx], opts *WorkerOptions) (*Work
 	return w, nil
 }
 
-// Wake has the worker look for messages at once. On a database that wakes nobody by itself, call it after [Inbox.Receive].
+// Wake makes the worker look for messages at once. On a database without notifications, call it after [Inbox.Receive].
 func (w *Worker[Tx]) Wake() { w.pool.Wake() }
 
-// Run handles messages until ctx ends, then lets handlers end for [WorkerOptions.DrainTimeout], and returns nil. It returns an
-// error at once if the table is missing, or of another version ([everonce.ErrSchema]); later failures of the database are
-// logged, and Run goes on. Call it once.
+// Run handles messages until ctx ends, then lets handlers finish for [WorkerOptions.DrainTimeout], and returns nil. It
+// returns an error at once if the table is missing or has another version ([everonce.ErrSchema]). Later failures of the
+// database are logged, and Run goes on. Call it once.
 func (w *Worker[Tx]) Run(ctx context.Context) error {
 	if err := w.in.table.Check(ctx, "worker"); err != nil && ctx.Err() == nil {
 		return err

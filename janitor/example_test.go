@@ -9,14 +9,14 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// A janitor removes what is remembered no longer, until its context ends.
-func ExampleStart() {
+// A janitor removes expired results and records until its context ends.
+func ExampleJanitor_Run() {
 	store := memstore.New(nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 
 	round := make(chan struct{}, 1)
-	done, err := janitor.Start(ctx, store, &janitor.Options{
+	j, err := janitor.New(store, &janitor.Options{
 		Every: 10 * time.Minute,
 		Report: func(res janitor.Result, err error) {
 			fmt.Println("removed", res.Records, "records and", res.Results, "results:", err)
@@ -29,9 +29,13 @@ func ExampleStart() {
 	if err != nil {
 		panic(err)
 	}
-	<-round // the first one is at once
+	done := make(chan error, 1)
+	go func() { done <- j.Run(ctx) }()
+	<-round // the first round runs at once
 
 	cancel()
-	<-done
-	// Output: removed 0 records and 0 results: <nil>
+	fmt.Println("stopped:", <-done)
+	// Output:
+	// removed 0 records and 0 results: <nil>
+	// stopped: <nil>
 }

@@ -34,31 +34,42 @@ type Options struct {
 	Report func(Result, error)
 }
 
-// Sessions are what has sessions whose lease can be over, such as a *sqlsession.Store.
+// Sessions is a store of client sessions, such as a *sqlsession.Store.
 type Sessions interface {
-	// Purge removes some of them, at most limit, and returns how many.
+	// Purge removes at most limit sessions whose lease is over, and returns how many.
 	Purge(ctx context.Context, limit int) (removed int, err error)
 }
 
 // Result counts what a round removed.
 type Result = driver.PurgeResult
 
-// Start starts a janitor, which removes results whose retention is over, records that are no longer remembered, and
-// Options.Sessions whose lease is over, until ctx ends. Several processes may run one on the same store. The channel is closed when the janitor has stopped. The
-// error wraps [driver.ErrInvalidArgument].
-//
-// The next round makes up for one that fails: only disk space depends on it.
-func Start(ctx context.Context, store driver.Store, opts *Options) (<-chan struct{}, error) {
+// Janitor removes results whose retention is over, records that are no longer remembered, and Options.Sessions whose
+// lease is over. Several processes may run one on the same store.
+type Janitor struct {
+	store driver.Store
+	o     Options
+}
+
+// New returns a janitor for store. It makes no store call. opts may be nil. The error wraps
+// [driver.ErrInvalidArgument].
+func New(store driver.Store, opts *Options) (*Janitor, error) {
 	var o Options
 	if opts != nil {
 		o = *opts
 	}
-	if isNil(store) || o.Sessions != nil && isNil(o.Sessions) {
-		return nil, fmt.Errorf("%w: janitor: the store, or that of the sessions, is nil", driver.ErrInvalidArgument)
+	if isNil(store) {
+		return nil, fmt.Errorf("%w: janitor: the store is nil", driver.ErrInvalidArgument)
+	}
+	if o.Sessions != nil && isNil(o.Sessions) {
+		return nil, fmt.Errorf("%w: janitor: Options.Sessions is a nil pointer", driver.ErrInvalidArgument)
 	}
 	if o.Every < 0 || o.Batch < 0 || o.Rest < 0 || o.Timeout < 0 {
-		return nil, fmt.Errorf("%w: janitor: no field of Options may be negative", driver.ErrInvalidArgument)
+		return nil, fmt.Errorf("%w: janitor: a field of Options is negative", driver.ErrInvalidArgument)
 	}
+	return &Janitor{store: store, o: withDefaults(o)}, nil
+}
+
+func withDefaults(o Options) Options {
 	if o.Every == 0 {
 		o.Every = time.Minute
 	}
@@ -71,18 +82,19 @@ func Start(ctx context.Context, store driver.Store, opts *Options) (<-chan struc
 	if o.Timeout == 0 {
 		o.Timeout = 30 * time.Second
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			total, err := o.round(ctx, store)
-			o.report(ctx, total, err)
-			if retry.Pause(ctx, o.Every/2+rand.N(o.Every/2+1)) != nil { //nolint:gosec // jitter, so that processes do not purge in step
-				return
-			}
+	return o
+}
+
+// Run purges in rounds, the first one at once, until ctx ends, and then returns nil. A round that fails is reported
+// and does not end Run: the next one makes up for it, and only disk space depends on it.
+func (j *Janitor) Run(ctx context.Context) error {
+	for {
+		total, err := j.round(ctx)
+		j.report(ctx, total, err)
+		if retry.Pause(ctx, j.o.Every/2+rand.N(j.o.Every/2+1)) != nil { //nolint:gosec // jitter, so that processes do not purge in step
+			return nil //nolint:nilerr // the end of ctx is the way to stop
 		}
-	}()
-	return done, nil
+	}
 }
 
 func isNil(store any) bool {
@@ -90,43 +102,44 @@ func isNil(store any) bool {
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-func (o *Options) report(ctx context.Context, total Result, err error) {
-	if o.Report == nil {
+func (j *Janitor) report(ctx context.Context, total Result, err error) {
+	if j.o.Report == nil {
 		return
 	}
 	defer panics.Log(ctx, "janitor's Report", slog.Int("records", total.Records))
-	o.Report(total, err)
+	j.o.Report(total, err)
 }
 
 // round purges batch by batch until nothing is left.
-func (o *Options) round(ctx context.Context, store driver.Store) (total Result, err error) {
-	err = o.batches(ctx, func(ctx context.Context) (more bool, err error) {
-		res, err := store.Purge(ctx, driver.PurgeRequest{Limit: o.Batch})
+func (j *Janitor) round(ctx context.Context) (total Result, err error) {
+	err = j.batches(ctx, func(ctx context.Context) (more bool, err error) {
+		res, err := j.store.Purge(ctx, driver.PurgeRequest{Limit: j.o.Batch})
 		total.Results += res.Results
 		total.Records += res.Records
 		return res.More, err
 	})
-	if o.Sessions != nil {
-		of := o.batches(ctx, func(ctx context.Context) (more bool, err error) {
-			n, err := o.Sessions.Purge(ctx, o.Batch)
-			return n == o.Batch, err
+	if j.o.Sessions != nil {
+		sessionsErr := j.batches(ctx, func(ctx context.Context) (more bool, err error) {
+			n, err := j.o.Sessions.Purge(ctx, j.o.Batch)
+			return n == j.o.Batch, err
 		})
 		if err == nil {
-			err = of
+			err = sessionsErr
 		}
 	}
 	return total, err
 }
 
-func (o *Options) batches(ctx context.Context, purge func(ctx context.Context) (more bool, err error)) error {
+// batches calls purge until it reports that no more is left, or ctx ends.
+func (j *Janitor) batches(ctx context.Context, purge func(ctx context.Context) (more bool, err error)) error {
 	for ctx.Err() == nil {
-		one, cancel := context.WithTimeout(ctx, o.Timeout)
+		one, cancel := context.WithTimeout(ctx, j.o.Timeout)
 		more, err := purge(one)
 		cancel()
 		switch {
-		case err == nil && (!more || retry.Pause(ctx, o.Rest) != nil), ctx.Err() != nil: // told to stop
+		case err == nil && (!more || retry.Pause(ctx, j.o.Rest) != nil), ctx.Err() != nil:
 			return nil
-		case err != nil && !errors.Is(err, driver.ErrStore): // as of a store of somebody else's
+		case err != nil && !errors.Is(err, driver.ErrStore): // the store does not wrap it itself
 			return fmt.Errorf("%w: %w", driver.ErrStore, err)
 		case err != nil:
 			return err

@@ -1,8 +1,9 @@
 // Package lookalike counts operations that may be one operation under two keys.
 //
-// everonce recognises a duplicate by its key. A sender that makes a new key for each try defeats it, and nothing fails: both
-// tries take effect. Some message libraries do that by default. A [Counter] cannot prove it either, because two customers may
-// order the same; but a share that is higher than your business explains is a sender to look at.
+// everonce recognises a duplicate by its key. A sender that makes a new key for each try defeats it, and nothing
+// fails: both tries take effect. Some message libraries do that by default. A [Counter] cannot prove it either,
+// because two customers may order the same; but a share that is higher than your business explains is a sender to
+// look at.
 package lookalike
 
 import (
@@ -16,14 +17,14 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Counter is an [everonce.Observer] that counts operations whose fingerprint was seen under another key of the same scope within
-// the window. It changes nothing, and asks the store nothing. It sees one process: each counts for itself. It is safe for
-// concurrent use.
+// Counter is an [everonce.Observer] that counts operations whose fingerprint was seen under another key of the same
+// scope within the window. It changes nothing, and asks the store nothing. It sees one process: each counts for
+// itself. It is safe for concurrent use.
 //
-// What it compares is the fingerprint of the operation: for a message its body, for an HTTP request its method, path, query and
-// body, unless their Fingerprint says otherwise. A body with a field that is new at each try, such as the time of sending, is no
-// lookalike: exclude that field from the fingerprint. Messages that a broker makes again and again, like the ticks of a schedule of
-// NATS, have one body and many keys: their consumers need no counter.
+// It compares the fingerprint of the operation: for a message its body, for an HTTP request its method, path, query
+// and body, unless their Fingerprint says otherwise. A body with a field that is new at each try, such as the time
+// of sending, is no lookalike: exclude that field from the fingerprint. Messages that a broker makes again and
+// again, like the ticks of a schedule of NATS, have one body and many keys: their consumers need no counter.
 type Counter struct {
 	window time.Duration
 
@@ -38,8 +39,8 @@ type Counter struct {
 type Options struct {
 	// Window is how long a fingerprint is remembered after it was last seen. Default 1 h.
 	Window time.Duration
-	// Capacity is how many fingerprints are remembered, at most. Each takes about 250 bytes. The oldest are forgotten first.
-	// Default 65,536.
+	// Capacity is how many fingerprints are remembered, at most. Each takes about 250 bytes. The oldest are
+	// forgotten first. Default 65,536.
 	Capacity int
 }
 
@@ -53,7 +54,8 @@ type Counts struct {
 	Uncompared int64
 }
 
-// Share is Lookalikes as a share of the operations that were compared: from 0 to 1, and 0 if there were none.
+// Share is Lookalikes as a share of the operations that were compared: from 0 to 1, and 0 if no operation was
+// compared.
 func (c Counts) Share() float64 {
 	if compared := c.Operations - c.Uncompared; compared > 0 {
 		return float64(c.Lookalikes) / float64(compared)
@@ -73,8 +75,8 @@ type sight struct {
 	at  time.Time
 }
 
-// NewCounter returns a counter, for Options.Observer of a receiver; [everonce.JoinObservers] puts it beside another observer. The
-// error wraps [everonce.ErrInvalidArgument].
+// NewCounter returns a counter, for Options.Observer of a receiver; [everonce.JoinObservers] puts it beside another
+// observer. The error wraps [everonce.ErrInvalidArgument].
 func NewCounter(opts *Options) (*Counter, error) {
 	var o Options
 	if opts != nil {

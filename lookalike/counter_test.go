@@ -31,8 +31,8 @@ func counting(t *testing.T, opts *lookalike.Options) (*lookalike.Counter, *evero
 	return counter, recv
 }
 
-// TestResendsUnderNewKeys: what a producer sends again under a new ID is counted; a duplicate under its own ID, the same content in
-// another scope, other content, and what a window or a full memory has forgotten are not.
+// TestResendsUnderNewKeys: what a producer sends again under a new ID is counted; a duplicate under its own ID, the
+// same content in another scope, other content, and what a window or a full memory has forgotten are not.
 func TestResendsUnderNewKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		counter, recv := counting(t, &lookalike.Options{Window: time.Hour, Capacity: 2})
@@ -66,7 +66,8 @@ func TestResendsUnderNewKeys(t *testing.T) {
 	})
 }
 
-// TestMessagesAndRequestsAreCompared: messages and HTTP requests have a fingerprint by default. What failed has no effect to double.
+// TestMessagesAndRequestsAreCompared: messages and HTTP requests have a fingerprint by default. A failed operation
+// has no effect to repeat.
 func TestMessagesAndRequestsAreCompared(t *testing.T) {
 	t.Parallel()
 	counter, recv := counting(t, nil)

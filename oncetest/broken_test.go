@@ -25,7 +25,7 @@ var broken = []struct {
 		"ThreeSendsOneEffect", "EveryOperationSentTwice", "CrashBetweenRecordAndAnswer",
 	}},
 	{"check, then act", naiveSubject(naive{gap: true}), []string{
-		"ThreeConcurrentOneEffect", "FiveConcurrentOfASlowOneProcessed", "InFlightDuplicateIsToldOrWaits", "ManyOperationsAtOnceOneEffectEach",
+		"ThreeConcurrentOneEffect", "FiveConcurrentOfASlowOneProcessed", "InFlightDuplicateFailsFastOrWaits", "ManyOperationsAtOnceOneEffectEach",
 	}},
 	{"record before the work", naiveSubject(naive{early: true}), []string{
 		"RetryAfterFailureRunsAgain", "FailureBeforeTheEffect", "CrashBeforeTheWork", "ChaosOfTheEffect",
@@ -153,7 +153,7 @@ var broken = []struct {
 	{"declared and not wired", altered(Refuse, everonce.Refuse, func(p *payments) {
 		p.plan = func(Plan) Plan { return nil }
 	}), []string{
-		"FiveConcurrentOfASlowOneProcessed", "InFlightDuplicateIsToldOrWaits", "RetryAfterFailureRunsAgain", "StoreErrorIsNotADuplicate",
+		"FiveConcurrentOfASlowOneProcessed", "InFlightDuplicateFailsFastOrWaits", "RetryAfterFailureRunsAgain", "StoreErrorIsNotADuplicate",
 		"CrashBeforeTheWork", "CrashBeforeTheRecordIsSaved", "ChaosOfTheEffect", "ChaosOfTheStore", "ChaosOfBoth",
 	}},
 }

@@ -15,9 +15,10 @@ import (
 )
 
 // AnswerOfVerdict returns the answer to a delivery that [consume.Consumer.Handle] has handled: its outcome, or
-// [everonce.Invalid] for a message that got no further than its key or payload. An acknowledgement says "done" to a
-// broker, so that of a message that was not done is [everonce.Executed] here, and a test finds that it has no effect.
-// What a duplicate must get again is what becomes of it at the broker, with the reason if that is a dead letter.
+// [everonce.Invalid] for a message that failed before its key or payload was read. An acknowledgement says "done"
+// to a broker, so an acknowledged message that was not done is [everonce.Executed] here, and a test finds that it
+// has no effect. The part that must be equal for a duplicate is what the broker does with it, with the reason if
+// that is a dead letter.
 func AnswerOfVerdict(v consume.Decision) Answer {
 	a := Answer{Outcome: v.Outcome, Result: v.Disposition.String(), RetryAfter: v.After, Err: v.Err}
 	switch {
@@ -38,7 +39,7 @@ type BrokerOptions struct {
 	Copies int
 	// Lost is the chance (0 to 1) that an answer of the consumer is lost. Default 0.2.
 	Lost float64
-	// Workers are those of the consumer. Default: those of [consume.Consumer.Serve], with pauses of milliseconds.
+	// Workers are the consumer's workers. Default: as in [consume.Consumer.Serve], with pauses of milliseconds.
 	Workers *consume.Workers
 	// Seed determines the copies, the order and what is lost, but not what workers do at the same time. Default: the
 	// environment's EVERONCE_SEED, else a new one.
@@ -50,7 +51,7 @@ type Delivered struct {
 	// Deliveries is how many deliveries there were, Copies how many messages the producer sent again, and Lost how
 	// many answers were lost: after each of those the message was delivered again.
 	Deliveries, Copies, Lost int
-	// Dead are the dead letters, each as often as it is there.
+	// Dead are the dead letters, each as often as it was set aside.
 	Dead []Dead
 }
 
@@ -61,11 +62,11 @@ type Dead struct {
 }
 
 // RunBroker is a fake message broker in this process: it delivers messages to a consumer until each is acknowledged
-// or a dead letter. It delivers at least once, and no better: the producer sends messages again, some copies at once
-// and some much later; messages overtake each other; some of the consumer's answers are lost, so that what it
-// acknowledged is delivered again, and what it gave back or buried is there twice. The first answer of each kind is
-// always lost, so that every run proves something. Delays are those that the consumer asks for, up to 10
-// milliseconds.
+// or a dead letter. It delivers at least once, and no better: the producer sends messages again, some copies at
+// once and some much later; messages overtake each other; some of the consumer's answers are lost, so that an
+// acknowledged message is delivered again, and a message that was given back or set aside exists twice. The first
+// answer of each kind is always lost, so that every run proves something. Delays are those that the consumer asks
+// for, up to 10 milliseconds.
 //
 // The caller counts in the ledger what was to happen once. A message that is neither done nor dead when tb's context
 // ends is an error of the test.
@@ -85,7 +86,7 @@ func RunBroker(tb testing.TB, c *consume.Consumer, messages []*consume.Message, 
 		o.Lost = 0.2
 	}
 	if o.Workers == nil {
-		o.Workers = &consume.Workers{PauseMin: time.Millisecond, PauseMax: 10 * time.Millisecond}
+		o.Workers = &consume.Workers{Backoff: consume.Backoff{Min: time.Millisecond, Max: 10 * time.Millisecond}}
 	}
 	if o.Seed == 0 {
 		o.Seed = seedFrom(tb)
@@ -139,7 +140,7 @@ func (b *broker) send(messages []*consume.Message, copies int) {
 	for i, m := range messages {
 		n := 1 + b.rng.IntN(copies)
 		if i == 0 {
-			n = copies // else by chance there is none
+			n = copies // otherwise there might be no copies at all
 		}
 		b.report.Copies += n - 1
 		group := make([]*consume.Message, n)
@@ -162,7 +163,7 @@ func (b *broker) send(messages []*consume.Message, copies int) {
 	b.open = len(b.queue)
 }
 
-// feed hands out what is there, until nothing is left or ctx ends.
+// feed hands out the queued messages until none is left or ctx ends.
 func (b *broker) feed(ctx context.Context, in chan<- consume.Delivery) {
 	for {
 		m, left := b.next()
@@ -185,7 +186,7 @@ func (b *broker) feed(ctx context.Context, in chan<- consume.Delivery) {
 	}
 }
 
-// next returns a message, or nil where there is none now; false where there is none to come.
+// next returns a message, or nil if none is due now. left is false if no more will come.
 func (b *broker) next() (m *consume.Message, left bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -203,10 +204,10 @@ func (b *broker) next() (m *consume.Message, left bool) {
 // put puts a message somewhere into the queue.
 func (b *broker) put(m *consume.Message) {
 	b.queue = slices.Insert(b.queue, b.rng.IntN(len(b.queue)+1), m)
-	b.tell()
+	b.wakeFeed()
 }
 
-func (b *broker) tell() {
+func (b *broker) wakeFeed() {
 	select {
 	case b.wake <- struct{}{}:
 	default:
@@ -223,14 +224,14 @@ func (b *broker) loses(answer string) bool {
 	return true
 }
 
-// end ends a delivery; where its answer is lost, it is delivered again.
+// end ends a delivery; if its answer is lost, it is delivered again.
 func (b *broker) end(m *consume.Message, answer string) error {
 	if b.loses(answer) {
 		b.put(m)
 		return fmt.Errorf("oncetest: the connection was lost before %q: %w", answer, consume.ErrGone)
 	}
 	b.open--
-	b.tell()
+	b.wakeFeed()
 	return nil
 }
 

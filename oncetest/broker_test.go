@@ -95,7 +95,8 @@ func TestBrokerTellsAConsumerThatIsIdempotent(t *testing.T) {
 	}
 }
 
-// What was delivered before says so; what the producer has sent again does not. Each has its own broker's ID.
+// A message that was delivered before is marked as redelivered; one that the producer sent again is not. Each has
+// its own broker's ID.
 func TestBrokerMarksRedeliveries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ledger := &counted{times: map[string]int{}}
@@ -141,7 +142,8 @@ func TestBrokerLosesTheFirstAnswerOfEachKind(t *testing.T) {
 	}
 }
 
-// The producer sends a message up to so many times as it may, and messages overtake each other: by chance, or by a seed.
+// The producer sends a message up to so many times as it may, and messages overtake each other: by chance, or by a
+// seed.
 func TestBrokerSendsCopiesInAnyOrder(t *testing.T) {
 	order, times := sentByBroker(t, 0)
 	if len(times) != 4 || times[1] == 0 || times[4] == 0 {
@@ -183,7 +185,8 @@ func sentByBroker(t *testing.T, seed uint64) (order []int, times map[int]int) {
 	return order, times
 }
 
-// What fails is given back, counted, until it is a dead letter; where the answer is lost there are two of it.
+// A message that fails is given back, and counted, until it is a dead letter; if the answer is lost there are two
+// of it.
 func TestBrokerGivesBackAndBuries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fails := func(context.Context, *consume.Message, struct{}) error { return everonce.NotDone(errors.New("later")) }
@@ -223,10 +226,10 @@ func TestBrokerEndsWithTheTest(t *testing.T) {
 	})
 }
 
-// withContext is a test with a context of its own.
+// withContext is a test with its own context.
 type withContext struct {
 	testing.TB
-	ctx context.Context //nolint:containedctx // that of the test
+	ctx context.Context //nolint:containedctx // the test's context
 }
 
 func (w withContext) Context() context.Context { return w.ctx }
@@ -242,7 +245,7 @@ func TestBrokerOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// What is left out is three copies, one answer of five that is lost, and the seed of the environment.
+// The defaults are three copies, one answer of five that is lost, and the seed of the environment.
 func TestBrokerDefaults(t *testing.T) {
 	seed := uint64(7)
 	run := func(o BrokerOptions) Delivered {
@@ -280,7 +283,7 @@ func TestBrokerPrintsItsSeed(t *testing.T) {
 
 // A delay is what the consumer asks for, but not more than 10 milliseconds.
 func TestBrokerKeepsDelaysShort(t *testing.T) {
-	for retry, delay := range map[consume.Backoff]struct{ least, most time.Duration }{
+	for retry, delay := range map[consume.RetryPolicy]struct{ least, most time.Duration }{
 		{Min: time.Hour, Max: time.Hour}:               {10 * time.Millisecond, 10 * time.Millisecond},
 		{Min: time.Millisecond, Max: time.Millisecond}: {time.Millisecond / 2, time.Millisecond}, // it asks for half of it, or more
 	} {

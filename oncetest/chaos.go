@@ -60,7 +60,7 @@ func (t *trial) chaos(store, effect float64) {
 		t.compare(c, last)
 		t.judge(c.op, last, c.faulted)
 		if t.Failed() {
-			t.tell(c.deliveries)
+			t.logTrace(c.deliveries)
 		}
 	}
 	if store > 0 {
@@ -86,7 +86,7 @@ func (t *trial) sendAll(n, often int) []*course {
 		c := open[i]
 		t.pass(c)
 		if t.Failed() {
-			t.tell(c.deliveries)
+			t.logTrace(c.deliveries)
 			return courses
 		}
 		if c.final != nil && c.after > 0 && (c != courses[0] || c.sent >= often) {

@@ -21,7 +21,7 @@ func traceOf(t *testing.T, seed uint64, mode Mode, policy everonce.Policy) (trac
 		s.check(t)
 		tr := newTrial(t, &s, "ChaosOfBoth")
 		chaosBoth(tr)
-		trace = tr.world.told(nil)
+		trace = tr.world.traceOf(nil)
 	})
 	return trace
 }
@@ -45,8 +45,8 @@ func TestSameSeedSameTrace(t *testing.T) {
 	}
 }
 
-// The chaos is as large as it is said to be: a hundred operations, the first of them a hundred times; 30 % of the store's calls fail, and
-// 20 % of the effects.
+// The chaos is as large as it is said to be: a hundred operations, the first of them a hundred times; 30 % of the
+// store's calls fail, and 20 % of the effects.
 func TestTheSizeOfTheChaos(t *testing.T) {
 	trace := traceOf(t, 7, Reexecute, everonce.Reexecute)
 	sent, last := map[string]int{}, 0
@@ -124,7 +124,7 @@ func TestFailurePrintsItsSeed(t *testing.T) {
 	}
 }
 
-// TestJudge is the oracle, told what there was.
+// TestJudge calls the oracle with made-up facts.
 func TestJudge(t *testing.T) {
 	const done, lost, failed = everonce.Replayed, everonce.Unknown, everonce.Failed
 	for _, tc := range []struct {
@@ -278,8 +278,8 @@ func TestSubjectIsChecked(t *testing.T) {
 	}
 }
 
-// What is not as it was declared is told once, in a place of its own, and all of it.
-func TestWhatIsDeclaredAndNotThereIsToldOnce(t *testing.T) {
+// A false declaration is reported once, in its own subtest, and completely.
+func TestAFalseDeclarationIsReportedOnce(t *testing.T) {
 	s := altered(Refuse, everonce.Refuse, nil)
 	s.Capabilities.SideEffects, s.Capabilities.Settlement = true, false
 	got, suite := runRecorded(t, s)
@@ -312,7 +312,7 @@ func answers(o everonce.Outcome) func(testing.TB, *Faults) System {
 	}
 }
 
-func TestWhatIsNotDeclaredIsListed(t *testing.T) {
+func TestUndeclaredTestsAreListed(t *testing.T) {
 	s := altered(Reexecute, everonce.Reexecute, nil)
 	s.Capabilities = Capabilities{}
 	s.Redelivery = 0

@@ -33,8 +33,8 @@ func (t *trial) holdEffects() *gate {
 	return g
 }
 
-// held delivers op, and the duplicates while op's effect is held: it returns the first's answer, and
-// those of the duplicates, with how many of them came while the effect was held.
+// held delivers op, and the duplicates while op's effect is held: it returns the first answer, the answers to the
+// duplicates, and how many of these came while the effect was held.
 func (t *trial) held(op Operation, duplicates ...Operation) (first Answer, others []Answer, early int) {
 	t.Helper()
 	g := t.holdEffects()
@@ -89,7 +89,7 @@ func (t *trial) held(op Operation, duplicates ...Operation) (first Answer, other
 	return <-firstDone, others, early
 }
 
-// settleAll sends again what was told to come back, and compares: one effect, one answer, one execution.
+// settleAll sends again the operations that are in progress, and compares: one effect, one answer, one execution.
 func (t *trial) settleAll(op Operation, answers []Answer) {
 	t.Helper()
 	executed := 0
@@ -172,7 +172,7 @@ func inFlight(t *trial) {
 	}
 	if !others[0].isDone() {
 		t.mustComeBack(op, others[0])
-		others[0] = t.send(op) // the poll that it was told of
+		others[0] = t.send(op) // the poll that the answer asked for
 	}
 	t.wantSame(op, first, others[0])
 	t.wantEffects(op, 1)

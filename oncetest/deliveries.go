@@ -88,7 +88,7 @@ func scopedPerClient(t *trial) {
 	first := t.first(mine)
 	second, _ := t.deliver(theirs)
 	if !second.isSuccess() || t.subject.Capabilities.Marks && second.Outcome != everonce.Executed {
-		t.Errorf("another client's key, by chance the same, was answered %v (%v): it is an operation of its own", second.Outcome, second.Err)
+		t.Errorf("another client's key, by chance the same, was answered %v (%v): it is a separate operation", second.Outcome, second.Err)
 	}
 	t.wantEffects(mine, 1)
 	t.wantEffects(theirs, 1)

@@ -5,9 +5,9 @@
 //
 // # Everything twice
 //
-// [TwiceTransport], [TwiceHandler] and [TwiceFunc] wrap what an existing suite of tests already uses, so that
-// every request or message of it is delivered twice. What the suite asserts is then asserted of the
-// duplicate, and where its answer differs from the first, the test fails:
+// [TwiceTransport], [TwiceHandler] and [TwiceFunc] wrap what an existing suite of tests already uses, so that every
+// request or message of it is delivered twice. The suite's assertions then apply to the duplicate, and if its
+// answer differs from the first, the test fails:
 //
 //	client := &http.Client{Transport: oncetest.TwiceTransport(t, http.DefaultTransport, nil)}
 //	handle := oncetest.TwiceFunc(t, handlePayment, nil)
@@ -61,7 +61,7 @@
 //
 // [RoundTrip] tests that a saved result loses nothing in its codec, so that a duplicate gets what the first caller got.
 //
-// # Faults of your own choice
+// # Faults of your choice
 //
 // [FaultStore] and [FaultTxStore] wrap a store, and [Gateway] is the other side of a guarded effect, that
 // deduplicates or does not. Both fail as a [Plan] says, before a call is done or after: [At], [AtCall], [Seeded].

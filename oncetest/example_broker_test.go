@@ -11,10 +11,10 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// A hundred parcels are ordered, some of the orders several times, and a fifth of the acknowledgements is lost. A hundred
-// parcels are shipped.
+// A hundred parcels are ordered, some of the orders several times, and a fifth of the acknowledgements is lost. A
+// hundred parcels are shipped.
 func ExampleRunBroker() {
-	var t Told // in a test: its *testing.T
+	var t Reporter // in a test: its *testing.T
 	recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
 	if err != nil {
 		t.Errorf("%v", err)

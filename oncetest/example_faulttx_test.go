@@ -8,9 +8,9 @@ import (
 	"github.com/everonce/everonce/internal/mapdb"
 )
 
-// The first commit fails, or is made and loses its answer: nobody can tell which. Transact looks whether the
-// record is there before it works again, so the balance changes once. The database is a fake: with PostgreSQL
-// it is a pgxstore.
+// The first commit fails, or is made and loses its answer: the caller cannot tell which. Transact looks for the
+// record before it works again, so the balance changes once. The database is a fake: with PostgreSQL it is a
+// pgxstore.
 func ExampleFaultTxStore() {
 	ctx := context.Background()
 	key := everonce.Key{Scope: "deposits", ID: "transfer-1"}

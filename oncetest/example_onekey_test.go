@@ -9,8 +9,8 @@ import (
 	"github.com/everonce/everonce/oncetest"
 )
 
-// ExampleRecordKeys tests a producer that sets the order's own ID. In a real test the messages come from the broker, through the
-// consumer that the application has.
+// ExampleRecordKeys tests a producer that sets the order's own ID. In a real test the messages come from the
+// broker, through the consumer that the application has.
 func ExampleRecordKeys() {
 	test := func(t testing.TB) {
 		keys := oncetest.RecordKeys(consume.ProducerID())

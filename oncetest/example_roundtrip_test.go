@@ -8,7 +8,7 @@ import (
 
 // A duplicate gets the saved result. Of this receipt, encoding/json loses two fields.
 func ExampleRoundTrip() {
-	var t Told // in a test: its *testing.T
+	var t Reporter // in a test: its *testing.T
 
 	type receipt struct {
 		ID      string    `json:"id"`
@@ -19,7 +19,7 @@ func ExampleRoundTrip() {
 	paid := time.Date(2026, time.May, 1, 12, 0, 0, 0, time.UTC)
 	oncetest.RoundTrip(t, nil, receipt{ID: "ch_7", Paid: paid, Details: 3, cents: 1250})
 
-	// A result that is made of exported fields with types of their own comes back as it was.
+	// A result comes back unchanged if it consists of exported fields with types that encode completely.
 	type charge struct {
 		ID    string    `json:"id"`
 		Paid  time.Time `json:"paid"`

@@ -10,7 +10,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// A gateway charges, and its answer is lost. What becomes of the next delivery depends on the policy.
+// A gateway charges, and its answer is lost. The policy decides about the next delivery.
 func ExampleGateway() {
 	ctx := context.Background()
 	key := everonce.Key{Scope: "payments", ID: "order-7"}

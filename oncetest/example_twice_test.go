@@ -15,20 +15,20 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// Told is where an example's test reports to: in a test it is the t that the test has.
-type Told struct{ testing.TB }
+// Reporter prints what an example reports. In a test, pass the test's t instead.
+type Reporter struct{ testing.TB }
 
 // Helper implements [testing.TB].
-func (Told) Helper() {}
+func (Reporter) Helper() {}
 
 // Errorf implements [testing.TB].
-func (Told) Errorf(format string, args ...any) { fmt.Printf("FAIL: "+format+"\n", args...) }
+func (Reporter) Errorf(format string, args ...any) { fmt.Printf("FAIL: "+format+"\n", args...) }
 
 // Context implements [testing.TB].
-func (Told) Context() context.Context { return context.Background() }
+func (Reporter) Context() context.Context { return context.Background() }
 
 // Cleanup implements [testing.TB].
-func (Told) Cleanup(func()) {}
+func (Reporter) Cleanup(func()) {}
 
 // newShop takes orders, each once, and counts them.
 func newShop() (handler http.Handler, orders *int) {
@@ -63,7 +63,7 @@ func order(handler http.Handler, key string) {
 
 // The suite orders as before, and every order of it arrives twice.
 func ExampleTwiceHandler() {
-	var t Told // in a test: its *testing.T
+	var t Reporter // in a test: its *testing.T
 
 	handler, orders := newShop()
 	handler = oncetest.TwiceHandler(t, handler, nil)
@@ -87,7 +87,7 @@ func ExampleTwiceHandler() {
 
 // A suite that talks to a server gets a client that sends everything twice.
 func ExampleTwiceTransport() {
-	var t Told // in a test: its *testing.T
+	var t Reporter // in a test: its *testing.T
 
 	handler, orders := newShop()
 	server := httptest.NewServer(handler)
@@ -115,7 +115,7 @@ func ExampleTwiceTransport() {
 // A consumer gets each message again, as from a broker that did not see the acknowledgement.
 func ExampleTwiceFunc() {
 	ctx := context.Background()
-	var t Told // in a test: its *testing.T
+	var t Reporter // in a test: its *testing.T
 
 	recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 // [FaultTxStore] with its Plan, and each effect through Effect, or through a [Gateway] with its Plan. In most tests
 // nothing fails; in the others Faults decides what does.
 //
-// A system whose process "died" keeps its Faults, and whatever it still tries is refused: its effects do not happen,
+// A system whose process "died" keeps its Faults, and all its later calls are refused: its effects do not happen,
 // and its store calls are not made. The system that System.Restart builds gets new Faults.
 //
 // With the zero value nothing fails: use it to test the same system without [Run].
@@ -87,8 +87,8 @@ func newWorld() *world {
 	return &world{injected: make(map[injection]int), effects: make(map[string]int)}
 }
 
-// decide decides one call, and keeps it in the trace. Renewals come on their own time, from a goroutine
-// of their own: they are not in it.
+// decide decides one call and adds it to the trace. Renewals run at their own times in separate goroutines: they
+// are not in the trace.
 func (w *world) decide(c Call) Fault {
 	w.mu.Lock()
 	hold := w.hold
@@ -178,8 +178,8 @@ func (w *world) most() (n int) {
 	return n
 }
 
-// told returns the trace of some deliveries, or of all.
-func (w *world) told(deliveries map[int]bool) []event {
+// traceOf returns the trace of some deliveries, or of all.
+func (w *world) traceOf(deliveries map[int]bool) []event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var events []event

@@ -8,12 +8,12 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// FaultStore returns store with calls that fail as the plan says: before they are made; or after, so that only their
-// answer is lost; or by hanging until their context ends. Of the optional powers ([driver.PowerOf]) it has those of
-// store, and lets them fail too, but for four. [driver.Recaller] cannot fail, and would answer a duplicate past the
-// plan. Without [driver.ChangeWaiter] and [driver.IdentityReader] waiters ask again and again, and DoTx and Lookup
-// do not compare the identity secret. It is no [driver.Prompter], because calls may hang. It is safe for concurrent
-// use.
+// FaultStore returns store with calls that fail as the plan says: before they are made; or after, so that only
+// their answer is lost; or by hanging until their context ends. It has the optional powers of store
+// ([driver.PowerOf]), and lets them fail too, except four. [driver.Recaller] cannot fail, and would answer a
+// duplicate past the plan. Without [driver.ChangeWaiter] and [driver.IdentityReader] waiters ask again and again,
+// and DoTx and Lookup do not compare the identity secret. It is not a [driver.Prompter], because calls may hang. It
+// is safe for concurrent use.
 func FaultStore(store everonce.Store, plan Plan) everonce.Store {
 	return &faultStore{store, &numbered{plan: plan}}
 }

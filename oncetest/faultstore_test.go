@@ -55,7 +55,7 @@ func TestFaultStoreFails(t *testing.T) {
 				}
 				got, err := inner.Get(t.Context(), driver.GetRequest{ID: testKey.RecordID()})
 				if err != nil || got.Found != tc.done {
-					t.Errorf("the record is there: %v (%v), want %v", got.Found, err, tc.done)
+					t.Errorf("the record exists: %v (%v), want %v", got.Found, err, tc.done)
 				}
 			})
 		})
@@ -199,8 +199,8 @@ func (transactions) Join(context.Context, int) (driver.TxHandle[int], error) {
 }
 func (transactions) ClassifyTx(error) driver.TxErrorClass { return driver.TxErrorRetry }
 
-// TestPowersAreThoseOfTheStore: a wrapped store has the powers that it has, with its transactions and without, and its calls of others are
-// refused.
+// TestPowersAreThoseOfTheStore: a wrapped store has the powers that it has, with its transactions and without, and
+// its calls of others are refused.
 func TestPowersAreThoseOfTheStore(t *testing.T) {
 	type has struct{ lister, deleter, health, writes, keeper bool }
 	powers := func(s everonce.Store) (h has) {
@@ -246,7 +246,7 @@ func TestPowersAreThoseOfTheStore(t *testing.T) {
 			_, listed := wrapped.(driver.Lister).List(t.Context(), driver.ListRequest{})
 			_, deleted := wrapped.(driver.ScopeDeleter).DeleteScope(t.Context(), driver.DeleteScopeRequest{})
 			if !errors.Is(listed, errors.ErrUnsupported) || !errors.Is(deleted, errors.ErrUnsupported) {
-				t.Errorf("%s, wrapped %s: calls of powers that are not there: %v, %v", name, how, listed, deleted)
+				t.Errorf("%s, wrapped %s: calls of missing powers: %v, %v", name, how, listed, deleted)
 			}
 		}
 	}

@@ -14,7 +14,7 @@ import (
 //
 // A transaction whose begin lost its answer, or whose commit failed before it was made, is rolled back, as the
 // database does when it loses the connection. A rollback is always made. A commit that failed, before or after, is
-// [driver.TxErrorCommitLost]: nobody can tell which.
+// [driver.TxErrorCommitLost]: the caller cannot tell which.
 func FaultTxStore[Tx any](store driver.TxStore[Tx], plan Plan) driver.TxStore[Tx] {
 	return &faultTxStore[Tx]{faultStore{store, &numbered{plan: plan}}, store}
 }

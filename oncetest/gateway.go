@@ -61,7 +61,7 @@ func (g *Gateway) Call(ctx context.Context, key, request string) (Receipt, error
 	return (&Client{g, g.n}).Call(ctx, key, request)
 }
 
-// Client calls a [Gateway] under a plan of its own.
+// Client calls a [Gateway] under its own plan.
 type Client struct {
 	gateway *Gateway
 	n       *numbered

@@ -11,7 +11,7 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// later is a receiver that says "in progress", and does the work in a goroutine of its own: 202, and a poll.
+// later is a receiver that answers "in progress" and does the work in a separate goroutine, like 202 and a poll.
 type later struct {
 	mu   sync.Mutex
 	done map[string]int
@@ -33,7 +33,7 @@ func (l *later) system(f *Faults) System {
 				tried[op.Key] = true
 				go func() {
 					time.Sleep(time.Second)
-					_ = f.Effect(ctx, op.Key, func() error { //nolint:errcheck // whoever asks will hear
+					_ = f.Effect(ctx, op.Key, func() error { //nolint:errcheck // a poll will return it
 						l.mu.Lock()
 						defer l.mu.Unlock()
 						l.done[op.Key]++
@@ -52,7 +52,8 @@ func (l *later) system(f *Faults) System {
 	}
 }
 
-// A system may do its work after it has answered, in a goroutine of its own: the tests of a crash race with nothing.
+// A system may do its work in a separate goroutine after it has answered: the tests of a crash must not race with
+// it.
 func TestCrashOfASystemThatAnswersFirst(t *testing.T) {
 	s := Subject{Mode: Reexecute, Capabilities: Capabilities{EffectFaults: true, Restarts: true}, New: func(_ testing.TB, f *Faults) System {
 		return (&later{done: map[string]int{}}).system(f)

@@ -8,7 +8,8 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// liar is a system that does nothing: it answers as it is told to, and so does its ledger. It is honest where it is told nothing.
+// liar is a system that does nothing: it answers as configured, and so does its ledger. It is honest where nothing
+// is configured.
 type liar struct {
 	test    string
 	finds   string                            // what the test says
@@ -97,7 +98,8 @@ func total(sent map[string]int) (n int) {
 	return n
 }
 
-// Each assertion of a test finds what only it can: a system that lies in one point alone is found, and an honest one is not.
+// Each assertion of a test finds what only it can: a system that lies in one point alone is found, and an honest
+// one is not.
 func TestEachAssertionFindsItsLiar(t *testing.T) {
 	again := func(n int) func(map[string]int) int { // a second effect with the nth delivery
 		return func(sent map[string]int) int {
@@ -123,8 +125,8 @@ func TestEachAssertionFindsItsLiar(t *testing.T) {
 		{test: "MissingKeyIsRefused", finds: "without a key was answered executed", effects: none},
 		{test: "MissingKeyIsRefused", finds: "1 effects, want 0", answer: always(everonce.Invalid)},
 		{test: "KeysAreScopedPerClient"},
-		{test: "KeysAreScopedPerClient", finds: "an operation of its own", answer: second(1, everonce.Replayed, "result")},
-		{test: "KeysAreScopedPerClient", finds: "an operation of its own", answer: second(1, everonce.Failed, "")},
+		{test: "KeysAreScopedPerClient", finds: "a separate operation", answer: second(1, everonce.Replayed, "result")},
+		{test: "KeysAreScopedPerClient", finds: "a separate operation", answer: second(1, everonce.Failed, "")},
 		{test: "KeysAreScopedPerClient", finds: "a duplicate got the result", answer: second(2, everonce.Replayed, "another")},
 		{test: "KeysAreScopedPerClient", finds: "2 effects, want 1", effects: again(2)},
 		{test: "RejectionIsReplayed", finds: "must be refused for good was answered executed", effects: none},

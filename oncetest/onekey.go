@@ -8,8 +8,8 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// Keys records the keys of the messages that a consumer receives, to test that a message which your producer sends again
-// keeps its key. Make one with [RecordKeys].
+// Keys records the keys of the messages that a consumer receives, to test that a message which your producer sends
+// again keeps its key. Make one with [RecordKeys].
 type Keys struct {
 	key  consume.Key
 	more chan struct{}
@@ -19,7 +19,8 @@ type Keys struct {
 	seen     []string
 }
 
-// RecordKeys returns a recorder of what key returns. Give the consumer under test its method [Keys.Key] in place of key:
+// RecordKeys returns a recorder of what key returns. Give the consumer under test its method [Keys.Key] in place of
+// key:
 //
 //	keys := oncetest.RecordKeys(consume.ProducerID())
 //	consumer := newConsumer(t, keys.Key)
@@ -34,8 +35,8 @@ func RecordKeys(key consume.Key) *Keys {
 	return &Keys{key: key, more: make(chan struct{}, 1), messages: map[*consume.Message]bool{}}
 }
 
-// Key is a [consume.Key]. It records the key of each message once, and an empty one for a message that has none. Redeliveries and
-// retries are not recorded, since the producer did not send them. It may be called concurrently.
+// Key is a [consume.Key]. It records the key of each message once, and an empty one for a message that has none.
+// Redeliveries and retries are not recorded, since the producer did not send them. It may be called concurrently.
 func (k *Keys) Key(m *consume.Message) (string, error) {
 	key, err := k.key(m)
 	whole, _ := k.key.Of(m) //nolint:errcheck // err has it; with what the consumer adds to the key
@@ -53,8 +54,8 @@ func (k *Keys) Key(m *consume.Message) (string, error) {
 	return key, err
 }
 
-// WantOne waits until that many messages have come, and reports an error if they have different keys, or none. It fails the test if
-// ctx ends before they have come. The recorder is empty afterwards.
+// WantOne waits until that many messages have come, and reports an error if they have different keys, or none. It
+// fails the test if ctx ends before they have come. The recorder is empty afterwards.
 func (k *Keys) WantOne(ctx context.Context, tb testing.TB, messages int) {
 	tb.Helper()
 	for {
@@ -90,7 +91,7 @@ func wantOne(tb testing.TB, seen []string) {
 			tb.Errorf("oncetest: message %d of %d has no key", i+1, len(seen))
 			return
 		case key != seen[0]:
-			tb.Errorf("oncetest: the same message came under the keys %q and %q: sent again, it takes effect again (set the ID once for each event, or take the key from a field that stays)", seen[0], key)
+			tb.Errorf("oncetest: the same message came under the keys %q and %q: sent again, it takes effect again (set the ID once for each event, or take the key from a field that does not change)", seen[0], key)
 			return
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// TestOneMessageIsCountedOnce: a consumer that asks twice for the key of a message, a retry and a redelivery do not stand for the
-// producer's second message, which comes with another key.
+// TestOneMessageIsCountedOnce: a consumer that asks twice for the key of a message, a retry and a redelivery do not
+// stand for the producer's second message, which comes with another key.
 func TestOneMessageIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	keys := RecordKeys(consume.ProducerID())
@@ -23,7 +23,8 @@ func TestOneMessageIsCountedOnce(t *testing.T) {
 	}
 }
 
-// TestProducersThatSendAgain: a producer that keeps the ID passes; one that makes a new ID for each publish, or none, does not.
+// TestProducersThatSendAgain: a producer that keeps the ID passes; one that makes a new ID for each publish, or
+// none, does not.
 func TestProducersThatSendAgain(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -21,7 +21,7 @@ type payments struct {
 	inSteps bool
 	wait    time.Duration
 
-	// What a test may break:
+	// Settings that a test may break:
 	life  func(everonce.Options) everonce.Options
 	scope func(client string) everonce.Scope
 	print func(op Operation) everonce.CallOption

@@ -68,13 +68,13 @@ const (
 	Pass Fault = iota
 	// FailBefore: it is not done, and the error does not say so.
 	FailBefore
-	// FailAfter: it is done, but its answer is lost: the error is the same as that of FailBefore.
+	// FailAfter: it is done, but its answer is lost. The error is the same as for FailBefore.
 	FailAfter
 	// HangBefore: it is not done, and returns when its context ends.
 	HangBefore
 	// HangAfter: it is done, and returns when its context ends.
 	HangAfter
-	// Unreached: it is not done, and the error proves it: that of an effect is marked with [everonce.NotDone]. For a
+	// Unreached: it is not done, and the error proves it: for an effect it is marked with [everonce.NotDone]. For a
 	// store's call it is the same as FailBefore.
 	Unreached
 
@@ -175,7 +175,7 @@ type InjectedError struct {
 	cause error
 }
 
-// Error names the call, but does not say whether it was done: whoever gets such an error does not know.
+// Error names the call, but does not say whether it was done: its receiver cannot tell.
 func (e *InjectedError) Error() string {
 	what := "connection lost"
 	switch e.Fault {

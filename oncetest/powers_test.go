@@ -14,8 +14,8 @@ import (
 
 func is[Power any](s everonce.Store) bool { _, ok := driver.PowerOf[Power](s); return ok }
 
-// TestEveryPowerHasAFate compares the optional powers of the core with what becomes of each in a store that is wrapped: whoever adds one decides here, and
-// says so in the comment of FaultStore.
+// TestEveryPowerHasAFate compares the optional powers of the core with what becomes of each in a store that is
+// wrapped: add a new power here, and to the comment of FaultStore.
 func TestEveryPowerHasAFate(t *testing.T) {
 	fates := map[string]struct {
 		is     func(everonce.Store) bool
@@ -37,7 +37,7 @@ func TestEveryPowerHasAFate(t *testing.T) {
 	for _, name := range powersOfTheCore(t) {
 		fate, known := fates[name]
 		if !known {
-			t.Errorf("%s is an optional power, and nobody has said what a wrapped store does about it", name)
+			t.Errorf("%s is an optional power, and it is not declared what a wrapped store does about it", name)
 		}
 		delete(fates, name)
 		if fate.is == nil {

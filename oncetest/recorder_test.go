@@ -46,7 +46,7 @@ func (r *recorder) text() string {
 	return strings.Join(r.lines, "\n")
 }
 
-// recorded runs body as a test of its own, to its end or its Fatal.
+// recorded runs body as a separate test, to its end or its Fatal.
 func recorded(tb testing.TB, body func(testing.TB)) *recorder {
 	r := &recorder{TB: tb}
 	done := make(chan struct{})

@@ -11,15 +11,16 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// RoundTrip checks that results of type T survive the codec: each value is encoded and decoded as [everonce.Do] does for
-// a duplicate, and the test fails for each part that comes back different. The parts are named, with what went in and
-// what came back. If codec is nil, it is [everonce.JSON].
+// RoundTrip checks that results of type T survive the codec: each value is encoded and decoded as [everonce.Do]
+// does for a duplicate, and the test fails for each part that comes back different. The parts are named, with what
+// went in and what came back. If codec is nil, it is [everonce.JSON].
 //
 // Values are compared as by [reflect.DeepEqual], unexported fields included. A type that encodes itself and has a
 // method Equal, such as time.Time, is compared by that method.
 //
-// Fill every field, and give one value for each type that an interface may hold: the loss of a zero value does not show.
-// A field with the tag json:"-" is reported too, because a duplicate does not get it; leave it zero if that is meant.
+// Fill every field, and give one value for each type that an interface may hold: the loss of a zero value does not
+// show. A field with the tag json:"-" is reported too, because a duplicate does not get it; leave it zero if that
+// is meant.
 //
 // Values of a type that survives have different JSON if they differ, so [everonce.FingerprintOf] tells them apart.
 func RoundTrip[T any](tb testing.TB, codec everonce.Codec, values ...T) {
@@ -58,7 +59,7 @@ const (
 	maxShown       = 200 // characters of a part
 )
 
-// differ collects the differences of two values. What it compares is addressable, so that it can read unexported fields.
+// differ collects the differences of two values. The values are addressable, so that it can read unexported fields.
 type differ struct {
 	lines []string
 	seen  map[visit]bool

@@ -55,7 +55,7 @@ func (a *amount) MarshalJSON() ([]byte, error)    { return json.Marshal(a.cents)
 func (a *amount) UnmarshalJSON(data []byte) error { a.read++; return json.Unmarshal(data, &a.cents) }
 func (a amount) Equal(b amount) bool              { return a.cents == b.cents } //nolint:revive // a value is asked
 
-func TestRoundTripFindsWhatIsLost(t *testing.T) {
+func TestRoundTripFindsLostFields(t *testing.T) {
 	checkLost(t, "unexported field", money{"EUR", 5}, "value.cents: 5 became 0")
 	checkLost(t, "unexported field in a list", []money{{"EUR", 0}, {"EUR", 5}}, "value[1].cents: 5 became 0")
 	checkLost(t, "unexported field in a map", map[string]*money{"a": {"EUR", 5}}, `value["a"].cents: 5 became 0`)
@@ -95,7 +95,7 @@ func checkLost[T any](t *testing.T, name string, v T, want ...string) {
 	})
 }
 
-func TestRoundTripAcceptsWhatComesBack(t *testing.T) {
+func TestRoundTripAcceptsEqualValues(t *testing.T) {
 	local := time.FixedZone("CEST", 7200)
 	RoundTrip(t, nil, money{Currency: "EUR"}, money{})
 	RoundTrip(t, nil, &node{Name: "a", Next: &node{Name: "b"}}, nil)
@@ -113,7 +113,7 @@ func TestRoundTripAcceptsWhatComesBack(t *testing.T) {
 	RoundTrip(t, gobCodec{}, complex(3, 4))
 }
 
-// What comes back is compared with the value that was given, by the codec that was given.
+// RoundTrip compares the value that comes back with the given value, using the given codec.
 func TestRoundTripUsesTheCodec(t *testing.T) {
 	for name, codec := range map[string]everonce.Codec{"other keys": fixed{data: `{"b":1,"c":2}`}, "more": fixed{data: `{"a":1,"b":1,"c":1}`}, "unreadable": fixed{data: "{"}, "failing": fixed{err: errors.New("broken")}} {
 		r := recorded(t, func(tb testing.TB) { RoundTrip(tb, codec, map[string]int{"a": 1, "b": 1}) })

@@ -13,7 +13,7 @@ import (
 // SeedVariable is the environment variable that replays a run: see Subject.Seed.
 const SeedVariable = "EVERONCE_SEED"
 
-// defaultLease is that of everonce.Options.
+// defaultLease is the default lease of everonce.Options.
 const defaultLease = 30 * time.Second
 
 // Run runs every test for which the subject has declared its capabilities, each under its own name, and logs the
@@ -192,7 +192,7 @@ var tests = []test{
 
 	{"ThreeConcurrentOneEffect", []need{needConcurrency}, threeConcurrent},
 	{"FiveConcurrentOfASlowOneProcessed", []need{needConcurrency, needEffectFaults}, fiveConcurrent},
-	{"InFlightDuplicateIsToldOrWaits", []need{needConcurrency, needEffectFaults}, inFlight},
+	{"InFlightDuplicateFailsFastOrWaits", []need{needConcurrency, needEffectFaults}, inFlight},
 	{"InFlightOtherAmountIsRefused", []need{needConcurrency, needEffectFaults, needFingerprints}, inFlightMismatch},
 	{"ManyOperationsAtOnceOneEffectEach", []need{needConcurrency}, manyAtOnce},
 

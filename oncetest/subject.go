@@ -69,7 +69,7 @@ func (m Mode) String() string {
 // run, and fail if the system cannot do what they need. If a function of System is missing for one of them, no test
 // runs: see [Run].
 type Capabilities struct {
-	// Marks: a duplicate's answer can be told from the first: [everonce.Replayed].
+	// Marks: a duplicate's answer is marked as one: [everonce.Replayed].
 	Marks bool
 	// Keys: an operation without a key is refused: [everonce.Invalid].
 	Keys bool
@@ -115,7 +115,7 @@ type System struct {
 	Compensations func(ctx context.Context, op Operation) (int, error)
 	// Settle ends an unknown outcome with what somebody found out.
 	Settle func(ctx context.Context, op Operation, happened bool) error
-	// Elapse lets time pass for the store's clock. Default: it passes by itself.
+	// Elapse lets time pass for the store's clock. Default: time passes as usual.
 	Elapse func(time.Duration)
 }
 
@@ -139,7 +139,7 @@ type Answer struct {
 	Outcome everonce.Outcome
 	// Result is what a duplicate must get again, compared by reflect.DeepEqual: a body, a receipt.
 	Result any
-	// RetryAfter is how long the sender was told to wait before it tries again; zero if it was not told.
+	// RetryAfter is how long the answer asked the sender to wait before it tries again; zero if it did not ask.
 	RetryAfter time.Duration
 	// Err is for the report of a failing test.
 	Err error
@@ -181,5 +181,5 @@ func (a Answer) isDone() bool {
 	return false
 }
 
-// isSuccess reports whether the answer says that the effect is there.
+// isSuccess reports whether the answer says that the effect happened.
 func (a Answer) isSuccess() bool { return a.isDone() && a.Outcome != everonce.Rejected }

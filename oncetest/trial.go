@@ -20,7 +20,7 @@ type trial struct {
 	sys     System
 	n       int
 	rng     *rand.Rand
-	told    bool
+	logged  bool
 }
 
 func newTrial(tb testing.TB, s *Subject, name string) *trial {
@@ -29,7 +29,7 @@ func newTrial(tb testing.TB, s *Subject, name string) *trial {
 	t.rng = rand.New(rand.NewPCG(s.Seed, 1)) //nolint:gosec // chance is what is wanted, not secrecy
 	tb.Cleanup(func() {
 		if tb.Failed() {
-			t.tell(nil)
+			t.logTrace(nil)
 			tb.Logf("replay with: %s=%d go test -run '^%s$'", SeedVariable, s.Seed, strings.ReplaceAll(tb.Name(), "/", "$/^"))
 		}
 	})
@@ -78,8 +78,8 @@ func (t *trial) deliver(op Operation) (a Answer, faulted bool) {
 // most is how many deliveries of one operation may be needed until the answer is final.
 const most = 100
 
-// finish delivers an operation until its answer is final: done, or unknown where that stays. faulted
-// tells whether a fault can have left it unknown.
+// finish delivers an operation until its answer is final: done, or unknown where that is final. faulted reports
+// whether a fault can have left it unknown.
 func (t *trial) finish(op Operation) (a Answer, faulted bool) {
 	t.Helper()
 	for range most {
@@ -224,15 +224,15 @@ func (t *trial) wantStoreFaults() {
 	t.wantWired("StoreFaults", "wrap the store by FaultStore or FaultTxStore with Faults.Plan", store...)
 }
 
-// tell logs the trace of a failure, once.
-func (t *trial) tell(deliveries map[int]bool) {
+// logTrace logs the trace of a failure, once.
+func (t *trial) logTrace(deliveries map[int]bool) {
 	t.Helper()
-	if t.told {
+	if t.logged {
 		return
 	}
-	t.told = true
+	t.logged = true
 	var b strings.Builder
-	events := t.world.told(deliveries)
+	events := t.world.traceOf(deliveries)
 	const tail = 200
 	if len(events) > tail {
 		fmt.Fprintf(&b, "\n(%d lines before)", len(events)-tail)

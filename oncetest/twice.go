@@ -11,9 +11,9 @@ type Which uint8
 
 // The answers.
 const (
-	// Second: that of the duplicate, so that a suite's assertions apply to it. The default.
+	// Second: the answer to the duplicate, so that a suite's assertions apply to it. The default.
 	Second Which = iota
-	// First: that of the first delivery.
+	// First: the answer to the first delivery.
 	First
 )
 
@@ -21,7 +21,7 @@ const (
 type TwiceFuncOptions[M any] struct {
 	// Return says whose error is returned. Default Second.
 	Return Which
-	// Clone copies a message before each delivery, for handlers that change it. Default: both get it as it is.
+	// Clone copies a message before each delivery, for handlers that change it. Default: both get the same message.
 	Clone func(M) M
 	// Same compares what the two deliveries returned, and returns an error that says what is wrong. Default: both
 	// nil, or both an error of the same text.
@@ -45,7 +45,7 @@ func TwiceFunc[M any](tb testing.TB, f func(context.Context, M) error, opts *Twi
 		tb.Helper()
 		again := o.Clone(m)
 		first := f(ctx, o.Clone(m))
-		if ctx.Err() != nil { // nobody redelivers any more
+		if ctx.Err() != nil { // no more deliveries will come
 			return first
 		}
 		second := f(ctx, again)

@@ -40,9 +40,9 @@ func TwiceTransport(tb testing.TB, rt http.RoundTripper, opts *TwiceOptions) htt
 	return &twiceTransport{tb: tb, next: rt, twice: newTwice(opts)}
 }
 
-// TwiceHandler returns a handler that passes every request to h twice, the second time after the first has returned,
-// and then answers with one of the two: see [TwiceTransport]. What h writes is recorded: it cannot flush, hijack or
-// push.
+// TwiceHandler returns a handler that passes every request to h twice, the second time after the first has
+// returned, and then answers with one of the two: see [TwiceTransport]. The response of h is recorded: h cannot
+// flush, hijack or push.
 func TwiceHandler(tb testing.TB, h http.Handler, opts *TwiceOptions) http.Handler {
 	t := newTwice(opts)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -62,7 +62,7 @@ func TwiceHandler(tb testing.TB, h http.Handler, opts *TwiceOptions) http.Handle
 			return answer{rec.Result(), rec.Body.Bytes()}
 		}
 		first := serve()
-		if r.Context().Err() != nil { // nobody sends again
+		if r.Context().Err() != nil { // no client would send again
 			first.write(w)
 			return
 		}
@@ -149,7 +149,7 @@ func (a answer) write(w http.ResponseWriter) {
 		h.Add("Trailer", name)
 	}
 	w.WriteHeader(a.response.StatusCode)
-	_, _ = w.Write(a.body) //nolint:errcheck // the client has gone: nobody is left to tell
+	_, _ = w.Write(a.body) //nolint:errcheck // the client has gone: the error has no receiver
 	maps.Copy(h, a.response.Trailer)
 }
 

@@ -14,19 +14,20 @@ import (
 )
 
 const (
-	// askTimeout bounds a question to a table.
+	// askTimeout bounds one count of a table.
 	askTimeout = 5 * time.Second
-	// waitForCount is how long those who read the figures wait for one. Ten tables of a database that does not answer hold
-	// up a scrape by less than the ten seconds that Prometheus gives it.
+	// waitForCount is how long a reader of the metrics waits for a count. So ten tables of a database that does not
+	// answer delay a scrape by less than the ten seconds that Prometheus allows.
 	waitForCount = 500 * time.Millisecond
-	// backlogFor is how long a figure is shown that is not counted again.
+	// backlogFor is how long a figure is shown without a new count.
 	backlogFor = 5 * time.Minute
 )
 
-// Backlog shows what waits in the table of an outbox, an inbox or of sagas, under the name given, until ctx ends. The table
-// is counted each time that the figures are read: one process is enough for that. A count that takes longer than half a
-// second is shown the next time, and the one before it until then, for five minutes at most. A count that fails, or takes
-// longer than five seconds, is counted too, and the table's figures are missing until one succeeds.
+// Backlog shows what waits in the table of an outbox, an inbox or sagas, under the given name, until ctx ends. The
+// table is counted each time the metrics are read: do that in one process only. If a count takes longer than half a
+// second, the previous one is shown for up to five minutes, and the new one the next time. A count that fails, or
+// takes longer than five seconds, increments the counter of failures, and the table's figures are missing until one
+// succeeds.
 func (o *Observer) Backlog(ctx context.Context, name string, table *backlog.Table) error {
 	return o.backlog(ctx, name, table.Stats)
 }
@@ -55,26 +56,28 @@ func (o *Observer) backlog(ctx context.Context, name string, stats func(context.
 	if err != nil {
 		return fmt.Errorf("otelonce: the meter refuses a callback: %w", err)
 	}
-	context.AfterFunc(ctx, func() { _ = reg.Unregister() }) //nolint:errcheck // it fails where the provider has ended, and it with that
+	context.AfterFunc(ctx, func() { _ = reg.Unregister() }) //nolint:errcheck // it fails only if the provider has ended, which also unregisters
 	return nil
 }
 
-// tableCount counts a table beside those who read the figures: a database that does not answer holds up no page.
+// tableCount counts a table in the background, so that a database that does not answer does not block readers of the
+// metrics.
 type tableCount struct {
 	ctx     context.Context
 	stats   func(context.Context) (backlog.Stats, error)
 	failed  func()
-	running chan struct{} // held by the count that runs
+	running chan struct{} // held by the running count
 	last    atomic.Pointer[lastCount]
 }
 
-// lastCount is what a table was last counted to hold.
+// lastCount is the result of the last count of a table.
 type lastCount struct {
 	backlog.Stats
 	at time.Time
 }
 
-// get begins a count, unless one runs since it was last called, waits a little for its end, and returns what is known.
+// get starts a count, unless one has been running since the last call. It waits a little for its end, and returns the
+// last result.
 func (t *tableCount) get() (s backlog.Stats, known bool) {
 	select {
 	case t.running <- struct{}{}:

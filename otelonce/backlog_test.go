@@ -16,7 +16,7 @@ import (
 	"github.com/everonce/everonce/otelonce/scrape"
 )
 
-// scraped returns an observer, and what a scraper sees of it, and how long it waits for that.
+// scraped returns an observer, and a function that returns its page and the time that a scrape took.
 func scraped(t *testing.T) (*Observer, func() (page string, took time.Duration)) {
 	t.Helper()
 	provider, page, err := scrape.New()
@@ -34,8 +34,8 @@ func scraped(t *testing.T) (*Observer, func() (page string, took time.Duration))
 	}
 }
 
-// A table that does not answer holds up no scrape. What was last counted is shown until the count has failed, or, where nobody can end
-// the count, until the figure is old.
+// A table that does not answer does not delay a scrape. The last count is shown until the new one has failed, or, if
+// that does not end, until it is too old.
 func TestATableThatHangs(t *testing.T) {
 	for name, heeds := range map[string]bool{"until its deadline": true, "for ever": false} {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +95,7 @@ func (s *stuck) Health(ctx context.Context, _ driver.HealthRequest) (driver.Heal
 	return driver.HealthResult{}, ctx.Err()
 }
 
-// A count of the records has a deadline, and what is old is not shown: after a count that failed, nor after the end.
+// A count of the records has a deadline, and old counts are not shown: neither after a failed count nor after the end.
 func TestOldCountsAreNotShown(t *testing.T) {
 	const completed = `everonce_records{state="completed"} 7`
 	synctest.Test(t, func(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// replays serves one answer again and again, observed by o, or by nobody.
+// replays serves one answer again and again, observed by o if that is not nil.
 func replays(tb testing.TB, o *otelonce.Observer) http.Handler {
 	tb.Helper()
 	receive, serve := &everonce.Options{}, &httponce.Options{}
@@ -41,7 +41,7 @@ func replays(tb testing.TB, o *otelonce.Observer) http.Handler {
 	return protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, strings.Repeat("a", 200)) }))
 }
 
-// observers are those that are compared. Spans are made, batched and dropped.
+// observers returns the observers to compare. Spans are made, batched and dropped.
 func observers(tb testing.TB) map[string]*otelonce.Observer {
 	tb.Helper()
 	meters, _, err := scrape.New()
@@ -63,7 +63,7 @@ func observers(tb testing.TB) map[string]*otelonce.Observer {
 	return all
 }
 
-// spent is the processors' time that this process has had. Unlike the time that went by it does not depend on what else runs.
+// spent returns the CPU time of this process, which, unlike elapsed time, does not depend on other processes.
 func spent(tb testing.TB) time.Duration {
 	tb.Helper()
 	var r syscall.Rusage

@@ -13,15 +13,15 @@ import (
 
 // Buckets, in seconds.
 var (
-	// short is for what a caller waits for.
+	// short is for the time that a caller waits.
 	short = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
-	// long is for repetitions: from a client's retry to a dead letter that is replayed after weeks.
+	// long is for repetitions: from a client's retry to the replay of a dead letter after weeks.
 	long = []float64{1, 10, 60, 300, 900, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86400, 2 * 86400, 3 * 86400, 7 * 86400, 14 * 86400, 30 * 86400}
 	// lags is for queues.
 	lags = []float64{.005, .025, .1, .25, 1, 5, 15, 60, 300, 900, 3600, 6 * 3600, 86400}
 )
 
-// Keys of labels. Those of OpenTelemetry's conventions are used where there is one.
+// Keys of labels. They follow OpenTelemetry's conventions where these define a name.
 const (
 	keyKind        = attribute.Key("kind")
 	keyOutcome     = attribute.Key("outcome")
@@ -38,7 +38,7 @@ const (
 	keyDestination = attribute.Key("messaging.destination.name")
 )
 
-// figures are the instruments.
+// figures has the instruments.
 type figures struct {
 	meter   metric.Meter
 	running atomic.Int64
@@ -63,7 +63,7 @@ type figures struct {
 	definitions bounded
 }
 
-// kindAnd is what the labels of an operation are made of.
+// kindAnd has the values of an operation's labels.
 type kindAnd struct {
 	kind    string
 	outcome everonce.Outcome
@@ -124,7 +124,7 @@ func (f *figures) init(m metric.Meter, maxValues int) error {
 	return f.gauges()
 }
 
-// fromZero shows what an alert waits for before it has happened: to increase() a counter that begins at 1 has not grown.
+// fromZero initialises counters that alerts watch to 0: increase() does not see a counter that begins at 1.
 func (f *figures) fromZero() {
 	ctx := context.Background()
 	for _, c := range []metric.Int64Counter{
@@ -142,7 +142,7 @@ func (f *figures) fromZero() {
 	}
 }
 
-// operation counts a call.
+// operation records a call.
 func (f *figures) operation(ctx context.Context, ev *everonce.Observation) {
 	with := f.kinds.get(kindAnd{ev.Kind, ev.Outcome})
 	f.operations.Add(ctx, 1, with.add...)

@@ -10,15 +10,15 @@ import (
 	"github.com/everonce/everonce/httponce"
 )
 
-// served is what the labels of a request are made of.
+// served has the values of a request's labels.
 type served struct {
 	route, outcome string
 	status         int
 }
 
-// HTTP returns an Observe for [httponce.Options]. The label http.route has the patterns of routes that are given here, as
-// http.ServeMux or [httponce.Options].Routes have them, without their methods. All others are "other": where no pattern
-// matches, a route is a path, and clients choose these.
+// HTTP returns an Observe for [httponce.Options]. The label http.route has the given patterns of routes, written as
+// for http.ServeMux or [httponce.Options].Routes, without their methods. All other routes are "other": without a
+// matching pattern a route is a path, and clients choose these.
 func (o *Observer) HTTP(patterns ...string) func(context.Context, httponce.Served) {
 	routes := map[string]bool{}
 	requests := &labels[served]{of: func(s served) []attribute.KeyValue {

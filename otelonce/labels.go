@@ -7,21 +7,20 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// other is the label of what there is no room for.
+// other is the label for values beyond the limit.
 const other = "other"
 
-// maxSets is how many sets of labels are kept ready. More are made each time; OpenTelemetry has a limit of its own for what
-// it keeps.
+// maxSets is how many sets of labels are cached. Others are made each time; OpenTelemetry limits what it keeps.
 const maxSets = 2000
 
-// labels keeps the sets of labels that have been used, by what they are made of: making one costs more than a measurement.
+// labels caches sets of labels by their values, because making one costs more than a measurement.
 type labels[K comparable] struct {
 	of    func(K) []attribute.KeyValue
 	mu    sync.RWMutex
 	known map[K]*labelled
 }
 
-// labelled is a set of labels, in the two forms that instruments take.
+// labelled is a set of labels, in the two forms that instruments accept.
 type labelled struct {
 	add    []metric.AddOption
 	record []metric.RecordOption
@@ -47,7 +46,7 @@ func (l *labels[K]) get(k K) *labelled {
 	return with
 }
 
-// bounded tells the first max values apart; the others are "other".
+// bounded keeps the first max values, and replaces the others by "other".
 type bounded struct {
 	max   int
 	mu    sync.RWMutex

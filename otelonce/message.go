@@ -24,14 +24,14 @@ type Consumer struct {
 	byReason  labels[consume.Reason]
 }
 
-// decided is what the labels of a delivery are made of.
+// decided has the values of a delivery's labels.
 type decided struct {
 	disposition string
 	outcome     everonce.Outcome
 }
 
-// Consumer returns what observes a consumer: its Context and Observe are for the consumer's spec. The system is the
-// broker, as OpenTelemetry's conventions name it: "rabbitmq", "kafka", "aws_sqs", "nats".
+// Consumer returns an observer of a consumer: its Context and Observe are for the consumer's spec. The system is the
+// broker's name in OpenTelemetry's conventions: "rabbitmq", "kafka", "aws_sqs", "nats".
 func (o *Observer) Consumer(system, name string) *Consumer {
 	c := &Consumer{o: o, base: []attribute.KeyValue{keySystem.String(system), keyConsumer.String(name)}, name: name}
 	c.byVerdict.of = func(d decided) []attribute.KeyValue {
@@ -54,7 +54,7 @@ func (o *Observer) Consumer(system, name string) *Consumer {
 	return c
 }
 
-// handling is what the context of a message knows of its delivery.
+// handling is the state of a delivery in the context of its message.
 type handling struct {
 	began time.Time
 	span  trace.Span // nil without traces
@@ -62,8 +62,8 @@ type handling struct {
 
 type handlingKey struct{}
 
-// Context is for Context of [consume.Spec], [consume.TxSpec] and [consume.NaturalSpec]. With traces it begins a span, in the
-// trace that the message's headers name.
+// Context is for Context of [consume.Spec], [consume.TxSpec] and [consume.NaturalSpec]. With traces it starts a span,
+// in the trace that the message's headers name.
 func (c *Consumer) Context(ctx context.Context, m *consume.Message) context.Context {
 	h := &handling{began: time.Now()}
 	if c.o.tracer != nil {
@@ -80,7 +80,7 @@ func (c *Consumer) Context(ctx context.Context, m *consume.Message) context.Cont
 	return context.WithValue(ctx, handlingKey{}, h)
 }
 
-// Observe is for Observe beside it.
+// Observe is for Observe of the same spec.
 func (c *Consumer) Observe(ctx context.Context, _ *consume.Message, v consume.Decision) {
 	with := c.byVerdict.get(decided{v.Disposition.String(), v.Outcome})
 	c.o.messages.Add(ctx, 1, with.add...)
@@ -106,13 +106,13 @@ func (h *handling) end(disposition string, failed bool, more ...attribute.KeyVal
 	h.span.End()
 }
 
-// Inbox is what observes the worker of an inbox: Context and Observe are for [inbox.WorkerOptions].
+// Inbox observes the worker of an inbox: Context and Observe are for [inbox.WorkerOptions].
 type Inbox struct {
 	consumer *Consumer
 	byHow    labels[inbox.Disposition]
 }
 
-// Inbox returns what observes the worker of a consumer's inbox.
+// Inbox returns an observer of the worker of a consumer's inbox.
 func (o *Observer) Inbox(consumer string) *Inbox {
 	in := &Inbox{consumer: &Consumer{o: o, name: consumer, base: []attribute.KeyValue{keySystem.String("everonce_inbox"), keyConsumer.String(consumer)}}}
 	in.byHow.of = func(d inbox.Disposition) []attribute.KeyValue {
@@ -124,7 +124,8 @@ func (o *Observer) Inbox(consumer string) *Inbox {
 	return in
 }
 
-// Context is for [inbox.WorkerOptions].Context. With traces it begins a span, in the trace that the message's headers name.
+// Context is for [inbox.WorkerOptions].Context. With traces it starts a span, in the trace that the message's headers
+// name.
 func (in *Inbox) Context(ctx context.Context, m *consume.Message) context.Context {
 	return in.consumer.Context(ctx, m)
 }
@@ -141,7 +142,7 @@ func (in *Inbox) Observe(ctx context.Context, _ *consume.Message, v inbox.Report
 	}
 }
 
-// carried is the trace that headers name, if they name one.
+// carried returns the span context in headers, if any.
 func (o *Observer) carried(headers map[string]string) trace.SpanContext {
 	return trace.SpanContextFromContext(o.carry.Extract(context.Background(), propagation.MapCarrier(headers)))
 }

@@ -11,23 +11,24 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// scopeName names this library to OpenTelemetry.
+// scopeName is the name of this library in OpenTelemetry.
 const scopeName = "github.com/everonce/everonce/otelonce"
 
 // Options are the options of an observer. The zero value of each field is its default.
 type Options struct {
-	// MaxValues is how many topics, and how many definitions of sagas, are told apart in labels. What comes later is "other".
+	// MaxValues is how many topics, and how many definitions of sagas, labels distinguish. Later ones are "other".
 	// Default 100.
 	MaxValues int
-	// Propagator reads trace contexts from requests and messages, and writes them into events. Default: W3C's trace context.
+	// Propagator reads trace contexts from requests and messages, and writes them into events. Default: W3C's trace
+	// context.
 	Propagator propagation.TextMapPropagator
-	// MessageIDs has the spans of messages tell the messages' IDs, as messaging.message.id. An ID is a key where
-	// [consume.ProducerID] makes one of it, and may have what is not for those who read traces. Without it they tell the
-	// key's hash, as the log does.
+	// MessageIDs adds the messages' IDs to the spans of messages, as messaging.message.id. An ID is a key if
+	// [consume.ProducerID] is used, and may be confidential for readers of traces. Without it, spans have the key's hash,
+	// as the log does.
 	MessageIDs bool
 }
 
-// Observer counts and traces. Make one for a process. It is safe for concurrent use.
+// Observer counts and traces. Make one per process. It is safe for concurrent use.
 type Observer struct {
 	figures
 	tracer trace.Tracer // nil without traces
@@ -40,8 +41,8 @@ var (
 	_ everonce.Tracer   = (*Observer)(nil)
 )
 
-// NewObserver returns an observer, for [everonce.Options]. Without a tracer provider it makes no spans. The error wraps
-// [everonce.ErrInvalidArgument], or is the meter's.
+// NewObserver returns an observer, for [everonce.Options]. Without a tracer provider it makes no spans. The error
+// wraps [everonce.ErrInvalidArgument], or comes from the meter.
 func NewObserver(meters metric.MeterProvider, tracers trace.TracerProvider, opts *Options) (*Observer, error) {
 	if meters == nil {
 		return nil, fmt.Errorf("%w: otelonce: the meter provider is nil (to trace only, use metric/noop's)", everonce.ErrInvalidArgument)
@@ -92,13 +93,13 @@ func absorbed(ev *everonce.Observation) bool {
 	switch ev.Outcome {
 	case everonce.Replayed, everonce.Expired, everonce.Elided:
 		return true
-	case everonce.Rejected: // the first time an attempt ran
+	case everonce.Rejected: // at the first rejection an attempt ran
 		return ev.Attempt == 0
 	}
 	return false
 }
 
-// needsPerson reports whether a call ended in a way that somebody should look at.
+// needsPerson reports whether an outcome needs an operator.
 func needsPerson(o everonce.Outcome) bool {
 	switch o {
 	case everonce.Unknown, everonce.NotRecorded, everonce.LeaseLost, everonce.StoreFailed:

@@ -21,8 +21,8 @@ func (o *Observer) Relayed(ctx context.Context, e *outbox.Event, v outbox.Report
 	}
 }
 
-// Publisher traces what a relay publishes: a span for each call, linked to the traces that its events' headers name. Those go
-// on in the events as they are. Without traces it returns next. The system is as for [Observer.Consumer].
+// Publisher traces what a relay publishes: a span for each call, with links to the traces that its events' headers
+// name. It does not change the headers. Without traces it returns next. The system is as for [Observer.Consumer].
 func (o *Observer) Publisher(system string, next outbox.Publisher) outbox.Publisher {
 	if o.tracer == nil {
 		return next
@@ -57,7 +57,7 @@ func (o *Observer) Publisher(system string, next outbox.Publisher) outbox.Publis
 	})
 }
 
-// Saga is for [saga.RunnerOptions].Observe. Where a saga was set aside for an operator, its state is "set_aside".
+// Saga is for [saga.RunnerOptions].Observe. If a saga was set aside for an operator, its state is "set_aside".
 func (o *Observer) Saga(ctx context.Context, v saga.Report) {
 	state := string(v.Status)
 	if v.Waits {

@@ -16,23 +16,23 @@ import (
 const (
 	// countTimeout bounds one count.
 	countTimeout = 5 * time.Minute
-	// shownFor is how long a count is shown that no other follows: an old figure would keep an alert quiet.
+	// shownFor is how long a count is shown without a new one: an old figure would keep an alert from firing.
 	shownFor = time.Hour
 )
 
-// count is what a store was last counted to hold.
+// count is the result of the last count of a store.
 type count struct {
 	health    driver.HealthResult
 	at, until time.Time
 }
 
-// states are the labels of [driver.HealthResult].
+// states returns the numbers by label of [driver.HealthResult].
 func (c *count) states() map[string]int64 {
 	h := &c.health
 	return map[string]int64{"claimed": h.Claimed, "abandoned": h.Abandoned, "released": h.Released, "completed": h.Completed, "unreadable": h.Unreadable}
 }
 
-// oldest is the age of the oldest record that waits to be settled.
+// oldest returns the age of the oldest record that waits to be settled.
 func (c *count) oldest() time.Duration {
 	if c.health.OldestAbandoned.IsZero() {
 		return 0
@@ -40,19 +40,19 @@ func (c *count) oldest() time.Duration {
 	return c.health.Now.Sub(c.health.OldestAbandoned) + time.Since(c.at)
 }
 
-// gauges are read when they are asked for.
+// gauges registers the gauges, which are read at each collection.
 func (f *figures) gauges() error {
 	running, err1 := f.meter.Int64ObservableGauge("everonce.operations.running", metric.WithUnit("{operation}"), metric.WithDescription("Operations that run or wait."))
 	records, err2 := f.meter.Int64ObservableGauge("everonce.records", metric.WithUnit("{record}"),
-		metric.WithDescription("Records by state, as they were last counted. Those that are abandoned are unknown: they wait for somebody to settle them or, under Reexecute, for a repetition."))
-	oldest, err3 := f.meter.Float64ObservableGauge("everonce.unknown.oldest", metric.WithUnit("s"), metric.WithDescription("Age of the oldest record that is unknown; 0 if there is none."))
+		metric.WithDescription("Records by state, at the last count. Abandoned records are unknown: they must be settled or, under Reexecute, repeated."))
+	oldest, err3 := f.meter.Float64ObservableGauge("everonce.unknown.oldest", metric.WithUnit("s"), metric.WithDescription("Age of the oldest record that is unknown; 0 without one."))
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return err
 	}
 	_, err := f.meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
 		to.ObserveInt64(running, f.running.Load())
 		c := f.counted.Load()
-		if c == nil || time.Now().After(c.until) { // nobody knows
+		if c == nil || time.Now().After(c.until) { // unknown
 			return nil
 		}
 		for state, n := range c.states() {
@@ -64,10 +64,11 @@ func (f *figures) gauges() error {
 	return err
 }
 
-// CountRecords counts the records of a store now, and then after each pause, until ctx ends. It may read every record for
-// that: once a minute, in one process, is often enough. A count that fails, or takes longer than five minutes, is counted
-// too. There are no figures of records then, nor where the next count is overdue, nor after the end of ctx. The pause is at
-// least ten times as long as the count took. An observer shows the records of one store.
+// CountRecords counts the records of a store now, and then after each pause, until ctx ends. It may read every record
+// for that: once a minute, in one process, is often enough. A count that fails, or takes longer than five minutes,
+// increments the counter of failures. There are no figures of records then, nor when the next count is overdue, nor
+// after the end of ctx. The pause is at least ten times as long as the count took. An observer shows the records of
+// one store.
 func (o *Observer) CountRecords(ctx context.Context, store driver.HealthChecker, pause time.Duration) {
 	defer o.counted.Store(nil)
 	for {
@@ -86,8 +87,8 @@ func (o *Observer) CountRecords(ctx context.Context, store driver.HealthChecker,
 	}
 }
 
-// Counted shows what a store holds, for those who count themselves: until it is called again, or for an hour. After an error
-// nobody knows, and nothing is shown.
+// Counted shows the result of a count by the caller, until it is called again, or for an hour. After an error the
+// result is unknown, and nothing is shown.
 func (o *Observer) Counted(h driver.HealthResult, err error) { o.show(h, err, shownFor) }
 
 func (o *Observer) show(h driver.HealthResult, err error, within time.Duration) {

@@ -18,13 +18,14 @@ var spanNames = map[string]string{
 	"step": "everonce.step", "step_tx": "everonce.step_tx", "settle": "everonce.settle",
 }
 
-// startOperation begins the span of a call.
+// startOperation starts the span of a call.
 func (o *Observer) startOperation(ctx context.Context, op *everonce.Op) context.Context {
 	ctx, _ = o.tracer.Start(ctx, spanNames[op.Kind]) //nolint:spancheck // endOperation ends it
 	return ctx
 }
 
-// endOperation ends it. An error's text may have what is the application's own, so it is not told.
+// endOperation ends the span of a call. It leaves out an error's text, which may have confidential data of the
+// application.
 func endOperation(ctx context.Context, ev *everonce.Observation) {
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {
@@ -56,10 +57,11 @@ func endOperation(ctx context.Context, ev *everonce.Observation) {
 	span.End()
 }
 
-// traceparent is the header in which W3C's format has a span's context.
+// traceparent is the name of W3C's header with the context of a span.
 const traceparent = "traceparent"
 
-// Trace implements [everonce.Tracer]: it returns the span's context as in W3C's header traceparent, if the span is sampled.
+// Trace implements [everonce.Tracer]: it returns the span's context in the format of W3C's header traceparent, if the
+// span is sampled.
 func (o *Observer) Trace(ctx context.Context) string {
 	if o.tracer == nil || !trace.SpanContextFromContext(ctx).IsSampled() {
 		return ""
@@ -69,14 +71,14 @@ func (o *Observer) Trace(ctx context.Context) string {
 	return to[traceparent]
 }
 
-// spanOf reads what Trace returned, or returns no span.
+// spanOf parses a result of Trace. It returns an empty span context for other text.
 func spanOf(text string) trace.SpanContext {
 	from := propagation.MapCarrier{traceparent: text}
 	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), from))
 }
 
-// Continue has requests go on in the trace that their headers name, unless a middleware around it has begun a span. It begins
-// none itself: otelhttp does that.
+// Continue continues the trace that the headers of a request name, unless another middleware has already started a
+// span. It does not start a span: use otelhttp for that.
 func (o *Observer) Continue(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !trace.SpanContextFromContext(r.Context()).IsValid() {

@@ -133,7 +133,7 @@ func want(t *testing.T, span trace.ReadOnlySpan, attrs ...attribute.KeyValue) {
 	}
 }
 
-// A span that is not kept is written into no record: nobody could look at it.
+// The context of a span that is not sampled is not written into the record, since the span cannot be looked up.
 func TestNothingIsWrittenOfATraceThatIsNotSampled(t *testing.T) {
 	o, _ := traced(t, trace.WithSampler(trace.NeverSample()))
 	r := receiver(t, memstore.New(nil), o, everonce.Refuse)
@@ -148,7 +148,7 @@ func TestNothingIsWrittenOfATraceThatIsNotSampled(t *testing.T) {
 	}
 }
 
-// A message's ID may be a key: spans have the key's hash, and the ID only where that is asked for.
+// A message's ID may be a key: spans have the key's hash, and the ID only on request.
 func TestMessageIDsInSpans(t *testing.T) {
 	for _, asked := range []bool{false, true} {
 		spans := tracetest.NewSpanRecorder()

@@ -14,12 +14,13 @@ import (
 // archiveBatch is how many events one transaction of [Outbox.Archive] moves.
 const archiveBatch = 100
 
-// Archive removes the events that were published longer ago than age, and gives them to keep in the transaction that removes
-// them: what keep writes through tx is there if and only if they are gone. It does so in transactions of at most 100 events,
-// the oldest first, until there are none, and returns how many. If keep fails, its events stay. It may be called again for
-// events whose transaction was rolled back. Several processes may archive at once. An event that cannot be read is set aside.
+// Archive removes the events that were published longer ago than age. It passes them to keep in the transaction that
+// removes them: the writes of keep through tx commit if and only if the events are removed. Each transaction takes at
+// most 100 events, the oldest first; Archive repeats until no such event is left, and returns how many it removed. If
+// keep fails, its events remain. keep may be called again for events whose transaction was rolled back. Several
+// processes may archive at once. An event that cannot be read is set aside.
 //
-// Relays remove published events too, without asking: set [RelayOptions.Retention] to much longer than age.
+// Relays remove published events too, without calling keep: set [RelayOptions.Retention] to much longer than age.
 func (o *Outbox[Tx]) Archive(ctx context.Context, age time.Duration, keep func(ctx context.Context, tx Tx, events []Event) error) (archived int, err error) {
 	if age < 0 || keep == nil {
 		return 0, fmt.Errorf("outbox: %w: age is negative, or keep is nil", everonce.ErrInvalidArgument)
@@ -57,8 +58,8 @@ func (o *Outbox[Tx]) archiveBatch(ctx context.Context, tx Tx, age time.Duration,
 		}
 		found++
 		switch {
-		case errors.Is(err, everonce.ErrCorruptRecord): // it must not keep the others from being archived
-			why := everonce.Permanent("corrupt", fmt.Errorf("%w (row %d, which was published, and cannot be archived)", err, seq), nil)
+		case errors.Is(err, everonce.ErrCorruptRecord): // it must not block the archiving of other events
+			why := everonce.Permanent("corrupt", fmt.Errorf("%w (row %d was published and cannot be archived)", err, seq), nil)
 			asides = append(asides, d.Call(o.aside, d.Ints([]int64{seq}), sqlqueue.ErrorText(why)))
 			return nil
 		case err != nil:

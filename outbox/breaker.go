@@ -13,22 +13,23 @@ import (
 // lane is the events of a topic that go to one destination: see [Destinations].
 type lane struct{ topic, destination string }
 
-// gate is what a relay knows of a lane: how many events of it are in its hands, and whether its destination answers.
+// gate is the state of a lane in a relay: how many of its events are in flight, and whether its destination answers.
 type gate struct {
 	inFlight int
-	failures int       // calls of the publisher, one after the other, in which the destination took nothing and refused nothing
-	since    time.Time // the first of them
-	pauses   int       // one after the other
-	closed   time.Time // until then nothing is published; then one call finds out
-	probing  bool      // that call is under way
+	failures int       // consecutive calls of the publisher in which the destination neither took nor refused any event
+	since    time.Time // time of the first of them
+	pauses   int       // consecutive pauses
+	closed   time.Time // nothing is published until then; then one call probes the destination
+	probing  bool      // the probe is in progress
 }
 
-// idle reports whether nothing is to be remembered.
+// idle reports whether the gate holds nothing worth keeping.
 func (g *gate) idle(now time.Time) bool {
 	return g.inFlight == 0 && g.failures == 0 && g.closed.IsZero() || g.inFlight == 0 && !g.closed.IsZero() && now.Sub(g.closed) > 10*maxPause
 }
 
-// breakAfter is how many calls fail before a topic is paused. If the destination is known to be unavailable, one is enough.
+// breakAfter is how many consecutive calls must fail before a topic is paused. One is enough if the destination is
+// known to be unavailable.
 const breakAfter = 5
 
 // minPause and maxPause bound the pause of a topic.
@@ -37,7 +38,7 @@ const (
 	maxPause = time.Minute
 )
 
-// maxWait bounds how long an event waits that one of several destinations did not answer.
+// maxWait is the longest wait of an event whose destination, one of several, did not answer.
 const maxWait = 10 * time.Minute
 
 // lanes returns the topics that are not to be claimed from.
@@ -61,16 +62,16 @@ func (r *Relay) lanes() (only, except []string) {
 	return nil, except
 }
 
-// taken says which of the events that were claimed are published now, and why the others are not.
-func (r *Relay) taken(rows []row) {
+// admitAll decides which claimed events are published now, and sets why the others are held.
+func (r *Relay) admitAll(rows []row) {
 	for i := range rows {
-		r.place(&rows[i])
+		r.setLane(&rows[i])
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
 	type key struct{ topic, key string }
-	lines := make(map[key]*row) // the last of each order key
+	lines := make(map[key]*row) // the last event of each order key
 	for i := range rows {
 		w := &rows[i]
 		k := key{w.lane.topic, w.event.Key}
@@ -80,7 +81,7 @@ func (r *Relay) taken(rows []row) {
 		}
 		switch {
 		case w.held != nil: // it cannot be read
-		case before != nil && (before.held != nil || before.lane != w.lane): // calls of several destinations have no order
+		case before != nil && (before.held != nil || before.lane != w.lane): // calls to different destinations have no order
 			w.held = errBehind
 		default:
 			r.admit(w, now)
@@ -88,11 +89,11 @@ func (r *Relay) taken(rows []row) {
 	}
 }
 
-// place completes an event, and finds its lane.
-func (r *Relay) place(w *row) {
+// setLane completes an event, and sets its lane.
+func (r *Relay) setLane(w *row) {
 	_, err := w.read()
 	w.lane = lane{topic: w.common.Group}
-	if err != nil { // nobody can publish it
+	if err != nil { // no publisher can take it
 		w.held = everonce.Permanent("corrupt", err, nil)
 		return
 	}
@@ -106,8 +107,8 @@ func (r *Relay) place(w *row) {
 	})
 }
 
-// admit lets an event pass to its destination, or says when to try again. Claims leave a whole topic out that is paused; of a topic with
-// several destinations they cannot.
+// admit lets an event pass to its destination, or sets when to try it again. Claims leave out a topic that is paused as
+// a whole; of a topic with several destinations they cannot leave out one.
 func (r *Relay) admit(w *row, now time.Time) {
 	g := r.gates[w.lane]
 	if g == nil {
@@ -117,7 +118,7 @@ func (r *Relay) admit(w *row, now time.Time) {
 	one := w.lane.destination != ""
 	switch left := g.closed.Sub(now); {
 	case one && left > 0:
-		w.held = RetryAfter(errPaused, left+retry.Jitter(left/4+1)) // not all of them at once
+		w.held = RetryAfter(errPaused, left+retry.Jitter(left/4+1)) // spread the retries
 		return
 	case one && (g.probing || g.failures > 0 && g.inFlight >= max(r.set.InFlight/4, 1)):
 		w.held = errPaused
@@ -129,14 +130,16 @@ func (r *Relay) admit(w *row, now time.Time) {
 	g.inFlight++
 }
 
-// halfOf is how long an event waits that one of several destinations did not answer: half of the time for which that has not answered.
+// halfOf is how long an event waits that one of several destinations did not answer: half of the time since the
+// destination last answered.
 func halfOf(silent time.Duration) time.Duration { return min(silent/2, maxWait) }
 
-// errPaused says that an event was not sent because its destination, one of several, does not answer, or did not and has to answer first.
+// errPaused says that an event was not sent because its destination, one of several, does not answer, or is being
+// probed.
 var errPaused = fmt.Errorf("%w: not sent: events before it to the same destination have no answer", ErrUnavailable)
 
-// ended takes events of a lane out of the relay's hands.
-func (r *Relay) ended(l lane, rows []row) {
+// release removes events of a lane from those in flight.
+func (r *Relay) release(l lane, rows []row) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	g := r.gates[l]
@@ -144,8 +147,8 @@ func (r *Relay) ended(l lane, rows []row) {
 	g.probing = g.probing && !rows[0].probe
 }
 
-// noted notes how a call of the publisher ended, and returns for how long the destination has not answered.
-func (r *Relay) noted(l lane, probe bool, errs []error) (silent time.Duration) {
+// recordCall records how a call of the publisher ended, and returns for how long the destination has not answered.
+func (r *Relay) recordCall(l lane, probe bool, errs []error) (silent time.Duration) {
 	if len(errs) == 0 {
 		return 0
 	}
@@ -166,7 +169,7 @@ func (r *Relay) noted(l lane, probe bool, errs []error) (silent time.Duration) {
 		g.since = now
 	}
 	silent = now.Sub(g.since)
-	if !probe && !g.closed.IsZero() { // it began before the pause: only the call that finds out lengthens that
+	if !probe && !g.closed.IsZero() { // the call began before the pause: only a probe lengthens the pause
 		return silent
 	}
 	if g.failures++; unavailable {
@@ -176,7 +179,7 @@ func (r *Relay) noted(l lane, probe bool, errs []error) (silent time.Duration) {
 		return silent
 	}
 	if g.pauses++; g.pauses == 1 {
-		r.set.Log.Warn("outbox: a topic, or one destination of it, is paused: nothing of it could be published", "topic", l.topic, "error", errors.Join(errs[0]))
+		r.set.Log.Warn("outbox: a topic, or one of its destinations, is paused: none of its events could be published", "topic", l.topic, "error", errors.Join(errs[0]))
 	}
 	g.closed = now.Add(retry.Within(minPause, maxPause, g.pauses))
 	return silent

@@ -21,8 +21,8 @@ func claimed(topic, destination string) []row {
 	return []row{{common: sqlqueue.Row{ID: "1", Group: topic}, event: Event{Type: destination}}}
 }
 
-// Calls that were under way when a destination went away say no more than the first of them: the topic, or the one destination of
-// several, is open again soon after an outage of two seconds.
+// Calls that were under way when a destination went away say no more than the first of them: the topic, or the one
+// destination of several, is open again soon after an outage of two seconds.
 func TestOnlyAProbeLengthensAPause(t *testing.T) {
 	for _, destination := range []string{"", "a"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -35,12 +35,12 @@ func TestOnlyAProbeLengthensAPause(t *testing.T) {
 			var calls [][]row
 			for range 10 {
 				rows := claimed("orders", destination)
-				r.taken(rows)
+				r.admitAll(rows)
 				calls = append(calls, rows)
 			}
 			end := func(rows []row, err error) {
-				r.noted(rows[0].lane, rows[0].probe, []error{err})
-				r.ended(rows[0].lane, rows)
+				r.recordCall(rows[0].lane, rows[0].probe, []error{err})
+				r.release(rows[0].lane, rows)
 			}
 			for _, rows := range calls {
 				time.Sleep(20 * time.Millisecond)
@@ -51,7 +51,7 @@ func TestOnlyAProbeLengthensAPause(t *testing.T) {
 					continue
 				}
 				rows := claimed("orders", destination)
-				if r.taken(rows); rows[0].held != nil {
+				if r.admitAll(rows); rows[0].held != nil {
 					continue
 				}
 				if probes++; probes > 5 {
@@ -73,7 +73,7 @@ func TestOnlyAProbeLengthensAPause(t *testing.T) {
 
 // severalDestinations is a relay of several destinations in a topic, without a table.
 func severalDestinations() *Relay {
-	return &Relay{publisher: to{}, set: RelayOptions{InFlight: 400, Retry: consume.Backoff{Min: time.Second, Max: 10 * time.Minute, Limit: 10}, Log: slog.New(slog.DiscardHandler)}, gates: make(map[lane]*gate)}
+	return &Relay{publisher: to{}, set: RelayOptions{InFlight: 400, Retry: consume.RetryPolicy{Min: time.Second, Max: 10 * time.Minute, Limit: 10}, Log: slog.New(slog.DiscardHandler)}, gates: make(map[lane]*gate)}
 }
 
 // Claims of 100 to a destination that answers are all sent at once: the first too, and the first after an idle hour.
@@ -86,7 +86,7 @@ func TestAHealthyDestinationIsSentAllAtOnce(t *testing.T) {
 				all = append(all, claimed("orders", "a")...)
 			}
 			for rows := range slices.Chunk(all, 100) {
-				r.taken(rows)
+				r.admitAll(rows)
 				for i := range rows {
 					if rows[i].held != nil {
 						t.Fatalf("event %d is held: %v", i, rows[i].held)
@@ -94,8 +94,8 @@ func TestAHealthyDestinationIsSentAllAtOnce(t *testing.T) {
 				}
 			}
 			for rows := range slices.Chunk(all, 100) {
-				r.judged(rows[0].lane, rows, make([]error, len(rows)))
-				r.ended(rows[0].lane, rows)
+				r.finalErrors(rows[0].lane, rows, make([]error, len(rows)))
+				r.release(rows[0].lane, rows)
 			}
 			time.Sleep(time.Hour)
 			r.lanes()
@@ -103,8 +103,8 @@ func TestAHealthyDestinationIsSentAllAtOnce(t *testing.T) {
 	})
 }
 
-// An outage costs an old event about as long as it lasted: neither one that met it nor one that a pause held waits by its age. After a
-// long one, events that failed wait longer than a pause.
+// An outage delays an old event about as long as it lasted: neither an event that failed during it nor one that a pause
+// held is delayed by its age. After a long outage, events that failed wait longer than a pause.
 func TestAnOutageCostsAnOldEventLittle(t *testing.T) {
 	for _, tc := range []struct{ outage, least, most time.Duration }{{500 * time.Millisecond, 0, 3 * time.Second}, {time.Hour, 2 * time.Minute, maxWait}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -115,14 +115,14 @@ func TestAnOutageCostsAnOldEventLittle(t *testing.T) {
 			try := func() (held bool, after time.Duration) {
 				rows := claimed("orders", "a")
 				rows[0].common.CreatedAt, rows[0].common.Now = old, time.Now().UnixMicro()
-				r.taken(rows)
+				r.admitAll(rows)
 				err := rows[0].held
 				if held = err != nil; !held {
 					if time.Since(began) < tc.outage {
 						err = ErrUnavailable
 					}
-					err = r.judged(rows[0].lane, rows, []error{err})[0]
-					r.ended(rows[0].lane, rows)
+					err = r.finalErrors(rows[0].lane, rows, []error{err})[0]
+					r.release(rows[0].lane, rows)
 				}
 				var v Report
 				r.report(&rows[0], err, &v)

@@ -9,8 +9,9 @@ import (
 	"github.com/everonce/everonce/internal/envelope"
 )
 
-// ToConsumer publishes events to a consumer in this process: its handler has each event once, by the event's ID. It
-// handles at most parallel events at the same time. An event that the consumer buries is set aside.
+// ToConsumer returns a publisher to a consumer in this process: the consumer handles each event once, by the event's
+// ID. At most parallel events are handled at the same time. An event that becomes a dead letter of the consumer is set
+// aside.
 func ToConsumer(c *consume.Consumer, parallel int) Publisher {
 	return One(parallel, func(ctx context.Context, e *Event) error {
 		v := c.Handle(ctx, e.Message())

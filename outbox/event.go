@@ -8,29 +8,29 @@ import (
 	"github.com/everonce/everonce/internal/sqlqueue"
 )
 
-// Event is a message that leaves when its transaction has committed.
+// Event is a message that is published after its transaction has committed.
 type Event struct {
-	// ID identifies the event wherever it is published, however often: consumers recognise it by this. At most 255 bytes.
-	// Default: in the work of an operation ([everonce.AttemptFrom] finds it), a downstream key of it, so that the operation
+	// ID identifies the event wherever and however often it is published: consumers recognise it by this. At most 255
+	// bytes. Default: within an operation ([everonce.AttemptFrom] finds it), a downstream key of the operation, so that it
 	// makes the same ID when it runs again; elsewhere a UUID of version 7.
 	ID string
-	// Topic says where it goes, at most 255 bytes. Required.
+	// Topic is the topic that the event is published to, at most 255 bytes. Required.
 	Topic string
-	// Key, if set, keeps the order of the events of its topic that have the same one. At most 255 bytes.
+	// Key, if set, orders the event among the events with the same topic and key. At most 255 bytes.
 	Key string
 	// Type says what happened: "order.placed". At most 255 bytes.
 	Type string
 	// ContentType is the payload's. Default "application/json".
 	ContentType string
-	// Headers go along, such as the trace context. At most 64 KiB in all.
+	// Headers are sent with the event, for example a trace context. At most 64 KiB in all.
 	Headers map[string]string
 	// Payload is the event's body. See [Options.MaxPayload].
 	Payload []byte
 	// NotBefore, if set, is the earliest time at which it is published, by the database's clock. Before the year 10000.
 	NotBefore time.Time
 
-	// CreatedAt is when it was inserted, and Attempts how often a relay took it to publish it, this time included. A
-	// [Publisher] finds them; [Outbox.Publish] takes no notice of them.
+	// CreatedAt is when the event was inserted. Attempts is how often a relay claimed it, this time included. A relay sets
+	// both for a [Publisher]; [Outbox.Publish] ignores them.
 	CreatedAt time.Time
 	Attempts  int
 }
@@ -40,8 +40,8 @@ const (
 	jsonType          = "application/json"
 )
 
-// check refuses an event that could not be stored, or not be published.
-func (e *Event) check(maxPayload int) error {
+// validate returns an error if the event cannot be stored or published.
+func (e *Event) validate(maxPayload int) error {
 	if e.Topic == "" {
 		return fmt.Errorf("outbox: %w: the event has no topic", everonce.ErrInvalidArgument)
 	}

@@ -73,14 +73,14 @@ func ExampleToConsumer() {
 	// <nil>
 }
 
-// A publisher made of a function that sends one event. What it returns decides when the event is tried again.
+// One makes a publisher of a function that sends one event. Its error decides when the event is tried again.
 func ExampleOne() {
 	publisher := outbox.One(8, func(_ context.Context, e *outbox.Event) error {
 		switch e.Type {
 		case "order.placed":
 			return outbox.RetryAfter(errors.New("too many requests"), time.Minute) // counted, and not tried before a minute has passed
 		case "order.lost":
-			return fmt.Errorf("%w: nobody listens", outbox.ErrUnavailable) // not counted; the topic is paused
+			return fmt.Errorf("%w: no receiver is listening", outbox.ErrUnavailable) // not counted; the topic is paused
 		}
 		return everonce.Permanent("unknown_type", nil, nil) // set aside at once
 	})
@@ -90,7 +90,7 @@ func ExampleOne() {
 	// outbox: not sent: an event before it with the same key was not published
 }
 
-// A publisher for each topic. That of "" gets what has none of its own.
+// Each topic has a publisher. The publisher of "" gets the events of all other topics.
 func ExampleRoute() {
 	named := func(name string) outbox.Publisher {
 		return outbox.One(1, func(_ context.Context, e *outbox.Event) error {
@@ -107,7 +107,8 @@ func ExampleRoute() {
 	// to the log: e-3
 }
 
-// A publisher that sends many at a time, and cannot hold back those behind one that fails: it gets each key once in a call.
+// A publisher that sends many at a time, and cannot hold back those behind one that fails: it gets each key once in a
+// call.
 func ExampleInOrder() {
 	publisher := outbox.PublisherFunc(func(ctx context.Context, events []outbox.Event) []error {
 		return outbox.InOrder(ctx, events, func(_ context.Context, events []outbox.Event) []error {

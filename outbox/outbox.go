@@ -15,8 +15,8 @@ import (
 type Options struct {
 	// MaxPayload is the size of the largest payload, in bytes. Default 1 MiB.
 	MaxPayload int
-	// NoAnnounce has Publish announce nothing, so that commits do not take PostgreSQL's lock on announcements. Set it where
-	// no relay listens, because all poll or are woken by outbox/replication.
+	// NoAnnounce makes Publish send no announcement (NOTIFY), so that commits do not take PostgreSQL's lock on
+	// announcements. Set it if no relay listens, because all of them poll or are woken by outbox/replication.
 	NoAnnounce bool
 }
 
@@ -29,18 +29,18 @@ type Outbox[Tx any] struct {
 	insert    map[int]*sqldb.Statement // by the number of events
 	read      *sqldb.Statement
 	look      *sqldb.Statement // on MySQL, before an insertion
-	published *sqldb.Statement // longer ago than
+	published *sqldb.Statement // published before a time
 	remove    *sqldb.Statement
-	aside     *sqldb.Statement // one that was published, and cannot be read
+	aside     *sqldb.Statement // sets a published event aside that cannot be read
 }
 
-// spec is the queue of the events.
+// spec describes the queue of events.
 var spec = sqlqueue.Spec{
 	Table: "outbox", Group: "topic", Lane: "topic", Own: []string{"type", "content_type", "headers", "payload"}, Unique: []string{"id"},
 }
 
-// New returns the outbox beside the receiver's store, which must be one in a SQL database: store/pgxstore,
-// store/mysqlstore or store/sqlitestore. It sends nothing. The error wraps [everonce.ErrInvalidArgument].
+// New returns the outbox beside the receiver's store, which must be in a SQL database: store/pgxstore, store/mysqlstore
+// or store/sqlitestore. It does no I/O. The error wraps [everonce.ErrInvalidArgument].
 func New[Tx any](receiver *everonce.TxReceiver[Tx], opts *Options) (*Outbox[Tx], error) {
 	if receiver == nil {
 		return nil, fmt.Errorf("outbox: %w: the receiver is nil", everonce.ErrInvalidArgument)
@@ -67,7 +67,7 @@ func New[Tx any](receiver *everonce.TxReceiver[Tx], opts *Options) (*Outbox[Tx],
 	o.look = d.Statement("outbox_look", 1, there+inIDs(d)+" AND 0{alive} = 0", "outbox")
 	const old = " WHERE q.state IN (4, 5) AND q.state = 4 AND q.done_at <= {now} - {1i} ORDER BY q.done_at LIMIT {2i}"
 	from := "{outbox} AS q" + old
-	if d.MySQL { // without locks in the index, which others want who have just published
+	if d.MySQL { // without locks in the index, for which transactions that have just published would wait
 		from = "(SELECT q.seq AS n FROM {outbox} AS q FORCE INDEX (done)" + old + ") AS old STRAIGHT_JOIN {outbox} AS q ON q.seq = old.n WHERE q.state = 4"
 	}
 	o.published = d.Statement("outbox_published", 2,
@@ -77,24 +77,24 @@ func New[Tx any](receiver *everonce.TxReceiver[Tx], opts *Options) (*Outbox[Tx],
 	return o, nil
 }
 
-// Migrate creates the table, or brings it to this version. Several processes may run it at once, and it does nothing if
-// there is nothing to do. It refuses a table of a newer version with [everonce.ErrSchema].
+// Migrate creates or upgrades the table. It does nothing if the table is up to date. Several processes may call it at
+// once. If the table has a newer version, the error is [everonce.ErrSchema].
 func (o *Outbox[Tx]) Migrate(ctx context.Context) error {
 	return o.table.Migrate(ctx)
 }
 
-// Schema returns what Migrate runs on an empty database, as text for a migration tool of your own. It changes only with
-// a new version of the schema, which the changelog names.
+// Schema returns the statements that Migrate runs on an empty database, for another migration tool. They change only
+// with a new version of the schema, which the changelog names.
 func (o *Outbox[Tx]) Schema() string { return o.table.Schema() }
 
-// Table returns the name of the table as it stands in SQL statements.
+// Table returns the name of the table as SQL statements write it.
 func (o *Outbox[Tx]) Table() string { return o.table.DB.Dialect().Table("outbox") }
 
-// Backlog shows the events in the table, and lets an operator retry or give up what was set aside.
-func (o *Outbox[Tx]) Backlog() *backlog.Table { return backlog.New(o.table.Queue, o.table.Failed) }
+// Backlog returns the events in the table, for operators.
+func (o *Outbox[Tx]) Backlog() *backlog.Table { return o.table.Backlog().(*backlog.Table) }
 
-// Get returns an event in the table, whatever its state. [everonce.ErrNotFound]: there is none with this ID.
-// [everonce.ErrCorruptRecord]: it cannot be read, and the event has what can.
+// Get returns an event in the table, in any state. [everonce.ErrNotFound]: no event has this ID.
+// [everonce.ErrCorruptRecord]: the row cannot be read, and the event holds the readable fields.
 func (o *Outbox[Tx]) Get(ctx context.Context, id string) (*Event, error) {
 	rows, err := sqlqueue.List(ctx, o.table.Queue, sqlqueue.Filter{ID: id, Limit: 1}, (*row).places)
 	switch {

@@ -14,22 +14,23 @@ import (
 	"github.com/everonce/everonce/internal/sqlqueue"
 )
 
-// maxEvents is how many events one call takes.
+// maxEvents is the largest number of events in one call.
 const maxEvents = 10_000
 
-// maxInsert is how many rows one statement inserts, at most: a power of 2, and so are the others.
+// maxInsert is the largest number of rows in one statement. Statements exist for each power of 2 up to it.
 const maxInsert = 256
 
-// Publish inserts events into the caller's transaction, which may be that of an operation: [everonce.Transact],
+// Publish inserts events into the caller's transaction, which may belong to an operation: [everonce.Transact],
 // [everonce.DoTx], [everonce.StepTx]. They are published after it has committed, and vanish if it is rolled back.
 //
-// An event whose ID is there already is not inserted again; if it has another topic, key, type, payload or headers, the
-// error is [everonce.ErrMismatch]: roll the transaction back, for the other events were inserted. [everonce.ErrInvalidArgument], [everonce.ErrTooLarge]: an event
-// cannot be published as it is, and nothing was sent. [everonce.ErrStore]: the database failed; as after any error of a
-// statement, the transaction may have to be rolled back.
+// An event whose ID already exists is not inserted again; if its topic, key, type, payload or headers differ, the error
+// is [everonce.ErrMismatch]: roll the transaction back, because the other events were inserted.
+// [everonce.ErrInvalidArgument], [everonce.ErrTooLarge]: an event cannot be published in this form, and nothing was
+// sent. [everonce.ErrStore]: the database failed; as after any error of a statement, the transaction may have to be
+// rolled back.
 func (o *Outbox[Tx]) Publish(ctx context.Context, tx Tx, events ...Event) error {
 	if len(events) > maxEvents {
-		return fmt.Errorf("outbox: %w: %d events in one call; %d are possible", everonce.ErrInvalidArgument, len(events), maxEvents)
+		return fmt.Errorf("outbox: %w: %d events in one call; at most %d are possible", everonce.ErrInvalidArgument, len(events), maxEvents)
 	}
 	events = append([]Event(nil), events...)
 	for i := range events {
@@ -37,22 +38,22 @@ func (o *Outbox[Tx]) Publish(ctx context.Context, tx Tx, events ...Event) error 
 		if e.ContentType == "" {
 			e.ContentType = jsonType
 		}
-		if err := e.check(o.opts.MaxPayload); err != nil {
+		if err := e.validate(o.opts.MaxPayload); err != nil {
 			return err
 		}
 	}
 	if len(events) == 0 {
 		return nil
 	}
-	again := slices.ContainsFunc(events, func(e Event) bool { return e.ID != "" }) // perhaps
-	if err := name(ctx, events); err != nil {
+	again := slices.ContainsFunc(events, func(e Event) bool { return e.ID != "" }) // they may exist
+	if err := assignIDs(ctx, events); err != nil {
 		return err
 	}
 	conn, err := o.table.DB.Join(ctx, tx)
 	if err != nil {
 		return fmt.Errorf("outbox: publish: %w", err)
 	}
-	if again && o.table.DB.Dialect().MySQL { // an insertion would lock those that are there
+	if again && o.table.DB.Dialect().MySQL { // an insertion would lock existing rows
 		if events, err = o.compare(ctx, conn, o.look, events); err != nil || len(events) == 0 {
 			return err
 		}
@@ -78,8 +79,8 @@ func (o *Outbox[Tx]) Publish(ctx context.Context, tx Tx, events ...Event) error 
 	return nil
 }
 
-// name gives the events that have none an ID.
-func name(ctx context.Context, events []Event) error {
+// assignIDs gives an ID to each event without one.
+func assignIDs(ctx context.Context, events []Event) error {
 	for i := range events {
 		e := &events[i]
 		if e.ID != "" {
@@ -98,14 +99,14 @@ func name(ctx context.Context, events []Event) error {
 	return nil
 }
 
-// eventArgs is how many arguments an event has in an insertion.
+// eventArgs is the number of arguments of an event in an insertion.
 const eventArgs = 8
 
-// insertion inserts n events, unless their IDs are there.
+// insertion returns the statement that inserts n events, except those whose IDs exist.
 func insertion(d *sqldb.Dialect, n int) *sqldb.Statement {
 	rows := make([]string, n)
 	const columns = "INSERT INTO {outbox} (id, topic, order_key, type, content_type, headers, payload, state, attempts, rank, due_at, created_at, token, error)"
-	if d.MySQL { // its lists of values have no names that MariaDB knows
+	if d.MySQL { // MariaDB cannot name the columns of a VALUES list
 		for i := range rows {
 			at := i * eventArgs
 			rows[i] = fmt.Sprintf("({%dt}, {%dt}, {%dt}, {%dt}, {%dt}, {%dt}, {%db}, 0{alive}, 0, greatest({%di}, {now}), greatest({%[8]di}, {now}), {now}, 0, '')",
@@ -127,7 +128,7 @@ func insertion(d *sqldb.Dialect, n int) *sqldb.Statement {
 	return st
 }
 
-// inserts makes the calls that insert events, in their order.
+// inserts returns the calls that insert events, in order.
 func (o *Outbox[Tx]) inserts(events []Event) (calls []*sqldb.Call) {
 	for size := maxInsert; len(events) > 0; size /= 2 {
 		for ; len(events) >= size; events = events[size:] {
@@ -150,7 +151,7 @@ func (o *Outbox[Tx]) inserts(events []Event) (calls []*sqldb.Call) {
 	return calls
 }
 
-// compare makes sure that the events which read finds there are as they are, and returns the others.
+// compare verifies that the events which read finds equal the stored ones, and returns the others.
 func (o *Outbox[Tx]) compare(ctx context.Context, conn sqldb.Conn, read *sqldb.Statement, events []Event) (others []Event, err error) {
 	there := make(map[string]Event, len(events))
 	ids := make([]string, len(events))
@@ -175,16 +176,16 @@ func (o *Outbox[Tx]) compare(ctx context.Context, conn sqldb.Conn, read *sqldb.S
 	for i := range events {
 		mine := &events[i]
 		switch kept, ok := there[mine.ID]; {
-		case !ok: // after an insertion: it was published, and removed
+		case !ok: // after an insertion: it was published, and removed since
 			others = append(others, *mine)
 		case !mine.equal(&kept):
-			return nil, fmt.Errorf("outbox: %w: an event with the same ID and another content is there", everonce.ErrMismatch)
+			return nil, fmt.Errorf("outbox: %w: an event with the same ID and another content exists", everonce.ErrMismatch)
 		}
 	}
 	return others, nil
 }
 
-// equal reports whether two events with the same ID say the same.
+// equal reports whether two events with the same ID have the same content.
 func (e *Event) equal(f *Event) bool {
 	return e.Topic == f.Topic && e.Key == f.Key && e.Type == f.Type && e.ContentType == f.ContentType &&
 		sqlqueue.HeaderText(e.Headers) == sqlqueue.HeaderText(f.Headers) && bytes.Equal(e.Payload, f.Payload)

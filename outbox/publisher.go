@@ -7,34 +7,36 @@ import (
 	"sync"
 )
 
-// Publisher sends events to where they go.
+// Publisher sends events to their destination.
 type Publisher interface {
-	// Publish publishes events, which have one topic, and returns when each is safe with the receiver, or is not. It returns
-	// an error for each event, in their order, or nil if all were published. It must not change them.
+	// Publish publishes events, which have one topic, and returns when each of them is stored safely by its receiver, or
+	// has failed. It returns one error for each event, in order, or nil if all were published. It must not change the
+	// events.
 	//
-	// Events with the same [Event.Key] stand in their order. If one of them has an error, those behind it must have one
-	// too: [InOrder] is for publishers that cannot promise that by themselves.
+	// Events with the same [Event.Key] are in their order. If one of them has an error, all later ones with the key must
+	// have one too; [InOrder] is for publishers that cannot ensure this themselves.
 	//
-	// An error that wraps [ErrUnavailable] says that the destination does not answer: it does not count, and the relay
-	// pauses the topic. One of [everonce.Permanent] sets the event aside at once. Any other is counted, and the event is
-	// tried again; [RetryAfter] says when at the earliest.
+	// An error that wraps [ErrUnavailable] says that the destination does not answer: the try is not counted, and the
+	// relay pauses the topic. An error of [everonce.Permanent] sets the event aside at once. Any other error is counted,
+	// and the event is tried again; [RetryAfter] sets the least delay.
 	//
 	// Publish is called concurrently, for different events. Its context ends after [RelayOptions.PublishTimeout].
 	Publish(ctx context.Context, events []Event) []error
 }
 
-// Destinations is an optional power of a [Publisher] by which events of one topic go to several places, as to the webhooks of several
-// customers. A relay then calls it for the events of each destination apart, and pauses a destination that does not answer while the
-// others go on. An event that failed because its destination did not answer waits for half of the time for which that has not answered,
-// 10 minutes at most; one that was held waits for the rest of the pause. The order of events with the same key holds across
-// destinations. A publisher that wraps another one should pass it on.
+// Destinations is an optional interface of a [Publisher] whose events of one topic go to several destinations, such as
+// the webhooks of several customers. A relay then publishes the events of each destination in separate calls, and
+// pauses a destination that does not answer while the others go on. An event that failed because its destination did
+// not answer waits for half of the time since that destination last answered, at most 10 minutes; an event that was
+// held back waits for the rest of the pause. The order of events with the same key holds across destinations. A
+// publisher that wraps another one should implement it too.
 type Destinations interface {
-	// Destination names where an event goes; "" if all events of its topic go to the same place. It is kept in memory, and in no log. It
-	// must not block, nor change the event.
+	// Destination returns the name of the event's destination, or "" if all events of its topic go to the same one. It is
+	// kept in memory, and is never logged. It must not block, nor change the event.
 	Destination(ctx context.Context, e *Event) string
 }
 
-// ErrUnavailable says that a destination takes no events at the moment, whatever they are.
+// ErrUnavailable says that a destination takes no events at the moment, whatever their content.
 var ErrUnavailable = errors.New("outbox: the destination is unavailable")
 
 // PublisherFunc is a function as a [Publisher].
@@ -43,8 +45,8 @@ type PublisherFunc func(ctx context.Context, events []Event) []error
 // Publish calls f.
 func (f PublisherFunc) Publish(ctx context.Context, events []Event) []error { return f(ctx, events) }
 
-// Route publishes each event by the publisher of its topic, or by that of the topic "" if it has none of its own. An event
-// for which there is none has an error, and is tried again: another version of the relay may know its topic.
+// Route publishes each event by the publisher of its topic, or else by the publisher of the topic "". An event without
+// a publisher fails, and is tried again: another version of the relay may have one for its topic.
 func Route(topics map[string]Publisher) Publisher { return route(topics) }
 
 type route map[string]Publisher
@@ -77,8 +79,8 @@ func (r route) Destination(ctx context.Context, e *Event) string {
 	return ""
 }
 
-// One makes a publisher of a function that sends one event. Events with different keys, or none, are sent at the same
-// time, at most parallel of them; those with the same key one after the other, up to the first that fails.
+// One returns a publisher that calls send for each event. Events with different keys, or without a key, are sent at the
+// same time, at most parallel of them. Events with the same key are sent one after the other, until one fails.
 func One(parallel int, send func(ctx context.Context, e *Event) error) Publisher {
 	return PublisherFunc(func(ctx context.Context, events []Event) []error {
 		errs := all(len(events), errBehind)
@@ -101,7 +103,7 @@ func One(parallel int, send func(ctx context.Context, e *Event) error) Publisher
 			sending.Go(func() {
 				defer func() { <-slots }()
 				for _, i := range line {
-					errs[i] = errEnded // unless it returns
+					errs[i] = errEnded // replaced when send returns
 					if errs[i] = safely(func() error { return send(ctx, &events[i]) }); errs[i] != nil {
 						return
 					}
@@ -113,8 +115,8 @@ func One(parallel int, send func(ctx context.Context, e *Event) error) Publisher
 	})
 }
 
-// InOrder calls publish for parts of the events in which no key occurs twice, and leaves out what is behind an event that
-// failed.
+// InOrder calls publish for parts of the events in which each key occurs once, and leaves out the events behind one
+// with the same key that failed.
 func InOrder(ctx context.Context, events []Event, publish func(ctx context.Context, events []Event) []error) []error {
 	errs := make([]error, len(events))
 	failed := map[string]bool{}
@@ -139,7 +141,7 @@ func InOrder(ctx context.Context, events []Event, publish func(ctx context.Conte
 			}
 		}
 		if len(part) > 0 {
-			for n, err := range checked(publish(ctx, part), len(part)) {
+			for n, err := range errorPerEvent(publish(ctx, part), len(part)) {
 				if errs[at[n]] = err; err != nil && part[n].Key != "" {
 					failed[part[n].Key] = true
 				}
@@ -153,11 +155,11 @@ func InOrder(ctx context.Context, events []Event, publish func(ctx context.Conte
 // errBehind says that an event was not sent because one before it, with the same key, failed.
 var errBehind = errors.New("outbox: not sent: an event before it with the same key was not published")
 
-// errEnded says that the publisher did not return.
+// errEnded says that the publisher ended its goroutine instead of returning.
 var errEnded = errors.New("outbox: the publisher ended its goroutine")
 
-// checked returns an error for each event, whatever a publisher returned.
-func checked(errs []error, n int) []error {
+// errorPerEvent returns one error for each of n events, whatever a publisher returned.
+func errorPerEvent(errs []error, n int) []error {
 	switch len(errs) {
 	case n:
 		return errs

@@ -31,15 +31,15 @@ type row struct {
 	header string
 
 	lane  lane
-	held  error // why it is not published now
-	probe bool  // its call finds out whether the destination answers
+	held  error // why it is not published now, or nil
+	probe bool  // its call probes the destination
 }
 
 func (r *row) places() (*sqlqueue.Row, []any) {
 	return &r.common, []any{&r.event.Type, &r.event.ContentType, &r.header, &r.event.Payload}
 }
 
-// read completes the event from what was scanned.
+// read completes the event from the scanned columns.
 func (r *row) read() (*Event, error) {
 	e := &r.event
 	e.ID, e.Topic, e.Key = r.common.ID, r.common.Group, r.common.OrderKey
@@ -64,7 +64,7 @@ func (o *Outbox[Tx]) Relay(publisher Publisher, opts *RelayOptions) (*Relay, err
 	r.ready = func(ctx context.Context) error { return o.table.Check(ctx, "relay") }
 	r.pool = sqlqueue.Pool[row]{
 		Queue: o.table.Queue, Row: (*row).places, Size: set.InFlight, Batch: set.Batch, Lease: set.Lease, Poll: set.Poll,
-		Channel: o.table.Queue.Channel(), Lanes: r.lanes, Taken: r.taken, Work: r.work, DrainTimeout: set.DrainTimeout, Retention: set.Retention, Name: "outbox", Log: set.Log,
+		Channel: o.table.Queue.Channel(), Lanes: r.lanes, Taken: r.admitAll, Work: r.work, DrainTimeout: set.DrainTimeout, Retention: set.Retention, Name: "outbox", Log: set.Log,
 	}
 	if set.NoListen {
 		r.pool.Channel = ""
@@ -73,13 +73,13 @@ func (o *Outbox[Tx]) Relay(publisher Publisher, opts *RelayOptions) (*Relay, err
 	return r, nil
 }
 
-// Wake has the relay look for events at once. On a database that wakes nobody by itself, call it after a commit that
+// Wake makes the relay look for events at once. On a database without notifications, call it after a commit that
 // published.
 func (r *Relay) Wake() { r.pool.Wake() }
 
-// Run publishes until ctx ends, then lets publishers end for [RelayOptions.DrainTimeout], and returns nil. It returns an error at
-// once if the table is missing, or of another version ([everonce.ErrSchema]); later failures of the database are logged,
-// and Run goes on. Call it once.
+// Run publishes events until ctx ends, then lets publishers finish for [RelayOptions.DrainTimeout], and returns nil. It
+// returns an error at once if the table is missing or has another version ([everonce.ErrSchema]). Later failures of the
+// database are logged, and Run goes on. Call it once.
 func (r *Relay) Run(ctx context.Context) error {
 	if err := r.ready(ctx); err != nil && ctx.Err() == nil {
 		return err
@@ -88,7 +88,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	return nil
 }
 
-// work publishes the events of a claim, each lane by itself.
+// work publishes the claimed events, each lane in a separate call.
 func (r *Relay) work(ctx context.Context, token int64, rows []row) {
 	parts := make(map[lane][]row)
 	var held []row
@@ -102,7 +102,7 @@ func (r *Relay) work(ctx context.Context, token int64, rows []row) {
 	var publishing sync.WaitGroup
 	for l, part := range parts {
 		publishing.Go(func() {
-			defer r.ended(l, part)
+			defer r.release(l, part)
 			r.send(ctx, token, l, part)
 		})
 	}
@@ -122,17 +122,17 @@ func (r *Relay) send(ctx context.Context, token int64, l lane, rows []row) {
 	for i := range rows {
 		events[i] = rows[i].event
 	}
-	r.end(ctx, token, rows, r.judged(l, rows, r.publish(ctx, events)))
+	r.end(ctx, token, rows, r.finalErrors(l, rows, r.publish(ctx, events)))
 }
 
-// judged returns the errors by which events of one lane end, of those that a call of the publisher returned.
-func (r *Relay) judged(l lane, rows []row, errs []error) []error {
-	silent := r.noted(l, rows[0].probe, errs)
+// finalErrors returns the errors with which events of one lane end, given the errors of a publisher's call.
+func (r *Relay) finalErrors(l lane, rows []row, errs []error) []error {
+	silent := r.recordCall(l, rows[0].probe, errs)
 	ended := make([]error, len(rows))
-	behind := map[string]bool{} // the keys of which one was not published
+	behind := map[string]bool{} // the keys of events that failed
 	for i, err := range errs {
 		key := rows[i].event.Key
-		if err != nil && behind[key] { // not its own fault
+		if err != nil && behind[key] { // not the event's own failure
 			err = errBehind
 		}
 		if l.destination != "" && errors.Is(err, ErrUnavailable) {
@@ -144,7 +144,7 @@ func (r *Relay) judged(l lane, rows []row, errs []error) []error {
 	return ended
 }
 
-// end writes what became of events, by the errors of their publication.
+// end ends events in the table, given the errors of their publication.
 func (r *Relay) end(ctx context.Context, token int64, rows []row, errs []error) {
 	ends, reports := make([]sqlqueue.End, len(rows)), make([]Report, len(rows))
 	for i := range rows {
@@ -152,13 +152,13 @@ func (r *Relay) end(ctx context.Context, token int64, rows []row, errs []error) 
 	}
 	lost, err := r.queue.EndSurely(ctx, r.set.Lease, token, ends...)
 	switch {
-	case err != nil: // they come again after the lease
-		r.set.Log.Warn("outbox: events could not be marked; they are published again, with the same IDs", "events", len(rows), "error", err)
+	case err != nil: // they are published again after the lease
+		r.set.Log.Warn("outbox: events could not be marked as published; they are published again, with the same IDs", "events", len(rows), "error", err)
 		for i := range reports {
 			reports[i] = Report{How: Lost, Lag: reports[i].Lag, Err: err}
 		}
 	case lost > 0:
-		r.set.Log.Warn("outbox: events are no longer in hand: their lease was lost, and another relay publishes them again, with the same IDs, or a mark whose answer was lost has ended them", "events", lost)
+		r.set.Log.Warn("outbox: events are no longer claimed: their lease was lost and another relay publishes them again, with the same IDs, or an earlier commit whose answer was lost has ended them", "events", lost)
 	}
 	if r.set.Observe == nil {
 		return
@@ -168,7 +168,7 @@ func (r *Relay) end(ctx context.Context, token int64, rows []row, errs []error) 
 	}
 }
 
-// report says how an event ends.
+// report returns how an event ends in the table, and completes its report.
 func (r *Relay) report(row *row, err error, v *Report) sqlqueue.End {
 	c := &row.common
 	v.Lag, v.Err = time.Duration(c.Now-c.CreatedAt)*time.Microsecond, err
@@ -204,7 +204,7 @@ func (r *Relay) backoff(attempts int) time.Duration {
 // leftBehind is how long after the end of its context a publisher may return.
 const leftBehind = time.Second
 
-// publish calls the publisher. It returns even if that does not.
+// publish calls the publisher. It returns even if the publisher does not.
 func (r *Relay) publish(ctx context.Context, events []Event) []error {
 	if len(events) == 0 {
 		return nil
@@ -217,7 +217,7 @@ func (r *Relay) publish(ctx context.Context, events []Event) []error {
 		if err := safely(func() error { errs = r.publisher.Publish(limited, events); return nil }); err != nil {
 			errs = all(len(events), err)
 		}
-		done <- checked(errs, len(events))
+		done <- errorPerEvent(errs, len(events))
 	}()
 	<-limited.Done()
 	bound := time.NewTimer(leftBehind)
@@ -226,6 +226,6 @@ func (r *Relay) publish(ctx context.Context, events []Event) []error {
 	case errs := <-done:
 		return errs
 	case <-bound.C:
-		return all(len(events), fmt.Errorf("outbox: the publisher did not return when its context had ended: %w", context.Cause(limited)))
+		return all(len(events), fmt.Errorf("outbox: the publisher did not return after its context ended: %w", context.Cause(limited)))
 	}
 }

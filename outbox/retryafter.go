@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// RetryAfter returns err with the least time after which the event may be tried again, as a destination asks for it. The
-// relay waits longer if its own backoff is longer. What the error says otherwise, [ErrUnavailable] too, counts as before.
+// RetryAfter returns err with the least time after which the event may be tried again, as a destination asks for it.
+// The relay waits longer if its own backoff is longer. The result still wraps err, so [ErrUnavailable] and
+// [everonce.Permanent] keep their meaning.
 func RetryAfter(err error, after time.Duration) error {
 	if err == nil {
 		return nil
@@ -21,7 +22,7 @@ type delayed struct {
 
 func (d *delayed) Unwrap() error { return d.error }
 
-// askedFor returns the time that [RetryAfter] has put to an error, or 0.
+// askedFor returns the time that [RetryAfter] has added to an error, or 0.
 func askedFor(err error) time.Duration {
 	if d, ok := errors.AsType[*delayed](err); ok {
 		return d.after

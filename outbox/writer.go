@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// line is an event as JSON: the payload as it is if it is JSON, as a text if it is UTF-8, or else in base64.
+// line is an event as JSON. The payload is unchanged if it is JSON, a string if it is UTF-8, and base64 otherwise.
 type line struct {
 	ID          string            `json:"id"`
 	Topic       string            `json:"topic"`
@@ -21,8 +21,8 @@ type line struct {
 	Payload     any               `json:"payload"`
 }
 
-// WriteTo publishes events as lines of JSON, for a look at what would be published. An event counts as published when
-// its line was written.
+// WriteTo returns a publisher that writes events as lines of JSON, to see what would be published. An event is
+// published when its line was written.
 func WriteTo(w io.Writer) Publisher {
 	var mu sync.Mutex
 	return PublisherFunc(func(_ context.Context, events []Event) []error {

@@ -8,11 +8,12 @@ import (
 	"github.com/everonce/everonce/session"
 )
 
-// ApplyBatch applies entries, with one call of the state machine's ApplyBatch for many of them if it has that.
+// ApplyBatch applies entries. It passes many of them to the state machine's ApplyBatch in one call, if it has that
+// method.
 //
-// How raft cuts the log into batches differs between nodes, and may not be seen in the state. Whether a request is
-// accepted depends on the results before it in its session. So a second request of one session in a batch waits until
-// the first is recorded.
+// Raft cuts the log into batches differently on each node, and the state must not depend on it. Whether a request is
+// accepted depends on the earlier results of its session. So a second request of one session in a batch waits until the
+// first is recorded.
 func (f *FSM) ApplyBatch(logs []*raft.Log) []any {
 	answers := make([]any, len(logs))
 	batching, ok := f.inner.(raft.BatchingFSM)
@@ -38,14 +39,14 @@ func (f *FSM) ApplyBatch(logs []*raft.Log) []any {
 	return answers
 }
 
-// batch gathers what is to be executed.
+// batch collects the requests to be executed.
 type batch struct {
 	fsm     *FSM
 	inner   raft.BatchingFSM
 	answers []any
 	logs    []*raft.Log
-	at      []int              // of each of logs, in answers
-	begun   []*session.Command // of each of logs, nil for a configuration
+	at      []int              // index in answers, for each of logs
+	begun   []*session.Command // for each of logs, nil for a configuration
 	open    map[session.ID]bool
 }
 
@@ -75,13 +76,13 @@ func (b *batch) push(i int, log *raft.Log, c *session.Command) {
 	b.logs, b.at, b.begun = append(b.logs, log), append(b.at, i), append(b.begun, c)
 }
 
-// flush executes what was gathered.
+// flush executes the collected requests.
 func (b *batch) flush() {
 	if len(b.logs) == 0 {
 		return
 	}
 	results := b.inner.ApplyBatch(b.logs)
-	if len(results) != len(b.logs) { // nobody knows which is whose
+	if len(results) != len(b.logs) { // the results cannot be matched to the entries
 		panic(fmt.Sprintf("raftonce: ApplyBatch of the state machine returned %d results for %d entries", len(results), len(b.logs)))
 	}
 	for k, got := range results {

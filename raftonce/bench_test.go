@@ -131,8 +131,9 @@ func (s *side) run(b *testing.B, clients, each int) {
 	s.sent += clients * each
 }
 
-// BenchmarkOverRaft is a request from a client's call to its answer, over a log that is synced, with raftonce and without.
-// Both take short turns; a figure is the median of the turns, and ratio that of the time with by the time without.
+// BenchmarkOverRaft is a request from a client's call to its reply, over a log that is synced, with raftonce and
+// without. Both take short turns; a figure is the median of the turns, and ratio is the time with raftonce divided by
+// the time without it.
 func BenchmarkOverRaft(b *testing.B) {
 	c := session.Config{Name: "bench", Lease: time.Hour}
 	once := func(b *testing.B, r *raft.Raft, fsm raftonce.StateMachine, clients int) func(client, number int, payload []byte) error {

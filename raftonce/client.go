@@ -15,15 +15,15 @@ import (
 	"github.com/everonce/everonce/session"
 )
 
-// Transport sends a command to the node at an address, where [Node.Handle] takes it, and returns what that returned. After
-// an error the client takes it that the command may have arrived.
+// Transport sends a command to the node at an address, which passes it to [Node.Handle], and returns the result. After
+// an error the client assumes that the command may have arrived.
 type Transport func(ctx context.Context, address string, command []byte) ([]byte, error)
 
-// ClientOptions are the options of [NewClient].
+// ClientOptions are the options of [Dial].
 type ClientOptions struct {
-	// Attempt is how long one attempt may take, before another node is asked. Default 5 s. That of a renewal takes a sixth of
-	// the lease at most.
-	Attempt time.Duration
+	// AttemptTimeout is how long one attempt may take, before another node is tried. Default 5 s. The attempt of a renewal
+	// takes at most a sixth of the lease.
+	AttemptTimeout time.Duration
 }
 
 // Client is a session with the cluster. It is safe for concurrent use.
@@ -35,26 +35,26 @@ type Client struct {
 	id      session.ID
 	lease   time.Duration
 	cancel  context.CancelFunc
-	renewed chan struct{} // closed when nothing renews any more
+	renewed chan struct{} // closed when the renewals have ended
 	calls   *sessioncalls.Calls
 
 	mu   sync.Mutex
-	node string // that is taken to be the leader
-	next int    // of nodes, to be tried
+	node string // the presumed leader
+	next int    // index in nodes of the next to try
 }
 
-// NewClient registers a session with the cluster of these nodes, of which some may be down, and renews it until
+// Dial registers a session with the cluster of these nodes, some of which may be down, and renews it until
 // [Client.Close]. It tries until ctx ends.
-func NewClient(ctx context.Context, nodes []string, transport Transport, opts *ClientOptions) (*Client, error) {
+func Dial(ctx context.Context, nodes []string, transport Transport, opts *ClientOptions) (*Client, error) {
 	if len(nodes) == 0 || transport == nil {
 		return nil, errors.New("raftonce: a client needs nodes and a transport")
 	}
 	c := &Client{send: transport, nodes: slices.Clone(nodes), attempt: 5 * time.Second, node: nodes[0], renewed: make(chan struct{}), calls: sessioncalls.New(0)}
-	if opts != nil && opts.Attempt > 0 {
-		c.attempt = opts.Attempt
+	if opts != nil && opts.AttemptTimeout > 0 {
+		c.attempt = opts.AttemptTimeout
 	}
-	_, _ = rand.Read(c.nonce[:]) // it does not fail
-	got := c.ask(ctx, &session.Command{Op: session.Register, Nonce: c.nonce})
+	_, _ = rand.Read(c.nonce[:]) // it never fails
+	got := c.call(ctx, &session.Command{Op: session.Register, Nonce: c.nonce})
 	if err := errors.Join(got.err, got.answer.Err.Or()); err != nil {
 		return nil, fmt.Errorf("raftonce: register: %w", err)
 	}
@@ -68,18 +68,18 @@ func NewClient(ctx context.Context, nodes []string, transport Transport, opts *C
 	return c, nil
 }
 
-// Do has a request executed once, and returns what the state machine answered: its bytes, or a [*FailedError]; or [ErrElided]
-// or [ErrNotEncoded], if it was executed and there are no bytes. It asks, of whatever node is the leader, until it has an
-// answer or ctx ends.
+// Do executes a request once, and returns the state machine's reply: its bytes, or a [*FailedError]; or [ErrElided] or
+// [ErrNotEncoded], if the request was executed and its bytes were not kept. It asks the current leader, whichever node
+// that is, until it has a reply or ctx ends.
 //
-// An error that wraps [everonce.ErrOutcomeUnknown] says that the request may have been executed, or not: ctx or the
-// session has ended in between. Which one is only in its text, so that it matches nothing else. A copy that is still on its
-// way may be executed after Do has returned, until the cluster knows that the request was given up: the client tells it at
-// once, and again until it is answered, but not before the calls that began earlier have returned, nor of a request whose
-// number is more than session.Config.Window above the last one that was answered. For certainty call [Client.Close]: when
-// that has succeeded, nothing of the session is executed any more.
+// An error that wraps [everonce.ErrOutcomeUnknown] says that the request may or may not have been executed: ctx or the
+// session ended before the reply. Its text says which of the two; errors.Is matches neither. A copy that is still on
+// its way may be executed after Do has returned, until the cluster knows that the request was given up. The client
+// reports that at once, and repeats it until it is answered, but not before the calls that began earlier have returned,
+// nor for a request whose number is more than session.Config.Window above the last one that was answered. For certainty
+// call [Client.Close]: when that has succeeded, no request of the session is executed any more.
 //
-// If the request was never sent, or never taken, the error is that of ctx, session.ErrSessionExpired, [ErrClosed] or
+// If the request was never sent, or never accepted, the error is ctx's, session.ErrSessionExpired, [ErrClosed] or
 // [ErrTooLarge].
 func (c *Client) Do(ctx context.Context, payload []byte) ([]byte, error) {
 	number, err := c.calls.Begin(ctx)
@@ -90,7 +90,7 @@ func (c *Client) Do(ctx context.Context, payload []byte) ([]byte, error) {
 		Op: session.Request, Session: c.id, Nonce: c.nonce,
 		Number: number, Fingerprint: sha256.Sum256(payload), Payload: payload,
 	}
-	got := c.ask(ctx, &request)
+	got := c.call(ctx, &request)
 	if got.err != nil && got.sent {
 		c.calls.GiveUp(number)
 	} else {
@@ -102,9 +102,9 @@ func (c *Client) Do(ctx context.Context, payload []byte) ([]byte, error) {
 	}
 	switch {
 	case got.err != nil && got.sent:
-		return nil, fmt.Errorf("raftonce: request %d: %w: %v", number, everonce.ErrOutcomeUnknown, got.err) //nolint:errorlint // who looks for the cause would take it that nothing was sent
+		return nil, fmt.Errorf("raftonce: request %d: %w: %v", number, everonce.ErrOutcomeUnknown, got.err) //nolint:errorlint // a caller that matched the cause would assume that nothing was sent
 	case got.err != nil:
-		return nil, fmt.Errorf("raftonce: request %d was not taken: %w", number, got.err)
+		return nil, fmt.Errorf("raftonce: request %d was not accepted: %w", number, got.err)
 	}
 	return Result(got.answer)
 }
@@ -116,7 +116,7 @@ func (c *Client) Leader() string {
 	return c.node
 }
 
-// Close ends the session. The outcome of calls that are under way is unknown then.
+// Close ends the session. The outcome of calls in progress is then unknown.
 func (c *Client) Close(ctx context.Context) error {
 	first := c.calls.Lose(ErrClosed)
 	c.cancel()
@@ -124,17 +124,17 @@ func (c *Client) Close(ctx context.Context) error {
 	if !first { // it was closed, or has expired
 		return nil
 	}
-	got := c.ask(ctx, &session.Command{Op: session.End, Session: c.id, Nonce: c.nonce})
-	if got.answer.Err == session.ErrSessionExpired { // by an attempt whose answer was lost
+	got := c.call(ctx, &session.Command{Op: session.End, Session: c.id, Nonce: c.nonce})
+	if got.answer.Err == session.ErrSessionExpired { // ended by an attempt whose reply was lost
 		return nil
 	}
 	return errors.Join(got.err, got.answer.Err.Or())
 }
 
-// beat renews the session, and tells the mark.
+// beat renews the session, and sends the mark.
 func (c *Client) beat(ctx context.Context, mark uint64) {
 	beat := session.Beat{Session: c.id, Nonce: c.nonce, Mark: mark}
-	got := c.ask(ctx, &session.Command{Op: session.KeepAlive, Beats: []session.Beat{beat}})
+	got := c.call(ctx, &session.Command{Op: session.KeepAlive, Beats: []session.Beat{beat}})
 	for _, refusal := range got.answer.Beats {
 		c.calls.Note(refusal)
 	}

@@ -21,8 +21,9 @@ import (
 	"github.com/everonce/everonce/session"
 )
 
-// TestOnceUnderLeaderChanges: clients send pipelined requests over a network that loses answers and delivers copies late,
-// while leaders are changed and cut off and snapshots taken. Each request takes effect once, and all replicas agree.
+// TestOnceUnderLeaderChanges: clients send pipelined requests over a network that loses answers and delivers copies
+// late, while leaders are changed and cut off and snapshots taken. Each request takes effect once, and all replicas
+// agree.
 func TestOnceUnderLeaderChanges(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -44,7 +45,7 @@ func onceUnderLeaderChanges(t *testing.T, random *rand.Rand) {
 		case 1:
 			c.running.Go(func() {
 				time.Sleep(rand.N(3 * time.Second))
-				for _, m := range c.members { // whoever is the leader by then
+				for _, m := range c.members { // whichever member is the leader by then
 					m.Handle("tester", command, time.Second)
 				}
 				copies.Add(1)
@@ -112,7 +113,8 @@ func onceUnderLeaderChanges(t *testing.T, random *rand.Rand) {
 	}
 }
 
-// TestExpiredSession: when the session is gone, a call under way has an unknown outcome, and one that was not sent has not.
+// TestExpiredSession: when the session is gone, a call under way has an unknown outcome, and one that was not sent has
+// not.
 func TestExpiredSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -192,7 +194,7 @@ func TestRenewalOfAShortLease(t *testing.T) {
 		const short = 4 * time.Second
 		one := startAlone(t, session.Config{Lease: short})
 		var hole atomic.Bool
-		client, err := raftonce.NewClient(t.Context(), []string{"a", "b", "c"}, func(ctx context.Context, address string, command []byte) ([]byte, error) {
+		client, err := raftonce.Dial(t.Context(), []string{"a", "b", "c"}, func(ctx context.Context, address string, command []byte) ([]byte, error) {
 			switch {
 			case address == "c":
 				return one.Handle("tester", command, time.Second), nil
@@ -246,8 +248,8 @@ func startAlone(t *testing.T, c session.Config) *raftonce.Node {
 	return node
 }
 
-// TestCallGivenUp: what its caller gave up is not executed any more, soon after no earlier call is under way; or once the client
-// has sent something else by then, or has closed. Until then a copy may come, whatever was read.
+// TestCallGivenUp: what its caller gave up is not executed any more, soon after no earlier call is under way; or once
+// the client has sent something else by then, or has closed. Until then a copy may come, whatever was read.
 func TestCallGivenUp(t *testing.T) {
 	for name, tc := range map[string]givenUp{
 		"nothing follows":                          {},
@@ -402,11 +404,11 @@ func TestNoClientWithoutCluster(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		html := func(context.Context, string, []byte) ([]byte, error) { return []byte("<html>"), nil }
-		_, err := raftonce.NewClient(ctx, []string{"a", "b"}, html, nil)
+		_, err := raftonce.Dial(ctx, []string{"a", "b"}, html, nil)
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		if _, err := raftonce.NewClient(ctx, nil, html, nil); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		if _, err := raftonce.Dial(ctx, nil, html, nil); err == nil || errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 	})

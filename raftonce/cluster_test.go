@@ -118,8 +118,8 @@ type cluster struct {
 // newCluster starts the nodes, whose followers catch up from the log.
 func newCluster(t *testing.T) *cluster { return startCluster(t, 10_000, nil) }
 
-// startCluster starts the nodes. Who lags by more than trailing entries behind a snapshot is given the snapshot. If planted
-// is not nil, it puts a fault between raft and the state machine.
+// startCluster starts the nodes. A node that lags by more than trailing entries behind a snapshot gets the snapshot. If
+// planted is not nil, it puts a fault between raft and the state machine.
 func startCluster(t *testing.T, trailing uint64, planted func(*raftonce.FSM) raft.FSM) *cluster {
 	t.Helper()
 	return startClusterOver(t, trailing, planted, func(m *member, logs raft.LogStore) (raft.Transport, raft.LogStore) { return m.transport, logs })
@@ -137,7 +137,7 @@ func startClusterOver(t *testing.T, trailing uint64, planted func(*raftonce.FSM)
 		address, transport := raft.NewInmemTransport(raft.ServerAddress(fmt.Sprint("node", i)))
 		l := newLedger()
 		var inner raft.FSM = l
-		if i == 1 { // batches of one node are not those of another
+		if i == 1 { // the nodes have different batches
 			inner = &batching{ledger: l}
 		}
 		fsm, err := raftonce.NewFSM(inner, config(), nil)
@@ -278,7 +278,7 @@ func (c *cluster) send(ctx context.Context, address string, command []byte) ([]b
 // client registers a client, whose session ends with the test.
 func (c *cluster) client(send raftonce.Transport) *raftonce.Client {
 	c.t.Helper()
-	client, err := raftonce.NewClient(c.t.Context(), c.addresses(), send, nil)
+	client, err := raftonce.Dial(c.t.Context(), c.addresses(), send, nil)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -307,7 +307,7 @@ func (c *cluster) settle() map[string]int {
 		}
 	}
 	if differs != nil {
-		c.t.Errorf("the snapshots of %v are not that of %s", differs, leader.address)
+		c.t.Errorf("the snapshots of %v differ from the snapshot of %s", differs, leader.address)
 	}
 	return leader.ledger.executed()
 }

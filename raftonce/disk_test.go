@@ -187,7 +187,7 @@ func TestDiskAgreesWithMemory(t *testing.T) {
 type crash struct {
 	when, dir string
 	snapshot  []byte // the newest one, nil for none
-	index     uint64 // of the snapshot, which is that of the last entry in it
+	index     uint64 // the snapshot's index: the index of its last entry
 	adopt     bool   // a fault: the snapshot is taken as restored
 }
 
@@ -304,7 +304,7 @@ func TestCrashPoints(t *testing.T) {
 	}
 }
 
-// during is a reader of nothing that calls a function.
+// during is an empty reader that calls a function.
 type during func()
 
 func (d during) Read([]byte) (int, error) {

@@ -9,15 +9,15 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// errUndo has a transaction of a batch rolled back, since a request has failed.
+// errUndo rolls the transaction of a batch back after a request has failed.
 var errUndo = errors.New("raftonce: a request has failed")
 
-// diskBatch applies entries in a transaction. bbolt cannot undo a part of one. So when a request fails, the transaction is
-// rolled back, and another one begins with the requests that were executed before: the sessions have their results.
+// diskBatch applies entries in a transaction. bbolt has no savepoints. So when a request fails, the transaction is
+// rolled back, and a new one executes again the requests before it; the sessions have their results.
 type diskBatch struct {
 	fsm     *DiskFSM
 	logs    []*raft.Log
-	next    int // of logs
+	next    int // index in logs
 	answers []any
 	done    []execution
 	journal []record
@@ -25,7 +25,7 @@ type diskBatch struct {
 
 type execution struct{ payload, result []byte }
 
-// run applies what is left of the batch in a transaction. The error is errUndo, or that of the database.
+// run applies the rest of the batch in a transaction. The error is errUndo, or the database's.
 func (b *diskBatch) run(tx *bbolt.Tx) error {
 	for _, e := range b.done {
 		if result := recorded(b.fsm.fn(tx, e.payload)); !bytes.Equal(result, e.result) {
@@ -52,7 +52,7 @@ func (b *diskBatch) apply(tx *bbolt.Tx, log *raft.Log) error {
 		b.answers[b.next-1] = err
 		return nil
 	}
-	kept := c // what is kept of the command
+	kept := c // the command in the form that the journal keeps
 	kept.Payload = nil
 	answer := b.fsm.machine.Begin(stamp, &c)
 	if answer.Execute {

@@ -18,9 +18,10 @@ import (
 	"github.com/everonce/everonce/session"
 )
 
-// The files of a folder: the database, in that of the highest number, and what of a snapshot has arrived. A snapshot
-// that is whole gets the next number, so that a crash leaves the old state or the new one. While the database is open with
-// NoSync or NoGrowSync there is a mark: if it is still there at the next start, the database may be damaged.
+// The files of a folder: the database, which is the file with the highest number, and the received part of a snapshot.
+// A complete snapshot gets the next number, so that a crash leaves the old state or the new one. While the database is
+// open with NoSync or NoGrowSync a marker file exists: if it still exists at the next start, the database may be
+// damaged.
 const (
 	stateFile = "state-%020d.db"
 	incoming  = "incoming"
@@ -40,23 +41,23 @@ func boltOptions(opts *DiskOptions) bbolt.Options {
 	if o.Timeout == 0 { // bbolt would wait for ever
 		o.Timeout = time.Second
 	}
-	if o.InitialMmapSize == 0 && runtime.GOOS != "windows" && bits.UintSize == 64 { // Windows would make the file as large
+	if o.InitialMmapSize == 0 && runtime.GOOS != "windows" && bits.UintSize == 64 { // Windows would make the file this large
 		plenty := int64(64 << 30) // a constant int would not compile on 32 bits
 		o.InitialMmapSize = int(plenty)
 	}
 	return o
 }
 
-// synced is the options of a database that a crash does not damage.
+// synced returns the options of a database that survives a crash.
 func synced(o bbolt.Options) *bbolt.Options {
 	o.NoSync, o.NoGrowSync = false, false
 	return &o
 }
 
-// trusts is whether the database is to be trusted after a crash.
-func (f *DiskFSM) trusts() bool { return !f.options.NoSync && !f.options.NoGrowSync }
+// isDurable reports whether the database can be trusted after a crash.
+func (f *DiskFSM) isDurable() bool { return !f.options.NoSync && !f.options.NoGrowSync }
 
-// open opens the newest file, or makes one, and removes what a crash has left.
+// open opens the newest file, or creates one, and removes leftovers of a crash.
 func (f *DiskFSM) open() error {
 	if err := os.MkdirAll(f.dir, 0o700); err != nil {
 		return err
@@ -69,7 +70,7 @@ func (f *DiskFSM) open() error {
 	for _, entry := range entries {
 		number := uint64(0)
 		if _, err := fmt.Sscanf(entry.Name(), stateFile, &number); err != nil || entry.Name() != fmt.Sprintf(stateFile, number) {
-			continue // another's, such as a copy beside ours
+			continue // not ours, for example a copy
 		}
 		if number > f.number {
 			left = append(left, f.file(f.number))
@@ -82,7 +83,7 @@ func (f *DiskFSM) open() error {
 	if f.db, err = bbolt.Open(f.file(f.number), 0o600, synced(f.options)); err != nil {
 		return err
 	}
-	if !f.trusts() { // from here on: nobody else has it open now
+	if !f.isDurable() { // only now: no other process has it open
 		if err := f.mark(); err != nil {
 			return errors.Join(err, f.db.Close())
 		}
@@ -116,7 +117,7 @@ func (f *DiskFSM) discard(path string) error {
 	mark := filepath.Join(f.dir, unsynced)
 	switch _, err := os.Stat(mark); {
 	case err == nil:
-		// Nobody else may have it open. What is read here may be anything, so no more than its head is.
+		// No other process may have it open. The file may be damaged, so only its head is read.
 		db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: f.options.Timeout})
 		if errors.Is(err, bolterrors.ErrTimeout) {
 			return err
@@ -133,7 +134,7 @@ func (f *DiskFSM) discard(path string) error {
 	return nil
 }
 
-// mark says that the database may become damaged.
+// mark creates the marker of a database that may become damaged.
 func (f *DiskFSM) mark() error {
 	file, err := os.Create(filepath.Join(f.dir, unsynced))
 	if err != nil {
@@ -153,27 +154,28 @@ func remove(path string) error {
 	return nil
 }
 
-// Close closes the database, when nothing reads it any more. Shut raft down before, and wait for it: raft.Shutdown().Error().
+// Close closes the database after the last read has ended. Shut raft down first, and wait for it:
+// raft.Shutdown().Error().
 func (f *DiskFSM) Close() error {
 	f.old.Wait()
 	err := f.db.Sync()
-	if err == nil && !f.trusts() {
-		err = remove(filepath.Join(f.dir, unsynced)) // while nobody else can have it open
+	if err == nil && !f.isDurable() {
+		err = remove(filepath.Join(f.dir, unsynced)) // while no other process can have it open
 	}
 	return errors.Join(err, f.db.Close())
 }
 
-// The format of snapshots: the database, whose length is of 64 bits, little endian.
+// The format of snapshots: the database, after its length in 64 bits, little endian.
 const diskMagic = "everonce-raftdisk\x01"
 
 type diskSnapshot struct{ tx *bbolt.Tx }
 
-// Snapshot returns the state of now, with the sessions in it. It is written while entries are applied. While raft replays
-// what is in the state it is an error: raft would take the snapshot for an older one, and whoever restores it would apply
-// entries twice.
+// Snapshot returns the current state, with the sessions in it. It is written while entries are applied. While raft
+// replays entries that are already in the state it returns an error: raft would give the snapshot a lower index, and a
+// node that restored it would apply entries twice.
 func (f *DiskFSM) Snapshot() (raft.FSMSnapshot, error) {
 	if f.handed < f.applied {
-		return nil, fmt.Errorf("raftonce: no snapshot before raft has replayed entry %d, which is in the state (it is at %d)", f.applied, f.handed)
+		return nil, fmt.Errorf("raftonce: no snapshot before raft has replayed entry %d, which is in the state (raft is at entry %d)", f.applied, f.handed)
 	}
 	tx, err := f.begin()
 	if err != nil {
@@ -183,7 +185,7 @@ func (f *DiskFSM) Snapshot() (raft.FSMSnapshot, error) {
 }
 
 func (s diskSnapshot) Persist(sink raft.SnapshotSink) error {
-	defer s.Release()                                                                              // raft.RecoverCluster does not
+	defer s.Release()                                                                              // raft.RecoverCluster does not release it
 	_, err := sink.Write(binary.LittleEndian.AppendUint64([]byte(diskMagic), uint64(s.tx.Size()))) //nolint:gosec // not negative
 	if err == nil {
 		_, err = s.tx.WriteTo(sink)
@@ -196,8 +198,8 @@ func (s diskSnapshot) Persist(sink raft.SnapshotSink) error {
 
 func (s diskSnapshot) Release() { _ = s.tx.Rollback() } //nolint:errcheck // it fails only if it was released before
 
-// Restore replaces the state by that of a snapshot, at once: after a crash it is the old one or the new one. The error
-// wraps [ErrSnapshot] or [ErrOtherConfig], or those of [session.Restore], or is of the file system; the state is the old one then.
+// Restore replaces the state by a snapshot, atomically: after a crash it is the old one or the new one. The error wraps
+// [ErrSnapshot], [ErrOtherConfig], an error of [session.Restore] or of the file system; the old state then remains.
 func (f *DiskFSM) Restore(from io.ReadCloser) error {
 	temp := filepath.Join(f.dir, incoming)
 	if err := receive(from, temp); err != nil {
@@ -219,7 +221,7 @@ func (f *DiskFSM) Restore(from io.ReadCloser) error {
 	old, number := f.db, f.number
 	f.db, f.number = db, number+1
 	f.mu.Unlock()
-	f.old.Go(func() { // a snapshot of it may be being written, which waits for raft, which waits for us
+	f.old.Go(func() { // a snapshot may be reading it, which waits for raft, which waits for this call
 		_ = old.Close()               //nolint:errcheck // nothing was written to it since the last commit
 		_ = os.Remove(f.file(number)) //nolint:errcheck // or the next start does
 	})
@@ -232,7 +234,7 @@ func (f *DiskFSM) Restore(from io.ReadCloser) error {
 func receive(from io.Reader, path string) error {
 	head := make([]byte, len(diskMagic)+8)
 	if _, err := io.ReadFull(from, head); err != nil || string(head[:len(diskMagic)]) != diskMagic {
-		return errors.Join(fmt.Errorf("%w on disk, or one of another version", ErrSnapshot), err)
+		return errors.Join(fmt.Errorf("%w on disk, or its version is unknown", ErrSnapshot), err)
 	}
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // of our folder
 	if err != nil {
@@ -240,13 +242,13 @@ func receive(from io.Reader, path string) error {
 	}
 	_, err = io.CopyN(file, from, int64(binary.LittleEndian.Uint64(head[len(diskMagic):]))) //nolint:gosec // a negative one copies nothing
 	if errors.Is(err, io.EOF) {
-		err = fmt.Errorf("%w: it is cut short", ErrSnapshot)
+		err = fmt.Errorf("%w: it is truncated", ErrSnapshot)
 	}
 	return errors.Join(err, file.Sync(), file.Close())
 }
 
-// check returns the machine of a database that has arrived, in which from now on no entry is applied: raft says where it
-// stands, and replays everything behind it.
+// check returns the machine of a received database, and marks its applied index as unknown: raft knows its index, and
+// replays everything after it.
 func (f *DiskFSM) check(path string, j *journal) (m *session.Machine, err error) {
 	db, err := bbolt.Open(path, 0o600, synced(f.options))
 	if err != nil {
@@ -257,7 +259,7 @@ func (f *DiskFSM) check(path string, j *journal) (m *session.Machine, err error)
 			return err
 		}
 		if m == nil {
-			return fmt.Errorf("%w: it has none", ErrSnapshot)
+			return fmt.Errorf("%w: it has no sessions", ErrSnapshot)
 		}
 		return tx.Bucket(ours).Put(keyApplied, key('u', 0)[1:])
 	})

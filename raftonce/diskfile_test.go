@@ -59,7 +59,7 @@ func TestErrorUndoes(t *testing.T) {
 		images = append(images, table(t, f.Table()))
 		again := requests(t, "refuse 1", "a", "b", "refuse 2")[4]
 		again.Index = 100
-		a, _ := f.Apply(again).(session.Answer)
+		a, _ := f.Apply(again).(session.Reply)
 		var failure *raftonce.FailedError
 		if _, err := raftonce.Result(a); !errors.As(err, &failure) || failure.Message != "refused" || !a.Replayed {
 			t.Errorf("the failed request gets %+v, %v", a, err)
@@ -102,7 +102,7 @@ func TestCommitThatFails(t *testing.T) {
 	}
 }
 
-// TestMisuseOfDisk is told at once.
+// TestMisuseOfDisk fails at once.
 func TestMisuseOfDisk(t *testing.T) {
 	f, err := raftonce.OpenDisk(t.TempDir(), count, diskConfig(), nil)
 	if err != nil {
@@ -139,7 +139,7 @@ func TestResume(t *testing.T) {
 		skip          bool
 		err           error
 	}{
-		{0, 0, 0, true, nil}, // there is none
+		{0, 0, 0, true, nil}, // there is no database
 		{0, 4, 0, true, nil},
 		{4, 4, 2, true, nil},
 		{4, 4, 4, true, nil},
@@ -170,7 +170,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestDiskSnapshotThatIsNone is refused with a typed error, and the state stays.
+// TestDiskSnapshotThatIsNone is refused with a typed error, and the state is unchanged.
 func TestDiskSnapshotThatIsNone(t *testing.T) {
 	f := openDisk(t, t.TempDir(), count, diskConfig())
 	f.ApplyBatch(requests(t, "a"))
@@ -222,8 +222,8 @@ func TestDiskSnapshotThatIsNone(t *testing.T) {
 	}
 }
 
-// TestSnapshotBesideOthers: a snapshot is of its moment, though entries are applied, and the state is replaced. Neither waits
-// for the snapshot to be written: raft would wait for ever.
+// TestSnapshotBesideOthers: a snapshot has the state of its time, although entries are applied and the state is
+// replaced meanwhile. Neither waits for the snapshot to be written: raft would wait for ever.
 func TestSnapshotBesideOthers(t *testing.T) {
 	logs := requests(t, "a", "b", "c")
 	f := openDisk(t, t.TempDir(), count, diskConfig())
@@ -246,7 +246,7 @@ func TestSnapshotBesideOthers(t *testing.T) {
 	}
 	s.Release()
 	if !bytes.Equal(b.Bytes(), want) {
-		t.Error("the snapshot is of another moment")
+		t.Error("the snapshot has the state of another time")
 	}
 }
 
@@ -315,7 +315,8 @@ func TestCopyInTheFolder(t *testing.T) {
 	}
 }
 
-// TestSnapshotInReplay: there is none while raft replays what is in the state. It would have an index below what is in it.
+// TestSnapshotInReplay: Snapshot fails while raft replays entries that are in the state. Its index would be lower than
+// the last entry in it.
 func TestSnapshotInReplay(t *testing.T) {
 	logs := requests(t, "a", "b")
 	dir := t.TempDir()
@@ -352,7 +353,7 @@ func TestDatabaseWithoutSync(t *testing.T) {
 	}
 }
 
-// TestOpenedTwice is told, though bbolt would wait for ever, and the state is trusted as before.
+// TestOpenedTwice fails, although bbolt would wait for ever, and the state is trusted as before.
 func TestOpenedTwice(t *testing.T) {
 	dir := t.TempDir()
 	f := openDisk(t, dir, count, diskConfig())

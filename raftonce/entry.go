@@ -13,22 +13,22 @@ import (
 //
 //	"\xeeonce" version(8) term(64) stamp(64) config(32) command, as [session.Command.AppendTo] writes it
 const (
-	entryMagic   = "\xeeonce" // no text begins so
+	entryMagic   = "\xeeonce" // never the start of UTF-8 text
 	entryVersion = 1
 	entryHead    = len(entryMagic) + 21
 )
 
-// lastOp is the highest one that there is.
+// lastOp is the highest operation of this version.
 const lastOp = session.Tick
 
-// head is what a node puts before a command.
+// head is the prefix that a node adds to a command.
 type head struct {
-	term   uint64 // in which it stamped
+	term   uint64 // the term of the stamp
 	stamp  int64
-	config uint32 // the sum of its Config
+	config uint32 // hash of its Config
 }
 
-// sumOf is a short hash of a Config.
+// sumOf returns a short hash of a Config.
 func sumOf(c session.Config) uint32 {
 	all := fmt.Sprintf("%q %d %d %d %d %d %d %t", c.Name, c.Lease, c.Window, c.MaxResult, c.MaxBytes, c.MaxSessions, c.PerPrincipal, c.Evict)
 	sum := sha256.Sum256([]byte(all))
@@ -43,12 +43,12 @@ func newEntry(h head, c *session.Command) ([]byte, error) {
 	return c.AppendTo(b)
 }
 
-// parseEntry reads an entry. One of a newer version is an error that wraps session.ErrNewer.
+// parseEntry parses an entry. The error for an entry of a newer version wraps session.ErrNewer.
 func parseEntry(entry []byte) (h head, c session.Command, err error) {
 	b, ours := bytes.CutPrefix(entry, []byte(entryMagic))
 	switch {
 	case !ours || len(b) == 0:
-		return h, c, fmt.Errorf("%w: it is none of raftonce", ErrEntry)
+		return h, c, fmt.Errorf("%w: it was not written by raftonce", ErrEntry)
 	case b[0] > entryVersion:
 		return h, c, fmt.Errorf("%w: %w", ErrEntry, session.ErrNewer)
 	case b[0] != entryVersion || len(entry) < entryHead:

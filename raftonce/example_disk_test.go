@@ -78,8 +78,8 @@ func (n *diskNode) stop() error {
 	return errors.Join(n.raft.Shutdown().Error(), n.fsm.Close(), n.log.Close()) // in this order
 }
 
-// A node is stopped while its answer is on the way, and starts again with its files. The client sends again, and the amount is
-// added once.
+// A node is stopped while its answer is on the way, and starts again with its files. The client sends again, and the
+// amount is added once.
 func ExampleOpenDisk() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "purse")
@@ -108,7 +108,7 @@ func ExampleOpenDisk() {
 		}
 		return reply, nil
 	}
-	client, err := raftonce.NewClient(ctx, []string{"a"}, transport, nil)
+	client, err := raftonce.Dial(ctx, []string{"a"}, transport, nil)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -58,7 +58,7 @@ func (s saved) Persist(sink raft.SnapshotSink) error {
 
 func (saved) Release() {}
 
-// start starts a node. Stores and transport are raft's: a real node has those of raft-boltdb and of TCP.
+// start starts a node. Stores and transport are raft's for tests: a real node uses raft-boltdb and TCP.
 func start(ctx context.Context, machine raft.FSM) (*raftonce.Node, *raft.Raft, error) {
 	fsm, err := raftonce.NewFSM(machine, session.Config{Name: "purse", Lease: time.Minute}, nil)
 	if err != nil {
@@ -102,7 +102,7 @@ func ExampleClient_Do() {
 		}
 		return reply, nil
 	}
-	client, err := raftonce.NewClient(ctx, []string{"a"}, transport, nil)
+	client, err := raftonce.Dial(ctx, []string{"a"}, transport, nil)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -113,7 +113,7 @@ func ExampleClient_Do() {
 		switch {
 		case errors.As(err, &refused):
 			fmt.Println(amount, "was refused")
-		case err != nil: // with everonce.ErrOutcomeUnknown: nobody knows
+		case err != nil: // with everonce.ErrOutcomeUnknown: it may have taken effect
 			fmt.Println(err)
 		default:
 			fmt.Println(amount, "makes", string(balance))
@@ -125,7 +125,7 @@ func ExampleClient_Do() {
 	// -100 was refused
 }
 
-// What Read lets through sees everything that any client was answered before.
+// After Read, the state machine has the effect of every request that was answered before.
 func ExampleNode_Read() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

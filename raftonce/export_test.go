@@ -18,7 +18,7 @@ func NewEntry(config session.Config, stamp int64, c *session.Command) ([]byte, e
 	return newEntry(head{stamp: stamp, config: sumOf(m.Config())}, c)
 }
 
-// RestoreWithoutSessions is Restore with a fault: the sessions are outside of the snapshot, and stay as they are.
+// RestoreWithoutSessions is Restore with a fault: the sessions are outside of the snapshot, and remain unchanged.
 func (f *FSM) RestoreWithoutSessions(from io.ReadCloser) error {
 	if _, err := io.CopyN(io.Discard, from, int64(len(magic))); err != nil {
 		return err

@@ -10,17 +10,18 @@ import (
 	"github.com/everonce/everonce/session"
 )
 
-// Options of [NewFSM].
+// Options are the options of [NewFSM].
 type Options struct {
-	// Encode turns what the state machine answers into bytes. It must be deterministic. By default the answer must be a
-	// []byte, a string, an error or nil. For an error of Encode the request gets [ErrNotEncoded]: its effect is there.
+	// Encode encodes a reply of the state machine. It must be deterministic. By default the reply must be a []byte, a
+	// string, an error or nil. If Encode fails, the request is answered with [ErrNotEncoded], and its effect remains.
 	Encode func(answer any) ([]byte, error)
 }
 
-// FSM is a state machine whose commands take effect once. Its replies are a [session.Answer], for [Result], or an error
+// FSM is a state machine whose commands take effect once. Its replies are a [session.Reply], for [Result], or an error
 // that wraps [ErrEntry] or [ErrOtherConfig].
 //
-// It is a [raft.BatchingFSM], and a [raft.ConfigurationStore]: what the state machine in it is, it is passed through.
+// It implements [raft.BatchingFSM] and [raft.ConfigurationStore], and passes their calls to the inner state machine if
+// that implements them.
 type FSM struct {
 	table
 	inner  raft.FSM
@@ -28,7 +29,7 @@ type FSM struct {
 
 	snapped atomic.Bool // a snapshot was restored, or taken
 
-	mu sync.Mutex // of the machine; it also keeps Release in step with Apply
+	mu sync.Mutex // guards the machine, and orders Release and Apply
 }
 
 var (
@@ -36,8 +37,8 @@ var (
 	_ raft.ConfigurationStore = (*FSM)(nil)
 )
 
-// NewFSM wraps a state machine. All nodes must be given the same config, which cannot be changed as long as the cluster
-// lives. The error wraps [session.ErrConfig].
+// NewFSM wraps a state machine. All nodes must have the same config, which cannot be changed during the life of the
+// cluster. The error wraps [session.ErrConfig].
 func NewFSM(inner raft.FSM, config session.Config, opts *Options) (*FSM, error) {
 	f := &FSM{inner: inner, encode: encode}
 	if err := f.configure(config); err != nil {
@@ -49,8 +50,8 @@ func NewFSM(inner raft.FSM, config session.Config, opts *Options) (*FSM, error) 
 	return f, nil
 }
 
-// Apply applies an entry. The state machine sees it only if it is a request that was not executed before, with the
-// request's payload as its Data.
+// Apply applies an entry. The inner state machine gets it only if it is a request that was not executed before, with
+// the request's payload as its Data.
 func (f *FSM) Apply(log *raft.Log) any {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -63,14 +64,14 @@ func (f *FSM) Apply(log *raft.Log) any {
 	return answer
 }
 
-// StoreConfiguration passes the configuration through.
+// StoreConfiguration passes the configuration to the inner state machine.
 func (f *FSM) StoreConfiguration(index uint64, configuration raft.Configuration) {
 	if inner, ok := f.inner.(raft.ConfigurationStore); ok {
 		inner.StoreConfiguration(index, configuration)
 	}
 }
 
-// request is the entry as the state machine in it sees it.
+// request returns the entry that the inner state machine gets.
 func request(log *raft.Log, c *session.Command) *raft.Log {
 	inner := *log
 	inner.Data = c.Payload
@@ -114,15 +115,15 @@ func encode(answer any) ([]byte, error) {
 	return nil, fmt.Errorf("it is a %T (set Options.Encode)", answer)
 }
 
-// Result returns what the state machine answered a request: its bytes, or a [*FailedError]. Other errors are the
-// [session.Refusal] of a request that was not executed now, and [ErrElided] and [ErrNotEncoded] of one that was.
-func Result(a session.Answer) ([]byte, error) {
+// Result returns the state machine's reply to a request: its bytes, or a [*FailedError]. Other errors are the
+// [session.Refusal] of a request that was not executed now, and [ErrElided] or [ErrNotEncoded] of one that was.
+func Result(a session.Reply) ([]byte, error) {
 	switch {
 	case a.Err != 0:
 		return nil, a.Err
 	case a.Elided:
 		return nil, ErrElided
-	case len(a.Result) == 0: // of a command that is no request
+	case len(a.Result) == 0: // the command was not a request
 		return nil, nil
 	case a.Result[0] == failed:
 		return nil, &FailedError{Message: string(a.Result[1:])}

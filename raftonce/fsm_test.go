@@ -25,7 +25,8 @@ func newFSM(t *testing.T, inner raft.FSM, c session.Config) *raftonce.FSM {
 	return f
 }
 
-// entries is a random log: pipelined requests of a few sessions with duplicates, renewals, ends, and what is no command.
+// entries is a random log: pipelined requests of a few sessions with duplicates, renewals, ends, and what is no
+// command.
 func entries(t *testing.T, random *rand.Rand) (logs []*raft.Log) {
 	t.Helper()
 	stamp := int64(0)
@@ -124,7 +125,8 @@ func everyKind(t *testing.T, test func(t *testing.T, open func(session.Config) m
 	}
 }
 
-// TestStampOfAnotherTerm ends no session: whoever stamped did not lead, and its clock went on while nobody did.
+// TestStampOfAnotherTerm ends no session: the node that stamped did not lead, and its clock ran while there was no
+// leader.
 func TestStampOfAnotherTerm(t *testing.T) {
 	everyKind(t, func(t *testing.T, open func(session.Config) machine) {
 		f := open(diskConfig())
@@ -137,7 +139,7 @@ func TestStampOfAnotherTerm(t *testing.T) {
 			t.Errorf("%d sessions, want 1", n)
 		}
 		if f.ApplyBatch([]*raft.Log{{Index: 3, Type: raft.LogCommand, Data: tick}}); f.Sessions() != 0 {
-			t.Error("the stamp of its own term says nothing")
+			t.Error("the stamp of its term is ignored")
 		}
 	})
 }
@@ -160,7 +162,8 @@ func TestEntryOfANewerVersion(t *testing.T) {
 	})
 }
 
-// TestOtherConfig: a node with another Config than the others has no part in the log, instead of a table of its own.
+// TestOtherConfig: a node with another Config than the others takes no part in the log, instead of having a different
+// table.
 func TestOtherConfig(t *testing.T) {
 	another := reflect.ValueOf(diskConfig())
 	for i := range another.NumField() {
@@ -305,7 +308,7 @@ func TestSnapshotBesideApply(t *testing.T) {
 		f.Apply(log)
 	}
 	if got := <-done; !bytes.Equal(got.Bytes(), want) {
-		t.Error("the snapshot is of another moment")
+		t.Error("the snapshot has the state of another time")
 	}
 }
 
@@ -374,12 +377,12 @@ func TestResults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		apply := func(command *session.Command) session.Answer {
+		apply := func(command *session.Command) session.Reply {
 			data, err := raftonce.NewEntry(c, 1, command)
 			if err != nil {
 				t.Fatal(err)
 			}
-			a, _ := f.Apply(&raft.Log{Data: data}).(session.Answer)
+			a, _ := f.Apply(&raft.Log{Data: data}).(session.Reply)
 			return a
 		}
 		apply(&session.Command{Op: session.Register, Nonce: nonce})
@@ -394,7 +397,7 @@ func TestResults(t *testing.T) {
 			}
 		}
 	}
-	if _, err := raftonce.Result(session.Answer{Elided: true}); !errors.Is(err, raftonce.ErrElided) {
+	if _, err := raftonce.Result(session.Reply{Elided: true}); !errors.Is(err, raftonce.ErrElided) {
 		t.Error(err)
 	}
 	if _, err := raftonce.NewFSM(newLedger(), session.Config{}, nil); !errors.Is(err, session.ErrConfig) {

@@ -14,12 +14,12 @@ import (
 	"github.com/everonce/everonce/session"
 )
 
-// The sessions on disk: a snapshot of them, and behind it each command that was applied since, with what it was answered
-// in place of its payload. The machine is a function of its commands, so these bring it back, and an entry costs no more
-// than itself. When the journal is larger than the snapshot, it is folded into a new one: that is a constant for each byte.
+// The sessions on disk are a snapshot, followed by each command that was applied since, with its reply in place of its
+// payload. The machine's state is a function of its commands, so these restore it, and an entry costs only its own
+// size. When the journal is larger than the snapshot, it is folded into a new snapshot: a constant cost for each byte.
 //
-// They are in one bucket. Numbers are of 64 bits, big endian, and lengths of 32, little endian. What a commit writes is at
-// its end, in few pages, which pieces of this size fill.
+// They are in one bucket. Numbers have 64 bits, big endian; lengths have 32, little endian. A commit writes at the end
+// of the bucket, in few pages, which pieces of this size fill.
 //
 //	's' number: a piece of the snapshot
 //	't' index: commands of the log up to that entry: length, stamp(64), and the command with the result in place of the payload
@@ -32,17 +32,17 @@ func key(kind byte, n uint64) []byte { return binary.BigEndian.AppendUint64([]by
 
 var keyApplied = []byte{'u'}
 
-// smallJournal is not folded. Tests have a smaller one.
+// smallJournal is the size below which a journal is not folded. Tests lower it.
 var smallJournal int64 = 1 << 20
 
 type journal struct {
-	base, size int64 // in bytes, of the snapshot and of what is behind it
+	base, size int64 // bytes of the snapshot, and of the commands after it
 }
 
 // record is a command in the journal.
 type record struct {
 	index   uint64
-	command []byte // with its stamp before it
+	command []byte // prefixed with its stamp
 }
 
 func newRecord(index uint64, stamp int64, c *session.Command) (record, error) {
@@ -50,10 +50,10 @@ func newRecord(index uint64, stamp int64, c *session.Command) (record, error) {
 	return record{index, b}, err
 }
 
-// add appends what a batch has applied, up to an index.
+// add appends the commands that a batch has applied, up to an index.
 func (j *journal) add(tx *bbolt.Tx, m *session.Machine, records []record, applied uint64) error {
 	b := tx.Bucket(ours)
-	b.FillPercent = 1 // it grows at its end
+	b.FillPercent = 1 // keys are appended in order
 	var value []byte
 	for i, r := range records {
 		value = append(binary.LittleEndian.AppendUint32(value, uint32(len(r.command))), r.command...) //nolint:gosec // at most an entry of a log
@@ -72,7 +72,7 @@ func (j *journal) add(tx *bbolt.Tx, m *session.Machine, records []record, applie
 	return b.Put(keyApplied, key('u', applied)[1:])
 }
 
-// fold writes the sessions as a snapshot, behind which nothing is.
+// fold replaces the journal by a snapshot of the sessions.
 func (j *journal) fold(tx *bbolt.Tx, m *session.Machine, applied uint64) error {
 	if tx.Bucket(ours) != nil {
 		if err := tx.DeleteBucket(ours); err != nil {
@@ -97,7 +97,7 @@ func (j *journal) fold(tx *bbolt.Tx, m *session.Machine, applied uint64) error {
 	return errors.Join(pieces.Flush(), b.Put(keyApplied, key('u', applied)[1:]))
 }
 
-// pieceKeys writes a piece of a snapshot for each call.
+// pieceKeys stores each write as a piece of a snapshot.
 type pieceKeys struct {
 	bucket *bbolt.Bucket
 	next   uint64
@@ -113,7 +113,7 @@ func (w *pieceKeys) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// load returns the machine, and the index up to which entries are in the state. It is nil in a new database.
+// load returns the machine, and the index up to which entries are in the state. m is nil if the database is new.
 func (j *journal) load(tx *bbolt.Tx, config session.Config) (m *session.Machine, applied uint64, err error) {
 	b := tx.Bucket(ours)
 	if b == nil {
@@ -121,7 +121,7 @@ func (j *journal) load(tx *bbolt.Tx, config session.Config) (m *session.Machine,
 	}
 	number := b.Get(keyApplied)
 	if len(number) != 8 {
-		return nil, 0, fmt.Errorf("%w: the bucket %q is not as it was written", session.ErrCorrupt, ours)
+		return nil, 0, fmt.Errorf("%w: the bucket %q was changed", session.ErrCorrupt, ours)
 	}
 	*j = journal{}
 	c := b.Cursor()
@@ -137,7 +137,7 @@ func (j *journal) load(tx *bbolt.Tx, config session.Config) (m *session.Machine,
 	for ; len(k) > 0 && k[0] == 't'; k, v = c.Next() {
 		j.size += int64(len(v))
 		for len(v) > 0 {
-			if v, err = again(m, v); err != nil {
+			if v, err = applyFirst(m, v); err != nil {
 				return nil, 0, fmt.Errorf("%w: the journal at %x: %w", session.ErrCorrupt, k, err)
 			}
 		}
@@ -145,10 +145,10 @@ func (j *journal) load(tx *bbolt.Tx, config session.Config) (m *session.Machine,
 	return m, binary.BigEndian.Uint64(number), nil
 }
 
-// again applies the first command of a part of the journal, and returns the rest.
-func again(m *session.Machine, v []byte) ([]byte, error) {
+// applyFirst applies the first command of a part of the journal, and returns the rest.
+func applyFirst(m *session.Machine, v []byte) ([]byte, error) {
 	if len(v) < 12 || len(v)-4 < int(binary.LittleEndian.Uint32(v)) || binary.LittleEndian.Uint32(v) < 8 {
-		return nil, errors.New("it is cut short")
+		return nil, errors.New("it is truncated")
 	}
 	command, rest := v[4:4+binary.LittleEndian.Uint32(v)], v[4+binary.LittleEndian.Uint32(v):]
 	stamp := int64(binary.LittleEndian.Uint64(command)) //nolint:gosec // its bits
@@ -159,7 +159,7 @@ func again(m *session.Machine, v []byte) ([]byte, error) {
 	executed := false
 	m.Apply(stamp, &c, func() []byte { executed = true; return bytes.Clone(c.Payload) })
 	if executed != (len(c.Payload) > 0) {
-		return nil, errors.New("it is of another machine")
+		return nil, errors.New("it belongs to another machine")
 	}
 	return rest, nil
 }

@@ -16,8 +16,8 @@ import (
 
 const killedFolder = "RAFTONCE_KILLED_FOLDER"
 
-// TestKilledProcess is no test, but the process that is killed: it goes on where the last one was, and says each request
-// that is answered.
+// TestKilledProcess is no test, but the process that is killed: it goes on where the last one was, and says each
+// request that is answered.
 func TestKilledProcess(t *testing.T) {
 	dir := os.Getenv(killedFolder)
 	if dir == "" {
@@ -77,7 +77,7 @@ func TestKilled(t *testing.T) {
 		}
 	}
 	d := startDurable(t, dir, true, first)
-	d.send(&session.Command{Op: session.Tick}) // behind all that was there
+	d.send(&session.Command{Op: session.Tick}) // after all earlier entries
 	times := d.executed()
 	for n := 1; n <= max(answered, len(times)); n++ {
 		if got := times[fmt.Sprint("pay ", n)]; got != 1 {

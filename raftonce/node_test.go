@@ -31,7 +31,7 @@ func request(id session.ID, number uint64, payload string) *session.Command {
 }
 
 // ask applies a command, and returns the state machine's answer.
-func ask(t *testing.T, m *member, c *session.Command) (string, session.Answer) {
+func ask(t *testing.T, m *member, c *session.Command) (string, session.Reply) {
 	t.Helper()
 	a, err := m.Apply(c, time.Second)
 	if err != nil {
@@ -68,7 +68,7 @@ func TestDuplicateAfterLeaderChange(t *testing.T) {
 	})
 }
 
-// TestExpiredOnEveryReplica: whoever is the leader refuses a session that has ended, and nobody has executed.
+// TestExpiredOnEveryReplica: every leader refuses a session that has ended, and no node has executed the request.
 func TestExpiredOnEveryReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -91,7 +91,7 @@ func TestExpiredOnEveryReplica(t *testing.T) {
 	})
 }
 
-// TestTimeStandsStill: without a leader nobody can renew, and so no session ends.
+// TestTimeStandsStill: without a leader no client can renew, and so no session ends.
 func TestTimeStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -110,7 +110,7 @@ func TestTimeStandsStill(t *testing.T) {
 	})
 }
 
-// TestRestoreOfABackup: its sessions live on, though the backup is older than the lease. What came after it is gone.
+// TestRestoreOfABackup: its sessions live on, although the backup is older than the lease. Later sessions are gone.
 func TestRestoreOfABackup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -146,7 +146,7 @@ func TestRestoreOfABackup(t *testing.T) {
 
 // lag has a follower miss a request, whose entry is only in a snapshot when the follower comes back and becomes the
 // leader. It returns the answer to the request's duplicate there, and how often the follower executed it.
-func lag(t *testing.T, planted func(*raftonce.FSM) raft.FSM) (string, session.Answer, int) {
+func lag(t *testing.T, planted func(*raftonce.FSM) raft.FSM) (string, session.Reply, int) {
 	t.Helper()
 	c := startCluster(t, 2, planted)
 	defer c.close()
@@ -241,7 +241,7 @@ func TestErrorsOfApply(t *testing.T) {
 	})
 }
 
-// TestPayloadTooLarge is told, and not in the log.
+// TestPayloadTooLarge: a payload that is too large fails, and is not in the log.
 func TestPayloadTooLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)

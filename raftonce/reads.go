@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// reads gathers those who read, so that many of them are one entry of the log.
+// reads collects readers, so that many of them share one entry of the log.
 type reads struct {
 	mu   sync.Mutex
-	next *reading // that takes more, or nil
-	last *reading // that was begun, or is to be
+	next *reading // takes more readers, or nil
+	last *reading // the last that was begun, or will be
 }
 
 type reading struct {
@@ -18,8 +18,8 @@ type reading struct {
 	err  error
 }
 
-// wait calls barrier once for all who wait, each no longer than its limit (0: for ever). Who comes while it runs waits for
-// another one: it may have begun too early.
+// wait calls barrier once for all callers that wait, each no longer than its limit (0: for ever). A caller that arrives
+// while barrier runs waits for the next one: the running one may have begun too early.
 func (r *reads) wait(limit time.Duration, barrier func() error) error {
 	r.mu.Lock()
 	mine, before := r.next, r.last

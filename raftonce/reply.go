@@ -9,7 +9,7 @@ import (
 	"github.com/everonce/everonce/session"
 )
 
-// What a node replies to a client, numbers little endian:
+// A node's reply to a client, numbers little endian:
 //
 //	version(8) kind(8), and by kind
 //	an answer: refusal(8) replayed(8) elided(8) session epoch next lease window (64 each) beats (count in 16 bits; each 8) result
@@ -25,20 +25,20 @@ const (
 	kindTooLarge  = 4
 )
 
-// terms are what a client must know of the Config.
+// terms is the part of the Config that a client needs.
 type terms struct {
 	lease  time.Duration
 	window uint64
 }
 
-// errReply: the bytes are not a reply. Something between client and node has answered.
+// errReply: the bytes are not a reply of a node, but of something between client and node.
 var errReply = errors.New("raftonce: not a reply of Node.Handle")
 
 func notLeader(leader string) []byte { return append([]byte{replyVersion, kindNotLeader}, leader...) }
 
 func tryAgain(why error) []byte { return append([]byte{replyVersion, kindRetry}, why.Error()...) }
 
-func answered(a session.Answer, t terms) []byte {
+func answered(a session.Reply, t terms) []byte {
 	flag := map[bool]byte{true: 1}
 	b := []byte{replyVersion, kindAnswer, byte(a.Err), flag[a.Replayed], flag[a.Elided]}
 	for _, n := range []uint64{uint64(a.Session), a.Epoch, a.Next, uint64(t.lease), t.window} { //nolint:gosec // not negative
@@ -51,8 +51,8 @@ func answered(a session.Answer, t terms) []byte {
 	return append(b, a.Result...)
 }
 
-// parseReply returns an answer, or the error that the node had: [ErrRetry], [ErrNotLeader] or [ErrTooLarge].
-func parseReply(b []byte) (a session.Answer, t terms, err error) {
+// parseReply returns a reply, or the node's error: [ErrRetry], [ErrNotLeader] or [ErrTooLarge].
+func parseReply(b []byte) (a session.Reply, t terms, err error) {
 	const head = 5 + 5*8 + 2
 	switch {
 	case len(b) < 2 || b[0] != replyVersion:
@@ -67,7 +67,7 @@ func parseReply(b []byte) (a session.Answer, t terms, err error) {
 		return a, t, errReply
 	}
 	number := func(i int) uint64 { return binary.LittleEndian.Uint64(b[5+8*i:]) }
-	a = session.Answer{
+	a = session.Reply{
 		Err: session.Refusal(b[2]), Replayed: b[3] != 0, Elided: b[4] != 0,
 		Session: session.ID(number(0)), Epoch: number(1), Next: number(2),
 	}

@@ -120,7 +120,7 @@ func await(t *testing.T, what string, is func() bool) {
 }
 
 // send sends a command until it is answered by this node.
-func (d *durable) send(c *session.Command) (a session.Answer) {
+func (d *durable) send(c *session.Command) (a session.Reply) {
 	d.t.Helper()
 	await(d.t, "an answer of the leader", func() bool {
 		var err error

@@ -13,8 +13,8 @@ import (
 	"github.com/everonce/everonce/session"
 )
 
-// The format of snapshots: the sessions, in pieces of known length, so that what follows can be found while both are
-// streams. Lengths are of 32 bits, little endian.
+// The format of snapshots: the sessions, in pieces with a length, so that the state machine's snapshot can be found
+// while both are streams. Lengths have 32 bits, little endian.
 //
 //	"everonce-raftonce" version(8)
 //	pieces of the sessions' snapshot: length, bytes; the last has the length 0
@@ -31,7 +31,7 @@ type snapshot struct {
 	inner    raft.FSMSnapshot
 }
 
-// Snapshot returns the state of now: sessions and state machine. It is written while entries are applied.
+// Snapshot returns the current state: sessions and state machine. It is written while entries are applied.
 func (f *FSM) Snapshot() (raft.FSMSnapshot, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -48,7 +48,7 @@ func (f *FSM) Snapshot() (raft.FSMSnapshot, error) {
 	return &snapshot{mu: &f.mu, sessions: sessions, inner: inner}, nil
 }
 
-// Persist writes the sessions, and has the state machine write itself behind them and close the sink.
+// Persist writes the sessions, and then lets the inner state machine write its snapshot and close the sink.
 func (s *snapshot) Persist(sink raft.SnapshotSink) error {
 	if err := s.write(sink); err != nil {
 		return errors.Join(fmt.Errorf("raftonce: write the sessions of a snapshot: %w", err), sink.Cancel())
@@ -79,12 +79,12 @@ func (s *snapshot) Release() {
 	s.inner.Release()
 }
 
-// Restore replaces sessions and state machine by those of a snapshot. The error wraps [ErrSnapshot] or [ErrOtherConfig], or those of
-// [session.Restore], or is the state machine's.
+// Restore replaces the sessions and the state machine by a snapshot. The error wraps [ErrSnapshot], [ErrOtherConfig] or
+// an error of [session.Restore], or is the state machine's.
 func (f *FSM) Restore(from io.ReadCloser) error {
 	head := make([]byte, len(magic))
 	if _, err := io.ReadFull(from, head); err != nil || string(head) != magic {
-		return errors.Join(fmt.Errorf("%w, or one of another version", ErrSnapshot), err)
+		return errors.Join(fmt.Errorf("%w, or its version is unknown", ErrSnapshot), err)
 	}
 	pieces := &pieceReader{from: from}
 	machine, err := restore(pieces, f.config)
@@ -92,7 +92,7 @@ func (f *FSM) Restore(from io.ReadCloser) error {
 		return err
 	}
 	if !pieces.done {
-		return fmt.Errorf("%w: it is cut short", ErrSnapshot)
+		return fmt.Errorf("%w: it is truncated", ErrSnapshot)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -104,7 +104,7 @@ func (f *FSM) Restore(from io.ReadCloser) error {
 	return nil
 }
 
-// pieceWriter writes a piece for each call.
+// pieceWriter writes each write as a piece.
 type pieceWriter struct{ to io.Writer }
 
 func (w pieceWriter) Write(b []byte) (n int, err error) {
@@ -123,10 +123,10 @@ func (w pieceWriter) Write(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// pieceReader reads to the end of the pieces, and nothing of what follows.
+// pieceReader reads to the end of the pieces, and no further.
 type pieceReader struct {
 	from io.Reader
-	left int // of the piece
+	left int // bytes left in the piece
 	done bool
 }
 
@@ -151,7 +151,7 @@ func (r *pieceReader) Read(b []byte) (int, error) {
 	n, err := r.from.Read(b[:min(len(b), r.left)])
 	r.left -= n
 	if errors.Is(err, io.EOF) {
-		err = nil // what is missing is noticed by the next call
+		err = nil // the next call reports missing bytes
 		if n == 0 {
 			err = io.ErrUnexpectedEOF
 		}

@@ -40,8 +40,8 @@ func (s *stall) StoreLogs(logs []*raft.Log) error {
 	return s.LogStore.StoreLogs(logs)
 }
 
-// TestReadAfterAPause: a leader that stood still, and goes on after another one was elected, lets nobody read: not though it
-// then finds answers to its heartbeats, which are of before.
+// TestReadAfterAPause: a leader that was suspended, and continues after another one was elected, lets no client read:
+// not even if it then finds responses to its heartbeats, which were sent before the pause.
 func TestReadAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stalls := map[raft.ServerAddress]*stall{}
@@ -123,7 +123,8 @@ func TestReadOfALeaderThatStandsStill(t *testing.T) {
 	})
 }
 
-// TestReadsShareAnEntry: who reads while an entry for readers is on its way waits for another one, and all of these for the same.
+// TestReadsShareAnEntry: who reads while an entry for readers is on its way waits for another one, and all of these for
+// the same.
 func TestReadsShareAnEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stalls := map[raft.ServerAddress]*stall{}

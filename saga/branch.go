@@ -8,11 +8,11 @@ import (
 	"github.com/everonce/everonce/internal/sqlqueue"
 )
 
-// Branch names one action, or its compensation, to a participant. It travels in headers of HTTP or of a message.
+// Branch names one action, or its compensation, to a participant. It is sent in headers of HTTP or of a message.
 type Branch struct {
 	// Saga is the saga's ID, Step the step's name.
 	Saga, Step string
-	// Compensating says that it is the compensation.
+	// Compensating reports whether this is the compensation.
 	Compensating bool
 }
 
@@ -32,8 +32,8 @@ func (b Branch) Headers() map[string]string {
 	return map[string]string{HeaderSaga: b.Saga, HeaderStep: b.Step, HeaderOperation: operation}
 }
 
-// ParseBranch reads a branch from headers: get returns the value of one, or an empty text, as http.Header.Get does. The
-// error wraps [everonce.ErrInvalidArgument].
+// ParseBranch reads a branch from headers. get returns the value of a header, or "" if it is missing, as
+// http.Header.Get does. The error wraps [everonce.ErrInvalidArgument].
 func ParseBranch(get func(name string) string) (Branch, error) {
 	b := Branch{Saga: get(HeaderSaga), Step: get(HeaderStep)}
 	switch operation := get(HeaderOperation); operation {
@@ -53,7 +53,7 @@ func (b Branch) check() error {
 	return nil
 }
 
-// id is the same for an action and its compensation.
+// id returns an ID that an action shares with its compensation.
 func (b Branch) id() string {
 	escape := strings.NewReplacer("%", "%25", "/", "%2F")
 	return escape.Replace(b.Saga) + "/" + escape.Replace(b.Step)

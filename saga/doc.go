@@ -1,5 +1,5 @@
 // Package saga runs business transactions of several steps, each of which takes effect once: all of them, or, after one
-// has failed for good, the compensations of those that may have had their effect, in reverse order.
+// has failed permanently, the compensations of the steps that may have had their effect, in reverse order.
 //
 //	fulfil, err := saga.Define("fulfilment", 1,
 //		saga.Step[Order, pgx.Tx]{Name: "reserve", Action: reserve, Compensation: release},
@@ -16,16 +16,17 @@
 //	err = runner.Run(ctx)
 //
 // Each saga is an operation of the core, each action and each compensation a step of it. Runners in any number of
-// processes share the work, and go on where one was killed.
+// processes share the work, and continue sagas whose runner was killed.
 //
 // # Guarantees
 //
 // A step in the database ([Step.ActionTx]) commits with the record that it was done (transactional mode: exactly once).
-// A step elsewhere ([Step.Action]) runs again if nobody knows whether it happened, with the same [Call.Key]: at least once,
-// and once where the participant recognises the key, as everonce's HTTP middleware, its consumers and [Participant] do.
+// A step elsewhere ([Step.Action]) runs again, with the same [Call.Key], if it is unknown whether it happened: at least
+// once, and once if the participant recognises the key, as everonce's HTTP middleware, its consumers and [Participant]
+// do.
 //
-// After a step was refused for good ([everonce.Permanent]), or had no retry left, every step that may have had its effect
-// is compensated, the one without an answer included. So a compensation must bear that its action never came (null
-// compensation), and an action may come after its compensation (hanging): [Participant] refuses the one and answers the
-// other. A compensation that keeps failing waits, visibly, for an operator.
+// After a step was refused permanently ([everonce.Permanent]), or had no retry left, every step that may have had its
+// effect is compensated, including one without an answer. So a compensation must succeed if its action never arrived
+// (null compensation), and an action may arrive after its compensation (hanging): [Participant] handles both. A saga
+// whose compensation keeps failing waits, visibly, for an operator.
 package saga

@@ -15,7 +15,7 @@ import (
 	"github.com/everonce/everonce/internal/sqlqueue"
 )
 
-// What an operator has ordered stands in the row, a line each: "abort", "skip NAME".
+// An operator's orders are kept in the row, one per line: "abort", "skip NAME".
 const orderAbort = "abort"
 
 var errAborted = errors.New("an operator aborted the saga")
@@ -33,22 +33,22 @@ func ordered(orders, order string) bool {
 	return false
 }
 
-// Abort has a saga compensated that has not ended, at its next turn, which comes at once. If a runner has the saga in hand,
-// that is when it lets go of it; if it ends the saga first, nothing changes. [everonce.ErrNotFound]: there is no
-// such saga, or it has ended.
+// Abort compensates a saga that has not ended. It takes effect at the saga's next run, which begins at once, or, if a
+// runner has claimed the saga, when that runner releases it; if the runner ends the saga first, nothing changes.
+// [everonce.ErrNotFound]: the saga does not exist, or has ended.
 func (s *Sagas[Tx]) Abort(ctx context.Context, id string) error { return s.give(ctx, id, orderAbort) }
 
-// Skip has a step's compensation counted as done without running it, because somebody has seen to it by hand. The saga
-// goes on at once. [everonce.ErrNotFound]: there is no such saga, or it has ended.
+// Skip marks a step's compensation as done without running it, because an operator has done it by hand. The saga goes
+// on at once. [everonce.ErrNotFound]: the saga does not exist, or has ended.
 func (s *Sagas[Tx]) Skip(ctx context.Context, id, step string) error {
 	if step == "" || strings.ContainsAny(step, "\n\x00") {
-		return fmt.Errorf("saga: %w: the step's name", everonce.ErrInvalidArgument)
+		return fmt.Errorf("saga: %w: the step's name is empty or not valid", everonce.ErrInvalidArgument)
 	}
 	return s.give(ctx, id, "skip "+step)
 }
 
 func (s *Sagas[Tx]) give(ctx context.Context, id, order string) error {
-	var found int64 // not to be looked at after an error: it may still be written
+	var found int64 // not to be read after an error: it may still be written
 	err := s.table.DB.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
 		call := s.table.DB.Dialect().Call(s.order, id, order+"\n")
 		err := c.Send(ctx, call)
@@ -59,43 +59,43 @@ func (s *Sagas[Tx]) give(ctx context.Context, id, order string) error {
 	case err != nil:
 		return s.table.Failed("order", err)
 	case found == 0:
-		return fmt.Errorf("saga: %w: no saga with this ID is under way", everonce.ErrNotFound)
+		return fmt.Errorf("saga: %w: no running saga has this ID", everonce.ErrNotFound)
 	}
 	_, err = s.Backlog().Retry(ctx, backlog.Filter{ID: id})
 	return err
 }
 
-// Saga is a saga as the tables keep it.
+// Saga is a saga as stored in the tables.
 type Saga struct {
 	backlog.Entry
 	// Version is its definition's.
 	Version int
 	Status  Status
-	// Input is the input as JSON; Cause is why it is, or was, compensated.
+	// Input is the input as JSON. Cause is why the saga is, or was, compensated.
 	Input []byte
 	Cause string
-	// Orders are what operators have ordered, a line each.
+	// Orders are the operators' orders, one per line.
 	Orders string
 	// Steps are its actions and compensations, in the order in which they began.
 	Steps []StepStatus
 }
 
-// StepStatus is where an action or a compensation stands.
+// StepStatus is the state of an action or a compensation.
 type StepStatus struct {
 	Name         string
 	Compensation bool
-	// State is "open" (begun: nobody knows more), "done", "failed", or "not_done".
+	// State is "open" (begun, outcome unknown), "done", "failed", or "not_done".
 	State string
-	// Output is what the action returned, as JSON; Error is why it failed.
+	// Output is the result of the action, as JSON. Error is why it failed.
 	Output []byte
 	Error  string
-	// Tries is how often it was tried, as far as tries ended in order.
+	// Tries is how often it was tried. Tries that ended with their process are not counted.
 	Tries            int
 	BeganAt, EndedAt time.Time
 }
 
-// Get returns a saga with its history. [everonce.ErrNotFound]: there is no such saga. [everonce.ErrCorruptRecord]: it cannot be
-// read, and the saga has what can, without its steps.
+// Get returns a saga with its history. [everonce.ErrNotFound]: the saga does not exist. [everonce.ErrCorruptRecord]:
+// the row cannot be read, and the saga holds the readable fields, without its steps.
 func (s *Sagas[Tx]) Get(ctx context.Context, id string) (*Saga, error) {
 	rows, err := sqlqueue.List(ctx, s.table.Queue, sqlqueue.Filter{ID: id, Limit: 1}, (*row).places)
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *Sagas[Tx]) Get(ctx context.Context, id string) (*Saga, error) {
 	return saga, nil
 }
 
-// failureText is the message of a saved failure.
+// failureText returns the message of a saved failure.
 func failureText(saved []byte) string {
 	var failure everonce.PermanentError
 	if json.Unmarshal(saved, &failure) != nil {

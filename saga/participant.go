@@ -9,21 +9,21 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Participant is a service that takes part in sagas of others: it does actions and compensations in its own database, in
-// whatever order and how often they arrive. It needs no table of its own.
+// Participant is a service that takes part in sagas of other services: it does actions and compensations in its own
+// database, in whatever order and however often they arrive. It needs no additional table.
 type Participant[Tx any] struct {
 	receiver *everonce.TxReceiver[Tx]
 	name     string
 	call     everonce.CallOption
 }
 
-// ErrCancelled says that an action came after its compensation. It must not take effect any more.
+// ErrCancelled says that an action arrived after its compensation. It must not take effect any more.
 var ErrCancelled = errors.New("saga: the action was compensated before it came")
 
-// codeCancelled is the code of an action's record that its compensation wrote first.
+// codeCancelled is the failure code that a compensation saves for an action that has not arrived.
 const codeCancelled = "saga_cancelled"
 
-// NewParticipant returns a participant that keeps its records in the receiver's store, under a name of its own. lifetime is
+// NewParticipant returns a participant that keeps its records in the receiver's store, under its own name. lifetime is
 // how long they are kept after the last call of a branch; the zero Lifetime is [everonce.ForFinance]. The error wraps
 // [everonce.ErrInvalidArgument].
 func NewParticipant[Tx any](receiver *everonce.TxReceiver[Tx], name string, lifetime everonce.Lifetime) (*Participant[Tx], error) {
@@ -44,9 +44,9 @@ func (p *Participant[Tx]) key(b Branch, what string) everonce.Key {
 	return everonce.Key{Scope: everonce.ScopeOf("saga-participant", p.name, what), ID: b.id()}
 }
 
-// Action does the action of a branch once: what act writes through tx commits with the record of it, and a repetition gets
-// what act returned, as in [everonce.Transact]. [ErrCancelled]: its compensation came first, and the action must not be
-// done any more.
+// Action does the action of a branch once: the writes of act through tx commit with its record, and a repetition gets
+// the same result, as in [everonce.Transact]. [ErrCancelled]: its compensation arrived first, and the action must not
+// be done any more.
 func Action[T, Tx any](ctx context.Context, p *Participant[Tx], b Branch, act func(ctx context.Context, tx Tx) (T, error)) (everonce.Result[T], error) {
 	if err := b.check(); err != nil {
 		return everonce.Result[T]{Outcome: everonce.Invalid}, err
@@ -59,10 +59,10 @@ func Action[T, Tx any](ctx context.Context, p *Participant[Tx], b Branch, act fu
 	return res, err
 }
 
-// Compensate takes the action of a branch back, once. If the action was done, undo is called, in a transaction with the
-// record of the compensation. If it never came, or was refused, there is nothing to undo, and undo is not called; the same
-// commit sees to it that the action is refused if it comes later. If the action runs at the moment, the error is
-// [everonce.ErrInProgress]: the compensation is to be sent again.
+// Compensate reverts the action of a branch, once. If the action was done, undo is called, in a transaction with the
+// record of the compensation. If it never arrived, or was refused, undo is not called; the same commit ensures that the
+// action is refused if it arrives later. If the action runs at the moment, the error is [everonce.ErrInProgress]: send
+// the compensation again.
 func (p *Participant[Tx]) Compensate(ctx context.Context, b Branch, undo func(ctx context.Context, tx Tx) error) error {
 	if err := b.check(); err != nil {
 		return err
@@ -73,11 +73,11 @@ func (p *Participant[Tx]) Compensate(ctx context.Context, b Branch, undo func(ct
 		}, p.call, everonce.WithCodec(ignored{}))
 		switch {
 		case action.Outcome == everonce.Replayed, action.Outcome == everonce.Expired, action.Outcome == everonce.Elided, ofAnotherCodec(err):
-			if err := undo(ctx, tx); err != nil { // never final: it would be the answer to every repetition
+			if err := undo(ctx, tx); err != nil { // never permanent: every repetition would get it
 				return false, failing{err}
 			}
 			return true, nil
-		case action.Outcome == everonce.Rejected: // it was refused, or has not come
+		case action.Outcome == everonce.Rejected: // it was refused, or has not arrived
 			return false, nil
 		}
 		return false, err
@@ -85,13 +85,13 @@ func (p *Participant[Tx]) Compensate(ctx context.Context, b Branch, undo func(ct
 	return err
 }
 
-// ofAnotherCodec reports whether an action was done, and its result is of a codec that [ignored] is not.
+// ofAnotherCodec reports whether an action was done and its result has a codec other than [ignored].
 func ofAnotherCodec(err error) bool {
 	var known *everonce.Error
 	return errors.Is(err, everonce.ErrUndecodable) && errors.As(err, &known) && known.Kind == driver.ResultValue
 }
 
-// ignored is the codec of a result that nobody looks at: an action's, by its compensation.
+// ignored is the codec with which a compensation reads its action's result, which it does not use.
 type ignored struct{}
 
 func (ignored) Name() string                { return "json" }

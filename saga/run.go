@@ -17,7 +17,7 @@ import (
 	"github.com/everonce/everonce/internal/sqlqueue"
 )
 
-// Status is where a saga stands.
+// Status is the status of a saga.
 type Status string
 
 // The statuses.
@@ -25,17 +25,18 @@ const (
 	Running      Status = "running"      // its actions run, or are tried again
 	Compensating Status = "compensating" // a step failed for good, or it was aborted: its compensations run
 	Completed    Status = "completed"    // all actions were done
-	Compensated  Status = "compensated"  // all that may have had an effect was compensated
+	Compensated  Status = "compensated"  // every step that may have had an effect was compensated
 )
 
-// tries is what a row keeps of runs that ended in order: one that was killed writes nothing.
+// tries is stored in a row by runs that ended in order. A run that was killed stores nothing.
 type tries struct {
 	Runs     int            `json:"runs"`
-	Forgiven int            `json:"forgiven,omitempty"` // runs that died before an operator had it tried again
+	Forgiven int            `json:"forgiven,omitempty"` // runs that died before an operator's retry
 	Steps    map[string]int `json:"steps,omitempty"`
 }
 
-// maxCrashes is how many runs may die before a saga is set aside: a step that kills its process would go on for ever.
+// maxCrashes is how many runs may die before a saga is set aside: a step that kills its process would otherwise run for
+// ever.
 const maxCrashes = 20
 
 // run is one claim of a saga.
@@ -49,15 +50,15 @@ type run[Tx any] struct {
 	status Status
 	cause  error         // why it is compensated
 	waits  error         // why it is set aside
-	after  time.Duration // when it goes on, if it has to wait
-	later  error         // why
-	ran    bool          // there was an attempt
+	after  time.Duration // delay until it goes on, or 0
+	later  error         // why it is delayed
+	ran    bool          // an attempt has begun
 }
 
 // errLater ends a run whose saga goes on later.
 var errLater = errors.New("saga: it goes on later")
 
-// work takes one saga as far as it comes.
+// work runs one claimed saga as far as possible.
 func (r *Runner[Tx]) work(ctx context.Context, token int64, rows []row) {
 	w := &run[Tx]{runner: r, row: &rows[0], id: rows[0].common.ID, status: Status(rows[0].status)}
 	c := &w.row.common
@@ -73,7 +74,7 @@ func (r *Runner[Tx]) work(ctx context.Context, token int64, rows []row) {
 		err = w.execute(ctx, d)
 	}
 	if errors.Is(err, everonce.ErrLeaseLost) && w.waits == nil { // another runner has it
-		r.tell(ctx, w, Report{Err: err})
+		r.observe(ctx, w, Report{Err: err})
 		return
 	}
 	v := Report{Status: w.status, Err: w.cause}
@@ -95,16 +96,16 @@ func (r *Runner[Tx]) work(ctx context.Context, token int64, rows []row) {
 	if v.After > 0 {
 		r.pool.Soon(v.After)
 	}
-	r.tell(ctx, w, v)
+	r.observe(ctx, w, v)
 }
 
-// read reads what earlier runs kept.
+// read decodes the fields that earlier runs stored.
 func (w *run[Tx]) read() error {
 	if err := w.row.common.Readable(w.row.shape, w.row.status, w.row.cause, w.row.orders); err != nil {
 		return fmt.Errorf("saga: %w", err)
 	}
 	if w.row.tries != "" && json.Unmarshal([]byte(w.row.tries), &w.tries) != nil {
-		return fmt.Errorf("saga: %w: the tries", everonce.ErrCorruptRecord)
+		return fmt.Errorf("saga: %w: the tries cannot be decoded", everonce.ErrCorruptRecord)
 	}
 	if w.tries.Steps == nil {
 		w.tries.Steps = make(map[string]int)
@@ -118,12 +119,12 @@ func (w *run[Tx]) execute(ctx context.Context, d Definitions[Tx]) error {
 	res, err := everonce.Do(ctx, w.runner.sagas.guarded, key, func(ctx context.Context, a *everonce.Attempt) (Status, error) {
 		w.ran = true
 		if a.Number()-1 < w.tries.Runs {
-			w.waits = errors.New("saga: the store has forgotten the steps (RunnerOptions.Lifetime is shorter than the saga has waited): see by hand what was done, then discard it")
+			w.waits = errors.New("saga: the store has forgotten the steps (RunnerOptions.Lifetime is shorter than the saga has waited): find out what was done, then discard the saga")
 			return "", everonce.NotDone(errLater)
 		}
 		if crashed := a.Number() - 1 - w.tries.Runs; crashed-w.tries.Forgiven > maxCrashes {
-			w.waits = fmt.Errorf("saga: %d runners died of it, or lost it", crashed)
-			w.tries.Forgiven = crashed // an operator's retry has a budget of its own
+			w.waits = fmt.Errorf("saga: %d runners died running it, or lost its lease", crashed)
+			w.tries.Forgiven = crashed // an operator's retry starts a new count
 			return "", everonce.NotDone(errLater)
 		}
 		if err := d.advance(ctx, a, w); err != nil {
@@ -139,7 +140,7 @@ func (w *run[Tx]) execute(ctx context.Context, d Definitions[Tx]) error {
 		w.status = res.Value
 	case errors.Is(err, everonce.ErrExpired), errors.Is(err, everonce.ErrResultElided): // it had ended
 		w.status = Completed
-	case errors.As(err, &known) && known.RetryAfter > 0: // another runner may have it yet
+	case errors.As(err, &known) && known.RetryAfter > 0: // another runner may still have it
 		w.after = known.RetryAfter
 	default:
 		w.after = max(w.after, time.Second)
@@ -147,7 +148,7 @@ func (w *run[Tx]) execute(ctx context.Context, d Definitions[Tx]) error {
 	return err
 }
 
-// end writes how far the saga came, and lets it go.
+// end stores how far the saga came, and releases it.
 func (w *run[Tx]) end(ctx context.Context, token int64, end sqlqueue.End) error {
 	w.mu.Lock()
 	if w.ran {
@@ -168,9 +169,9 @@ func (w *run[Tx]) end(ctx context.Context, token int64, end sqlqueue.End) error 
 		err := s.table.DB.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
 			d := s.table.DB.Dialect()
 			calls := append([]*sqldb.Call{d.Call(s.note, w.row.common.Seq, token, string(w.status), cause, string(kept))}, s.table.Queue.Ends(token, end)...)
-			heed := d.Call(s.heed, w.row.common.Seq, w.row.orders)
-			err := c.Send(ctx, append(calls, heed)...)
-			ordered = heed.Affected
+			reopened := d.Call(s.reopen, w.row.common.Seq, w.row.orders)
+			err := c.Send(ctx, append(calls, reopened)...)
+			ordered = reopened.Affected
 			return err
 		})
 		if err == nil && ordered > 0 {
@@ -180,8 +181,8 @@ func (w *run[Tx]) end(ctx context.Context, token int64, end sqlqueue.End) error 
 	})
 }
 
-// tell logs what needs attention, and tells the observer.
-func (r *Runner[Tx]) tell(ctx context.Context, w *run[Tx], v Report) {
+// observe logs sagas that need an operator, and calls Observe.
+func (r *Runner[Tx]) observe(ctx context.Context, w *run[Tx], v Report) {
 	v.ID, v.Definition = w.id, w.row.common.Group
 	v.Version = versionOf(w.row.common.Lane)
 	if v.Waits {
@@ -193,7 +194,7 @@ func (r *Runner[Tx]) tell(ctx context.Context, w *run[Tx], v Report) {
 	}
 }
 
-// advance runs what is left of a saga: its actions, or its compensations.
+// advance runs the remaining actions of a saga, or its compensations.
 func (d *Definition[In, Tx]) advance(ctx context.Context, a *everonce.Attempt, w *run[Tx]) error {
 	s := &execution[In, Tx]{run: w, definition: d, attempt: a, outputs: make(map[string]json.RawMessage)}
 	if err := json.Unmarshal(w.row.input, &s.input); err != nil {
@@ -210,7 +211,7 @@ func (d *Definition[In, Tx]) advance(ctx context.Context, a *everonce.Attempt, w
 		return nil
 	}
 	w.status = Compensating
-	if err := s.back(ctx); err != nil {
+	if err := s.compensateAll(ctx); err != nil {
 		return err
 	}
 	w.status = Compensated
@@ -224,13 +225,13 @@ type execution[In, Tx any] struct {
 	attempt    *everonce.Attempt
 	input      In
 
-	outputs map[string]json.RawMessage // of steps; under run.mu
+	outputs map[string]json.RawMessage // by step; guarded by run.mu
 }
 
-// forward runs the actions, group by group, until one fails for good: then the run has a cause.
+// forward runs the actions, group by group, until one fails permanently: then the run has a cause.
 func (s *execution[In, Tx]) forward(ctx context.Context) error {
 	for _, rec := range s.attempt.Steps() {
-		if rec.State == driver.StepDone && rec.Result.Kind == driver.ResultFailure { // an earlier run went back, so no action may begin
+		if rec.State == driver.StepDone && rec.Result.Kind == driver.ResultFailure { // an earlier run began to compensate, so no action may begin
 			s.cause = fmt.Errorf("the step %q failed: %s", rec.Name, failureText(rec.Result.Data))
 			return nil
 		}
@@ -261,10 +262,10 @@ func (s *execution[In, Tx]) forward(ctx context.Context) error {
 	return nil
 }
 
-// codes of failures that a step's record keeps.
+// Failure codes in a step's record.
 const (
-	codeExhausted = "saga_exhausted" // it had no retry left; nobody knows whether it happened
-	codeRefused   = "saga_refused"   // the action says that it did not happen
+	codeExhausted = "saga_exhausted" // it had no retry left; the outcome is unknown
+	codeRefused   = "saga_refused"   // the action reported that it did not happen
 )
 
 // act runs one action, unless it was done.
@@ -273,14 +274,14 @@ func (s *execution[In, Tx]) act(ctx context.Context, step *Step[In, Tx]) {
 	var call *Call[In]
 	var try int
 	perform := func(ctx context.Context, do func(context.Context, *Call[In]) (any, error)) (json.RawMessage, error) {
-		if call == nil { // once, however often a transaction is run again
+		if call == nil { // once, even if the transaction is run again
 			call, try = s.call(step, false)
 		}
 		one, cancel := context.WithTimeout(ctx, step.Timeout)
 		defer cancel()
 		out, err := safely(func() (any, error) { return do(one, call) })
 		if err == nil {
-			return s.encoded(out)
+			return s.encode(out)
 		}
 		var refusal *everonce.PermanentError
 		if errors.As(err, &refusal) {
@@ -290,7 +291,7 @@ func (s *execution[In, Tx]) act(ctx context.Context, step *Step[In, Tx]) {
 			}
 			return nil, everonce.Permanent(code, err, nil)
 		}
-		if step.Retry.Limit >= 0 && try > step.Retry.Limit && ctx.Err() == nil { // the end of the runner does not fail the saga
+		if step.Retry.Limit >= 0 && try > step.Retry.Limit && ctx.Err() == nil { // stopping the runner does not fail the saga
 			return nil, everonce.Permanent(codeExhausted, err, nil)
 		}
 		return nil, err
@@ -310,7 +311,7 @@ func (s *execution[In, Tx]) act(ctx context.Context, step *Step[In, Tx]) {
 	switch {
 	case err == nil:
 		s.outputs[name] = out
-	case errors.As(err, &failure) && !errors.Is(err, everonce.ErrStore): // or the next run could not know it
+	case errors.As(err, &failure) && !errors.Is(err, everonce.ErrStore): // otherwise it was not saved, and the next run would not find it
 		if s.cause == nil {
 			s.cause = fmt.Errorf("the step %q failed: %s", name, failure.Message)
 		}
@@ -319,11 +320,12 @@ func (s *execution[In, Tx]) act(ctx context.Context, step *Step[In, Tx]) {
 	}
 }
 
-// encoded encodes an output. One that cannot be kept fails the saga: the action has happened, and would not be known later.
-func (s *execution[In, Tx]) encoded(out any) (json.RawMessage, error) {
+// encode encodes an output. An output that cannot be stored fails the saga: the action has happened, and its result
+// would be lost.
+func (s *execution[In, Tx]) encode(out any) (json.RawMessage, error) {
 	raw, err := json.Marshal(out)
 	if limit := s.runner.sagas.receiver.Options().MaxResult; err == nil && len(raw) > limit {
-		err = fmt.Errorf("the output has %d bytes; %d are possible", len(raw), limit)
+		err = fmt.Errorf("the output has %d bytes; at most %d are possible", len(raw), limit)
 	}
 	if err != nil {
 		return nil, everonce.Permanent(codeExhausted, err, nil)
@@ -331,7 +333,7 @@ func (s *execution[In, Tx]) encoded(out any) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// postpone has the saga go on later. run.mu is held.
+// postpone makes the saga go on later. The caller holds run.mu.
 func (s *execution[In, Tx]) postpone(step *Step[In, Tx], name string, err error) {
 	after := retry.Within(step.Retry.Min, step.Retry.Max, s.tries.Steps[name])
 	if s.later == nil || after < s.after {
@@ -340,7 +342,7 @@ func (s *execution[In, Tx]) postpone(step *Step[In, Tx], name string, err error)
 	s.later = errors.Join(s.later, err)
 }
 
-// call returns a try of a step's action or compensation, and counts it.
+// call returns the next try of a step's action or compensation, and counts it.
 func (s *execution[In, Tx]) call(step *Step[In, Tx], compensating bool) (*Call[In], int) {
 	name := step.Name
 	if compensating {
@@ -360,15 +362,15 @@ func (s *execution[In, Tx]) call(step *Step[In, Tx], compensating bool) (*Call[I
 	}, s.tries.Steps[name]
 }
 
-// undo names the step that is another's compensation.
+// undo returns the name of the step that compensates another.
 func undo(name string) string { return "undo:" + name }
 
-// back runs the compensations, last step first, of what may have had an effect.
-func (s *execution[In, Tx]) back(ctx context.Context) error {
+// compensateAll runs the compensations of the steps that may have had an effect, last step first.
+func (s *execution[In, Tx]) compensateAll(ctx context.Context) error {
 	known := make(map[string]driver.StepRecord)
 	for _, rec := range s.attempt.Steps() {
 		known[rec.Name] = rec
-		if s.outputs[rec.Name] == nil && rec.State == driver.StepDone && rec.Result.Kind == driver.ResultValue { // a run that went back at once has not read it
+		if s.outputs[rec.Name] == nil && rec.State == driver.StepDone && rec.Result.Kind == driver.ResultValue { // a run that only compensates has not read it
 			s.outputs[rec.Name] = rec.Result.Data
 		}
 	}
@@ -376,7 +378,7 @@ func (s *execution[In, Tx]) back(ctx context.Context) error {
 	for i := len(steps) - 1; i >= 0; i-- {
 		step := &steps[i]
 		rec, begun := known[step.Name]
-		if !begun || step.Final || s.without(step, &rec) {
+		if !begun || step.Final || s.hadNoEffect(step, &rec) {
 			continue
 		}
 		if err := s.compensate(ctx, step); err != nil {
@@ -386,20 +388,20 @@ func (s *execution[In, Tx]) back(ctx context.Context) error {
 	return nil
 }
 
-// without reports whether a step certainly had no effect.
-func (s *execution[In, Tx]) without(step *Step[In, Tx], rec *driver.StepRecord) bool {
+// hadNoEffect reports whether a step certainly had no effect.
+func (s *execution[In, Tx]) hadNoEffect(step *Step[In, Tx], rec *driver.StepRecord) bool {
 	failed := rec.State == driver.StepDone && rec.Result.Kind == driver.ResultFailure
 	switch {
-	case step.ActionTx != nil: // what did not commit did not happen
+	case step.ActionTx != nil: // without a commit it had no effect
 		return rec.State != driver.StepDone || failed
 	case failed:
 		return string(rec.Result.Summary) == codeRefused
 	}
-	// Its last try had none; an earlier one may have had.
+	// The last try had no effect; an earlier one may have had.
 	return rec.State == driver.StepNotDone && s.crashed() == 0 && s.tries.Steps[rec.Name] <= 1
 }
 
-// crashed is how many runs before this one ended without a word.
+// crashed returns how many earlier runs ended without storing anything.
 func (s *execution[In, Tx]) crashed() int { return s.attempt.Number() - 1 - s.tries.Runs }
 
 // compensate runs one compensation, unless it was done.
@@ -419,7 +421,7 @@ func (s *execution[In, Tx]) compensate(ctx context.Context, step *Step[In, Tx]) 
 		ctx, cancel := context.WithTimeout(ctx, step.Timeout)
 		defer cancel()
 		_, err := safely(func() (any, error) { return nil, do(ctx, call) })
-		if err != nil { // never final: somebody has to see to it
+		if err != nil { // never permanent: it is retried, then an operator decides
 			return "", failing{err}
 		}
 		return "compensated", nil
@@ -440,12 +442,12 @@ func (s *execution[In, Tx]) compensate(ctx context.Context, step *Step[In, Tx]) 
 	s.postpone(step, name, err)
 	if exhausted {
 		s.waits = fmt.Errorf("saga: the compensation of %q failed: %w", step.Name, err)
-		s.tries.Steps[name] = 0 // an operator's retry has a budget of its own
+		s.tries.Steps[name] = 0 // an operator's retry starts a new count
 	}
 	return errLater
 }
 
-// failing is the error of a compensation, without what it says to the core.
+// failing hides from the core that a compensation's error is permanent.
 type failing struct{ err error }
 
 func (f failing) Error() string        { return f.err.Error() }

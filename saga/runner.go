@@ -15,39 +15,39 @@ import (
 type RunnerOptions struct {
 	// Concurrency is how many sagas are worked on at the same time. Default 16.
 	Concurrency int
-	// Lease is for how long a claim holds a saga, unless it is renewed: after a runner was killed, another one goes on that
+	// Lease is how long a claim holds a saga, unless it is renewed: after a runner was killed, another one goes on that
 	// much later. Default 30 s.
 	Lease time.Duration
-	// Poll is the longest pause between two looks into the table. Default 1 s.
+	// Poll is the longest pause between two reads of the table. Default 1 s.
 	Poll time.Duration
-	// NoListen has the runner only poll. Otherwise it keeps a connection of the pool to
-	// itself on PostgreSQL: the pool needs one more.
+	// NoListen makes the runner only poll. Otherwise, on PostgreSQL, it keeps a connection of the pool for LISTEN: the
+	// pool needs one more.
 	NoListen bool
 	// Lifetime is how long the store remembers a saga after its last write. Default [everonce.ForFinance].
 	Lifetime everonce.Lifetime
 	// Retention is how long the row of a saga that has ended is kept. Default 90 days; negative removes it at the end.
 	Retention time.Duration
-	// DrainTimeout is how long Run lets steps end after its context has ended. Default 15 s. What does not heed its
-	// context, and a database that does not answer, may hold Run for longer.
+	// DrainTimeout is how long Run lets steps finish after its context has ended. Default 15 s. A step that ignores its
+	// context, or a database that does not answer, may hold Run longer.
 	DrainTimeout time.Duration
-	// Log gets what needs attention. Default [slog.Default].
+	// Log receives warnings and errors. Default [slog.Default].
 	Log *slog.Logger
-	// Observe, if set, is called each time a runner lets go of a saga. It must not block.
+	// Observe, if set, is called each time a runner releases a saga. It must not block.
 	Observe func(ctx context.Context, v Report)
 }
 
-// Report is how far a saga came in the hands of a runner.
+// Report is how far a runner brought a saga.
 type Report struct {
 	// ID and Definition are the saga's; Version is its definition's.
 	ID, Definition string
 	Version        int
-	// Status is where it stands.
+	// Status is the saga's status.
 	Status Status
-	// Waits says that it was set aside, for an operator.
+	// Waits reports whether it was set aside for an operator.
 	Waits bool
-	// After is when it is tried again, if it is.
+	// After is the delay until it is tried again, or 0.
 	After time.Duration
-	// Err is why it did not come further, or why it was compensated.
+	// Err is why the run ended early, or why the saga was compensated.
 	Err error
 }
 
@@ -75,17 +75,17 @@ func (o *RunnerOptions) complete() (set RunnerOptions, err error) {
 	return set, nil
 }
 
-// Definitions are what [Sagas.Runner] takes: a [Definition] is one.
+// Definitions is implemented by [Definition]; it lets [Sagas.Runner] take definitions with different inputs.
 type Definitions[Tx any] interface {
 	lane() string
-	// advance takes a saga as far as it comes.
+	// advance runs a saga as far as possible.
 	advance(ctx context.Context, a *everonce.Attempt, r *run[Tx]) error
 	form() string
 }
 
 func (d *Definition[In, Tx]) form() string { return d.shape }
 
-// Runner takes sagas to their end. Several runners, in several processes, share the work.
+// Runner runs sagas. Several runners, in several processes, share the work.
 type Runner[Tx any] struct {
 	sagas       *Sagas[Tx]
 	definitions map[string]Definitions[Tx]
@@ -105,8 +105,8 @@ func (r *row) places() (*sqlqueue.Row, []any) {
 	return &r.common, []any{&r.shape, &r.status, &r.input, &r.cause, &r.tries, &r.orders}
 }
 
-// Runner returns a runner for sagas of these definitions; others wait, visibly, for a runner that has theirs. The error
-// wraps [everonce.ErrInvalidArgument].
+// Runner returns a runner for sagas of these definitions; sagas of other definitions wait, visibly, for a runner that
+// has theirs. The error wraps [everonce.ErrInvalidArgument].
 func (s *Sagas[Tx]) Runner(opts *RunnerOptions, definitions ...Definitions[Tx]) (*Runner[Tx], error) {
 	set, err := opts.complete()
 	if err != nil {
@@ -122,7 +122,7 @@ func (s *Sagas[Tx]) Runner(opts *RunnerOptions, definitions ...Definitions[Tx]) 
 		lanes = append(lanes, d.lane())
 	}
 	if len(lanes) == 0 {
-		return nil, fmt.Errorf("saga: %w: the runner has no definition", everonce.ErrInvalidArgument)
+		return nil, fmt.Errorf("saga: %w: no definitions", everonce.ErrInvalidArgument)
 	}
 	if r.call, err = s.guarded.Prepare(everonce.EffectsInSteps(), everonce.WithLease(set.Lease), everonce.WithLifetime(set.Lifetime)); err != nil {
 		return nil, fmt.Errorf("saga: %w", err)
@@ -139,13 +139,13 @@ func (s *Sagas[Tx]) Runner(opts *RunnerOptions, definitions ...Definitions[Tx]) 
 	return r, nil
 }
 
-// Wake has the runner look for sagas at once. On a database that wakes nobody by itself, call it after a commit that
+// Wake makes the runner look for sagas at once. On a database without notifications, call it after a commit that
 // started one.
 func (r *Runner[Tx]) Wake() { r.pool.Wake() }
 
-// Run works on sagas until ctx ends, then lets steps end for [RunnerOptions.DrainTimeout], and returns nil. It returns an error at
-// once if the tables are missing, or of another version ([everonce.ErrSchema]); later failures of the database are logged,
-// and Run goes on. Call it once.
+// Run runs sagas until ctx ends, then lets steps finish for [RunnerOptions.DrainTimeout], and returns nil. It returns
+// an error at once if the tables are missing or have another version ([everonce.ErrSchema]). Later failures of the
+// database are logged, and Run goes on. Call it once.
 func (r *Runner[Tx]) Run(ctx context.Context) error {
 	if err := r.sagas.table.Check(ctx, "runner"); err != nil && ctx.Err() == nil {
 		return err

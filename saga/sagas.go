@@ -24,17 +24,17 @@ type Sagas[Tx any] struct {
 	look     *sqldb.Statement // on MySQL, before an insertion
 	note     *sqldb.Statement
 	order    *sqldb.Statement
-	heed     *sqldb.Statement
+	reopen   *sqldb.Statement
 }
 
-// spec is the queue of the sagas.
+// spec describes the queue of sagas.
 var spec = sqlqueue.Spec{
 	Table: "saga", Group: "definition", Lane: "lane", Unique: []string{"id"},
 	Own: []string{"shape", "status", "input", "cause", "tries", "orders"},
 }
 
-// New returns the sagas beside the receiver's store, which must be one in a SQL database: store/pgxstore,
-// store/mysqlstore or store/sqlitestore. It sends nothing. The error wraps [everonce.ErrInvalidArgument].
+// New returns the sagas beside the receiver's store, which must be in a SQL database: store/pgxstore, store/mysqlstore
+// or store/sqlitestore. It does no I/O. The error wraps [everonce.ErrInvalidArgument].
 func New[Tx any](receiver *everonce.TxReceiver[Tx]) (*Sagas[Tx], error) {
 	if receiver == nil {
 		return nil, fmt.Errorf("saga: %w: the receiver is nil", everonce.ErrInvalidArgument)
@@ -53,34 +53,34 @@ func New[Tx any](receiver *everonce.TxReceiver[Tx]) (*Sagas[Tx], error) {
 	s.insert = d.Statement("saga_insert", 5,
 		"INSERT INTO {saga} (id, definition, lane, shape, input, order_key, status, cause, tries, orders, state, attempts, rank, due_at, created_at, token, error)"+
 			" SELECT {1t}, {2t}, {3t}, {4t}, {5b}, '', 'running', '', '', '', 0{alive}, 0, c.now, c.now, c.now, 0, '' FROM (SELECT {now} AS now) AS c WHERE true"+d.Once("id"), "saga")
-	const there = "SELECT lane, input FROM {saga} WHERE id = {1t} "
-	s.read, s.look = d.Statement("saga_read", 1, there+"{latest}", "saga"), d.Statement("saga_look", 1, there+"AND 0{alive} = 0", "saga")
+	const byID = "SELECT lane, input FROM {saga} WHERE id = {1t} "
+	s.read, s.look = d.Statement("saga_read", 1, byID+"{latest}", "saga"), d.Statement("saga_look", 1, byID+"AND 0{alive} = 0", "saga")
 	s.note = d.Statement("saga_note", 5, "UPDATE {saga} SET status = {3t}, cause = {4t}, tries = {5t} WHERE seq = {1i} AND token = {2i}", "saga")
 	s.order = d.Statement("saga_order", 2, "UPDATE {saga} SET orders = concat(orders, {2t}) WHERE id = {1t} AND state IN (0, 2, 3)", "saga")
-	// What was ordered while a runner had the saga in hand is due when it lets go of it.
-	s.heed = d.Statement("saga_heed", 2, "UPDATE {saga} SET state = 0, due_at = {now}, rank = {now} WHERE seq = {1i} AND token = 0 AND state IN (0, 2) AND orders <> {2t}", "saga")
+	// Orders given while a runner had claimed the saga make it due when the runner releases it.
+	s.reopen = d.Statement("saga_heed", 2, "UPDATE {saga} SET state = 0, due_at = {now}, rank = {now} WHERE seq = {1i} AND token = 0 AND state IN (0, 2) AND orders <> {2t}", "saga")
 	return s, nil
 }
 
-// Migrate creates the tables, or brings them to this version. Several processes may run it at once, and it does nothing if
-// there is nothing to do. It refuses tables of a newer version with [everonce.ErrSchema].
+// Migrate creates or upgrades the tables. It does nothing if they are up to date. Several processes may call it at
+// once. If the tables have a newer version, the error is [everonce.ErrSchema].
 func (s *Sagas[Tx]) Migrate(ctx context.Context) error {
 	return s.table.Migrate(ctx)
 }
 
-// Schema returns what Migrate runs on an empty database, as text for a migration tool of your own. It changes only with
-// a new version of the schema, which the changelog names.
+// Schema returns the statements that Migrate runs on an empty database, for another migration tool. They change only
+// with a new version of the schema, which the changelog names.
 func (s *Sagas[Tx]) Schema() string { return s.table.Schema() }
 
-// Backlog shows the sagas in the table, and lets an operator retry those that wait for one. [backlog.Table.Discard] gives a
-// saga up as it stands, without its compensations: prefer [Sagas.Abort] and [Sagas.Skip].
-func (s *Sagas[Tx]) Backlog() *backlog.Table { return backlog.New(s.table.Queue, s.table.Failed) }
+// Backlog returns the sagas in the table, for operators. [backlog.Table.Discard] gives a saga up in its current state,
+// hadNoEffect its compensations: prefer [Sagas.Abort] and [Sagas.Skip].
+func (s *Sagas[Tx]) Backlog() *backlog.Table { return s.table.Backlog().(*backlog.Table) }
 
 // maxInput is the size of the largest input, in bytes.
 const maxInput = 1 << 20
 
-// Start inserts a saga into the caller's transaction: it begins when that commits. id names it, at most 255 bytes. A saga
-// with the same ID is not started again; if it has another definition or input, the error is [everonce.ErrMismatch].
+// Start inserts a saga into the caller's transaction: it begins when that commits. id names it, at most 255 bytes. A
+// saga with the same ID is not started again; if its definition or input differs, the error is [everonce.ErrMismatch].
 // [everonce.ErrInvalidArgument], [everonce.ErrTooLarge]: nothing was sent. [everonce.ErrStore]: the database failed.
 func (d *Definition[In, Tx]) Start(ctx context.Context, sagas *Sagas[Tx], tx Tx, id string, input In) error {
 	if id == "" || len(id) > sqlqueue.MaxText || !sqlqueue.Stores(id) {
@@ -91,14 +91,14 @@ func (d *Definition[In, Tx]) Start(ctx context.Context, sagas *Sagas[Tx], tx Tx,
 	case err != nil:
 		return fmt.Errorf("saga: %w: the input cannot be encoded: %w", everonce.ErrInvalidArgument, err)
 	case len(raw) > maxInput:
-		return fmt.Errorf("saga: %w: the input has %d bytes; %d are possible", everonce.ErrTooLarge, len(raw), maxInput)
+		return fmt.Errorf("saga: %w: the input has %d bytes; at most %d are possible", everonce.ErrTooLarge, len(raw), maxInput)
 	}
 	conn, err := sagas.table.DB.Join(ctx, tx)
 	if err != nil {
 		return fmt.Errorf("saga: start: %w", err)
 	}
 	dialect := sagas.table.DB.Dialect()
-	there := func(st *sqldb.Statement) (found bool, err error) {
+	find := func(st *sqldb.Statement) (found bool, err error) {
 		var lane string
 		var kept []byte
 		read := dialect.Call(st, id).ForEach(func(r sqldb.Row) error { return r.Scan(&lane, &kept) })
@@ -110,8 +110,8 @@ func (d *Definition[In, Tx]) Start(ctx context.Context, sagas *Sagas[Tx], tx Tx,
 		}
 		return read.Affected > 0, nil
 	}
-	if dialect.MySQL { // an insertion would lock what is there
-		if found, err := there(sagas.look); found || err != nil {
+	if dialect.MySQL { // an insertion would lock an existing row
+		if found, err := find(sagas.look); found || err != nil {
 			return err
 		}
 	}
@@ -126,10 +126,10 @@ func (d *Definition[In, Tx]) Start(ctx context.Context, sagas *Sagas[Tx], tx Tx,
 	if dialect.Inserted(insert.Affected, 1) > 0 {
 		return nil
 	}
-	if found, err := there(sagas.read); found || err != nil {
+	if found, err := find(sagas.read); found || err != nil {
 		return err
 	}
-	return errOther // it was, a moment ago
+	return errOther // the insertion found it, and it was removed since
 }
 
-var errOther = fmt.Errorf("saga: %w: a saga with the same ID and another definition or input is there, or was a moment ago", everonce.ErrMismatch)
+var errOther = fmt.Errorf("saga: %w: a saga with the same ID and another definition or input exists, or existed a moment ago", everonce.ErrMismatch)

@@ -6,7 +6,8 @@ import (
 	"github.com/everonce/everonce/session"
 )
 
-// TestAbandon: a request that came to nothing leaves its number as it was, for another request too, and what it moved moved.
+// TestAbandon: a request that was abandoned leaves its number unused, for another request too, but its renewal and its
+// mark remain.
 func TestAbandon(t *testing.T) {
 	m := newMachine(t, nil)
 	id := m.register(1)

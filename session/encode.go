@@ -9,11 +9,11 @@ import (
 // commandVersion begins the encoding of a command.
 const commandVersion = 1
 
-// ErrEncoding is wrapped by the error of [ParseCommand].
+// ErrEncoding is wrapped by the errors of [ParseCommand] and [Command.AppendTo].
 var ErrEncoding = errors.New("session: not a command")
 
-// AppendTo appends the command in its binary encoding, which every later version reads: the same in logs and on the wire.
-// Numbers are 64 bits wide, little endian:
+// AppendTo appends the command in its binary encoding, which is the same in logs and on the wire, and which every later
+// version reads. Numbers are 64 bits wide, little endian:
 //
 //	version(8) op(8) ordered(8) session epoch number mark nonce(16 bytes) fingerprint(32 bytes)
 //	principal (length in 8 bits) beats (count in 16 bits; each session nonce epoch mark) payload (the rest)
@@ -41,19 +41,19 @@ func (c *Command) AppendTo(b []byte) ([]byte, error) {
 	return append(b, c.Payload...), nil
 }
 
-// ParseCommand reads what AppendTo has written. The command's Payload is a part of b. The error wraps [ErrEncoding], and
-// [ErrNewer] if a newer version of this package has written it.
+// ParseCommand parses the encoding of AppendTo. The command's Payload is a part of b. The error wraps [ErrEncoding],
+// and also [ErrNewer] if a newer version of this package wrote it.
 func ParseCommand(b []byte) (Command, error) {
 	p := parser{rest: b}
 	head := p.take(3)
 	if p.short {
-		return Command{}, fmt.Errorf("%w: it is cut short", ErrEncoding)
+		return Command{}, fmt.Errorf("%w: it is truncated", ErrEncoding)
 	}
 	if head[0] > commandVersion {
-		return Command{}, fmt.Errorf("%w: %w: version %d, and this one reads %d", ErrEncoding, ErrNewer, head[0], commandVersion)
+		return Command{}, fmt.Errorf("%w: %w: version %d; this version reads %d", ErrEncoding, ErrNewer, head[0], commandVersion)
 	}
 	if head[0] != commandVersion {
-		return Command{}, fmt.Errorf("%w: version %d, and this one reads %d", ErrEncoding, head[0], commandVersion)
+		return Command{}, fmt.Errorf("%w: version %d; this version reads %d", ErrEncoding, head[0], commandVersion)
 	}
 	if head[2] > 1 {
 		return Command{}, fmt.Errorf("%w: a flag is neither 0 nor 1", ErrEncoding)
@@ -77,7 +77,7 @@ func ParseCommand(b []byte) (Command, error) {
 		c.Beats = append(c.Beats, beat)
 	}
 	if p.short {
-		return Command{}, fmt.Errorf("%w: it is cut short", ErrEncoding)
+		return Command{}, fmt.Errorf("%w: it is truncated", ErrEncoding)
 	}
 	if len(p.rest) > 0 {
 		c.Payload = p.rest
@@ -85,7 +85,7 @@ func ParseCommand(b []byte) (Command, error) {
 	return c, nil
 }
 
-// parser takes bytes from the front. Where there are too few it gives zeros, and is short.
+// parser takes bytes from the front. If too few are left it returns zeros, and sets short.
 type parser struct {
 	rest  []byte
 	short bool

@@ -8,7 +8,8 @@ import (
 	"github.com/everonce/everonce/session"
 )
 
-// A client's request arrives twice, and is executed once. The stamps come with the commands: from a leader, or a database.
+// A client's request arrives twice, and is executed once. The stamps come with the commands: from a leader, or a
+// database.
 func ExampleMachine_Apply() {
 	m, err := session.New(session.Config{Lease: time.Minute})
 	if err != nil {

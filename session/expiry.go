@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Sessions expire in the order of (last accepted command, ID). A renewal is only a new time in the session: the heap keeps
-// the time that it was told, which may be older, and is corrected when that comes up. So a renewal costs nothing here, and
-// a session is looked at once in a lease, and at its end.
+// Sessions expire in the order of (last accepted command, ID). A renewal only sets a new time in the session: the heap
+// keeps an older time, and is corrected when that comes up. So a renewal costs nothing here, and a session is examined
+// once per lease, and at its end.
 
 type dueAt struct {
 	last int64
@@ -31,7 +31,7 @@ func (h *dueHeap) Pop() any {
 	return d
 }
 
-// queue puts a new session into the heap. Those that were ended by their clients are taken out when they are too many.
+// queue adds a new session to the heap. It removes sessions that their clients have ended when these are too many.
 func (m *Machine) queue(s *session) {
 	if len(m.due) > 2*len(m.byID)+64 {
 		m.due = slices.DeleteFunc(m.due, func(d dueAt) bool { return m.byID[d.id] == nil || d.id == s.id })
@@ -40,7 +40,8 @@ func (m *Machine) queue(s *session) {
 	heap.Push(&m.due, dueAt{s.last, s.id})
 }
 
-// quietest returns the session whose last command is the oldest, or nil if there is none. It is the first of due then.
+// quietest returns the session whose last command is the oldest, and puts it first in the heap. It returns nil if there
+// are no sessions.
 func (m *Machine) quietest() *session {
 	for len(m.due) > 0 {
 		first := &m.due[0]
@@ -51,7 +52,7 @@ func (m *Machine) quietest() *session {
 		case s.last != first.last:
 			first.last = s.last
 			heap.Fix(&m.due, 0)
-			if cap(s.entries) > 2*len(s.entries)+2 { // it was busy once, and is now and then looked at here
+			if cap(s.entries) > 2*len(s.entries)+2 { // it was busy before: release memory
 				m.own(s).entries = slices.Clip(slices.Clone(s.entries))
 			}
 		default:
@@ -61,7 +62,7 @@ func (m *Machine) quietest() *session {
 	return nil
 }
 
-// expire ends the sessions whose lease is over.
+// expire ends the sessions whose lease has ended.
 func (m *Machine) expire() {
 	for len(m.due) > 0 && m.now-m.due[0].last >= int64(m.config.Lease) {
 		s := m.quietest()

@@ -10,33 +10,34 @@ import (
 	"github.com/everonce/everonce/session/internal/rules"
 )
 
-// Config is the part of a [Machine]'s state that it begins with. All replicas must begin with the same.
+// Config is the configuration of a [Machine], and a part of its state. All replicas must begin with the same.
 type Config struct {
-	// Name tells the machine from others: the snapshot of one is refused by another. At most MaxPrincipal bytes.
+	// Name identifies the machine: Restore refuses a snapshot with another name. At most MaxPrincipal bytes.
 	Name string
 	// Lease is how long a session lives after its last accepted command, in the time of the stamps. Required.
 	Lease time.Duration
 	// Window is how far above the mark a session's numbers may reach. Default 128.
 	Window uint64
-	// MaxResult is the size in bytes beyond which a result is elided. Default 64 KiB.
+	// MaxResult is the size in bytes above which a result is elided. Default 64 KiB.
 	MaxResult int
-	// MaxBytes is the size of the results kept for one session beyond which it gets ErrWindowFull, but for the number after
-	// its mark. Default 1 MiB.
+	// MaxBytes bounds the results kept for one session. Above it, a request gets ErrWindowFull, except for the number
+	// after the mark. Default 1 MiB.
 	MaxBytes int
-	// MaxSessions bounds the sessions, and PerPrincipal those of one principal. Defaults 1 000 000, and no bound.
+	// MaxSessions bounds the number of sessions, and PerPrincipal the number of one principal's sessions. Defaults 1 000
+	// 000, and no bound.
 	MaxSessions, PerPrincipal int
-	// Evict has a registration at MaxSessions end the session that was quiet for the longest time. By default the
-	// registration is refused, since the client of a session that was ended cannot know what became of its requests.
+	// Evict makes a registration at MaxSessions end the session that was quiet for the longest time. By default the
+	// registration is refused, because the client of a session that was ended cannot know the outcome of its requests.
 	Evict bool
 }
 
-// ErrConfig is wrapped by the error of [New] for a Config that cannot be.
+// ErrConfig is wrapped by the error of [New] for a Config that is not valid.
 var ErrConfig = errors.New("session: invalid Config")
 
-// largest bounds what a Config may ask for, so that it fits the snapshot.
+// largest bounds the values of a Config, so that they fit the snapshot.
 const largest = 1<<31 - 1
 
-func (c Config) checked() (Config, error) {
+func (c Config) withDefaults() (Config, error) {
 	for _, d := range []struct {
 		value  *int
 		normal int
@@ -64,8 +65,8 @@ func (c Config) checked() (Config, error) {
 	return c, nil
 }
 
-// Machine is a table of client sessions. It is not safe for concurrent use, except that a [Snapshot] may be written while
-// commands are applied.
+// Machine is a table of client sessions. It is not safe for concurrent use, except that a [Snapshot] may be written
+// while commands are applied.
 type Machine struct {
 	config  Config
 	now     int64 // the highest stamp
@@ -80,27 +81,28 @@ type Machine struct {
 
 // New returns a machine without sessions. The error wraps [ErrConfig].
 func New(config Config) (*Machine, error) {
-	config, err := config.checked()
+	config, err := config.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	return &Machine{config: config, byID: map[ID]*session{}, byNonce: map[Nonce]ID{}, held: map[string]*holder{}}, nil
 }
 
-// Config returns the machine's Config, with its defaults. After [Restore] it is that of the snapshot.
+// Config returns the machine's Config, with its defaults. After [Restore] it is the snapshot's Config.
 func (m *Machine) Config() Config { return m.config }
 
 // Len returns the number of sessions.
 func (m *Machine) Len() int { return len(m.byID) }
 
-// Now returns the machine's time: the highest stamp that it was given, in nanoseconds.
+// Now returns the machine's time: the highest stamp so far, in nanoseconds.
 func (m *Machine) Now() int64 { return m.now }
 
-// Apply applies one command at the time stamp, in nanoseconds of any epoch. A stamp below the highest so far counts as that
-// one: time does not go back. If the request is to be executed, Apply calls execute and records what it returns.
+// Apply applies one command at the time stamp, in nanoseconds of any epoch. A lower stamp than the highest so far is
+// replaced by that one: time does not go back. If the request must be executed, Apply calls execute and records its
+// result.
 //
-// What execute changes and what Apply changes must become durable together, or neither.
-func (m *Machine) Apply(stamp int64, c *Command, execute func() []byte) Answer {
+// The changes of execute and of Apply must become durable together, or not at all.
+func (m *Machine) Apply(stamp int64, c *Command, execute func() []byte) Reply {
 	answer := m.Begin(stamp, c)
 	if !answer.Execute {
 		return answer
@@ -108,10 +110,10 @@ func (m *Machine) Apply(stamp int64, c *Command, execute func() []byte) Answer {
 	return m.Record(c, execute())
 }
 
-// Begin is the first half of [Machine.Apply]: if the answer says Execute, the host executes the request and calls
-// [Machine.Record], or [Machine.Abandon] if nothing came of it. In between the same request is refused with
-// [ErrInProgress], an ordered session expects no other one, and there is no snapshot.
-func (m *Machine) Begin(stamp int64, c *Command) Answer {
+// Begin is the first half of [Machine.Apply]: if the reply says Execute, the host executes the request and calls
+// [Machine.Record], or [Machine.Abandon] if the request had no effect. In between the same request is refused with
+// [ErrInProgress], an ordered session accepts no other one, and Snapshot fails.
+func (m *Machine) Begin(stamp int64, c *Command) Reply {
 	m.now = max(m.now, stamp)
 	m.expire()
 	switch c.Op {
@@ -126,18 +128,18 @@ func (m *Machine) Begin(stamp int64, c *Command) Answer {
 		if refusal == 0 {
 			m.remove(s)
 		}
-		return Answer{Err: refusal}
+		return Reply{Err: refusal}
 	case Tick:
-		return Answer{}
+		return Reply{}
 	}
-	return Answer{Err: ErrInvalid}
+	return Reply{Err: ErrInvalid}
 }
 
-// Record keeps the result of a request that Begin had executed, and returns its answer. The machine keeps result itself: it
-// must not be changed any more. A session that has ended since keeps nothing.
-func (m *Machine) Record(c *Command, result []byte) Answer {
+// Record keeps the result of a request that Begin returned for execution, and returns its reply. The machine keeps
+// result itself: it must not be changed any more. If the session has ended since, nothing is kept.
+func (m *Machine) Record(c *Command, result []byte) Reply {
 	m.open--
-	answer := Answer{Result: result}
+	answer := Reply{Result: result}
 	s := m.byID[c.Session]
 	if s == nil {
 		return answer
@@ -155,8 +157,8 @@ func (m *Machine) Record(c *Command, result []byte) Answer {
 	return answer
 }
 
-// Abandon takes a request back that Begin had executed, and that had no effect: its number may be used again, for another
-// request too. That the command was accepted stands: it has renewed its session, and moved its mark.
+// Abandon releases a request that Begin returned for execution, and that had no effect: its number may be used again,
+// also for another request. The command remains accepted: it has renewed its session, and moved its mark.
 func (m *Machine) Abandon(c *Command) {
 	m.open--
 	s := m.byID[c.Session]
@@ -186,10 +188,10 @@ func (m *Machine) session(id ID, nonce Nonce, epoch uint64) (*session, Refusal) 
 	return s, Refusal(s.Admit(nonce, epoch))
 }
 
-func (m *Machine) request(c *Command) Answer {
+func (m *Machine) request(c *Command) Reply {
 	s, refusal := m.session(c.Session, c.Nonce, c.Epoch)
 	if refusal != 0 {
-		return Answer{Err: refusal}
+		return Reply{Err: refusal}
 	}
 	r := rules.Request{Number: c.Number, Mark: c.Mark, Bytes: s.bytesAbove(c.Mark)}
 	e := s.find(c.Number)
@@ -198,56 +200,56 @@ func (m *Machine) request(c *Command) Answer {
 	}
 	switch refused, next := s.Decide(&r, m.config.Window, m.config.MaxBytes); {
 	case refused != 0:
-		return Answer{Err: Refusal(refused), Next: next}
+		return Reply{Err: Refusal(refused), Next: next}
 	case e != nil:
-		answer := Answer{Replayed: true, Elided: e.state == elided, Result: e.result}
+		answer := Reply{Replayed: true, Elided: e.state == elided, Result: e.result}
 		m.accept(s, c.Epoch, c.Mark)
 		return answer
 	}
-	if n := len(s.entries); s.Ordered && n > 0 { // one after the other: what is executed may yet be taken back
+	if n := len(s.entries); s.Ordered && n > 0 { // one after the other: the last one may still be abandoned
 		if last := &s.entries[n-1]; last.state == executing && last.number > c.Mark {
-			return Answer{Err: ErrGap, Next: last.number}
+			return Reply{Err: ErrGap, Next: last.number}
 		}
 	}
 	m.accept(s, c.Epoch, c.Mark).begin(c.Number, c.Fingerprint)
 	m.open++
-	return Answer{Execute: true}
+	return Reply{Execute: true}
 }
 
-func (m *Machine) register(c *Command) Answer {
+func (m *Machine) register(c *Command) Reply {
 	if len(c.Principal) > MaxPrincipal {
-		return Answer{Err: ErrInvalid}
+		return Reply{Err: ErrInvalid}
 	}
-	if id, ok := m.byNonce[c.Nonce]; ok { // the registration came again
+	if id, ok := m.byNonce[c.Nonce]; ok { // a repeated registration
 		s, refusal := m.session(id, c.Nonce, c.Epoch)
 		if refusal == 0 && (s.of.name != c.Principal || s.Ordered != c.Ordered) {
 			refusal = ErrMismatch
 		}
 		if refusal != 0 {
-			return Answer{Err: refusal}
+			return Reply{Err: refusal}
 		}
 		s = m.accept(s, c.Epoch, 0)
-		return Answer{Session: id, Epoch: s.Epoch, High: s.High}
+		return Reply{Session: id, Epoch: s.Epoch, High: s.High}
 	}
 	of := m.holder(c.Principal)
 	if quota := m.config.PerPrincipal; quota > 0 && of.sessions >= quota {
-		return Answer{Err: ErrQuota}
+		return Reply{Err: ErrQuota}
 	}
 	if len(m.byID) >= m.config.MaxSessions {
 		if !m.config.Evict {
-			return Answer{Err: ErrFull}
+			return Reply{Err: ErrFull}
 		}
 		m.remove(m.quietest())
 		heap.Pop(&m.due)
 	}
 	m.lastID++
 	m.add(&session{Session: rules.Session{Nonce: c.Nonce, Epoch: c.Epoch, Ordered: c.Ordered}, id: m.lastID, of: of, last: m.now})
-	return Answer{Session: m.lastID, Epoch: c.Epoch}
+	return Reply{Session: m.lastID, Epoch: c.Epoch}
 }
 
-func (m *Machine) keepAlive(c *Command) Answer {
+func (m *Machine) keepAlive(c *Command) Reply {
 	if len(c.Beats) > MaxBeats {
-		return Answer{Err: ErrInvalid}
+		return Reply{Err: ErrInvalid}
 	}
 	var refused []Refusal
 	for i, b := range c.Beats {
@@ -264,10 +266,10 @@ func (m *Machine) keepAlive(c *Command) Answer {
 		}
 		refused[i] = refusal
 	}
-	return Answer{Beats: refused}
+	return Reply{Beats: refused}
 }
 
-// accept does what every accepted command does to its session: it renews it, and forgets the answers that the client has.
+// accept updates the session for an accepted command: it renews it, and drops the results up to the mark.
 func (m *Machine) accept(s *session, epoch, mark uint64) *session {
 	s = m.own(s)
 	s.last = m.now
@@ -277,7 +279,7 @@ func (m *Machine) accept(s *session, epoch, mark uint64) *session {
 	return s
 }
 
-// holder returns the principal of that name.
+// holder returns the principal with this name.
 func (m *Machine) holder(name string) *holder {
 	if of := m.held[name]; of != nil {
 		return of

@@ -57,7 +57,7 @@ func (m *model) accept(s *modelSession, epoch, mark uint64) {
 }
 
 // apply returns the answer, and the result of a request that is to be executed as text.
-func (m *model) apply(stamp int64, c *session.Command) (a session.Answer) {
+func (m *model) apply(stamp int64, c *session.Command) (a session.Reply) {
 	m.now = max(m.now, stamp)
 	var lives []*modelSession
 	for _, s := range m.sessions {
@@ -73,7 +73,7 @@ func (m *model) apply(stamp int64, c *session.Command) (a session.Answer) {
 		if refusal == 0 {
 			s.gone = true
 		}
-		return session.Answer{Err: refusal}
+		return session.Reply{Err: refusal}
 	case session.KeepAlive:
 		refused := make([]session.Refusal, len(c.Beats))
 		for i, b := range c.Beats {
@@ -95,54 +95,54 @@ func (m *model) apply(stamp int64, c *session.Command) (a session.Answer) {
 	return a
 }
 
-func (m *model) register(c *session.Command, lives []*modelSession) session.Answer {
+func (m *model) register(c *session.Command, lives []*modelSession) session.Reply {
 	own := 0
 	for i, s := range m.sessions {
 		switch {
 		case s.gone:
 		case s.nonce == c.Nonce && c.Epoch < s.epoch:
-			return session.Answer{Err: session.ErrFenced}
+			return session.Reply{Err: session.ErrFenced}
 		case s.nonce == c.Nonce && (s.principal != c.Principal || s.ordered != c.Ordered):
-			return session.Answer{Err: session.ErrMismatch}
+			return session.Reply{Err: session.ErrMismatch}
 		case s.nonce == c.Nonce:
 			m.accept(s, c.Epoch, 0)
-			return session.Answer{Session: session.ID(i + 1), Epoch: c.Epoch, High: s.high}
+			return session.Reply{Session: session.ID(i + 1), Epoch: c.Epoch, High: s.high}
 		case s.principal == c.Principal:
 			own++
 		}
 	}
 	switch {
 	case own >= m.config.PerPrincipal:
-		return session.Answer{Err: session.ErrQuota}
+		return session.Reply{Err: session.ErrQuota}
 	case len(lives) >= m.config.MaxSessions && !m.config.Evict:
-		return session.Answer{Err: session.ErrFull}
+		return session.Reply{Err: session.ErrFull}
 	case len(lives) >= m.config.MaxSessions:
 		slices.MinFunc(lives, func(a, b *modelSession) int { return int(a.last - b.last) }).gone = true
 	}
 	m.sessions = append(m.sessions, &modelSession{
 		nonce: c.Nonce, epoch: c.Epoch, principal: c.Principal, ordered: c.Ordered, last: m.now, done: map[uint64]modelEntry{},
 	})
-	return session.Answer{Session: session.ID(len(m.sessions)), Epoch: c.Epoch}
+	return session.Reply{Session: session.ID(len(m.sessions)), Epoch: c.Epoch}
 }
 
-func (m *model) request(c *session.Command) session.Answer {
+func (m *model) request(c *session.Command) session.Reply {
 	s, refusal := m.find(c.Session, c.Nonce, c.Epoch)
 	switch {
 	case refusal != 0:
-		return session.Answer{Err: refusal}
+		return session.Reply{Err: refusal}
 	case c.Number == 0:
-		return session.Answer{Err: session.ErrInvalid}
+		return session.Reply{Err: session.ErrInvalid}
 	case c.Mark >= c.Number:
-		return session.Answer{Err: session.ErrBadMark}
+		return session.Reply{Err: session.ErrBadMark}
 	case c.Number <= s.mark:
-		return session.Answer{Err: session.ErrStale}
+		return session.Reply{Err: session.ErrStale}
 	}
 	if e, ok := s.done[c.Number]; ok {
 		if e.sum != c.Fingerprint {
-			return session.Answer{Err: session.ErrMismatch}
+			return session.Reply{Err: session.ErrMismatch}
 		}
 		m.accept(s, c.Epoch, c.Mark)
-		answer := session.Answer{Replayed: true, Elided: len(e.result) > m.config.MaxResult}
+		answer := session.Reply{Replayed: true, Elided: len(e.result) > m.config.MaxResult}
 		if kept := m.kept(e); kept != "" {
 			answer.Result = []byte(kept)
 		}
@@ -157,19 +157,19 @@ func (m *model) request(c *session.Command) session.Answer {
 	next := max(s.high, mark) + 1
 	switch {
 	case c.Number > mark+m.config.Window, size >= m.config.MaxBytes && c.Number > mark+1:
-		return session.Answer{Err: session.ErrWindowFull}
+		return session.Reply{Err: session.ErrWindowFull}
 	case s.ordered && c.Number != next:
-		return session.Answer{Err: session.ErrGap, Next: next}
+		return session.Reply{Err: session.ErrGap, Next: next}
 	}
 	m.accept(s, c.Epoch, c.Mark)
 	s.done[c.Number] = modelEntry{c.Fingerprint, string(c.Payload)}
 	s.high = max(s.high, c.Number)
-	return session.Answer{Result: c.Payload}
+	return session.Reply{Result: c.Payload}
 }
 
 // replica is what the property is about: a machine, or one with a planted bug.
 type replica interface {
-	Apply(stamp int64, c *session.Command, execute func() []byte) session.Answer
+	Apply(stamp int64, c *session.Command, execute func() []byte) session.Reply
 	// save and restore replace the machine by what a snapshot of it restores; save only takes one that lives for a while.
 	save(t testing.TB) []byte
 	restore(t testing.TB)
@@ -205,7 +205,7 @@ func (s *sound) peek(t testing.TB, random *rand.Rand) {
 	s.views = append(s.views, view)
 }
 
-// randomCommand makes a command of a small world, so that clients, runs, numbers and marks meet.
+// randomCommand makes a command of a small world, so that clients, runs, numbers and marks coincide.
 func randomCommand(random *rand.Rand) session.Command {
 	below := func(n int) uint64 { return uint64(random.IntN(n)) } //nolint:gosec // not negative
 	c := session.Command{
@@ -248,13 +248,13 @@ type kind struct {
 	replayed, elided bool
 }
 
-func equal(a, b session.Answer) bool {
+func equal(a, b session.Reply) bool {
 	return a.Err == b.Err && a.Replayed == b.Replayed && a.Elided == b.Elided && a.Session == b.Session && a.Epoch == b.Epoch && a.High == b.High && a.Next == b.Next &&
 		bytes.Equal(a.Result, b.Result) && slices.Equal(a.Beats, b.Beats)
 }
 
-// explore gives the same random log to replicas that are saved and restored at different places, and to the model. It returns
-// what differs, and counts what was answered.
+// explore gives the same random log to replicas that are saved and restored at different places, and to the model. It
+// returns what differs, and counts what was answered.
 func explore(t testing.TB, seed uint64, seen map[kind]int, begin func(session.Config, *rand.Rand) replica) error {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // not a secret
@@ -313,8 +313,8 @@ func makeSound(t testing.TB) func(session.Config, *rand.Rand) replica {
 	}
 }
 
-// TestModel: machines answer as a model with a memory without end, whatever snapshots they were restored from, and replicas are
-// equal to the byte.
+// TestModel: machines answer as a model with a memory without end, whatever snapshots they were restored from, and
+// replicas are equal to the byte.
 func TestModel(t *testing.T) {
 	seeds := uint64(20_000)
 	if testing.Short() {
@@ -345,11 +345,11 @@ func FuzzModel(f *testing.F) {
 type planted struct {
 	*sound
 	random *rand.Rand
-	bug    func(p *planted, stamp int64, c *session.Command, execute func() []byte) session.Answer
+	bug    func(p *planted, stamp int64, c *session.Command, execute func() []byte) session.Reply
 	since  map[string]bool // requests executed since the last restore
 }
 
-func (p *planted) Apply(stamp int64, c *session.Command, execute func() []byte) session.Answer {
+func (p *planted) Apply(stamp int64, c *session.Command, execute func() []byte) session.Reply {
 	return p.bug(p, stamp, c, execute)
 }
 
@@ -360,18 +360,18 @@ func (p *planted) restore(t testing.TB) {
 
 // TestPlantedBugs: each is noticed.
 func TestPlantedBugs(t *testing.T) {
-	for name, bug := range map[string]func(p *planted, stamp int64, c *session.Command, execute func() []byte) session.Answer{
-		"sessions expire by the replica's own clock": func(p *planted, stamp int64, c *session.Command, execute func() []byte) session.Answer {
+	for name, bug := range map[string]func(p *planted, stamp int64, c *session.Command, execute func() []byte) session.Reply{
+		"sessions expire by the replica's own clock": func(p *planted, stamp int64, c *session.Command, execute func() []byte) session.Reply {
 			return p.Machine.Apply(stamp+p.random.Int64N(50), c, execute)
 		},
-		"the evicted session is anyone": func(p *planted, stamp int64, c *session.Command, execute func() []byte) session.Answer {
+		"the evicted session is anyone": func(p *planted, stamp int64, c *session.Command, execute func() []byte) session.Reply {
 			if c.Op == session.Register && p.random.IntN(3) == 0 { // as a range over a map would choose
 				id := session.ID(p.random.IntN(8))
 				p.Machine.Apply(stamp, &session.Command{Op: session.End, Session: id, Nonce: nonce(byte(p.random.IntN(12))), Epoch: 9}, nil)
 			}
 			return p.Machine.Apply(stamp, c, execute)
 		},
-		"answers are dropped at the window": func(p *planted, stamp int64, c *session.Command, execute func() []byte) session.Answer {
+		"answers are dropped at the window": func(p *planted, stamp int64, c *session.Command, execute func() []byte) session.Reply {
 			a := p.Machine.Apply(stamp, c, execute)
 			if a.Err == session.ErrWindowFull {
 				more := *c
@@ -380,7 +380,7 @@ func TestPlantedBugs(t *testing.T) {
 			}
 			return a
 		},
-		"duplicates do not renew": func(p *planted, stamp int64, c *session.Command, execute func() []byte) session.Answer {
+		"duplicates do not renew": func(p *planted, stamp int64, c *session.Command, execute func() []byte) session.Reply {
 			before := p.save(t)
 			a := p.Machine.Apply(stamp, c, execute)
 			if a.Replayed {
@@ -391,21 +391,21 @@ func TestPlantedBugs(t *testing.T) {
 			}
 			return a
 		},
-		"answers are not in the snapshot": func(p *planted, stamp int64, c *session.Command, execute func() []byte) session.Answer {
+		"answers are not in the snapshot": func(p *planted, stamp int64, c *session.Command, execute func() []byte) session.Reply {
 			a := p.Machine.Apply(stamp, c, execute)
 			request := fmt.Sprint(c.Session, c.Number)
 			switch {
 			case a.Replayed && !p.since[request]:
-				a = session.Answer{Result: execute()}
+				a = session.Reply{Result: execute()}
 			case c.Op == session.Request && a.Err == 0:
 				p.since[request] = true
 			}
 			return a
 		},
-		"forgotten requests run again": func(p *planted, stamp int64, c *session.Command, execute func() []byte) session.Answer {
+		"forgotten requests run again": func(p *planted, stamp int64, c *session.Command, execute func() []byte) session.Reply {
 			a := p.Machine.Apply(stamp, c, execute)
 			if a.Err == session.ErrStale || a.Err == session.ErrSessionExpired && c.Op == session.Request {
-				a = session.Answer{Result: execute()}
+				a = session.Reply{Result: execute()}
 			}
 			return a
 		},
@@ -419,7 +419,7 @@ func TestPlantedBugs(t *testing.T) {
 					return
 				}
 			}
-			t.Error("nobody has noticed")
+			t.Error("the model has not noticed")
 		})
 	}
 }

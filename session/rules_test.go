@@ -35,7 +35,7 @@ func newMachine(t *testing.T, change func(*session.Config)) *machine {
 }
 
 // do applies a command: a request is answered with its payload.
-func (m *machine) do(c session.Command) session.Answer {
+func (m *machine) do(c session.Command) session.Reply {
 	return m.Apply(m.now, &c, func() []byte {
 		m.runs++
 		return c.Payload
@@ -66,7 +66,7 @@ func request(id session.ID, number, mark uint64, text string) session.Command {
 }
 
 // is checks an answer, and how often anything was executed until now.
-func (m *machine) is(what string, a session.Answer, want session.Refusal, result string, runs int) {
+func (m *machine) is(what string, a session.Reply, want session.Refusal, result string, runs int) {
 	m.t.Helper()
 	if a.Err != want || string(a.Result) != result || m.runs != runs {
 		m.t.Errorf("%s: %q %q after %d executions, want %q %q and %d", what, a.Err.Or(), a.Result, m.runs, want.Or(), result, runs)
@@ -116,7 +116,7 @@ func TestRule1TimeIsTheStamps(t *testing.T) {
 	m.is("of the other one", m.do(c), session.ErrSessionExpired, "", 2)
 }
 
-// TestRule2NothingRunsWithoutASession: expired and unknown are told apart, and another's session is none.
+// TestRule2NothingRunsWithoutASession: expired and unknown are told apart, and another client's session is unknown.
 func TestRule2NothingRunsWithoutASession(t *testing.T) {
 	m := newMachine(t, nil)
 	id := m.register(1)

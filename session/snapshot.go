@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// The format of snapshots: numbers are of fixed width, little endian; a text or bytes has its length as 32 bits before it.
+// The format of snapshots: numbers have a fixed width, little endian; a text or bytes follow their length in 32 bits.
 //
 //	"everonce-session" version(8) name
 //	lease window maxResult maxBytes maxSessions perPrincipal (64 each) evict(8)
@@ -29,12 +29,12 @@ const (
 
 // Errors of [Restore] and [Machine.Snapshot].
 var (
-	// ErrCorrupt: the snapshot is cut short, or was damaged.
+	// ErrCorrupt: the snapshot is truncated, or was damaged.
 	ErrCorrupt = errors.New("session: the snapshot is corrupt")
 	// ErrNewer: a newer version of this package has written the snapshot, or the command.
 	ErrNewer = errors.New("session: written by a newer version")
-	// ErrOtherMachine: the snapshot is of a machine with another Config.Name.
-	ErrOtherMachine = errors.New("session: the snapshot is of another machine")
+	// ErrOtherMachine: the snapshot belongs to a machine with another Config.Name.
+	ErrOtherMachine = errors.New("session: the snapshot belongs to another machine")
 	// ErrBusy: a request is being executed.
 	ErrBusy = errors.New("session: a request is being executed")
 )
@@ -50,7 +50,8 @@ type Snapshot struct {
 	released atomic.Bool
 }
 
-// Snapshot returns the machine's state as it is now. The caller releases it. It fails with [ErrBusy] between Begin and Record.
+// Snapshot returns the machine's current state. The caller must release it. It fails with [ErrBusy] between Begin and
+// Record.
 func (m *Machine) Snapshot() (*Snapshot, error) {
 	if m.open > 0 {
 		return nil, ErrBusy
@@ -60,8 +61,8 @@ func (m *Machine) Snapshot() (*Snapshot, error) {
 	return &Snapshot{machine: m, config: m.config, now: m.now, lastID: m.lastID, listed: slices.Clone(m.listed), count: len(m.byID)}, nil
 }
 
-// Release ends the use of the snapshot: until then the machine copies what it changes. Like the machine's methods, it must
-// not be called at the same time as one of them. Further calls do nothing.
+// Release ends the use of the snapshot: until then the machine copies what it changes. Like the machine's methods, it
+// must not be called at the same time as one of them. Further calls do nothing.
 func (s *Snapshot) Release() {
 	if !s.released.Swap(true) {
 		s.machine.reads--
@@ -157,8 +158,8 @@ func (w *writer) session(s *session) {
 	}
 }
 
-// Restore returns a machine with the state of a snapshot, its Config too, of which only the name is compared with name. The
-// error wraps [ErrCorrupt], [ErrNewer] or [ErrOtherMachine], or is that of r. Restore reads to the end of r.
+// Restore returns a machine with the state and the Config of a snapshot, whose name must be name. The error wraps
+// [ErrCorrupt], [ErrNewer] or [ErrOtherMachine], or is r's. Restore reads to the end of r.
 func Restore(r io.Reader, name string) (*Machine, error) {
 	in := &reader{sum: sha256.New(), from: bufio.NewReaderSize(r, 1<<16)}
 	m, err := in.machine(name)
@@ -166,14 +167,14 @@ func Restore(r io.Reader, name string) (*Machine, error) {
 	case in.err != nil && !errors.Is(in.err, io.EOF) && !errors.Is(in.err, io.ErrUnexpectedEOF):
 		return nil, in.err
 	case in.err != nil:
-		return nil, fmt.Errorf("%w: it is cut short", ErrCorrupt)
+		return nil, fmt.Errorf("%w: it is truncated", ErrCorrupt)
 	case err != nil:
 		return nil, err
 	}
 	return m, nil
 }
 
-// reader reads and hashes. After an error it reads zeros.
+// reader reads and hashes. After an error it returns zeros.
 type reader struct {
 	from *bufio.Reader
 	sum  hash.Hash
@@ -207,7 +208,8 @@ func (r *reader) flag(ok *bool) bool {
 	return b == 1
 }
 
-// bytes reads at most most bytes; more are corrupt. It does not believe a length before the bytes have come.
+// bytes reads a length and that many bytes, at most most; a larger length is corrupt. It allocates only as bytes
+// arrive, because the length may be wrong.
 func (r *reader) bytes(most int, ok *bool) []byte {
 	n := r.length()
 	if n > most {
@@ -232,11 +234,11 @@ func (r *reader) bytes(most int, ok *bool) []byte {
 func (r *reader) machine(name string) (*Machine, error) {
 	ok := true
 	if string(r.small(len(magic))) != magic {
-		return nil, fmt.Errorf("%w: it is no snapshot of sessions", ErrCorrupt)
+		return nil, fmt.Errorf("%w: it is not a snapshot of sessions", ErrCorrupt)
 	}
 	if v := r.small(1)[0]; v != snapshotVersion {
 		if v > snapshotVersion {
-			return nil, fmt.Errorf("%w: %d, and this one reads %d", ErrNewer, v, snapshotVersion)
+			return nil, fmt.Errorf("%w: version %d; this version reads %d", ErrNewer, v, snapshotVersion)
 		}
 		return nil, fmt.Errorf("%w: version %d", ErrCorrupt, v)
 	}
@@ -250,8 +252,8 @@ func (r *reader) machine(name string) (*Machine, error) {
 		*n = int(v) //nolint:gosec // just checked
 	}
 	c.Evict = r.flag(&ok)
-	if checked, err := c.checked(); r.err == nil && (err != nil || !ok || checked != c) {
-		return nil, fmt.Errorf("%w: its Config", ErrCorrupt)
+	if checked, err := c.withDefaults(); r.err == nil && (err != nil || !ok || checked != c) {
+		return nil, fmt.Errorf("%w: its Config is not valid", ErrCorrupt)
 	}
 	m := &Machine{config: c, byID: map[ID]*session{}, byNonce: map[Nonce]ID{}, held: map[string]*holder{}}
 	m.now, m.lastID = int64(r.number()), ID(r.number()) //nolint:gosec // its bits
@@ -263,18 +265,18 @@ func (r *reader) machine(name string) (*Machine, error) {
 		}
 		_, twice := m.byNonce[s.Nonce]
 		if !ok || s.id <= previous || s.id > m.lastID || s.last > m.now || twice {
-			return nil, fmt.Errorf("%w: a session", ErrCorrupt)
+			return nil, fmt.Errorf("%w: a session is not valid", ErrCorrupt)
 		}
 		previous = s.id
 		m.add(s)
 	}
 	want := r.sum.Sum(nil)
 	if got := r.small(sha256.Size); r.err == nil && !bytes.Equal(got, want) {
-		return nil, fmt.Errorf("%w: its hash is another", ErrCorrupt)
+		return nil, fmt.Errorf("%w: its hash differs", ErrCorrupt)
 	}
 	if r.err == nil {
 		if _, err := r.from.ReadByte(); err == nil {
-			return nil, fmt.Errorf("%w: something follows it", ErrCorrupt)
+			return nil, fmt.Errorf("%w: bytes follow it", ErrCorrupt)
 		}
 	}
 	return m, nil

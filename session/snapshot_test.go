@@ -100,7 +100,7 @@ func TestFormatOfSnapshots(t *testing.T) {
 	vector(t, "snapshot-1.bin", saved(t, m.Machine))
 }
 
-// vector compares with a file of testdata, or writes it where there is none.
+// vector compares with a file of testdata, or writes it if it is missing.
 func vector(t *testing.T, name string, got []byte) {
 	t.Helper()
 	file := filepath.Join("testdata", name)

@@ -7,15 +7,15 @@ import (
 	"github.com/everonce/everonce/session/internal/rules"
 )
 
-// session is one client's. It is changed only by the machine, and only through [Machine.own].
+// session is the session of one client. Only the machine changes it, and only through [Machine.own].
 type session struct {
 	rules.Session
 	id      ID
 	last    int64   // when its last command was accepted
 	entries []entry // above the mark, by number
 	of      *holder
-	bytes   int    // of the results of entries
-	place   int32  // in views.listed
+	bytes   int    // size of the results in entries
+	place   int32  // index in views.listed
 	view    uint32 // the newest view that may show it
 }
 
@@ -33,7 +33,7 @@ type entry struct {
 	state  state
 }
 
-// state is that of a request. Its numbers are part of snapshots.
+// state is the state of a request. Its numbers are part of snapshots.
 type state uint8
 
 const (
@@ -42,10 +42,10 @@ const (
 	elided    state = 2
 )
 
-// search returns where the number is in entries, or would be.
+// search returns the index of the number in entries, or where it would be.
 func (s *session) search(number uint64) (at int, found bool) {
 	n := len(s.entries)
-	switch { // nearly always
+	switch { // the usual cases
 	case n == 0 || s.entries[n-1].number < number:
 		return n, false
 	case s.entries[n-1].number == number:
@@ -61,14 +61,14 @@ func (s *session) find(number uint64) *entry {
 	return nil
 }
 
-// begin notes that a request is being executed.
+// begin records that a request is being executed.
 func (s *session) begin(number uint64, sum Fingerprint) {
 	at, _ := s.search(number)
 	s.entries = slices.Insert(s.entries, at, entry{number: number, sum: sum})
 	s.High = max(s.High, number)
 }
 
-// forget drops what the mark has passed.
+// forget drops the entries up to the mark.
 func (s *session) forget() {
 	n := 0
 	for n < len(s.entries) && s.entries[n].number <= s.Mark {
@@ -78,7 +78,7 @@ func (s *session) forget() {
 	s.entries = slices.Delete(s.entries, 0, n)
 }
 
-// bytesAbove is bytes as they would be with another mark.
+// bytesAbove returns what bytes would be with another mark.
 func (s *session) bytesAbove(mark uint64) int {
 	left := s.bytes
 	for i := range s.entries {

@@ -2,16 +2,16 @@ package session
 
 import "slices"
 
-// views lets snapshots be written while the machine goes on. A snapshot has the list of the sessions as they were. Who
-// changes a session that a snapshot may still read changes a copy of it.
+// views lets snapshots be written while the machine goes on. A snapshot has the list of the sessions at its time. A
+// session that a snapshot may still read is copied before it is changed.
 type views struct {
-	listed []*session // by ID, which is the order in which they came; nil where one has gone
-	gone   int        // of listed
+	listed []*session // by ID, which is the order of registration; nil if the session has ended
+	gone   int        // nil entries in listed
 	view   uint32     // counts snapshots
-	reads  int        // snapshots that are not released
+	reads  int        // snapshots that are not released yet
 }
 
-// own returns the session as one that may be changed.
+// own returns a session that may be changed.
 func (m *Machine) own(s *session) *session {
 	if m.reads == 0 || s.view == m.view {
 		return s

@@ -16,10 +16,10 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// commandName is what an argument looks like that was meant as a command, and may be repeated.
+// commandName matches an argument that looks like a command name, and that an error may repeat.
 var commandName = regexp.MustCompile(`^[a-z-]{1,20}$`)
 
-// aCommand refuses what is no command of cmd's, and says which are near.
+// aCommand rejects an argument that is not a subcommand of cmd, and suggests similar names.
 func aCommand(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
@@ -35,7 +35,7 @@ func aCommand(cmd *cobra.Command, args []string) error {
 	return usagef("%s has no command %q%s", called(cmd), args[0], near)
 }
 
-// called is what a message calls a command: the name of the program stands before it already.
+// called returns the name of a command for a message, without the program's name, which already precedes it.
 func called(cmd *cobra.Command) string {
 	if !cmd.HasParent() {
 		return "the program"
@@ -43,8 +43,8 @@ func called(cmd *cobra.Command) string {
 	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 }
 
-// ownCommands takes the commands that cobra adds by itself under the rules of ours: what they do not know is a fault, and not a page
-// of help that a script takes for what it asked for.
+// ownCommands makes the commands that cobra adds automatically reject unknown arguments. Otherwise they would print a
+// help page, which a script could mistake for the output that it asked for.
 func ownCommands(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

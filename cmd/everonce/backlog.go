@@ -19,10 +19,10 @@ import (
 
 var errNoEntry = errors.New("there is no such entry")
 
-// sqlStores are the stores beside which a pattern's table can be.
+// sqlStores are the stores that a pattern's table can be beside.
 const sqlStores = "sqlite:FILE, postgres://… or mysql://…"
 
-// backlog is the operator's set of tools for a pattern.
+// backlog returns the operator's commands for a pattern.
 func (a *app) backlog(p *pattern) *cobra.Command {
 	names := "list, show, retry, discard or stats"
 	b := &backlogFlags{pattern: p}
@@ -54,14 +54,14 @@ func (a *app) backlog(p *pattern) *cobra.Command {
 	return cmd
 }
 
-// backlogFlags are the flags of all of its commands.
+// backlogFlags are the flags of all backlog commands.
 type backlogFlags struct {
 	storeFlags
 	pattern              *pattern
 	consumer, secretFile string
 }
 
-// example is how a command is called.
+// example returns an example call of a command.
 func (b *backlogFlags) example(command, rest string) string {
 	consumer := ""
 	if b.pattern.consumers {
@@ -95,7 +95,7 @@ func (b *backlogFlags) table(store storeurl.Store) (*beside, error) {
 	return b.pattern.of(store, b.consumer, opts)
 }
 
-// entryFilter says which entries are meant.
+// entryFilter selects entries.
 type entryFilter struct {
 	states             []string
 	kind, orderKey, id string
@@ -106,18 +106,19 @@ type entryFilter struct {
 
 func (w *entryFilter) flags(p *pattern, f *pflag.FlagSet) {
 	f.StringSliceVar(&w.states, "state", nil, "only these states; separate them with commas, or repeat the flag")
-	f.StringVar(&w.kind, p.kind, "", "only those of this "+p.kind)
+	f.StringVar(&w.kind, p.kind, "", "only entries of this "+p.kind)
 	if p.name != "saga" { // which has no order
-		f.StringVar(&w.orderKey, "order-key", "", "only those that are ordered by this key")
+		f.StringVar(&w.orderKey, "order-key", "", "only entries with this order key")
 	}
-	f.StringVar(&w.id, "id", "", "only the one of this ID")
-	f.Int64Var(&w.seq, "seq", 0, "only the one of this number")
+	f.StringVar(&w.id, "id", "", "only the entry with this ID")
+	f.Int64Var(&w.seq, "seq", 0, "only the entry with this number")
 	f.Lookup("seq").DefValue = ""
-	f.Var((*duration.Value)(&w.olderThan), "older-than", "only those that were inserted longer ago than this, like 24h or 30d")
+	f.Var((*duration.Value)(&w.olderThan), "older-than", "only entries inserted longer ago than this, like 24h or 30d")
 	f.Lookup("older-than").DefValue = "" // 0s is no bound
 }
 
-// filter reads the flags. One that is empty, of a variable that is not set, would mean all, and is refused.
+// filter reads the flags. It rejects an empty value, such as that from an unset variable, which would select
+// everything.
 func (w *entryFilter) filter(cmd *cobra.Command) (f backlog.Filter, err error) {
 	givenFlags(cmd, func(given *pflag.Flag) {
 		if v := given.Value.String(); v == "" || given.Value.Type() != "string" && (v == "[]" || v == "0" || v == "0s") {
@@ -134,7 +135,7 @@ func (w *entryFilter) filter(cmd *cobra.Command) (f backlog.Filter, err error) {
 	return f, nil
 }
 
-// givenFlags calls fn for each flag of the command's own that was given.
+// givenFlags calls fn for each local flag of the command that was given.
 func givenFlags(cmd *cobra.Command, fn func(*pflag.Flag)) {
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 		if f.Changed {
@@ -159,11 +160,11 @@ func (a *app) backlogList(b *backlogFlags) *cobra.Command {
 		Use:   "list",
 		Short: "List " + p.entry + "s, by state, " + p.kind + " and age",
 		Long: `list writes the ` + p.entry + `s of the table, a page at a time, in the order in which they were
-inserted. With --json each is an object on a line of its own.
+inserted. With --json each is one object per line.
 
-States: pending (it waits for its time, or for a later try), in_hand (a process works on
-it), blocked (set aside; what is behind it with the same order key waits), dead (set aside;
-what is behind it goes on), done (kept until its retention ends), discarded (given up).`,
+States: pending (waits for its time, or for a later try), in_hand (a process works on it),
+blocked (set aside; later entries with the same order key wait), dead (set aside; later
+entries go on), done (kept until its retention ends), discarded (given up).`,
 		Example: b.example("list", "--state blocked,dead") + "\n" + b.example("list", "--older-than 1h --json"),
 		Args:    noArgs,
 		RunE: a.run(func(cmd *cobra.Command, _ []string) error {
@@ -194,7 +195,7 @@ what is behind it goes on), done (kept until its retention ends), discarded (giv
 	w.flags(p, f)
 	complete(cmd, "state", stateNames()...)
 	f.Int64Var(&w.after, "after", 0, "start after this seq: the last one of the previous page")
-	f.IntVar(&w.limit, "limit", defaultPage, "how many at most")
+	f.IntVar(&w.limit, "limit", defaultPage, "the most entries to list")
 	return cmd
 }
 
@@ -224,9 +225,9 @@ func (a *app) backlogShow(b *backlogFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Show one " + p.entry,
-		Long: `show writes everything that is known of one ` + p.entry + `. What it holds may be private, so that is
-written only with --payload. One that cannot be read, as its error says, is shown as far as it
-can; --seq, its number in the list, finds it whatever its ID is.`,
+		Long: `show writes everything known about one ` + p.entry + `. Its content may be private, so it is
+written only with --payload. An entry that cannot be read is shown as far as possible, with
+its error; --seq, its number in the list, finds it whatever its ID is.`,
 		Example: b.example("show", "--id 0198f7c2-1f6a-7d3e-8a55-0d7d3b1f9a10 --payload"),
 		Args:    noArgs,
 		RunE: a.run(func(cmd *cobra.Command, _ []string) error {
@@ -256,10 +257,10 @@ can; --seq, its number in the list, finds it whatever its ID is.`,
 			return a.write(b.json, &e, func() error { return inspect.WriteEntry(a.out, &e) })
 		}),
 	}
-	cmd.Flags().StringVar(&id, "id", "", "ID of the one to show")
+	cmd.Flags().StringVar(&id, "id", "", "ID of the entry to show")
 	cmd.Flags().Int64Var(&seq, "seq", 0, "its number, in place of --id")
 	cmd.Flags().Lookup("seq").DefValue = ""
-	cmd.Flags().BoolVar(&payload, "payload", false, "show what it holds too: headers and payload, or input and outputs")
+	cmd.Flags().BoolVar(&payload, "payload", false, "also show the content: headers and payload, or input and outputs")
 	if p.name == "saga" { // its steps are in a record
 		cmd.Flags().StringVar(&b.secretFile, "identity-secret-file", "", "file with the store's identity secret, if it has one (a line end is not part of it)")
 	}
@@ -272,16 +273,16 @@ func (a *app) backlogStats(b *backlogFlags) *cobra.Command {
 	if p.consumers {
 		types = `
 
-Then come the types of those that wait, and of each how many were never tried, and for how
-long the first of them has been due. If that grows, no worker that runs has a handler of
-the type.`
+Then it lists the types of the waiting messages, and for each how many were never tried and
+how long the oldest of them has been due. If that time grows, no running worker has a
+handler for the type.`
 	}
 	return &cobra.Command{
 		Use:   "stats",
 		Short: "Count the " + p.entry + "s that are not done",
-		Long: `stats counts the ` + p.entry + `s that are due or wait for a later try (waiting), are in hand, wait
-for their time (delayed), or were set aside (blocked, dead). lag is the age of the oldest
-that is due. It reads all of them.` + types,
+		Long: `stats counts the ` + p.entry + `s that are due or wait for a later try (waiting), are being handled,
+wait for their time (delayed), or were set aside (blocked, dead). lag is the age of the
+oldest that is due. It reads all of them.` + types,
 		Example: b.example("stats", "--json"),
 		Args:    noArgs,
 		RunE: a.run(func(cmd *cobra.Command, _ []string) error {

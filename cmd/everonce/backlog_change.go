@@ -13,32 +13,32 @@ import (
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
 )
 
-// change is what is done to entries.
+// change describes what is done to entries.
 type change struct {
 	done, ask string
-	choose    bool // it must be said which
+	choose    bool // the command needs a filter, or --all
 	act       func(*backlog.Table, context.Context, backlog.Filter) (int, error)
 }
 
-// changed is what it writes as JSON.
+// changed is the JSON output of a change.
 type changed struct {
-	// Found is how many were chosen, Done how many of these were retried or discarded: of a dry run, none.
+	// Found is how many entries were selected, Done how many of them were retried or discarded: 0 in a dry run.
 	Found  int  `json:"found"`
 	Done   int  `json:"done"`
 	DryRun bool `json:"dry_run,omitempty"`
 }
 
-const whichOnes = `Those that were set aside are meant, unless --state says otherwise; what is in hand is left
-alone. More than one are asked about before anything is written, unless --yes is given;
---dry-run only counts them. A line of JSON on standard error says who %s how many.`
+const whichOnes = `Without --state it takes the entries that were set aside; it never takes one that a process
+works on. It asks before it changes more than one, unless --yes is given; --dry-run only
+counts them. A line of JSON on standard error says who %s how many.`
 
 func (a *app) backlogRetry(b *backlogFlags) *cobra.Command {
 	e := b.pattern.entry
 	return a.backlogChange(b, &change{done: "retried", ask: "Retry %s? Type yes: ", act: (*backlog.Table).Retry}, &cobra.Command{
 		Use:   "retry",
 		Short: "Have " + e + "s tried again at once",
-		Long: `retry has ` + e + `s tried again at once, with no attempts counted. With --state pending these are
-those that wait for a later try, and also those that wait for their time.
+		Long: `retry has ` + e + `s tried again at once, and resets their attempts. With --state pending it takes
+those that wait for a later try, and those that wait for their time.
 
 ` + fmt.Sprintf(whichOnes, "retried"),
 		Example: b.example("retry", "--"+b.pattern.kind+" order.placed --dry-run") + "\n" + b.example("retry", "--id e-17"),
@@ -113,8 +113,8 @@ func (a *app) backlogChange(b *backlogFlags, c *change, cmd *cobra.Command) *cob
 	flags := cmd.Flags()
 	w.flags(p, flags)
 	complete(cmd, "state", string(backlog.Pending), string(backlog.Blocked), string(backlog.Dead))
-	flags.IntVar(&w.limit, "limit", 0, "how many at most (default: all that the other flags choose)")
-	flags.BoolVar(&dryRun, "dry-run", false, "only count those that this would affect")
+	flags.IntVar(&w.limit, "limit", 0, "the most entries to change (default: all that the other flags select)")
+	flags.BoolVar(&dryRun, "dry-run", false, "only count the entries that this would change")
 	flags.BoolVar(&yes, "yes", false, "do not ask")
 	if c.choose {
 		flags.BoolVar(&all, "all", false, "discard all that were set aside")
@@ -129,7 +129,7 @@ func (a *app) writeChanged(b *backlogFlags, c *change, v changed) error {
 			_, err := fmt.Fprintf(a.out, "%s would be %s\n", count, c.done)
 			return err
 		case v.Done < v.Found:
-			_, err := fmt.Fprintf(a.out, "%s %d of %s: the others are in hand by now, or done\n", c.done, v.Done, count)
+			_, err := fmt.Fprintf(a.out, "%s %d of %s: the others are being handled now, or are done\n", c.done, v.Done, count)
 			return err
 		default:
 			_, err := fmt.Fprintf(a.out, "%s %s\n", c.done, count)
@@ -138,7 +138,7 @@ func (a *app) writeChanged(b *backlogFlags, c *change, v changed) error {
 	})
 }
 
-// auditChange writes who did what.
+// auditChange logs who changed what.
 func (a *app) auditChange(cmd *cobra.Command, b *backlogFlags, done string, n int, err error) {
 	var filter []string
 	givenFlags(cmd, func(f *pflag.Flag) {

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/term"
 )
 
-// confirmation is what is asked before something that cannot be taken back.
+// confirmation is the question before something that cannot be undone.
 type confirmation struct {
 	question string
-	instead  string // what to do where nobody can be asked
-	no       error  // of every answer but yes
+	instead  string // what to do if the question cannot be asked
+	no       error  // the error for any answer but yes
 }
 
-// confirmed asks whether it is meant.
+// confirmed asks for confirmation, unless yes is set.
 func (a *app) confirmed(yes bool, c confirmation) error {
 	if yes {
 		return nil
@@ -35,7 +35,7 @@ func (a *app) confirmed(yes bool, c confirmation) error {
 	return c.no
 }
 
-// isTerminal reports whether somebody is at the other end of an input or an output.
+// isTerminal reports whether an input or output is a terminal.
 func isTerminal(end any) bool {
 	f, ok := end.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))

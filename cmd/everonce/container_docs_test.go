@@ -76,8 +76,8 @@ type podProbe struct {
 	FailureThreshold int                         `yaml:"failureThreshold"`
 }
 
-// The page's deployment starts a proxy that does its work, and answers its probes, at every address. Its times fit together:
-// a service goes on for longer than its proxy, and both end before they are killed.
+// The page's deployment starts a proxy that does its work, and answers its probes, at every address. Its times fit
+// together: a service goes on for longer than its proxy, and both end before they are killed.
 func TestManifestOfTheHowTo(t *testing.T) {
 	var m manifest
 	if err := yaml.Unmarshal([]byte(blocks(t, "how-to", "run-in-containers.md", "yaml")[0]), &m); err != nil {
@@ -89,7 +89,7 @@ func TestManifestOfTheHowTo(t *testing.T) {
 		t.Fatalf("the containers are %+v", pod.Containers)
 	}
 	if own := service.Args[len(service.Args)-1]; !slices.Contains(proxy.Args, "--upstream=http://"+own) || !strings.HasPrefix(own, "127.0.0.1:") {
-		t.Errorf("the service listens at %s, and the proxy is told %q", own, proxy.Args)
+		t.Errorf("the service listens at %s, and the proxy's arguments are %q", own, proxy.Args)
 	}
 
 	var calls atomic.Int32
@@ -129,7 +129,7 @@ func TestManifestOfTheHowTo(t *testing.T) {
 	runs := startProxy(t, cmd)
 	for name, addr := range map[string]string{"http": runs.Listen, "admin": runs.Admin} {
 		if at, err := netip.ParseAddrPort(addr); err != nil || !at.Addr().IsUnspecified() || fmt.Sprint(at.Port()) != ports[name] {
-			t.Errorf("%s is reached at %s (%v), want every address: the kubelet asks that of the pod", name, addr, err)
+			t.Errorf("%s is reached at %s (%v), want every address: the kubelet uses the pod's", name, addr, err)
 		}
 	}
 	for i, marker := range []string{"", "true"} {
@@ -142,7 +142,7 @@ func TestManifestOfTheHowTo(t *testing.T) {
 		t.Errorf("the service was called %d times, want once", n)
 	}
 	if toService := service.Readiness.HTTPGet; toService.Port != fmt.Sprint(proxy.Ports[0].ContainerPort) {
-		t.Errorf("the kubelet asks the service at %s, where nobody listens for it", toService.Port)
+		t.Errorf("the kubelet probes the service at %s, where it does not listen", toService.Port)
 	}
 	service.Readiness.HTTPGet.Port = proxy.Ports[0].Name
 	for name, p := range map[string]podProbe{"startup": proxy.StartupProbe, "readiness": proxy.Readiness, "liveness": proxy.Liveness, "the service's": service.Readiness} {
@@ -163,7 +163,7 @@ func TestManifestOfTheHowTo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxyEnds := time.Duration(proxy.Lifecycle.PreStop.Sleep.Seconds)*time.Second + defaults.Drain
+	proxyEnds := time.Duration(proxy.Lifecycle.PreStop.Sleep.Seconds)*time.Second + defaults.DrainTimeout
 	serviceEnds, killed := time.Duration(service.Lifecycle.PreStop.Sleep.Seconds)*time.Second, time.Duration(pod.TerminationGracePeriodSeconds)*time.Second
 	if proxyEnds >= serviceEnds || serviceEnds >= killed {
 		t.Errorf("the proxy ends after %v, its service is told to after %v, and both are killed after %v", proxyEnds, serviceEnds, killed)

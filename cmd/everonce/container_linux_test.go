@@ -18,8 +18,8 @@ import (
 	"testing"
 )
 
-// The Dockerfile's program needs nothing of its image: alone in a file system, with a folder for temporary files, and as nobody in
-// particular, it is a proxy that keeps its records and bodies that are too large for memory.
+// The Dockerfile's program needs nothing from its image. Alone in a file system with a folder for temporary files, and
+// under an arbitrary user ID, it is a proxy that stores records, and bodies that are too large for memory.
 func TestImageNeedsNothing(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "Dockerfile"))
 	if err != nil {

@@ -27,7 +27,7 @@ func (a *app) demo() *cobra.Command {
 	return cmd
 }
 
-// demoChild is a process of the demo's: this program again.
+// demoChild runs a process of the demo: this program again.
 func (a *app) demoChild() *cobra.Command {
 	return &cobra.Command{
 		Use:                demo.ChildCommand,

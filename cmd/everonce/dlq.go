@@ -37,16 +37,16 @@ a password out of the process list:
               Credentials and endpoint are where the AWS SDK finds them: AWS_PROFILE,
               AWS_ENDPOINT_URL_SQS, …
 
---queue is the queue that is consumed. Its dead letters are in --dead-letters, or else in
-the queue of its name with ".dead" appended; of SQS, in the queue of its RedrivePolicy.
-Other queues may share that one, and their letters are left alone. Nothing is declared.
+--queue is the queue that is consumed. --dead-letters names the queue of its dead letters.
+Without it, that is --queue with ".dead" appended; for SQS, the queue of its RedrivePolicy.
+Other queues may share it; their letters are left alone. Nothing is declared.
 
-RabbitMQ and SQS cannot show a message without taking it: while a command runs, nobody else sees the
-letters that it looks at, and afterwards they are flagged as redelivered. Nor does a
-command see those that a consumer, or another command, has in hand: if there is one, that
-is said on standard error, and "consumers" in the JSON is how many there are.`
+RabbitMQ and SQS cannot show a message without taking it. While a command runs, no other
+client sees the letters that it looks at; afterwards they are flagged as redelivered. Nor
+does a command see letters that a consumer, or another command, holds at that time. If
+other consumers exist, standard error says so, and "consumers" in the JSON is their number.`
 
-// dlq is the operator's set of tools for dead letters.
+// dlq returns the operator's commands for dead letters.
 func (a *app) dlq() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dlq",
@@ -63,19 +63,19 @@ func (a *app) dlq() *cobra.Command {
 	f := cmd.PersistentFlags()
 	f.StringVar(&b.url, "broker", "", "amqp://…, amqps://…, kafka://…, kafkas://…, nats://…, tls://… or sqs://… (default $"+brokerVariable+")")
 	f.StringVar(&b.queue, "queue", "", "the queue, the topic of Kafka, or the stream of NATS, that is consumed")
-	f.StringVar(&b.letters, "dead-letters", "", `the queue of its dead letters (default: the name of --queue with ".dead" appended, for NATS "-dead"; of SQS, that of its RedrivePolicy)`)
+	f.StringVar(&b.letters, "dead-letters", "", `the queue of its dead letters (default: the name of --queue with ".dead" appended, for NATS "-dead"; for SQS, the queue of its RedrivePolicy)`)
 	f.BoolVar(&b.json, "json", false, "write JSON")
 	cmd.AddCommand(a.dlqList(b), a.dlqShow(b), a.dlqReplay(b), a.dlqDiscard(b))
 	return cmd
 }
 
-// brokerFlags are the flags of all of its commands.
+// brokerFlags are the flags of all dlq commands.
 type brokerFlags struct {
 	url, queue, letters string
 	json                bool
 }
 
-// address is the broker's URL.
+// address returns the broker's URL.
 func (b *brokerFlags) address() string { return cmp.Or(b.url, os.Getenv(brokerVariable)) }
 
 // open connects to the broker.
@@ -110,7 +110,8 @@ func isKafka(url string) bool {
 	return strings.HasPrefix(url, "kafka://") || strings.HasPrefix(url, "kafkas://")
 }
 
-// look is open, and says who else may have letters in hand: those are not seen, and would be taken for none.
+// look opens the dead letters, and returns how many other consumers may hold some: those cannot be seen, so an empty
+// list may mislead.
 func (a *app) look(cmd *cobra.Command, b *brokerFlags) (l consume.DeadLetters, others int, err error) {
 	if l, err = b.open(cmd); err != nil {
 		return nil, 0, err
@@ -124,14 +125,15 @@ func (a *app) look(cmd *cobra.Command, b *brokerFlags) (l consume.DeadLetters, o
 	return l, others, nil
 }
 
-// hexadecimal is the beginning of a letter's ID, or of a key's hash. An empty one, of a variable that is not set, would mean all.
+// hexadecimal is the beginning of a letter's ID or of a key's hash. Set rejects an empty value, such as one from an
+// unset variable, because it would select all letters.
 type hexadecimal string
 
 var hexDigits = regexp.MustCompile(`^[0-9a-fA-F]+$`)
 
 func (h *hexadecimal) Set(s string) error {
 	if !hexDigits.MatchString(s) {
-		return errors.New("must be hexadecimal digits, as \"dlq list\" shows them: of a key give the hash, not the key")
+		return errors.New("must be hexadecimal digits, as \"dlq list\" shows them (for a key, give its hash)")
 	}
 	*h = hexadecimal(strings.ToLower(s))
 	return nil
@@ -139,7 +141,7 @@ func (h *hexadecimal) Set(s string) error {
 func (h *hexadecimal) String() string { return string(*h) }
 func (*hexadecimal) Type() string     { return "string" }
 
-// which says which letters are meant.
+// which selects letters.
 type which struct {
 	letter, key          hexadecimal
 	reasons              []string
@@ -159,7 +161,7 @@ func (w *which) flags(cmd *cobra.Command) {
 	complete(cmd, "reason", reasonNames()...)
 }
 
-// reasonNames are the reasons that are known: those of consumers, and of the broker.
+// reasonNames returns the known reasons: those that consumers give, and the broker's.
 func reasonNames() []string {
 	names := []string{"broker_delivery_limit", "broker_expired", "broker_max_receive_count", "broker_maxlen", "broker_rejected"}
 	for _, r := range []consume.Reason{
@@ -170,7 +172,7 @@ func reasonNames() []string {
 	return names
 }
 
-// anything reports whether no letter is left out.
+// anything reports whether the flags select all letters.
 func (w *which) anything() bool {
 	return w.letter == "" && w.key == "" && len(w.reasons) == 0 && w.olderThan == 0 && w.newerThan == 0
 }

@@ -10,9 +10,9 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Letters that somebody else has in hand, a consumer or another command, cannot be seen. That is told, and the list is not just empty;
-// afterwards nothing is told any more.
-func TestLettersInOtherHandsAreTold(t *testing.T) {
+// Letters that a consumer or another command holds cannot be seen. The command warns about that, instead of just
+// showing an empty list, and stops warning when they are free again.
+func TestHeldLettersAreReported(t *testing.T) {
 	url, queue, publish := lettersOf(t, amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum})
 	publish(amqp.Publishing{MessageId: "m-1", Headers: amqp.Table{"x-everonce-reason": "exhausted", "x-everonce-queue": queue}})
 	conn, err := amqp.Dial(url)
@@ -80,7 +80,7 @@ func TestLettersInOtherHandsAreTold(t *testing.T) {
 	}
 }
 
-// takeable waits until a letter is there again, and nobody has one in hand.
+// takeable waits until a letter is back in the queue and no consumer holds one.
 func takeable(t *testing.T, ch *amqp.Channel, queue string) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; {

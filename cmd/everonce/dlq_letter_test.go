@@ -41,8 +41,8 @@ func TestALetterWithoutAKey(t *testing.T) {
 	}
 }
 
-// What was not replayed is told, and by the exit code too: a letter whose queue is gone stays.
-func TestALetterThatIsNotReplayedIsTold(t *testing.T) {
+// A letter whose queue no longer exists is kept. The output and the exit code report that it was not replayed.
+func TestALetterThatIsNotReplayedIsReported(t *testing.T) {
 	url, queue, publish := deadQueue(t)
 	publish(amqp.Publishing{MessageId: "m-1", Headers: amqp.Table{"x-everonce-reason": "exhausted", "x-everonce-queue": queue}})
 	var out, said bytes.Buffer
@@ -60,8 +60,8 @@ func TestALetterThatIsNotReplayedIsTold(t *testing.T) {
 	}
 }
 
-// Letters that cannot be looked at, as those of a stream, of which none can be taken alone, are no empty list, and are not done with.
-func TestLettersThatCannotBeLookedAtAreTold(t *testing.T) {
+// Letters that cannot be read without taking them all, as in a stream, are an error and not an empty list.
+func TestUnreadableLettersAreReported(t *testing.T) {
 	url, queue, _ := deadQueue(t)
 	conn, err := amqp.Dial(url)
 	if err != nil {
@@ -76,7 +76,7 @@ func TestLettersThatCannotBeLookedAtAreTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ch.QueueDelete(stream.Name, false, false, false) //nolint:errcheck // nobody will look for it
+	defer ch.QueueDelete(stream.Name, false, false, false) //nolint:errcheck // it is best effort
 	for _, args := range [][]string{{"list"}, {"list", "--count"}, {"show", "--reason", "exhausted"}, {"replay", "--dry-run"}, {"replay", "--yes"}, {"discard", "--all", "--yes"}} {
 		var out, said bytes.Buffer
 		at := []string{"dlq", "--broker", url, "--queue", queue, "--dead-letters", stream.Name}
@@ -86,7 +86,8 @@ func TestLettersThatCannotBeLookedAtAreTold(t *testing.T) {
 	}
 }
 
-// A replay that is repeated by a timer ends: a letter that was replayed so often is left alone, and shown with its count.
+// A replay that is repeated by a timer ends: a letter that was replayed so often is left alone, and shown with its
+// count.
 func TestALetterIsNotReplayedForEver(t *testing.T) {
 	url, queue, publish := deadQueue(t)
 	for id, replays := range map[string]int64{"m-0": 0, "m-2": 2} {
@@ -105,7 +106,7 @@ func TestALetterIsNotReplayedForEver(t *testing.T) {
 		}
 	}
 	var out, said bytes.Buffer
-	args := append([]string{"dlq", "replay", "--yes", "--max-replays", "2"}, at...) // its queue is gone, so that the letter stays: one was meant
+	args := append([]string{"dlq", "replay", "--yes", "--max-replays", "2"}, at...) // its queue is gone, so the letter is kept: one was selected
 	if code := execute(context.Background(), args, strings.NewReader(""), &out, &said); code != exitFailure || !strings.Contains(said.String(), "0 of 1 were replayed") {
 		t.Errorf("%d: %s %s", code, out.String(), said.String())
 	}

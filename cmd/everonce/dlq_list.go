@@ -10,18 +10,18 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// letterList is what a listing writes as JSON.
+// letterList is the JSON output of a listing.
 type letterList struct {
 	Letters []deadletters.DeadLetter `json:"letters"`
-	// Consumers is how many others may have further letters in hand.
+	// Consumers is how many other consumers may hold further letters.
 	Consumers int `json:"consumers,omitempty"`
 }
 
-// letterCount is what a count writes as JSON.
+// letterCount is the JSON output of a count.
 type letterCount struct {
 	Letters   int            `json:"letters"`
 	Reasons   map[string]int `json:"reasons"`
-	Consumers int            `json:"consumers,omitempty"` // as of a listing
+	Consumers int            `json:"consumers,omitempty"` // as in letterList
 }
 
 func (a *app) dlqList(b *brokerFlags) *cobra.Command {
@@ -58,12 +58,12 @@ stay where they are.`,
 		}),
 	}
 	w.flags(cmd)
-	cmd.Flags().IntVar(&limit, "limit", defaultPage, "how many at most")
+	cmd.Flags().IntVar(&limit, "limit", defaultPage, "the most letters to show")
 	cmd.Flags().BoolVar(&count, "count", false, "only count them, by reason")
 	return cmd
 }
 
-// page is filter for what is written at once.
+// page is filter with a limit on how many letters are shown.
 func (w *which) page(b *brokerFlags, limit int) (consume.Filter, error) {
 	if limit < 1 || limit > maxPage {
 		return consume.Filter{}, usagef("--limit is %d, must be from 1 to %d", limit, maxPage)
@@ -71,7 +71,7 @@ func (w *which) page(b *brokerFlags, limit int) (consume.Filter, error) {
 	return w.filter(b, limit)
 }
 
-// page returns the letters that are meant, and says where there may be more of them.
+// page returns the selected letters, and says when there may be more.
 func (a *app) page(cmd *cobra.Command, b *brokerFlags, f consume.Filter, data bool) (l letterList, err error) {
 	l.Letters = []deadletters.DeadLetter{}
 	l.Consumers, err = a.each(cmd, b, f, func(letter *consume.DeadLetter) { l.Letters = append(l.Letters, deadletters.Of(letter, data)) })
@@ -100,9 +100,9 @@ func (a *app) dlqShow(b *brokerFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Show the chosen dead letters",
-		Long: `show writes everything that a dead letter says about itself: for one letter, for those of one
-key, or for those that the flags choose. The message's headers and body may be private, so
-they are written only with --data.`,
+		Long: `show writes everything that a dead letter records: one letter, the letters of one key, or
+the letters that the flags select. The message's headers and body may be private, so they
+are written only with --data.`,
 		Example: "  everonce dlq show --broker amqp://localhost --queue orders --key 5f0c… --data --json\n" +
 			"  everonce dlq show --queue orders --letter a13e…",
 		Args: noArgs,
@@ -125,15 +125,17 @@ they are written only with --data.`,
 		}),
 	}
 	w.flags(cmd)
-	cmd.Flags().IntVar(&limit, "limit", defaultPage, "how many at most")
-	cmd.Flags().BoolVar(&data, "data", false, "show the message's headers and body too")
+	cmd.Flags().IntVar(&limit, "limit", defaultPage, "the most letters to show")
+	cmd.Flags().BoolVar(&data, "data", false, "also show the message's headers and body")
 	return cmd
 }
 
-// fails reports whether an error leaves nothing to show. A letter that cannot be read is named after the others.
+// fails reports whether an error leaves nothing to show. Letters that cannot be read are reported after the readable
+// ones.
 func fails(err error) bool { return err != nil && !errors.Is(err, consume.ErrUnreadable) }
 
-// each looks at the letters that are meant, one after the other, and leaves. Its error may be that one of them cannot be read.
+// each calls fn for each selected letter, and closes the broker connection. Its error may say that a letter cannot be
+// read.
 func (a *app) each(cmd *cobra.Command, b *brokerFlags, f consume.Filter, fn func(*consume.DeadLetter)) (others int, err error) {
 	l, others, err := a.look(cmd, b)
 	if err != nil {

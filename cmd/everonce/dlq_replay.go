@@ -15,13 +15,13 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-const replayLong = `replay puts copies of dead letters back into the queues that they came from, with the key
-and headers that they were sent with, and with their retries back at zero. A letter is
-removed once the broker has confirmed its copy; if its queue is gone, the letter stays. If
-the work of a copy was done, it is a duplicate and is acknowledged; if not, it runs. Settle
-letters whose outcome is unknown ("everonce keys settle") before you replay them, or they
-come back: "dlq list" shows how often each was replayed, and --max-replays leaves alone
-those that were replayed so often.
+const replayLong = `replay puts copies of dead letters back into the queues that they came from, with their
+original key and headers, and with their retries reset to zero. A letter is removed when
+the broker has confirmed its copy; if its queue no longer exists, the letter is kept. A
+copy whose work was already done is a duplicate and is acknowledged; otherwise it runs.
+Settle letters whose outcome is unknown ("everonce keys settle") before you replay them, or
+they come back: "dlq list" shows how often each was replayed, and --max-replays leaves
+alone those that were replayed so often.
 
 replay asks before it writes, unless --yes is given; --dry-run only lists the letters. A
 line of JSON on standard error says who replayed how many.`
@@ -54,29 +54,29 @@ func (a *app) dlqDiscard(b *brokerFlags) *cobra.Command {
 
 discard asks before it writes, unless --yes is given; --dry-run only lists the letters.
 Lines of JSON on standard error say who discarded how many, and each of them, by its key's
-hash. Keep them: nothing else knows of these letters afterwards.`,
+hash. Keep them: they are then the only trace of these letters.`,
 		Example: "  everonce dlq discard --broker amqp://localhost --queue orders --reason no_key --older-than 720h",
 	})
 }
 
-// move is what takes letters out.
+// move takes letters out of the dead-letter queue.
 type move struct {
 	done, ask string
-	choose    bool // it must be said which letters
-	again     bool // a letter may come back, and be done again
+	choose    bool // the command needs a filter, or --all
+	again     bool // a letter may come back and be replayed again
 	act       func(context.Context, consume.DeadLetters, consume.Filter) (int, error)
 }
 
-// moved is what it writes as JSON.
+// moved is the JSON output of a move.
 type moved struct {
-	// Done is how many were replayed or discarded; of a dry run, none.
+	// Done is how many letters were replayed or discarded: 0 in a dry run.
 	Done int `json:"done"`
-	// Missed is how many others were asked about, and were not seen again: they are gone, or in other hands.
+	// Missed is how many letters were found at first and not again: another consumer moved or holds them.
 	Missed int `json:"missed,omitempty"`
-	// Letters are those that a dry run found.
+	// Letters are the letters that a dry run found.
 	Letters []deadletters.DeadLetter `json:"letters,omitempty"`
 	DryRun  bool                     `json:"dry_run,omitempty"`
-	// Consumers is how many others may have further letters in hand.
+	// Consumers is how many other consumers may hold further letters.
 	Consumers int `json:"consumers,omitempty"`
 }
 
@@ -135,9 +135,9 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 			return err
 		}
 		f.Limit = found
-		var last *consume.DeadLetter // that was taken, after those before it were removed
+		var last *consume.DeadLetter // the letter taken last; those before it are removed
 		taken := 0
-		f.Only = func(letter *consume.DeadLetter) bool { // what was asked about, and nothing that came since in place of one that is gone
+		f.Only = func(letter *consume.DeadLetter) bool { // only the letters that were found, none that came later
 			seen[letter.ID]--
 			if seen[letter.ID] < 0 {
 				return false
@@ -150,7 +150,7 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 			return true
 		}
 		n, err := m.act(cmd.Context(), l, f)
-		if n == taken { // an error may have left it
+		if n == taken { // otherwise an error may have left the last one in place
 			a.auditGone(cmd.Context(), b, last)
 		}
 		a.auditMove(cmd.Context(), b, m, n, found, err)
@@ -169,7 +169,7 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 	})
 	w.flags(cmd)
 	flags := cmd.Flags()
-	flags.IntVar(&limit, "limit", 0, "how many at most (default: all that the other flags choose)")
+	flags.IntVar(&limit, "limit", 0, "the most letters to take (default: all that the other flags select)")
 	flags.BoolVar(&dryRun, "dry-run", false, "only list the letters that this would affect")
 	flags.BoolVar(&yes, "yes", false, "do not ask")
 	if m.again {
@@ -181,7 +181,7 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 	return cmd
 }
 
-// auditMove writes who did what.
+// auditMove logs who did what.
 func (a *app) auditMove(ctx context.Context, b *brokerFlags, m *move, n, found int, err error) {
 	log := slog.New(slog.NewJSONHandler(printable{a.err}, nil)).With(slog.String("by", whoAmI()), slog.String("queue", b.queue), slog.Int("letters", n))
 	if n < found && err == nil {
@@ -194,7 +194,7 @@ func (a *app) auditMove(ctx context.Context, b *brokerFlags, m *move, n, found i
 	log.LogAttrs(ctx, slog.LevelInfo, m.done)
 }
 
-// auditGone writes which letter is no more, as nothing else will tell, and at once: whoever ends this program cannot take that back.
+// auditGone logs a discarded letter at once: no other trace of it remains, even if this program is killed.
 func (a *app) auditGone(ctx context.Context, b *brokerFlags, gone *consume.DeadLetter) {
 	if gone == nil {
 		return
@@ -203,7 +203,7 @@ func (a *app) auditGone(ctx context.Context, b *brokerFlags, gone *consume.DeadL
 		slog.String("letter", gone.ID), slog.String("key", gone.KeyHash), slog.String("reason", string(gone.Reason)))
 }
 
-// printable writes lines of JSON in which a terminal finds no command, whoever wrote the letters that they are of.
+// printable writes lines of JSON without terminal control characters, which a letter's author could have put there.
 type printable struct{ out io.Writer }
 
 func (p printable) Write(line []byte) (int, error) {

@@ -138,7 +138,7 @@ func TestAListOfLettersSaysThatThereAreMore(t *testing.T) {
 	}
 }
 
-// A count is of all letters, and not of one page of them.
+// A count covers all letters, and not just one page.
 func TestACountOfLettersIsOfAll(t *testing.T) {
 	url, queue, publish := deadQueue(t)
 	for range defaultPage + 1 {
@@ -149,7 +149,7 @@ func TestACountOfLettersIsOfAll(t *testing.T) {
 	}
 }
 
-// A body that is no text is there as JSON byte for byte.
+// A body that is not text is kept in the JSON byte for byte.
 func TestABodyThatIsNoTextIsShownWhole(t *testing.T) {
 	url, queue, publish := deadQueue(t)
 	publish(amqp.Publishing{Body: []byte("\xff\x00"), Headers: amqp.Table{"x-everonce-reason": "undecodable", "x-everonce-queue": queue}})

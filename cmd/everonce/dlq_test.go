@@ -65,7 +65,7 @@ func (q *letterQueue) run(handle func(context.Context, *consume.Message, letter)
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
 	h, err := consume.New(recv, consume.Spec[letter]{
-		Consumer: "billing", Key: consume.ProducerID(), Handle: handle, Retry: consume.Backoff{Limit: -1},
+		Consumer: "billing", Key: consume.ProducerID(), Handle: handle, Retry: consume.RetryPolicy{Limit: -1},
 		Observe: func(_ context.Context, _ *consume.Message, v consume.Decision) {
 			if enough(v) {
 				end() // and the drain gives the broker its answers
@@ -114,7 +114,7 @@ func (q *letterQueue) publish() (err error) {
 	if err != nil {
 		return err
 	}
-	if err := ch.Confirm(false); err != nil { // a connection that closes may take with it what nobody has confirmed
+	if err := ch.Confirm(false); err != nil { // unconfirmed messages may be lost when the connection closes
 		return err
 	}
 	for id, body := range map[string]string{"m-1": `{"id":"m-1"}`, "m-2": `{"id":"m-2"}`, "m-3": "no json", "m-4": `{"id":"m-4"}`} {

@@ -32,7 +32,7 @@ func TestTableOfTheDynamoDBPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h, err := s.Health(t.Context(), driver.HealthRequest{}); err != nil || len(h.Notes) != 1 { // that of the clocks; none of the TTL
+	if h, err := s.Health(t.Context(), driver.HealthRequest{}); err != nil || len(h.Notes) != 1 { // the note about clocks, and none about the TTL
 		t.Errorf("Health: %q, %v", h.Notes, err)
 	}
 	_, terraform, _ := strings.Cut(readPage(t, "how-to/records-in-dynamodb.md"), "Terraform:")
@@ -85,8 +85,8 @@ func pagesTable(t *testing.T) (client *dynamodb.Client, table string) {
 	return client, table
 }
 
-// A proxy works in a table that is there with the permissions that the page gives for work, and does not read all of it again and again, which is
-// charged for.
+// A proxy works in an existing table with the permissions that the page lists for work, and does not scan it again and
+// again, because reads cost money.
 func TestProxyOnDynamoDB(t *testing.T) {
 	_, table := pagesTable(t)
 	row := regexp.MustCompile(`(?m)^\| work, .*\| (.*) \|$`).FindStringSubmatch(readPage(t, "how-to/records-in-dynamodb.md"))

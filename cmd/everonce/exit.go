@@ -24,25 +24,25 @@ const (
 	exitInterrupted = 130
 )
 
-// errUsage marks an error of whoever typed the command.
+// errUsage marks an error in how the command was called.
 var errUsage = errors.New("usage")
 
 func usagef(format string, args ...any) error {
 	return &markedError{mark: errUsage, err: fmt.Errorf(format, args...)}
 }
 
-// markedError gives an error a mark that is not in its text.
+// markedError adds a mark to an error that does not appear in its text.
 type markedError struct{ mark, err error }
 
 func (e *markedError) Error() string   { return e.err.Error() }
 func (e *markedError) Unwrap() []error { return []error{e.mark, e.err} }
 
-// notTheStore are failures that a store reports and that reaching it again would not mend.
+// notTheStore are store errors that a retry would not fix.
 var notTheStore = [...]error{
 	everonce.ErrSchema, driver.ErrNewerRecord, driver.ErrCorruptRecord, driver.ErrStoreFull, driver.ErrTooLarge, driver.ErrIdentity,
 }
 
-// exitCode returns what the program ends with after err. ctx has ended if a signal came.
+// exitCode returns the program's exit code for err. ctx is cancelled if a signal came.
 func exitCode(ctx context.Context, err error) int {
 	switch {
 	case err == nil:

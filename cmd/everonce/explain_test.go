@@ -47,8 +47,8 @@ func TestExplanationsComeTrue(t *testing.T) {
 	}
 }
 
-// A key that is released says that nothing took hold only if the work has said so: Reexecute releases it after any error. Whoever asks
-// whether a card was charged must not read "no".
+// A released key is evidence that nothing took hold only if the work said so: Reexecute releases it after any error. An
+// operator who looks up whether a card was charged must not read "no".
 func TestAReleasedKeyIsNoProof(t *testing.T) {
 	t.Parallel()
 	const open = "it is unknown whether the effect happened"
@@ -106,7 +106,8 @@ func TestAReleasedKeyIsNoProof(t *testing.T) {
 	}
 }
 
-// Nor must "no" be read where an operation has steps: what the finished ones did took hold, whatever the operation's last attempt said.
+// Nor must "no" be read where an operation has steps: what the finished ones did took hold, whatever the operation's
+// last attempt said.
 func TestAReleasedKeyNamesWhatTookHold(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(nil)
@@ -134,7 +135,8 @@ func TestAReleasedKeyNamesWhatTookHold(t *testing.T) {
 	}
 }
 
-// Nor where an operation was refused for good: that is said of the whole, by its work, which may have done a part of it, or not know.
+// Nor where an operation was refused for good: that is said of the whole, by its work, which may have done a part of
+// it, or not know.
 func TestARefusalNamesWhatTookHold(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(nil)
@@ -165,12 +167,12 @@ func TestARefusalNamesWhatTookHold(t *testing.T) {
 			t.Errorf("%s: %q; that the charge took hold: %t", id, x.Story, said)
 		}
 		if !slices.Contains(x.Story, `The step "mail" did not end, and the operation was completed without it: its outcome is unknown.`) {
-			t.Errorf("%s: %q does not say that nobody knows of the mail", id, x.Story)
+			t.Errorf("%s: %q does not say that the mail's outcome is unknown", id, x.Story)
 		}
 	}
 }
 
-// What explain says to do about the unknown can be copied as it stands, but for the verdict.
+// The command that explain suggests for an unknown outcome can be copied unchanged, except for the verdict.
 func TestTheSuggestedCommandSettles(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "payments.db")
@@ -260,7 +262,8 @@ func TestExplainsTheRest(t *testing.T) {
 	}
 }
 
-// What has expired was done, or was refused for good: an operator who takes the one for the other books a charge that there is not.
+// An expired operation was done, or it was rejected for good. An operator who confuses the two books a charge that
+// never happened.
 func TestExplanationOfWhatHasExpired(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -278,13 +281,14 @@ func TestExplanationOfWhatHasExpired(t *testing.T) {
 		}
 		for _, s := range x.Story {
 			if kind == driver.ResultFailure && strings.Contains(s, "done") {
-				t.Errorf("a refusal is told so: %s", s)
+				t.Errorf("a rejection is explained as: %s", s)
 			}
 		}
 	}
 }
 
-// A step that cannot be read does not run: an operator who is told that nothing of it took hold lets a delivery go on that cannot.
+// A step that cannot be read does not run. The explanation must not say that nothing of it took hold, or the operator
+// lets a delivery continue that cannot.
 func TestExplanationOfAStepThatCanNotBeRead(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -24,8 +24,8 @@ import (
 // storeVariable names the environment variable that stands in for --store.
 const storeVariable = "EVERONCE_STORE"
 
-// lookedElsewhere goes with what the store says of tables that it does not find, or does not know: who looks for a service's records must
-// neither make nor migrate tables for it.
+// lookedElsewhere follows a store's error about missing or unknown tables. A command that looks for a service's records
+// must neither create nor migrate tables.
 const lookedElsewhere = "Check --store, --schema and --table-prefix, and that this program has the version of the service: a running service has its tables."
 
 const keysLong = `keys shows what a store knows about operations, and settles unknown outcomes.
@@ -36,13 +36,13 @@ which keeps a password out of the process list.
 Nothing is created: a SQLite file that does not exist is an error.
 
 Name an operation by --scope and --id, as the application built its key; by --record, the
-record's ID, as "keys list" shows it; or by --hash, the hash of its key, as logs and dead
-letters have it: the store looks through all records, or those of --scope. If it has an
-identity secret, --scope and --id need --identity-secret-file. All you have is the key
-that a customer sent? "keys list --id" lists what has it, and so do show and explain
+record's ID, as "keys list" shows it; or by --hash, the hash of its key, as in logs and
+dead letters: the command then searches all records, or those in --scope. If the store has
+an identity secret, --scope and --id need --identity-secret-file. If you only have the key
+that a customer sent, "keys list --id" lists its operations; show and explain also find it
 without --scope, if there is only one.`
 
-// keys is the operator's set of tools.
+// keys returns the operator's commands for operations.
 func (a *app) keys() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys",
@@ -67,10 +67,10 @@ type storeFlags struct {
 	url    string
 	opts   storeurl.Options
 	json   bool
-	stores string // that it can be
+	stores string // the accepted kinds, for messages
 }
 
-// allStores are the stores that there are, and allPrefixes what goes before their names.
+// allStores names the stores, and allPrefixes what precedes their table or key names.
 const (
 	allStores   = "sqlite:FILE, postgres://…, mysql://…, redis://…, mongodb://… or dynamodb://…"
 	allPrefixes = `prefix of the table names (default "everonce_") or of the Redis keys ("everonce:"); for MongoDB, the collection ("everonce")`
@@ -84,7 +84,7 @@ func (s *storeFlags) flags(f *pflag.FlagSet, stores, prefixes string) {
 	f.BoolVar(&s.json, "json", false, "write JSON")
 }
 
-// open opens the store.
+// open opens the store that --store or the environment names.
 func (s *storeFlags) open(cmd *cobra.Command) (storeurl.Store, error) {
 	if s.url == "" {
 		s.url = os.Getenv(storeVariable)
@@ -99,8 +99,8 @@ func (s *storeFlags) open(cmd *cobra.Command) (storeurl.Store, error) {
 	return store, err
 }
 
-// words are the flags with which another command opens the same store. A URL with a password is named without it: if it came from the
-// environment, the next command finds it there too.
+// words returns the flags with which another command opens the same store. It omits a URL with a password that came
+// from the environment, where the next command finds it too; another one it shows without its password.
 func (s *storeFlags) words() string {
 	var words strings.Builder
 	flag := func(name, value string) {
@@ -116,7 +116,7 @@ func (s *storeFlags) words() string {
 	return words.String()
 }
 
-// write writes v as JSON, or as text where that was not asked for.
+// write writes v as JSON if asJSON is set, and as text otherwise.
 func (a *app) write(asJSON bool, v any, text func() error) error {
 	if !asJSON {
 		return text()
@@ -129,8 +129,8 @@ func (a *app) write(asJSON bool, v any, text func() error) error {
 	return err
 }
 
-// graphic is the same JSON, in which a terminal finds no command: encoding/json leaves the controls of 8 bits, and what hides or
-// turns round a text, as they are.
+// graphic escapes the characters in JSON that a terminal could take for a command. encoding/json does not escape 8-bit
+// controls, nor characters that hide or reverse text.
 func graphic(text []byte) []byte {
 	safe := make([]byte, 0, len(text)+1)
 	for _, r := range string(text) {
@@ -147,10 +147,11 @@ func graphic(text []byte) []byte {
 	return safe
 }
 
-// address is how a command is told which operation is meant.
+// address holds the flags that name an operation.
 type address struct {
 	scope, id, record, hash, secretFile string
-	// exact: an ID without a scope is not enough, because what is done may be done to somebody else's operation of that ID.
+	// exact requires a scope with an ID, because a change could otherwise affect the operation of another scope with that
+	// ID.
 	exact bool
 }
 
@@ -159,14 +160,14 @@ func (d *address) flags(cmd *cobra.Command) {
 	f.StringVar(&d.scope, "scope", "", "scope of the operation's key")
 	f.StringVar(&d.id, "id", "", "ID of the operation's key")
 	f.StringVar(&d.record, "record", "", "ID of the operation's record, instead of --scope and --id")
-	f.StringVar(&d.hash, "hash", "", "hash of the operation's key, as logs and dead letters have it; searched for in --scope, or everywhere")
+	f.StringVar(&d.hash, "hash", "", "hash of the operation's key, as in logs and dead letters; searched for in --scope, or in all scopes")
 	f.StringVar(&d.secretFile, "identity-secret-file", "", "file with the store's identity secret, if it has one (a line end is not part of it)")
 }
 
-// finder finds the ID of the record that is meant.
+// finder finds the ID of the selected record.
 type finder func(context.Context, storeurl.Store) (everonce.RecordID, error)
 
-// finder reads the flags, and refuses what addresses no operation, before a store is opened.
+// finder reads the flags, and rejects those that name no operation before a store is opened.
 func (d *address) finder() (finder, error) {
 	switch {
 	case d.hash != "" && (d.record != "" || d.id != ""):
@@ -174,7 +175,7 @@ func (d *address) finder() (finder, error) {
 	case d.hash != "":
 		hash, err := driver.ParseKeyHash(d.hash)
 		if err != nil {
-			return nil, usagef("--hash must be 16 hexadecimal digits, as logs have them")
+			return nil, usagef("--hash must be 16 hexadecimal digits, as in logs")
 		}
 		return func(ctx context.Context, store storeurl.Store) (everonce.RecordID, error) {
 			return d.byHash(ctx, store, hash)
@@ -196,7 +197,7 @@ func (d *address) key() everonce.Key {
 	return everonce.Key{Scope: everonce.Scope(d.scope), ID: d.id}
 }
 
-// byKey makes the ID, by a secret that belongs to the store if need be.
+// byKey derives the record ID from the key, with the identity secret if the store has one.
 func (d *address) byKey(ctx context.Context, store storeurl.Store) (everonce.RecordID, error) {
 	opts, err := d.identity()
 	if err != nil {
@@ -206,14 +207,14 @@ func (d *address) byKey(ctx context.Context, store storeurl.Store) (everonce.Rec
 	if err != nil {
 		return everonce.RecordID{}, err
 	}
-	// By another secret it would be another record, and "there is none" an answer to another question.
+	// Another secret would name another record, and "not found" would be a wrong answer.
 	if _, err := everonce.Lookup[struct{}](ctx, r, d.key()); errors.Is(err, driver.ErrIdentity) {
 		return everonce.RecordID{}, fmt.Errorf("%w: %s", driver.ErrIdentity, d.otherSecret())
 	}
 	return r.RecordID(d.key()), nil
 }
 
-// identity reads the secret, if there is one.
+// identity reads the identity secret, if any.
 func (d *address) identity() (*everonce.Options, error) {
 	secret, err := identity.Secret(d.secretFile)
 	if err != nil {
@@ -224,12 +225,12 @@ func (d *address) identity() (*everonce.Options, error) {
 
 func (d *address) otherSecret() string {
 	if d.secretFile == "" {
-		return "the store has one: give --identity-secret-file, or name the operation by --record or --hash: \"keys list --id\" shows them"
+		return "the store has one (give --identity-secret-file, or name the operation by --record or --hash, which \"keys list --id\" shows)"
 	}
-	return "that in " + d.secretFile + " is not the store's; you can name the operation by --record or --hash too: \"keys list --id\" shows them"
+	return "the secret in " + d.secretFile + " is not the store's (or name the operation by --record or --hash, which \"keys list --id\" shows)"
 }
 
-// byHash asks for the record whose key has that hash.
+// byHash finds the record whose key has the hash.
 func (d *address) byHash(ctx context.Context, store driver.Lister, hash driver.KeyHash) (everonce.RecordID, error) {
 	found, err := store.List(ctx, driver.ListRequest{Scope: everonce.Scope(d.scope), KeyHash: hash, Limit: 1})
 	switch {
@@ -241,21 +242,21 @@ func (d *address) byHash(ctx context.Context, store driver.Lister, hash driver.K
 	return found.Records[0].ID, nil
 }
 
-// byID asks for the record whose key has that ID, whatever its scope. Of two, nobody knows which is meant.
+// byID finds the record whose key has this ID, in any scope. It fails if there are several.
 func (d *address) byID(ctx context.Context, store driver.Lister) (everonce.RecordID, error) {
 	found, err := store.List(ctx, driver.ListRequest{Name: d.id, Limit: 2})
 	switch {
 	case err != nil:
 		return everonce.RecordID{}, err
 	case len(found.Records) == 0 || found.Records[0].Name != d.id:
-		return everonce.RecordID{}, fmt.Errorf("%w: none in any scope has this ID; its record may have expired, or never existed", everonce.ErrNotFound)
+		return everonce.RecordID{}, fmt.Errorf("%w: no scope has an operation with this ID; its record may have expired, or never existed", everonce.ErrNotFound)
 	case len(found.Records) > 1:
 		return everonce.RecordID{}, usagef("more than one operation has this ID: \"keys list --id\" shows their scopes; add --scope")
 	}
 	return found.Records[0].ID, nil
 }
 
-// find opens the store and reads the record that is meant. The store is the caller's to close.
+// find opens the store and reads the selected record. The caller closes the store.
 func (d *address) find(cmd *cobra.Command, s *storeFlags) (store storeurl.Store, got driver.GetResult, err error) {
 	where, err := d.finder()
 	if err != nil {
@@ -277,7 +278,7 @@ func (d *address) find(cmd *cobra.Command, s *storeFlags) (store storeurl.Store,
 	return store, got, nil
 }
 
-// notFound says what may be wrong.
+// notFound returns an error that says what may be wrong.
 func (d *address) notFound(id everonce.RecordID) error {
 	hint := "its record may have expired, or never existed"
 	if d.record == "" && d.hash == "" {

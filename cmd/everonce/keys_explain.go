@@ -13,9 +13,9 @@ func (a *app) keysExplain(s *storeFlags) *cobra.Command {
 		Use:   "explain",
 		Short: "Explain what the next delivery of an operation would get",
 		Long: `explain says in sentences how an operation came to its present state, what its next
-delivery would get, and why: replayed, refused, or run again. It asks nobody and changes
-nothing. If the answer depends on the policy for the unknown, which belongs to the
-receiver and is in no record, explain says what happens under each policy.`,
+delivery would get, and why: replayed, refused, or run again. It calls no other service and
+changes nothing. If the answer depends on the policy for the unknown, which belongs to the
+receiver and is not in the record, explain says what happens under each policy.`,
 		Example: "  everonce keys explain --store sqlite:payments.db --scope shop/payments --id payment-000007",
 		Args:    noArgs,
 		RunE: a.run(func(cmd *cobra.Command, _ []string) error {

@@ -20,8 +20,8 @@ func (a *asked) List(_ context.Context, r driver.ListRequest) (driver.ListResult
 	return driver.ListResult{Records: []driver.Record{{ID: id, Name: r.Name}}, Next: id}, nil
 }
 
-// A store finds a key by its hash, or by its ID, in one call: page by page, a store without an index of them looks at all of its
-// records again for each.
+// A store finds a key by its hash, or by its ID, in one call: page by page, a store without an index of them looks at
+// all of its records again for each.
 func TestAKeyIsFoundByOneCall(t *testing.T) {
 	t.Parallel()
 	hash := driver.KeyHash{1, 2, 3}

@@ -18,7 +18,7 @@ const (
 	maxPage     = 10_000
 )
 
-// list is what a listing writes as JSON.
+// list is the JSON output of a listing.
 type list struct {
 	Records []inspect.Record `json:"records"`
 	// Next is the --after of the next page; empty after the last.
@@ -67,12 +67,12 @@ protects its key, and cannot be shown or settled).`,
 	f.StringVar(&id, "id", "", "only operations whose key has this ID, in whatever scope")
 	f.StringSliceVar(&states, "state", nil, "only these states; separate them with commas, or repeat the flag")
 	complete(cmd, "state", "claimed", "released", "abandoned", "completed", "tombstone", inspect.Unreadable)
-	f.IntVar(&limit, "limit", defaultPage, "how many at most")
-	f.StringVar(&after, "after", "", "start after this record: what the previous page gave as next")
+	f.IntVar(&limit, "limit", defaultPage, "the most records to list")
+	f.StringVar(&after, "after", "", "start after this record: the previous page's next")
 	return cmd
 }
 
-// listRequest reads the flags: what the store is asked for, and which of that is wanted.
+// listRequest returns the request that the flags describe, and a filter for its answer.
 func listRequest(scope, id, after string, states []string, limit int) (req driver.ListRequest, want func(*inspect.Record) bool, err error) {
 	req = driver.ListRequest{Scope: everonce.Scope(scope), Name: id, Limit: limit}
 	if limit < 1 || limit > maxPage {
@@ -102,7 +102,7 @@ func listRequest(scope, id, after string, states []string, limit int) (req drive
 	return req, func(*inspect.Record) bool { return true }, nil
 }
 
-// collect reads pages until it has as many records as were asked for of those that are wanted.
+// collect reads pages until it has as many wanted records as the request's limit.
 func collect(ctx context.Context, store driver.Lister, req driver.ListRequest, want func(*inspect.Record) bool) (list, error) {
 	l := list{Records: []inspect.Record{}}
 	limit := req.Limit

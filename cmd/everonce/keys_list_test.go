@@ -31,8 +31,8 @@ func (p *pages) List(_ context.Context, r driver.ListRequest) (res driver.ListRe
 	return res, nil
 }
 
-// What is damaged or of a newer version is no operation in a state of this version, whatever its record says, and can be listed by
-// itself: an alert that counts them asks for it.
+// A damaged record, or one of a newer version, has no state that this version knows, whatever the record says. It can
+// be listed separately: an alert counts such records.
 func TestWhatCanNotBeReadIsListedAsSuch(t *testing.T) {
 	t.Parallel()
 	store := &pages{size: 1}

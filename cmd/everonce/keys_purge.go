@@ -11,13 +11,13 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// purged is what purge writes as JSON.
+// purged is the JSON output of purge.
 type purged struct {
 	Results int `json:"results"`
 	Records int `json:"records"`
 }
 
-// keysPurge removes what time has let go.
+// keysPurge removes expired results and records.
 func (a *app) keysPurge(s *storeFlags) *cobra.Command {
 	var batch int
 	cmd := &cobra.Command{
@@ -25,7 +25,7 @@ func (a *app) keysPurge(s *storeFlags) *cobra.Command {
 		Short: "Remove results and records whose time is over",
 		Long: `purge removes results whose retention is over, and records that need not be remembered
 any longer, in batches that do not hold up the application. It removes nothing else: no
-claim, and nothing that is unknown. An application with a janitor does not need it.
+claim, and no unknown outcome. An application with a janitor does not need it.
 "everonce purge" does this and more: it also removes old rows of outbox and inbox.`,
 		Example: "  everonce keys purge --store sqlite:payments.db",
 		Args:    noArgs,
@@ -52,7 +52,7 @@ claim, and nothing that is unknown. An application with a janitor does not need 
 	return cmd
 }
 
-// purge removes a batch after the other until there is no more, or limit is reached.
+// purge removes one batch after the other until none is left, or limit is reached.
 func purge(ctx context.Context, store everonce.Store, batch, limit int) (total purged, err error) {
 	for more := true; more && total.Results+total.Records < limit; {
 		res, err := store.Purge(ctx, driver.PurgeRequest{Limit: min(batch, limit-total.Results-total.Records)})

@@ -10,7 +10,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// batches is a store that has as many left to remove, and fails once there are none if it is to.
+// batches is a store with a number of records left to remove. It can fail once all are removed.
 type batches struct {
 	everonce.Store
 	left, limit int
@@ -26,7 +26,8 @@ func (b *batches) Purge(_ context.Context, r driver.PurgeRequest) (driver.PurgeR
 	return driver.PurgeResult{Results: 2, Records: 3, More: b.left > 0 || b.fails != nil}, nil
 }
 
-// It removes one batch after the other until there is nothing more, each as large as was said, and a failure is none of "all is gone".
+// It removes one batch after the other until there is nothing more, each as large as was said, and a failure is none of
+// "all is gone".
 func TestPurgeGoesOnUntilThereIsNoMore(t *testing.T) {
 	t.Parallel()
 	store := &batches{left: 3}

@@ -32,12 +32,12 @@ that duplicates get, and --done needs it: --status, with --header and with --bod
 get the status and headers alone, and the marker "elided".
 
 Settling a live claim is refused (exit code 5), because its attempt may be about to
-finish. --force settles it all the same: that attempt goes on, but its answer is dropped.
+finish. --force settles it anyway: the attempt goes on, but its answer is dropped.
 
-What you found out was about one attempt. If you looked it up earlier, give its --token:
-if another attempt has followed since, nothing is settled (exit code 5).
+Your finding is about one attempt. If you looked it up earlier, give its --token: if
+another attempt has followed since, nothing is settled (exit code 5).
 
-What is settled is kept for --lifetime: web (a day, remembered for another), queue (7 days,
+--lifetime is how long the result is kept: web (a day, remembered for another), queue (7 days,
 remembered for 7 more), finance (90 days, remembered until a year has passed), or
 retention+remember, like 48h+24h. Give the application's own lifetime, which the record
 does not hold. The default is the longest of the three. It is too short if the application
@@ -106,13 +106,13 @@ func (f *settleFlags) flags(cmd *cobra.Command) {
 	flags.StringVar(&f.step, "step", "", "the step to settle (default: the whole operation)")
 	flags.BoolVar(&f.done, "done", false, "it happened")
 	flags.BoolVar(&f.notDone, "not-done", false, "it did not happen, and will not")
-	flags.StringVar(&f.result, "result", "", "with --done: its result, as JSON; a step needs it")
+	flags.StringVar(&f.result, "result", "", "with --done: the result, as JSON; a step needs it")
 	f.answer.flags(flags)
 	flags.StringVar(&f.failure, "failure", "", "with --done: it was rejected permanently, with this code")
 	flags.StringVar(&f.message, "message", "", "with --failure: a message for people")
 	flags.StringVar(&f.lifetime, "lifetime", "finance", "how long the result is kept: web, queue, finance, or retention+remember")
 	complete(cmd, "lifetime", "web", "queue", "finance")
-	flags.Int64Var(&f.token, "token", 0, "the attempt that the verdict is about, as list --json and show have it (default: the one found now)")
+	flags.Int64Var(&f.token, "token", 0, "the attempt that the verdict is about, as in list --json and show (default: the one found now)")
 	flags.BoolVar(&f.force, "force", false, "settle even a live claim")
 	flags.BoolVar(&f.yes, "yes", false, "do not ask")
 	flags.StringVar(&f.by, "by", "", "who settles it (default: this user on this machine)")
@@ -131,18 +131,18 @@ func (f *settleFlags) settlement(cmd *cobra.Command) (everonce.Settlement, error
 		return s, usagef("give only one of --result, --status and --failure")
 	case given("status") && f.step != "":
 		return s, usagef("--status is the answer to a request, not the result of a step")
-	case given("step") && f.step == "": // a variable that is not set, say: it would settle the whole operation
+	case given("step") && f.step == "": // from an unset variable, say: it would settle the whole operation
 		return s, usagef("--step is empty; leave it out to settle the whole operation")
-	case f.done && f.step != "" && !given("result") && !given("failure"): // elided, it would end every delivery to come
+	case f.done && f.step != "" && !given("result") && !given("failure"): // without a result, each later delivery would fail
 		return s, usagef("the operation goes on with the result of its step: give --result, as JSON ('{}' or 'null' where it returns nothing), or --failure")
-	case given("token") && f.token <= 0: // a variable that is not set, say: it would settle whatever is there
+	case given("token") && f.token <= 0: // from an unset variable, say: it would settle any attempt
 		return s, usagef("--token is %d, must be the token of an attempt", f.token)
 	case given("message") && !given("failure"):
 		return s, usagef("--message goes with --failure")
 	case given("failure") && f.failure == "":
 		return s, usagef("--failure needs a code, like card_declined")
 	case given("result") && !json.Valid([]byte(f.result)):
-		return s, usagef("--result is not JSON; a text needs quotes of its own: '\"like this\"'")
+		return s, usagef("--result is not JSON; a string needs its JSON quotes: '\"like this\"'")
 	}
 	var err error
 	if s.Lifetime, err = parseLifetime(f.lifetime); err != nil {
@@ -185,7 +185,7 @@ func parseLifetime(s string) (everonce.Lifetime, error) {
 	return l, nil
 }
 
-// whoAmI names the user and the machine.
+// whoAmI returns the names of the user and the machine.
 func whoAmI() string {
 	name := "unknown"
 	if u, err := user.Current(); err == nil {
@@ -198,7 +198,7 @@ func whoAmI() string {
 	return name + "@" + host
 }
 
-// confirm asks whether it is meant.
+// confirm asks whether to settle the record.
 func (a *app) confirm(f *settleFlags, rec *driver.Record) error {
 	what, verdict := "the operation", "done"
 	if f.step != "" {
@@ -216,17 +216,17 @@ func (a *app) confirm(f *settleFlags, rec *driver.Record) error {
 
 var errNotSettled = errors.New("nothing was settled")
 
-// verdict is what settle writes as JSON.
+// verdict is the JSON output of settle.
 type verdict struct {
 	Record  string `json:"record"`
 	Key     string `json:"key_hash"`
 	Step    string `json:"step,omitempty"`
 	Verdict string `json:"verdict"`
-	// State is the operation's after it.
+	// State is the operation's state after the settlement.
 	State string `json:"state"`
 }
 
-// settle settles, and says who did it.
+// settle settles the record, and logs who did it.
 func (a *app) settle(ctx context.Context, store storeurl.Store, s *storeFlags, got driver.GetResult, with everonce.Settlement) error {
 	rec := &got.Record
 	v := verdict{Record: rec.ID.String(), Key: rec.ID.Short(), Step: with.Step, Verdict: "done"}
@@ -249,7 +249,7 @@ func (a *app) settle(ctx context.Context, store storeurl.Store, s *storeFlags, g
 	})
 }
 
-// audit writes who settled what: with the key's hash, for the key itself is in no log.
+// audit logs who settled what, with the key's hash: the key itself is never logged.
 func (a *app) audit(ctx context.Context, s *storeFlags, got driver.GetResult, with *everonce.Settlement, v *verdict, err error) {
 	log := slog.New(slog.NewJSONHandler(printable{a.err}, nil)).With(
 		slog.String("by", with.By), slog.String("key", v.Key), slog.String("verdict", v.Verdict), slog.String("step", with.Step),

@@ -15,7 +15,7 @@ import (
 	"github.com/everonce/everonce/httponce"
 )
 
-// answerFlags are what settle takes of a request's answer.
+// answerFlags are the flags that describe a request's answer.
 type answerFlags struct {
 	status         string
 	headers        []string
@@ -36,12 +36,12 @@ func (f *answerFlags) read(cmd *cobra.Command) (*httponce.Answer, error) {
 	case !given("status") && (given("header") || given("body") || given("body-file")):
 		return nil, usagef("--header, --body and --body-file go with --status")
 	case !given("status"):
-		return nil, nil //nolint:nilnil // no answer is none
+		return nil, nil //nolint:nilnil // no answer is given
 	case given("body") && given("body-file"):
 		return nil, usagef("give either --body or --body-file")
 	}
 	status, err := strconv.Atoi(f.status)
-	if err != nil || status == 0 { // which the library takes for 200
+	if err != nil || status == 0 { // the library reads 0 as 200
 		return nil, usagef("--status is %q, must be from 200 to 599", f.status)
 	}
 	a := &httponce.Answer{Status: status, Header: http.Header{}, Body: []byte(f.body)}
@@ -61,7 +61,8 @@ func (f *answerFlags) read(cmd *cobra.Command) (*httponce.Answer, error) {
 	return a, nil
 }
 
-// asAnswer makes the result of a request of HTTP its answer. What could not be sent is refused: nobody could take it back.
+// asAnswer replaces the result of an HTTP request by its answer. It rejects an answer that could not be sent, because a
+// settlement cannot be undone.
 func asAnswer(rec *driver.Record, s *everonce.Settlement, answer *httponce.Answer) error {
 	isHTTP := inspect.IsRequest(rec)
 	switch {

@@ -8,7 +8,7 @@ import (
 	"github.com/everonce/everonce/cmd/everonce/internal/inspect"
 )
 
-// shown is what show writes as JSON.
+// shown is the JSON output of show.
 type shown struct {
 	inspect.Record
 	Now time.Time `json:"now"`
@@ -38,6 +38,6 @@ private, so they are written only with --data.`,
 		}),
 	}
 	where.flags(cmd)
-	cmd.Flags().BoolVar(&data, "data", false, "show the data of the results too")
+	cmd.Flags().BoolVar(&data, "data", false, "also show the data of the results")
 	return cmd
 }

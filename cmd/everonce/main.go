@@ -16,7 +16,7 @@ func run() int {
 	return execute(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 }
 
-// endings are the signals that end the program; that of a terminal that closes is none under nohup.
+// endings returns the signals that end the program. SIGHUP is not among them under nohup.
 func endings() []os.Signal {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {

@@ -29,7 +29,7 @@ func natsStream(t *testing.T, url string) (name string, js jetstream.JetStream) 
 		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: stream, Subjects: []string{subject}}); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { js.DeleteStream(context.Background(), stream) }) //nolint:errcheck // nobody will look for it
+		t.Cleanup(func() { js.DeleteStream(context.Background(), stream) }) //nolint:errcheck // it is best effort
 	}
 	return name, js
 }
@@ -75,7 +75,7 @@ func TestDeadLettersOfNATS(t *testing.T) {
 	}
 }
 
-// NATS gets an event at the subject that is its topic: at a server of the test's own, where nobody else has that subject.
+// NATS gets an event at the subject that is its topic. The server is the test's own, so the subject is free.
 func TestRelayToNATS(t *testing.T) {
 	t.Parallel()
 	url := testserver.Start(t, "nats").URL

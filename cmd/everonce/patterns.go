@@ -18,50 +18,50 @@ import (
 	"github.com/everonce/everonce/saga"
 )
 
-// pattern is what has a table beside a store's, and a set of commands.
+// pattern is a package that has a table beside a store's, and a set of commands.
 type pattern struct {
-	name, entry string // of the commands, and of what is in the table: "outbox", "event"
+	name, entry string // of the commands, and of an entry in the table: "outbox", "event"
 	kind        string // what [backlog.Filter.Kind] is called: "topic"
 	short, long string
-	keep        time.Duration // how long what was done is kept, by default
-	consumers   bool          // each consumer has a part of the table
+	keep        time.Duration // default retention of finished entries
+	consumers   bool          // each consumer has its part of the table
 }
 
 var patterns = []*pattern{
 	{
 		name: "outbox", entry: "event", kind: "topic", keep: 24 * time.Hour,
 		short: "Show, retry, discard and publish the events of an outbox",
-		long: `outbox shows the events that wait in an outbox, or were set aside, has them published
-again, or gives them up. "outbox relay" publishes them, in place of a relay in the service.`,
+		long: `outbox shows the events that wait in an outbox or were set aside, publishes them again,
+or gives them up. "outbox relay" publishes them, in place of a relay in the service.`,
 	},
 	{
 		name: "inbox", entry: "message", kind: "type", keep: 24 * time.Hour, consumers: true,
 		short: "Show, retry and discard the messages of an inbox",
-		long: `inbox shows the messages of a consumer that wait in its inbox, or were set aside, has them
+		long: `inbox shows the messages of a consumer that wait in its inbox or were set aside, has them
 handled again, or gives them up. --consumer is its name, as the service gave it.`,
 	},
 	{
 		name: "saga", entry: "saga", kind: "definition", keep: 90 * 24 * time.Hour,
 		short: "Show, retry, abort and discard sagas",
-		long: `saga shows how far sagas came, and has those that wait for an operator go on: "retry" tries
-again what failed, "skip" counts a compensation as done that somebody has made by hand,
-"abort" has a saga compensated. A definition is its name and version: fulfilment@1.`,
+		long: `saga shows the progress of sagas, and continues those that wait for an operator: "retry"
+tries again what failed, "skip" marks a compensation as done that was made by hand, "abort"
+has a saga compensated. A definition is its name and version: fulfilment@1.`,
 	},
 }
 
-// beside is a pattern's table beside a store, whatever transactions the store's application has.
+// beside is a pattern's table beside a store, for any transaction type.
 type beside struct {
 	backlog *backlog.Table
 	schema  func() string
-	// content reads what an entry holds, and its headers and payload if they are asked for, into it.
+	// content reads an entry's content into e, with headers and payload if asked is set.
 	content func(ctx context.Context, e *inspect.Entry, asked bool) error
 	relay   func(outbox.Publisher, *outbox.RelayOptions) (*outbox.Relay, error) // of an outbox
-	abort   func(ctx context.Context, id string) error                          // of sagas, as skip
+	abort   func(ctx context.Context, id string) error                          // of sagas, like skip
 	skip    func(ctx context.Context, id, step string) error
 }
 
-// of returns the table beside a store, of which opts may have the identity secret. Without a consumer, where there are some, it is
-// for what concerns all of them.
+// of returns the table beside a store. opts may have the identity secret. Without a consumer, an inbox's table has only
+// the operations that concern all consumers.
 func (p *pattern) of(store driver.Store, consumer string, opts *everonce.Options) (*beside, error) {
 	switch s := store.(type) {
 	case driver.TxStore[pgx.Tx]:
@@ -121,7 +121,7 @@ func besideOf[Tx any](p *pattern, store driver.TxStore[Tx], consumer string, opt
 	}}, nil
 }
 
-// patternNames are the names of the patterns.
+// patternNames returns the names of the patterns.
 func patternNames() (names []string) {
 	for _, p := range patterns {
 		names = append(names, p.name)
@@ -129,7 +129,7 @@ func patternNames() (names []string) {
 	return names
 }
 
-// patternOf returns the pattern of a name.
+// patternOf returns the pattern with a name.
 func patternOf(name string) (*pattern, error) {
 	for _, p := range patterns {
 		if p.name == name {

@@ -18,8 +18,8 @@ import (
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
-// fill makes an outbox, an inbox and sagas with an entry in each state, under IDs that say which: "blocked" has "behind" waiting for
-// it, "dead-1" and "dead-2" have nothing behind them, and "later" is not due for an hour.
+// fill makes an outbox, an inbox and sagas with an entry in each state, under IDs that say which: "blocked" has
+// "behind" waiting for it, "dead-1" and "dead-2" have nothing behind them, and "later" is not due for an hour.
 func fill[Tx any](store driver.TxStore[Tx]) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
@@ -39,7 +39,7 @@ func fill[Tx any](store driver.TxStore[Tx]) error {
 	return nil
 }
 
-var errRefused = everonce.Permanent("refused", errors.New("nobody wants it"), nil)
+var errRefused = everonce.Permanent("refused", errors.New("not wanted"), nil)
 
 func fillOutbox[Tx any](ctx context.Context, r *everonce.TxReceiver[Tx]) error {
 	box, err := outbox.New(r, nil)
@@ -123,7 +123,7 @@ func fillSagas[Tx any](ctx context.Context, r *everonce.TxReceiver[Tx]) error {
 	type order struct{ Card string }
 	fulfil, err := saga.Define("fulfilment", 1,
 		saga.Step[order, Tx]{
-			Name: "reserve", Retry: consume.Backoff{Limit: 1, Min: time.Millisecond, Max: time.Millisecond}, Action: func(context.Context, *saga.Call[order]) (any, error) { return "shelf 4", nil },
+			Name: "reserve", Retry: consume.RetryPolicy{Limit: 1, Min: time.Millisecond, Max: time.Millisecond}, Action: func(context.Context, *saga.Call[order]) (any, error) { return "shelf 4", nil },
 			Compensation: func(context.Context, *saga.Call[order]) error { return errRefused },
 		},
 		saga.Step[order, Tx]{Name: "charge", Final: true, Action: func(_ context.Context, c *saga.Call[order]) (any, error) {

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// The reference has every flag of every command, with its default and what --help says of it, and none that is not there.
-// Those of proxy are its settings: TestProxyReference.
+// The reference has every flag of every command, with its default and its help text, and no other. The flags of proxy
+// are its settings: TestProxyReference.
 func TestProgramReference(t *testing.T) {
 	inTable := map[string]string{} // "command --flag" → "default | usage"
 	_, page, _ := strings.Cut(readPage(t, "reference/program.md"), "\n## Flags\n")

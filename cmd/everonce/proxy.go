@@ -54,10 +54,10 @@ const proxyNeeds = `proxy needs %s, like
 // configVariable names the environment variable that stands in for --config.
 const configVariable = config.EnvPrefix + "CONFIG"
 
-// proxyName is what the sidecar is called.
+// proxyName is the name of the proxy command.
 const proxyName = "proxy"
 
-// proxy is the sidecar.
+// proxy returns the command that runs the proxy.
 func (a *app) proxy() *cobra.Command {
 	var file string
 	var printConfig bool
@@ -71,7 +71,7 @@ func (a *app) proxy() *cobra.Command {
 		Args: noArgs,
 		RunE: a.run(func(cmd *cobra.Command, _ []string) error {
 			switch {
-			case file == "" && cmd.Flags().Changed("config"): // all that it says would be missing
+			case file == "" && cmd.Flags().Changed("config"): // all of its settings would be missing
 				return usagef("--config: %w", config.ErrEmpty)
 			case file == "":
 				file = os.Getenv(configVariable)
@@ -87,7 +87,7 @@ func (a *app) proxy() *cobra.Command {
 	}
 	cmd.Flags().SortFlags = false
 	cmd.Flags().StringVar(&file, "config", "", "YAML file with settings (default $"+configVariable+")")
-	cmd.Flags().BoolVar(&printConfig, "print-config", false, "write the resulting settings, without secrets, say what a start would refuse of them, and exit")
+	cmd.Flags().BoolVar(&printConfig, "print-config", false, "write the resulting settings, without secrets, report which of them a start would refuse, and exit")
 	return cmd
 }
 
@@ -120,15 +120,15 @@ func (a *app) runProxy(cmd *cobra.Command, file string, printConfig bool) error 
 	if !cmd.Flags().Changed("store") && os.Getenv(storeVariable) == "" && storeurl.Shown(conf.Store) != conf.Store {
 		secrets = append(secrets, secretFile{"config", file}) // which has the store's password
 	}
-	tellReadable(log, secrets)
+	warnReadable(log, secrets)
 	if printConfig {
 		return proxyError(proxy.Check(conf, log))
 	}
-	// From here on two signals count: main's context ends with the first.
+	// From here on, two signals are expected: the first ends main's context.
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, endings()...)
 	defer signal.Stop(signals)
-	// net/http has no logger for what it finds on the upstream's connections, and would write bytes of answers to standard error.
+	// net/http logs unexpected bytes on the upstream's connections to the default logger: they may be part of an answer.
 	stdlog.SetFlags(0)
 	stdlog.SetOutput(slog.NewLogLogger(log.Handler(), slog.LevelDebug).Writer())
 	srv, err := proxy.New(cmd.Context(), conf, log)
@@ -147,8 +147,9 @@ func (a *app) runProxy(cmd *cobra.Command, file string, printConfig bool) error 
 // secretFile is a file with a secret, and the setting that names it.
 type secretFile struct{ setting, file string }
 
-// tellReadable warns of files whose mode lets every user of the machine read them. The folders above may not: nobody looks at these.
-func tellReadable(log *slog.Logger, files []secretFile) {
+// warnReadable warns of files whose mode lets every user of the machine read them. It does not check the folders above,
+// which may protect them.
+func warnReadable(log *slog.Logger, files []secretFile) {
 	for _, f := range files {
 		info, err := os.Stat(f.file)
 		if err == nil && runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0 {
@@ -157,7 +158,7 @@ func tellReadable(log *slog.Logger, files []secretFile) {
 	}
 }
 
-// proxyError tells what is wrong with settings from what is wrong with the world.
+// proxyError tells errors in settings from other errors.
 func proxyError(err error) error {
 	if errors.Is(err, config.ErrInvalid) {
 		return usagef("%w", err)
@@ -165,7 +166,7 @@ func proxyError(err error) error {
 	return err
 }
 
-// missingOf returns what a proxy cannot do without.
+// missingOf returns the required settings that are missing.
 func missingOf(c *config.Config) string {
 	var missing []string
 	for _, need := range []struct{ value, flag string }{

@@ -38,7 +38,7 @@ func blocks(t *testing.T, dir, page, language string) (found []string) {
 	return found
 }
 
-// The reference has every setting, with its variable, its default, where it may stand, and what --help says of it; and none that is not there.
+// The reference has every setting, with its variable, its default, where it may stand, and its help text; and no other.
 func TestProxyReference(t *testing.T) {
 	_, page, _ := strings.Cut(readPage(t, "reference/proxy.md"), "\n## Settings\n")
 	page, _, _ = strings.Cut(page, "\n## ")
@@ -136,7 +136,7 @@ func TestHowToProxy(t *testing.T) {
 			t.Errorf("request %d: %d %q %v", i, res.StatusCode, body, res.Header)
 		}
 	}
-	insist(t, request[1], "", request[2], "without-a-body") // which a simple server must be told the length of
+	insist(t, request[1], "", request[2], "without-a-body") // a simple server needs its length
 	insist(t, request[1], "amount=2", request[2], "payment-8")
 	if text, err := os.ReadFile(filepath.Join(dir, "ledger")); err != nil || string(text) != "amount=1\n\namount=2\n" {
 		t.Errorf("the ledger has %q, %v", text, err)
@@ -199,7 +199,7 @@ func TestUnitOfTheHowTo(t *testing.T) {
 	}
 
 	for _, f := range config.Fields() {
-		if f.Key != "drain" {
+		if f.Key != "drain-timeout" {
 			continue
 		}
 		drain, err := time.ParseDuration(f.Default)
@@ -240,17 +240,17 @@ except TimeoutError:
 	is := func(status int) func(http.ResponseWriter) {
 		return func(w http.ResponseWriter) {
 			w.WriteHeader(status)
-			io.WriteString(w, "told")
+			io.WriteString(w, "answered")
 		}
 	}
 	for name, c := range map[string]struct {
 		answers []func(http.ResponseWriter)
 		want    string
 	}{
-		"later, in all ways":      {[]func(http.ResponseWriter){cut, half, later(409), is(503), later(429), is(201)}, "201 b'told'"},
-		"unknown":                 {[]func(http.ResponseWriter){cut, is(409)}, "409 b'told'"},
-		"another request":         {[]func(http.ResponseWriter){is(422)}, "422 b'told'"},
-		"an error of the service": {[]func(http.ResponseWriter){is(500)}, "500 b'told'"},
+		"later, in all ways":      {[]func(http.ResponseWriter){cut, half, later(409), is(503), later(429), is(201)}, "201 b'answered'"},
+		"unknown":                 {[]func(http.ResponseWriter){cut, is(409)}, "409 b'answered'"},
+		"another request":         {[]func(http.ResponseWriter){is(422)}, "422 b'answered'"},
+		"an error of the service": {[]func(http.ResponseWriter){is(500)}, "500 b'answered'"},
 		"never":                   {slices.Repeat([]func(http.ResponseWriter){later(503)}, 10), "no answer"},
 	} {
 		t.Run(name, func(t *testing.T) {

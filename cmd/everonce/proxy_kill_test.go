@@ -68,9 +68,9 @@ const (
 	killEvery      = 20
 )
 
-// The proxy, the service behind it, and both are killed in mid-work, again and again, while clients send each operation until
-// it has a final answer. Then the service's own ledger is counted: no saved answer is lost, and nothing took effect twice
-// unless the policy said that it may.
+// The proxy, the service behind it, and both are killed in mid-work, again and again, while clients send each operation
+// until it has a final answer. Then the service's own ledger is counted: no saved answer is lost, and nothing took
+// effect twice unless the policy said that it may.
 func TestProxyKilled(t *testing.T) {
 	for _, policy := range []string{"refuse", "reexecute"} {
 		t.Run(policy, func(t *testing.T) {
@@ -100,8 +100,8 @@ func TestProxyKilled(t *testing.T) {
 	}
 }
 
-// deliverAll sends every operation, from several clients at once, until it has a final answer. after is called with the number of
-// operations that have one, by one client at a time, while the others go on.
+// deliverAll sends every operation, from several clients at once, until it has a final answer. after is called with the
+// number of operations that have one, by one client at a time, while the others go on.
 func deliverAll(t *testing.T, url string, after func(done int)) map[string]string {
 	t.Helper()
 	tr, err := client.NewTransport(nil, &client.Options{MaxAttempts: 10_000, Backoff: 5 * time.Millisecond, MaxBackoff: 50 * time.Millisecond})

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// ledgerService is a service that knows nothing of keys, as a process of its own: every POST is an effect, which it writes into
-// its ledger before it answers. Its arguments are an address and the ledger's file.
+// ledgerService is a service without idempotency keys, in a separate process: every POST is an effect, which it writes
+// into its ledger before it answers. Its arguments are an address and the ledger's file.
 const ledgerService = "ledgerservice"
 
 func serveLedger() {

@@ -16,7 +16,8 @@ import (
 	"testing"
 )
 
-// runProxy runs the program, and returns where it listens, once it does, and a function for its next log line with that message.
+// runProxy runs the program, and returns where it listens, once it does, and a function for its next log line with that
+// message.
 func runProxy(t *testing.T, upstream string, args ...string) (cmd *exec.Cmd, url string, until func(message string)) {
 	t.Helper()
 	cmd = exec.Command("everonce", append([]string{"proxy", "--listen", "127.0.0.1:0", "--admin", "none", "--store", "memory:", "--upstream", upstream}, args...)...)
@@ -48,8 +49,8 @@ func runProxy(t *testing.T, upstream string, args ...string) (cmd *exec.Cmd, url
 	return cmd, "http://" + line.Listen, until
 }
 
-// SIGTERM lets what runs end, and ends the program with 0, as SIGHUP does, of a terminal that closes; a second one does not wait, and says
-// so by 130. Under nohup SIGHUP is none.
+// SIGTERM lets running requests finish, and the program ends with 0; so does SIGHUP, from a closed terminal. A second
+// signal does not wait, and the exit code is 130. Under nohup SIGHUP is ignored.
 func TestProxySignals(t *testing.T) {
 	for name, c := range map[string]struct {
 		nohup   bool
@@ -77,7 +78,7 @@ func TestProxySignals(t *testing.T) {
 				io.WriteString(w, "done")
 			}))
 			t.Cleanup(up.Close)
-			cmd, url, until := runProxy(t, up.URL, "--drain", "1h")
+			cmd, url, until := runProxy(t, up.URL, "--drain-timeout", "1h")
 			answered := make(chan string, 1)
 			go func() {
 				r, err := http.NewRequest(http.MethodPost, url, strings.NewReader("amount=1"))
@@ -124,7 +125,7 @@ func TestProxySignals(t *testing.T) {
 	}
 }
 
-// What net/http finds on a connection of the upstream's that nobody uses is bytes of an answer: whatever they say, it is not written anywhere.
+// net/http may find bytes of an answer on an idle connection to the upstream. They are not written anywhere.
 func TestProxyLogsNothingOfAnAnswer(t *testing.T) {
 	up, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

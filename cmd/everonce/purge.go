@@ -15,15 +15,15 @@ import (
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
 )
 
-// swept is what purge writes as JSON.
+// swept is the JSON output of purge.
 type swept struct {
 	purged
-	// Entries are the rows that were removed, by the pattern's name, and the sessions, if they were asked for. What has no table
-	// has no entry.
+	// Entries is how many rows were removed, by the pattern's name, and how many sessions, if they were asked for. A
+	// pattern without a table has no entry.
 	Entries map[string]int `json:"entries,omitempty"`
 }
 
-// purge removes what is past its retention, of records and of patterns.
+// purge removes expired records and expired rows of the patterns.
 func (a *app) purge() *cobra.Command {
 	var s storeFlags
 	var limit int
@@ -34,12 +34,12 @@ func (a *app) purge() *cobra.Command {
 		Short: "Remove what is past its retention: records, rows of outbox, inbox and saga, and client sessions",
 		Long: `purge removes results and records whose time is over, as "everonce keys purge" does, and the
 rows of events, messages and sagas that were done or discarded longer ago than --outbox,
---inbox and --saga say, in batches that do not hold up the application. Give them the retention that
-the service has, if that is longer. What is pending or set aside stays. A table that is not
-there is left out. Client sessions are removed if --session says how long their lease is: as
-long as the service says, or longer. What is sent in a session after that is refused.
+--inbox and --saga say, in batches that do not hold up the application. Give them the
+service's retention, if that is longer. Entries that are pending or set aside are kept. A
+table that does not exist is skipped. Client sessions are removed if --session gives their
+lease: as long as the service says, or longer. A removed session refuses later requests.
 
-Janitors, relays, workers and runners do this by themselves: purge is for tables where none runs.`,
+Janitors, relays, workers and runners do this automatically: purge is for tables without one.`,
 		Example: "  everonce purge --store sqlite:shop.db\n  everonce purge --store postgres://localhost/shop --outbox 7d --inbox 7d --limit 100000",
 		Args:    noArgs,
 		RunE: a.run(func(cmd *cobra.Command, _ []string) error {
@@ -78,11 +78,11 @@ Janitors, relays, workers and runners do this by themselves: purge is for tables
 	s.flags(f, allStores, allPrefixes)
 	for i, p := range patterns {
 		keep[i] = p.keep
-		f.Var((*duration.Value)(&keep[i]), p.name, "how long "+p.entry+"s are kept that were done or discarded, like 24h or 7d")
+		f.Var((*duration.Value)(&keep[i]), p.name, "how long done or discarded "+p.entry+"s are kept, like 24h or 7d")
 	}
-	f.Var((*duration.Value)(&lease), sessionTables, "the lease of the service's client sessions, like 10m or 24h: those that were quiet for as long are removed (default: none)")
+	f.Var((*duration.Value)(&lease), sessionTables, "the lease of the service's client sessions, like 10m or 24h: sessions idle for that long are removed (default: none)")
 	f.Lookup(sessionTables).DefValue = ""
-	f.IntVar(&limit, "limit", 0, "how many to remove of each table at most (default: all)")
+	f.IntVar(&limit, "limit", 0, "the most rows to remove from each table (default: all)")
 	return cmd
 }
 

@@ -125,7 +125,7 @@ func (r *relayFlags) publisher(a *app, log *slog.Logger) (p outbox.Publisher, en
 			if to.Secrets = strings.Fields(string(text)); len(to.Secrets) == 0 { // nothing would be signed
 				return nil, nil, usagef("--secret-file has no secret")
 			}
-			tellReadable(log, []secretFile{{"secret-file", r.secretFile}})
+			warnReadable(log, []secretFile{{"secret-file", r.secretFile}})
 		}
 		p, err := webhook.New(to, &webhook.Options{AllowPrivate: r.allowPrivate})
 		return p, func() error { return nil }, err

@@ -27,10 +27,10 @@ idempotency keys.
 
 "everonce keys" is for operators: it shows what a store knows about an operation, says
 what its next delivery would get and why, and settles unknown outcomes.
-"everonce dlq" shows the dead letters of a RabbitMQ queue, and puts them back or discards
-them. "everonce outbox", "everonce inbox" and "everonce saga" do the same with events,
-messages and sagas that were set aside; "everonce outbox relay" publishes events.
-"everonce purge" removes what is past its retention.
+"everonce dlq" shows the dead letters of a RabbitMQ, Kafka, NATS or SQS queue, and puts them
+back or discards them. "everonce outbox", "everonce inbox" and "everonce saga" do the same
+with events, messages and sagas that were set aside; "everonce outbox relay" publishes
+events. "everonce purge" removes what is past its retention.
 
 Exit codes: 0 done, 1 failure, 2 usage, 4 not found, 5 conflict (a live claim),
 6 store or broker unreachable, 130 interrupted.`
@@ -39,7 +39,7 @@ Exit codes: 0 done, 1 failure, 2 usage, 4 not found, 5 conflict (a live claim),
 type app struct {
 	in       io.Reader
 	out, err io.Writer
-	started  bool // a command runs: what fails from now on is not the fault of whoever typed it
+	started  bool // a command runs: later errors are not usage errors
 }
 
 // execute runs the program and returns its exit code.
@@ -70,8 +70,8 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 	return code
 }
 
-// problem is what is written of an error: without the password of a URL, wherever it came in, and without a command to the terminal,
-// which a server, a path or a flag may have in it.
+// problem returns the text of an error, without the password of any URL in it, and without terminal control characters,
+// which a server, a path or a flag may contain.
 func problem(err error) string {
 	text := storeurl.Redact(strings.TrimPrefix(err.Error(), "everonce: "))
 	var b strings.Builder
@@ -99,7 +99,7 @@ func (a *app) root() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.Version = readBuild().String() // of --version
+	root.Version = readBuild().String() // for --version
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(a.demo(), a.proxy(), a.keys(), a.dlq())
 	for _, p := range patterns {
@@ -110,7 +110,7 @@ func (a *app) root() *cobra.Command {
 	return root
 }
 
-// run makes the function of a command.
+// run wraps the function of a command.
 func (a *app) run(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		a.started = true
@@ -118,7 +118,7 @@ func (a *app) run(f func(cmd *cobra.Command, args []string) error) func(*cobra.C
 	}
 }
 
-// many is a number of things, as one says it.
+// many returns a number of things in words: "1 event", "2 events".
 func many(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

@@ -13,9 +13,9 @@ func (a *app) sagaAbort(b *backlogFlags) *cobra.Command {
 	return a.sagaOrder(b, "aborted", "Abort the saga %q? Its steps are compensated. Type yes: ",
 		func(ctx context.Context, t *beside, id, _ string) error { return t.abort(ctx, id) }, &cobra.Command{
 			Use:   "abort",
-			Short: "Have a saga compensated that has not ended",
-			Long: `abort has a saga compensated that has not ended, at its next turn, which comes at once. If a
-runner has it in hand and ends it first, nothing changes.
+			Short: "Have a saga that has not ended compensated",
+			Long: `abort has a saga that has not ended compensated. Its next turn comes at once. If a runner
+is working on it and ends it first, nothing changes.
 
 abort asks before it writes, unless --yes is given. A line of JSON on standard error says
 who aborted it.`,
@@ -27,9 +27,9 @@ func (a *app) sagaSkip(b *backlogFlags) *cobra.Command {
 	return a.sagaOrder(b, "skipped", "Never run this compensation of the saga %q? This cannot be undone. Type yes: ",
 		func(ctx context.Context, t *beside, id, step string) error { return t.skip(ctx, id, step) }, &cobra.Command{
 			Use:   "skip",
-			Short: "Count a compensation as done that somebody has made by hand",
-			Long: `skip counts the compensation of a step as done without running it, because somebody has seen
-to it by hand. The saga goes on at once.
+			Short: "Mark a compensation as done that was made by hand",
+			Long: `skip marks the compensation of a step as done without running it, because it was made by
+hand. The saga goes on at once.
 
 skip asks before it writes, unless --yes is given. A line of JSON on standard error says
 who skipped it.`,
@@ -37,7 +37,7 @@ who skipped it.`,
 		})
 }
 
-// sagaOrder orders something of one saga.
+// sagaOrder returns a command that changes one saga.
 func (a *app) sagaOrder(b *backlogFlags, done, ask string, give func(ctx context.Context, t *beside, id, step string) error, cmd *cobra.Command) *cobra.Command {
 	var id, step string
 	var yes bool
@@ -82,8 +82,8 @@ func (a *app) sagaOrder(b *backlogFlags, done, ask string, give func(ctx context
 	return cmd
 }
 
-// hasStep refuses a saga that is not there, and a step that it has not begun, as a name that was mistyped: nothing would be skipped.
-// What a saga has begun cannot be known without the store's identity secret, if it has one.
+// hasStep rejects a saga that does not exist, and a step that it has not begun: the name may be mistyped, and nothing
+// would be skipped. If the store has an identity secret, the begun steps cannot be read without it.
 func hasStep(ctx context.Context, table *beside, id, step string) error {
 	e := inspect.Entry{ID: id}
 	if err := table.content(ctx, &e, false); err != nil || step == "" || len(e.Steps) == 0 {

@@ -9,10 +9,10 @@ import (
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
 )
 
-// recordTables are those of a store itself.
+// recordTables names the tables of the store itself.
 const recordTables = "records"
 
-// schema writes the tables, for who creates them by hand.
+// schema writes the SQL for administrators who create the tables by hand.
 func (a *app) schema() *cobra.Command {
 	var opts storeurl.Options
 	var of string
@@ -21,10 +21,10 @@ func (a *app) schema() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schema",
 		Short: "Write the SQL that creates the tables of a PostgreSQL store, or those beside it",
-		Long: `schema writes the SQL that creates the tables of a PostgreSQL store, with --mysql of a MariaDB
-or MySQL store, or with --for those of an outbox, an inbox, sagas or client sessions beside it, for a database administrator, where the
-application's own role may not create any. It connects to nothing. Run it once, on a schema that is there
-and has no such tables.`,
+		Long: `schema writes the SQL that creates the tables of a PostgreSQL store; with --mysql, of a
+MariaDB or MySQL store; with --for, of an outbox, an inbox, sagas or client sessions beside
+it. A database administrator runs it where the application's own role may not create
+tables. It connects to nothing. Run it once, on an existing schema without such tables.`,
 		Example: "  everonce schema --schema payments | psql -v ON_ERROR_STOP=1 -1 postgres://admin@db/shop\n  everonce schema --for outbox --schema payments\n  everonce schema --mysql | mariadb shop",
 		Args:    noArgs,
 		RunE: a.run(func(*cobra.Command, []string) error {
@@ -37,7 +37,7 @@ and has no such tables.`,
 	}
 	cmd.Flags().StringVar(&of, "for", recordTables, "whose tables: "+strings.Join(names, ", "))
 	complete(cmd, "for", names...)
-	cmd.Flags().BoolVar(&mysql, "mysql", false, "of a MariaDB or MySQL store")
+	cmd.Flags().BoolVar(&mysql, "mysql", false, "for a MariaDB or MySQL store")
 	cmd.Flags().StringVar(&opts.Schema, "schema", "", "PostgreSQL schema, or MySQL database, of the tables (default: by the connection)")
 	cmd.Flags().StringVar(&opts.TablePrefix, "table-prefix", "", `prefix of the table names (default "everonce_")`)
 	return cmd

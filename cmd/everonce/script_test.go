@@ -24,7 +24,7 @@ import (
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
-// TestScripts pins what the program says and how it ends. The scripts have these commands of their own:
+// TestScripts pins what the program says and how it ends. The scripts add these commands:
 //
 //	records FILE                 makes a SQLite store with one record of each kind
 //	filled FILE                  makes one with an outbox and an inbox: see fill
@@ -173,8 +173,8 @@ func empty(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// TestScriptsOnPostgres runs the program against PostgreSQL: $STORE is its URL, in $SCHEMA there is one
-// record of each kind, and what fill makes. "applies SCHEMA" makes a schema, and in it the tables that "everonce schema" writes.
+// TestScriptsOnPostgres runs the program against PostgreSQL: $STORE is its URL, in $SCHEMA there is one record of each
+// kind, and what fill makes. "applies SCHEMA" makes a schema, and in it the tables that "everonce schema" writes.
 func TestScriptsOnPostgres(t *testing.T) {
 	url := testserver.URL(t, "postgres")
 	testscript.Run(t, testscript.Params{

@@ -13,10 +13,10 @@ import (
 	"github.com/everonce/everonce/session/sqlsession"
 )
 
-// sessionTables are those of client sessions.
+// sessionTables names the tables of client sessions.
 const sessionTables = "session"
 
-// clientSessions are those beside a store, whatever transactions the store's application has.
+// clientSessions are the sessions beside a store, for any transaction type.
 type clientSessions interface {
 	Schema() string
 	Purge(ctx context.Context, limit int) (removed int, err error)

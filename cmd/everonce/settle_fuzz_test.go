@@ -19,8 +19,9 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// FuzzSettle settles a request whose outcome is unknown by any flags, and sends it again. What is refused has changed nothing; what is taken
-// is what the flags say: the answer, for as long as that, or one more execution.
+// FuzzSettle settles a request whose outcome is unknown by any flags, and sends it again. A rejected settlement changes
+// nothing. After an accepted one the request gets what the flags say: the answer, for that lifetime, or one more
+// execution.
 func FuzzSettle(f *testing.F) {
 	const done, notDone, status, header, body, result, failure, message, lifetime = 1, 2, 4, 8, 16, 32, 64, 128, 256
 	f.Add(uint16(done), "", "", "", "", "", "", "")
@@ -157,7 +158,7 @@ func FuzzSettle(f *testing.F) {
 				Status int
 				Body   *string
 			}
-			if json.Unmarshal([]byte(resultText), &typed) == nil && typed.Status != 0 { // 0 is none
+			if json.Unmarshal([]byte(resultText), &typed) == nil && typed.Status != 0 { // 0 is no status
 				want.Status = typed.Status
 			}
 			want.Body = w.Body.String()

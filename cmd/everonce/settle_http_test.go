@@ -14,8 +14,9 @@ import (
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
-// request sends a request to a handler that sends a mail, of which nobody knows, if the key is "mail", and answers 500, protected in a
-// SQLite store, and writes the answer. If the key is "json", bodies are compared by their meaning.
+// request sends a request to a handler, protected in a SQLite store, and writes the answer. If the key is "mail", the
+// handler sends a mail whose outcome is unknown, and answers 500. If the key is "json", bodies are compared by their
+// meaning.
 func request(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: request FILE KEY")

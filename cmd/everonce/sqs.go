@@ -15,7 +15,7 @@ import (
 
 const sqsScheme = "sqs://"
 
-// isSQS reports whether a URL is that of SQS in a region.
+// isSQS reports whether a URL names SQS in a region.
 func isSQS(url string) bool { return strings.HasPrefix(url, sqsScheme) }
 
 // clientSQS returns a client of SQS in the region that a URL names; everything else is where the SDK finds it.

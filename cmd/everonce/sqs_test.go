@@ -16,7 +16,8 @@ import (
 	"github.com/everonce/everonce/internal/testserver"
 )
 
-// queuesSQS sets the environment up for the server, and makes a queue with the name of a relay's topic and one with a dead letter.
+// queuesSQS sets the environment up for the server, and makes a queue with the name of a relay's topic and one with a
+// dead letter.
 func queuesSQS(t *testing.T) (client *sqs.Client, queue, url string) {
 	t.Helper()
 	for name, value := range map[string]string{
@@ -97,7 +98,8 @@ func TestDeadLettersOfSQS(t *testing.T) {
 	}
 }
 
-// A queue's URL stands for its name on SQS. On other brokers it is a name: its last part is another queue's, or, empty, that of all queues.
+// On SQS a queue's URL stands for its name. On other brokers it is itself a name: its last part would name another
+// queue or, if empty, all queues.
 func TestTheNameOfAQueue(t *testing.T) {
 	t.Setenv(brokerVariable, "sqs://eu-central-1")
 	for _, c := range []struct{ broker, queue, want string }{

@@ -15,7 +15,7 @@ import (
 // hostile is what would command a terminal: by 7 bits, by 8, by turning the text round, and by nothing to see.
 const hostile = "\x1b]0;title\a\x1b[2J\u009b2J\u202e\u2066\x7f\r\b\u200b"
 
-// What stands in a record, in a flag or in an error is no command to the terminal of who looks, and forges no line.
+// Text in a record, a flag or an error cannot control the terminal of its reader, and cannot forge a line.
 func TestARecordIsNoCommandToATerminal(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "payments.db")

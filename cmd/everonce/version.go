@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// build is what is known of how this program was built.
+// build holds the known facts about how this program was built.
 type build struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
@@ -16,7 +16,7 @@ type build struct {
 	Go       string `json:"go"`
 }
 
-// version tells the version.
+// version returns the command that shows the version.
 func (a *app) version() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -58,7 +58,7 @@ func readBuild() build {
 	return b
 }
 
-// String returns one line.
+// String returns the version in one line.
 func (b build) String() string {
 	s := "everonce " + b.Version
 	if b.Revision != "" {

@@ -20,7 +20,7 @@ import (
 )
 
 // A message that always fails holds up no other, not even behind it in its partition and with its record key.
-func TestPoisonBlocksNobody(t *testing.T) {
+func TestPoisonBlocksNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
 	r := b.run(specOf(func(_ context.Context, _ *consume.Message, o order) error {
@@ -37,15 +37,15 @@ func TestPoisonBlocksNobody(t *testing.T) {
 	}
 }
 
-// The end of a consumer loses nothing: what it has begun is done and committed, and what it has only fetched comes to the next one.
+// The end of a consumer loses nothing: started messages are done and committed, and the next consumer gets the others.
 func TestDrainLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
 	const messages = 20
-	store, begun, skipFailed := memstore.New(nil), make(chan struct{}, messages), make(chan struct{})
+	store, begun, proceed := memstore.New(nil), make(chan struct{}, messages), make(chan struct{})
 	first := b.runOn(store, specOf(func(ctx context.Context, _ *consume.Message, _ order) error {
 		begun <- struct{}{}
-		<-skipFailed
+		<-proceed
 		return ctx.Err() // which does not end with the consumer
 	}), nil)
 	for i := range messages {
@@ -53,7 +53,7 @@ func TestDrainLosesNothing(t *testing.T) {
 	}
 	await(t, begun, "the first")
 	first.end()
-	close(skipFailed)
+	close(proceed)
 	first.stop()
 	done := len(first.decisions)
 	for range done {
@@ -73,7 +73,7 @@ func TestDrainLosesNothing(t *testing.T) {
 	}
 }
 
-// only has a topic allow nothing but one operation until it is called: where there is a rule, what none allows is denied.
+// only allows just these operations on a topic until ended is called. Once a rule exists, everything else is denied.
 func (b *bench) only(topic string, operations ...kmsg.ACLOperation) (ended func()) {
 	b.t.Helper()
 	rule := kadm.NewACLs().Topics(topic).Operations(operations...).Allow("User:ANONYMOUS").AllowHosts().ResourcePatternType(kmsg.ACLResourcePatternTypeLiteral)
@@ -115,8 +115,8 @@ func TestRightsThatEnd(t *testing.T) {
 	r.wants(everonce.Executed)
 }
 
-// A dead letter that may not be written comes again until it may, and holds up no other message.
-func TestRefusedDeadLettersBlockNobody(t *testing.T) {
+// If a dead letter may not be written, its message is retried until it may, and blocks no others.
+func TestRefusedDeadLettersBlockNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
 	log := make(logged, 10_000)
@@ -133,7 +133,7 @@ func TestRefusedDeadLettersBlockNobody(t *testing.T) {
 	}
 }
 
-// logged has what is logged.
+// logged receives log messages.
 type logged chan string
 
 func (l logged) Write(line []byte) (int, error) {

@@ -5,8 +5,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// eachTopic spreads each topic over the members by itself. The client's balancers look at the number of partitions: a member whose partitions
-// are all of retry topics, which have little to do, is as busy to them as one that has the topic itself.
+// eachTopic balances each topic separately. The client's balancers count partitions over all topics: they may give one
+// member only partitions of retry topics, which have few messages, and another one only partitions of the topic
+// itself.
 type eachTopic struct{ kgo.GroupBalancer }
 
 // MemberBalancer implements [kgo.GroupBalancer].

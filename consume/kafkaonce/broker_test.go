@@ -140,7 +140,7 @@ func nothing(context.Context, *consume.Message, order) error { return nil }
 
 // specOf is a spec whose retries are quick.
 func specOf(h handle) consume.Spec[order] {
-	return consume.Spec[order]{Consumer: "billing", Key: consume.ProducerID(), Handle: h, Retry: consume.Backoff{Limit: 3, Min: time.Millisecond, Max: 100 * time.Millisecond}}
+	return consume.Spec[order]{Consumer: "billing", Key: consume.ProducerID(), Handle: h, Retry: consume.RetryPolicy{Limit: 3, Min: time.Millisecond, Max: 100 * time.Millisecond}}
 }
 
 func (b *bench) run(spec consume.Spec[order], opts *kafkaonce.Options) *running {
@@ -174,7 +174,7 @@ func (b *bench) runWith(r *running, h *consume.Consumer, opts *kafkaonce.Options
 	if o.Workers.Log == nil {
 		o.Workers.Log = quiet
 	}
-	o.Workers.PauseMin, o.Workers.PauseMax = 10*time.Millisecond, 100*time.Millisecond
+	o.Workers.Backoff.Min, o.Workers.Backoff.Max = 10*time.Millisecond, 100*time.Millisecond
 	r.events, r.done = make(chan kafkaonce.Event, 10_000), make(chan struct{})
 	o.Observe = func(e kafkaonce.Event) { r.events <- e }
 	c, err := kafkaonce.Dial(b.ctx, b.url, b.topic, h, &o)

@@ -21,7 +21,7 @@ func (c *Consumer) commitAtIntervals(ctx context.Context) {
 			c.commit(context.WithoutCancel(ctx), c.all())
 			c.committing.Unlock()
 			if c.table != nil {
-				c.lookAtFenced(ctx)
+				c.checkFenced(ctx)
 			}
 		case <-ctx.Done():
 			return
@@ -29,8 +29,8 @@ func (c *Consumer) commitAtIntervals(ctx context.Context) {
 	}
 }
 
-// commit commits what is finished in partitions. Who calls it holds committing, and so does who takes a partition away: an offset that is on
-// its way would else be committed by a generation in which the partition is another's.
+// commit commits the finished offsets of partitions. The caller must hold c.committing, as must the revocation of
+// partitions: otherwise a commit on its way could arrive in a generation in which another member owns the partition.
 func (c *Consumer) commit(ctx context.Context, ps []*partition) {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Workers.SettleTimeout)
 	defer cancel()
@@ -70,16 +70,16 @@ func (c *Consumer) commit(ctx context.Context, ps []*partition) {
 	})
 }
 
-// committed notes what became of a commit.
+// committed records the result of a commit.
 func (p *partition) committed(ctx context.Context, next kgo.EpochOffset, err error) {
 	if err != nil {
 		p.c.opts.Workers.Log.WarnContext(ctx, "kafkaonce: an offset was not committed", "consumer", p.c.handler.Name(), "topic", p.topic, "partition", p.number, "error", err)
-		p.tell(Event{Kind: CommitFailed, Err: err})
+		p.notify(Event{Kind: CommitFailed, Err: err})
 		return
 	}
 	p.mu.Lock()
 	p.moved = p.next != next
 	lag := max(p.high-next.Offset, 0)
 	p.mu.Unlock()
-	p.tell(Event{Kind: Committed, Offset: next.Offset, Lag: lag})
+	p.notify(Event{Kind: Committed, Offset: next.Offset, Lag: lag})
 }

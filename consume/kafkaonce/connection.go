@@ -16,15 +16,15 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// ErrUnreachable says that no broker could be reached, or that it refuses the user.
+// ErrUnreachable says that no broker can be reached, or that it refuses the user.
 var ErrUnreachable = errors.New("kafkaonce: the broker cannot be reached")
 
 var errURL = fmt.Errorf("%w: kafkaonce: the URL is not kafka://[user:password@]host:port[,host:port…], or kafkas://… for TLS, with ?mechanism=plain, scram-sha-256 or scram-sha-512", everonce.ErrInvalidArgument)
 
-// connectTimeout bounds the questions that are asked before anything is consumed.
+// connectTimeout bounds the requests before anything is consumed.
 const connectTimeout = 15 * time.Second
 
-// brokers returns the client's options for a URL. It quotes nothing of it: it may hold a password.
+// brokers returns the client's options for a URL. Errors do not quote the URL, which may hold a password.
 func brokers(address string) ([]kgo.Opt, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "kafka" && u.Scheme != "kafkas" {
@@ -50,7 +50,8 @@ func brokers(address string) ([]kgo.Opt, error) {
 	return nil, errURL
 }
 
-// newClient makes a client, which connects when it is asked something: theirs are the application's options, ours the package's.
+// newClient returns a client, which connects at its first request. theirs are the application's options, ours the
+// package's.
 func newClient(address string, theirs, ours []kgo.Opt) (*kgo.Client, error) {
 	opts, err := brokers(address)
 	if err != nil {
@@ -63,7 +64,7 @@ func newClient(address string, theirs, ours []kgo.Opt) (*kgo.Client, error) {
 	return client, nil
 }
 
-// reach asks the broker for a sign of life.
+// reach sends a request to check that a broker answers.
 func reach(ctx context.Context, client *kgo.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()

@@ -23,52 +23,52 @@ type Consumer struct {
 	handler   *consume.Consumer
 	opts      Options
 	client    *kgo.Client // a member of the group from Run on
-	alone     *kgo.Client // produces copies that are too large for the other
+	alone     *kgo.Client // produces copies that are too large for client
 	forgotten forgotten
 	limits    limits
 	table     offsetsTable // nil if the handler has none
 
 	stop       context.CancelFunc
 	serving    sync.WaitGroup // of partitions
-	watching   sync.WaitGroup // of topics that are away
-	committing sync.Mutex     // held while offsets are committed, and while partitions are taken away
+	watching   sync.WaitGroup // of missing topics
+	committing sync.Mutex     // held while offsets are committed and while partitions are revoked
 
 	mu         sync.Mutex
 	partitions map[place]*partition
-	away       map[string]bool      // topics
-	back       map[string]time.Time // when a topic was there after all
+	missing    map[string]bool      // missing topics
+	found      map[string]time.Time // when a missing topic was found
 	ran        bool
 	failed     error
 }
 
-// Dial connects to a broker, and creates or checks the topics. ctx bounds Dial only. It does not join the group:
-// [Consumer.Run] does. url is kafka://[user:password@]host:port[,host:port…], or kafkas://… for TLS; a user is
-// authenticated by SASL PLAIN, or by what ?mechanism= says: scram-sha-256 or scram-sha-512. opts may be nil. No error
-// contains the URL. The error wraps [everonce.ErrInvalidArgument] if an argument is invalid, [ErrUnreachable] if no
-// broker answers or it refuses the user, and [ErrTopology] if a topic does not exist, the user may not use it, or it would
+// Dial connects to a broker, and creates or checks the topics. ctx bounds Dial only. Dial does not join the group:
+// [Consumer.Run] does. url is kafka://[user:password@]host:port[,host:port…], or kafkas://… for TLS. A user is
+// authenticated by SASL PLAIN, or with ?mechanism=scram-sha-256 or scram-sha-512. opts may be nil. No error contains
+// the URL. The error wraps [everonce.ErrInvalidArgument] if an argument is invalid, [ErrUnreachable] if no broker
+// answers or it refuses the user, and [ErrTopology] if a topic does not exist, the user may not use it, or it would
 // lose retries or dead letters.
 func Dial(ctx context.Context, url string, topic Topic, handler *consume.Consumer, opts *Options) (*Consumer, error) {
 	if handler == nil {
 		return nil, fmt.Errorf("%w: kafkaonce: the handler is nil", everonce.ErrInvalidArgument)
 	}
-	t, err := topic.checked()
+	t, err := topic.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	o, err := opts.checked(handler.Name())
+	o, err := opts.withDefaults(handler.Name())
 	if err != nil {
 		return nil, err
 	}
 	if err := handler.CheckWorkers(&o.Workers); err != nil {
 		return nil, err
 	}
-	c := &Consumer{topic: t, handler: handler, opts: o, partitions: map[place]*partition{}, away: map[string]bool{}, back: map[string]time.Time{}}
+	c := &Consumer{topic: t, handler: handler, opts: o, partitions: map[place]*partition{}, missing: map[string]bool{}, found: map[string]time.Time{}}
 	table, err := c.withTable(handler)
 	if err != nil {
 		return nil, err
 	}
 	if c.table != nil && (opts == nil || opts.Workers.Concurrency == 0) {
-		c.opts.Workers.Concurrency = 1 // so that each transaction writes the offset behind its own messages
+		c.opts.Workers.Concurrency = 1 // so that each transaction writes the offset after its own messages
 	}
 	ours := append(append(o.group(), table...), kgo.OnPartitionsAssigned(c.assigned), kgo.OnPartitionsRevoked(c.revoked), kgo.OnPartitionsLost(c.lost),
 		kgo.ProducerBatchMaxBytesFn(func(topic string) int32 { return c.limits.of(topic) }))
@@ -86,18 +86,18 @@ func Dial(ctx context.Context, url string, topic Topic, handler *consume.Consume
 		err = mayJoin(ctx, c.client, o.Group)
 	}
 	if err != nil {
-		c.Close()
-		return nil, err
+		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
 
 var errRan = fmt.Errorf("%w: kafkaonce: the consumer already ran or was closed (make a new one with Dial)", everonce.ErrInvalidArgument)
 
-// Run joins the group and handles messages until ctx ends. Then it drains: it takes no more messages, lets handlers finish
-// within [consume.Workers.DrainTimeout], commits, and leaves the group. Run waits for brokers that cannot be reached, and
-// for topics that are away. It may be called once. The error is that of [consume.Consumer.Serve], or wraps [ErrTopology] if
-// a topic was deleted and created anew meanwhile, or [ErrFenced] if the table of [Offsets] has lost something.
+// Run joins the group and handles messages until ctx ends. Then it drains: it takes no more messages, lets handlers
+// finish within [consume.Workers.DrainTimeout], commits, and leaves the group. Run waits for brokers that cannot be
+// reached, and for missing topics. It may be called once. It returns the error of [consume.Consumer.Serve], or an
+// error that wraps [ErrTopology] if a topic was deleted and created anew meanwhile, or [ErrFenced] if the table of
+// [Offsets] has lost a row or a commit.
 func (c *Consumer) Run(ctx context.Context) error {
 	c.mu.Lock()
 	ran := c.ran
@@ -108,7 +108,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}
 	ctx, c.stop = context.WithCancel(ctx)
 	defer c.stop()
-	c.client.AddConsumeTopics(append(slices.Collect(maps.Keys(c.delays)), c.topic.Name)...) // it joins the group
+	c.client.AddConsumeTopics(append(slices.Collect(maps.Keys(c.delays)), c.topic.Name)...) // joins the group
 	var committing sync.WaitGroup
 	committing.Go(func() { c.commitAtIntervals(ctx) })
 	c.poll(ctx)
@@ -123,8 +123,8 @@ func (c *Consumer) Run(ctx context.Context) error {
 	return c.failed
 }
 
-// Close closes the connection of a consumer that did not run. After [Consumer.Run] it does nothing.
-func (c *Consumer) Close() {
+// Close closes the connection of a consumer that did not run. After [Consumer.Run] it does nothing. The error is nil.
+func (c *Consumer) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.ran {
@@ -132,6 +132,7 @@ func (c *Consumer) Close() {
 		c.client.Close()
 		c.alone.Close()
 	}
+	return nil
 }
 
 // fail ends Run with an error.
@@ -144,14 +145,14 @@ func (c *Consumer) fail(err error) {
 	c.stop()
 }
 
-// poll gives what is fetched to its partitions, until ctx ends. A rebalance waits for that alone: a poll returns nothing of partitions that
-// were taken away.
+// poll gives fetched records to their partitions until ctx ends. A rebalance waits only for this, because no poll
+// returns records of revoked partitions.
 func (c *Consumer) poll(ctx context.Context) {
 	for ctx.Err() == nil {
 		fetches := c.client.PollRecords(ctx, c.opts.Buffer)
 		fetches.EachPartition(func(f kgo.FetchTopicPartition) {
 			if errors.Is(f.Err, kerr.UnknownTopicID) {
-				c.unknown(ctx, f.Topic, f.Err)
+				c.topicMissing(ctx, f.Topic, f.Err)
 			} else if f.Err != nil && ctx.Err() == nil {
 				c.opts.Workers.Log.WarnContext(ctx, "kafkaonce: a partition cannot be read", "consumer", c.handler.Name(), "topic", f.Topic, "partition", f.Partition, "error", f.Err)
 			}

@@ -80,7 +80,7 @@ func TestAnOffsetWaitsForTheMessagesBeforeIt(t *testing.T) {
 	}
 }
 
-// A partition with one slow message is paused when as many as Buffer are in hand, and goes on afterwards.
+// A partition with one slow message is paused when Buffer messages are fetched, and goes on afterwards.
 func TestAFullPartitionIsPaused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
@@ -114,7 +114,8 @@ func short() *kafkaonce.Options {
 	return &kafkaonce.Options{SessionTimeout: 3 * time.Second, RebalanceTimeout: 4 * time.Second, Buffer: 10}
 }
 
-// A partition that moves lets its handlers finish, commits, and goes on elsewhere behind them; those that stay are not stopped.
+// When a partition moves, its handlers finish, its offset is committed, and the new owner goes on from there. Other
+// partitions go on.
 func TestAPartitionThatMovesFinishesWhatRuns(t *testing.T) {
 	t.Parallel()
 	for _, eager := range []bool{false, true} {
@@ -149,8 +150,8 @@ func TestAPartitionThatMovesFinishesWhatRuns(t *testing.T) {
 	}
 }
 
-// A partition that moves does not wait for ever: the contexts of its handlers end, and one that goes on all the same finishes nothing any more. The
-// message comes to the new owner.
+// When a partition moves, its handlers may not run for ever: their contexts end, and a handler that goes on finishes
+// nothing. The new owner gets the message.
 func TestAPartitionThatMovesGivesUpWhatHangs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 2)
@@ -178,7 +179,7 @@ func TestAPartitionThatMovesGivesUpWhatHangs(t *testing.T) {
 	first.wants(everonce.Executed)
 }
 
-// A partition that is lost ends the work's context at once, and what was handled then is not committed.
+// When a partition is lost, the contexts of its handlers end at once, and messages handled then are not committed.
 func TestALostPartitionEndsItsWork(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)

@@ -17,9 +17,9 @@ import (
 
 // DeadLetters shows, replays and discards the dead letters of a topic. Its methods must not be called concurrently.
 //
-// Each of them reads the whole dead-letter topic, twice: a letter is there until a tombstone with its ID follows. A call
-// does not see letters that arrive after its start. Others see the letters meanwhile, and could replay them too; the copies
-// have one key.
+// Each of them reads the whole dead-letter topic twice: a dead letter exists until a tombstone with its ID follows. A
+// call does not see dead letters that arrive after its start. Others see the same dead letters, and could replay them
+// too; the copies have the same key.
 type DeadLetters struct {
 	topic         Topic
 	url           string
@@ -34,7 +34,7 @@ var _ consume.DeadLetters = (*DeadLetters)(nil)
 // topic.Name, topic.DeadLetters and opts.Client. url is as for [Dial], and opts may be nil. The error wraps
 // [everonce.ErrInvalidArgument], [ErrUnreachable] or [ErrTopology].
 func DialDeadLetters(ctx context.Context, url string, topic Topic, opts *Options) (*DeadLetters, error) {
-	t, err := topic.checked()
+	t, err := topic.withDefaults()
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func DialDeadLetters(ctx context.Context, url string, topic Topic, opts *Options
 	if opts != nil {
 		l.opts = opts.Client
 	}
-	// A tombstone goes where its letter is, and only its record says where.
+	// A tombstone must go to the partition of its dead letter.
 	keyed := kgo.StickyKeyPartitioner(nil)
 	partitioner := kgo.BasicConsistentPartitioner(func(topic string) func(*kgo.Record, int) int {
 		byKey := keyed.ForTopic(topic)
@@ -77,10 +77,10 @@ func (l *DeadLetters) Close() error {
 	return nil
 }
 
-// Consumers returns 0: Kafka hides no letters.
+// Consumers returns 0: Kafka does not hide dead letters.
 func (l *DeadLetters) Consumers(context.Context) (int, error) { return 0, nil }
 
-// All returns an iterator over the selected letters, which stay in the topic. It ends with the first error.
+// All returns an iterator over the selected dead letters, and removes none. It ends with the first error.
 func (l *DeadLetters) All(ctx context.Context, filter consume.Filter) iter.Seq2[consume.DeadLetter, error] {
 	return func(yield func(consume.DeadLetter, error) bool) {
 		err := l.each(ctx, filter, func(letter *consume.DeadLetter, _ *kgo.Record) error {
@@ -97,20 +97,20 @@ func (l *DeadLetters) All(ctx context.Context, filter consume.Filter) iter.Seq2[
 
 var errEnough = errors.New("kafkaonce: enough")
 
-// Replay produces copies of the selected letters to their topics, with the original record key and headers, zero retries,
-// and the number of replays ([consume.DeadLetter.Replays]). It removes each letter once its copy is in the topic. If the message
-// was already handled, the copy is a duplicate. Replay returns the number of replayed letters. The error also names letters
-// that stay because their topic does not exist, or refuses them, or because they have no body. An interrupted replay may
-// leave a letter beside its copy.
+// Replay produces copies of the selected dead letters to their topics, with the original record key and headers, zero
+// retries, and the number of replays ([consume.DeadLetter.Replays]). It removes each dead letter once its copy is in
+// the topic. If the message was already handled, the copy is a duplicate. Replay returns the number of replayed dead
+// letters. The error also names dead letters that were not replayed because their topic does not exist or refuses
+// them, or because they have no body. An interrupted replay may leave a dead letter beside its copy.
 func (l *DeadLetters) Replay(ctx context.Context, filter consume.Filter) (replayed int, err error) {
-	var stayed error
+	var failed error
 	err = l.each(ctx, filter, func(letter *consume.DeadLetter, r *kgo.Record) error {
 		err := errOmitted
 		if !has(r, headerOmitted) {
 			err = l.forgotten.produce(l.client, l.alone, replayCopy(r)).wait(ctx)
 		}
-		if errors.Is(err, errOmitted) || errors.Is(err, kerr.UnknownTopicOrPartition) || refused(err) || errors.Is(err, kerr.TopicAuthorizationFailed) {
-			stayed = errors.Join(stayed, fmt.Errorf("kafkaonce: letter %s was not replayed to topic %q: %w", letter.ID, letter.Queue, err))
+		if errors.Is(err, errOmitted) || errors.Is(err, kerr.UnknownTopicOrPartition) || isRefusal(err) || errors.Is(err, kerr.TopicAuthorizationFailed) {
+			failed = errors.Join(failed, fmt.Errorf("kafkaonce: dead letter %s was not replayed to topic %q: %w", letter.ID, letter.Queue, err))
 			return nil
 		}
 		if err == nil {
@@ -121,12 +121,12 @@ func (l *DeadLetters) Replay(ctx context.Context, filter consume.Filter) (replay
 		}
 		return err
 	})
-	return replayed, errors.Join(err, stayed)
+	return replayed, errors.Join(err, failed)
 }
 
-var errOmitted = errors.New("kafkaonce: the letter has no body, which was too large (read it where the letter says, and produce it again)")
+var errOmitted = errors.New("kafkaonce: the dead letter has no body, which was too large (read it at the offset that the detail names, and produce it again)")
 
-// Discard deletes the selected letters, and returns their number.
+// Discard deletes the selected dead letters and returns their number.
 func (l *DeadLetters) Discard(ctx context.Context, filter consume.Filter) (discarded int, err error) {
 	err = l.each(ctx, filter, func(_ *consume.DeadLetter, r *kgo.Record) error {
 		err := l.remove(ctx, r)
@@ -142,8 +142,8 @@ func (l *DeadLetters) remove(ctx context.Context, r *kgo.Record) error {
 	return l.forgotten.produce(l.client, nil, &kgo.Record{Topic: r.Topic, Partition: r.Partition, Key: r.Key}).wait(ctx)
 }
 
-// each calls fn for the letters that are meant. Which are there, a first reading of the topic tells; the second has one of them in memory
-// at a time.
+// each calls fn for each selected dead letter. It reads the topic once to find which dead letters exist, and once more
+// for fn, so that memory holds one of them at a time.
 func (l *DeadLetters) each(ctx context.Context, filter consume.Filter, fn func(*consume.DeadLetter, *kgo.Record) error) error {
 	if err := filter.Validate(); err != nil {
 		return err
@@ -157,10 +157,10 @@ func (l *DeadLetters) each(ctx context.Context, filter consume.Filter, fn func(*
 	if err = cmp.Or(err, end.Error()); err != nil {
 		return fmt.Errorf("kafkaonce: topic %q: %w", l.topic.DeadLetters, err)
 	}
-	there := map[string]int64{} // the newest record of each letter
+	newest := map[string]int64{} // the offset of the newest record of each dead letter
 	if err := l.scan(ctx, first, end, func(r *kgo.Record) error {
-		if there[string(r.Key)] = r.Offset; r.Value == nil {
-			delete(there, string(r.Key))
+		if newest[string(r.Key)] = r.Offset; r.Value == nil {
+			delete(newest, string(r.Key))
 		}
 		return nil
 	}); err != nil {
@@ -168,11 +168,11 @@ func (l *DeadLetters) each(ctx context.Context, filter consume.Filter, fn func(*
 	}
 	meant := 0
 	err = l.scan(ctx, first, end, func(r *kgo.Record) error {
-		at, ok := there[string(r.Key)]
+		at, ok := newest[string(r.Key)]
 		if !ok || at != r.Offset {
 			return nil
 		}
-		letter, ok := letterOf(r)
+		letter, ok := deadLetterOf(r)
 		if !ok || !filter.Matches(&letter) {
 			return nil
 		}
@@ -190,11 +190,11 @@ func (l *DeadLetters) each(ctx context.Context, filter consume.Filter, fn func(*
 	return err
 }
 
-var errLimit = errors.New("kafkaonce: as many as were asked for")
+var errLimit = errors.New("kafkaonce: limit reached")
 
 var errUnanswered = errors.New("kafkaonce: the broker did not answer (the partition may have no leader)")
 
-// scan reads the topic from its first offsets up to those at the end.
+// scan reads the topic from the offsets first to the offsets end.
 func (l *DeadLetters) scan(ctx context.Context, first, end kadm.ListedOffsets, fn func(*kgo.Record) error) error {
 	from, left := map[int32]kgo.Offset{}, map[int32]int64{}
 	first.Each(func(o kadm.ListedOffset) {

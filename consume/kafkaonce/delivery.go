@@ -13,15 +13,15 @@ import (
 	"github.com/everonce/everonce/consume/internal/copies"
 )
 
-// delivery is one message in hand. Its answers are local: what they finish, the partition commits.
+// delivery is one unanswered message. Its answers are local: the partition commits what they finish.
 type delivery struct {
 	r *kgo.Record
 	m *consume.Message
 	p *partition
 
 	finished bool             // under the partition's lock, as is
-	noted    *kgo.EpochOffset // what its latest transaction wrote into the table of offsets
-	copied   *produced        // the copy that an earlier call has sent, and whose fate it did not learn
+	noted    *kgo.EpochOffset // the offset that its latest transaction wrote into the table
+	copied   *produced        // a copy that an earlier call sent without learning the result
 }
 
 var _ consume.Delivery = (*delivery)(nil)
@@ -29,7 +29,7 @@ var _ consume.Delivery = (*delivery)(nil)
 // Message implements [consume.Delivery].
 func (d *delivery) Message() *consume.Message { return d.m }
 
-// next is the offset behind it.
+// next returns the offset after the message.
 func (d *delivery) next() kgo.EpochOffset {
 	return kgo.EpochOffset{Epoch: d.r.LeaderEpoch, Offset: d.r.Offset + 1}
 }
@@ -54,7 +54,8 @@ func (d *delivery) Retry(ctx context.Context, after time.Duration, counts bool) 
 	return err
 }
 
-// SetAside implements [consume.Delivery]. What is too large for a dead letter leaves one without a body, and then without headers.
+// SetAside implements [consume.Delivery]. If the topic refuses the dead letter as too large, it sends one without the
+// body, and then one without the headers.
 func (d *delivery) SetAside(ctx context.Context, letter consume.Death) error {
 	topic := &d.p.c.topic
 	r := deadLetter(d.r, d.m, topic.DeadLetters, topic.Name, &letter)
@@ -71,8 +72,8 @@ func (d *delivery) SetAside(ctx context.Context, letter consume.Death) error {
 	return err
 }
 
-// move puts a copy into another topic, and finishes the message once the copy is there. A call that did not learn what became of its copy
-// is called again: that one waits for the same copy.
+// move produces a copy to another topic, and finishes the message once the topic has the copy. If an earlier call did
+// not learn the result of its copy, move waits for that copy.
 func (d *delivery) move(ctx context.Context, r *kgo.Record) error {
 	if err := d.p.here(); err != nil {
 		return err
@@ -86,7 +87,7 @@ func (d *delivery) move(ctx context.Context, r *kgo.Record) error {
 		return err
 	}
 	d.copied = nil
-	if errors.Is(err, kerr.UnknownTopicOrPartition) && c.topic.Topology == Declare { // somebody has deleted it
+	if errors.Is(err, kerr.UnknownTopicOrPartition) && c.topic.Topology == Declare { // it was deleted
 		if _, _, undeclared := c.topic.establish(ctx, c.client, c.opts.Workers.Log); undeclared != nil {
 			return errors.Join(err, undeclared)
 		}

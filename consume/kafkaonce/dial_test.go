@@ -28,7 +28,7 @@ func newHandler(t *testing.T) *consume.Consumer {
 	return h
 }
 
-// Dial reports what cannot work before anything is consumed. No error contains the password.
+// Dial reports invalid arguments and topics before anything is consumed. No error contains the password.
 func TestDialRefuses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
@@ -44,7 +44,7 @@ func TestDialRefuses(t *testing.T) {
 		"no URL":            {"", b.topic, nil, everonce.ErrInvalidArgument},
 		"another scheme":    {"amqp://u:secret@localhost", b.topic, nil, everonce.ErrInvalidArgument},
 		"unknown mechanism": {"kafka://u:secret@localhost?mechanism=x", b.topic, nil, everonce.ErrInvalidArgument},
-		"nobody listens":    {"kafka://127.0.0.1:1", b.topic, nil, kafkaonce.ErrUnreachable},
+		"no listener":       {"kafka://127.0.0.1:1", b.topic, nil, kafkaonce.ErrUnreachable},
 		"no topic":          {b.url, none, nil, kafkaonce.ErrTopology},
 		"no retry topic":    {b.url, only, nil, kafkaonce.ErrTopology},
 		"no name":           {b.url, kafkaonce.Topic{}, nil, everonce.ErrInvalidArgument},
@@ -63,7 +63,7 @@ func TestDialRefuses(t *testing.T) {
 }
 
 // Dial returns a clear error if the user may not write to a retry topic, or may not read with the group.
-func TestDialTellsWhatTheUserMayNot(t *testing.T) {
+func TestDialNamesMissingPermissions(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
 	c, err := kafkaonce.Dial(b.ctx, b.url, b.topic, newHandler(t), nil)

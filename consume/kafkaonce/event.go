@@ -5,8 +5,8 @@ type Event struct {
 	Kind      EventKind
 	Topic     string // the topic, or a retry topic of it
 	Partition int32
-	// Offset is the offset that was committed: that of the first message that is not finished. Lag is how many offsets
-	// there are from there to the end of the partition, as of the last fetch. Both are for Committed.
+	// Offset is the committed offset, which is the first unfinished message. Lag is the number of offsets from there to
+	// the end of the partition, as of the last fetch. Both are for Committed.
 	Offset, Lag int64
 	// Err is why a commit failed.
 	Err error
@@ -21,12 +21,12 @@ const (
 	Revoked      EventKind = "revoked" // given back in a rebalance or at the end, after its last commit
 	Lost         EventKind = "lost"    // taken away
 	Committed    EventKind = "committed"
-	CommitFailed EventKind = "commit_failed" // it is tried again while the partition is here
+	CommitFailed EventKind = "commit_failed" // it is retried while this consumer has the partition
 	Paused       EventKind = "paused"        // Options.Buffer is full
 	Resumed      EventKind = "resumed"
 )
 
-func (c *Consumer) tell(e Event) {
+func (c *Consumer) notify(e Event) {
 	if c.opts.Observe == nil {
 		return
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// exampleTopic makes a topic of the examples' own, and remove removes it with what belongs to it.
+// exampleTopic creates a topic for an example; remove deletes it with its retry and dead-letter topics.
 func exampleTopic() (topic kafkaonce.Topic, remove func()) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(strings.TrimPrefix(os.Getenv("EVERONCE_TEST_KAFKA_URL"), "kafka://")))
 	if err != nil {

@@ -23,7 +23,7 @@ func ExampleTransform() {
 	url := os.Getenv("EVERONCE_TEST_KAFKA_URL") // kafka://localhost:9092
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	transform, err := kafkaonce.NewTransform(ctx, url, orders.Name, orders.Name, func(_ context.Context, r *kgo.Record) ([]*kgo.Record, error) {
+	transform, err := kafkaonce.DialTransform(ctx, url, orders.Name, orders.Name, func(_ context.Context, r *kgo.Record) ([]*kgo.Record, error) {
 		return []*kgo.Record{{Topic: invoices.Name, Key: r.Key, Value: []byte(`{"invoice":` + string(r.Value) + `}`), Headers: r.Headers}}, nil
 	}, nil)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/everonce/everonce/internal/envelope"
 )
 
-// The headers of a message that describe its value, and the one of its ID.
+// Headers of a message that describe its value, and the header of its ID.
 const (
 	headerContentType     = "content-type"
 	headerContentEncoding = "content-encoding"
@@ -23,12 +23,13 @@ const (
 
 var headerID = envelope.Kafka.Name("id")
 
-// headerOrigin is the topic, partition and offset of the message that a copy is of.
+// headerOrigin is the topic, partition and offset of the original of a copy.
 const headerOrigin = copies.Prefix + "origin"
 
-// RecordKey uses the record key. It names an entity, like an order, more often than one event of it: then all later events
-// of the entity would be taken for duplicates. Use it alone only if each event has a key of its own; else put it into a
-// [consume.Composite] with what tells the entity's events apart. A key that is not valid UTF-8 is written as "hex:…".
+// RecordKey uses the record key. It often names an entity, like an order, and not one event of it: then all later
+// events of the entity would be duplicates. Use it alone only if each event has its own key; otherwise put it into a
+// [consume.Composite] with a value that differs between the events. A key that is not valid UTF-8 is written as
+// "hex:…".
 func RecordKey() consume.Key {
 	return func(m *consume.Message) (string, error) {
 		if m.Subject == "" {
@@ -38,7 +39,7 @@ func RecordKey() consume.Key {
 	}
 }
 
-// keyText is a record key as text.
+// keyText returns a record key as text.
 func keyText(key string) string {
 	if !utf8.ValidString(key) || strings.HasPrefix(key, "hex:") {
 		return "hex:" + hex.EncodeToString([]byte(key))
@@ -46,15 +47,15 @@ func keyText(key string) string {
 	return key
 }
 
-// messageOf is a record as a consumer sees it: as its producer has sent it, whichever way it came. Of headers with the same name the
-// last counts, as to Kafka's own client.
+// messageOf returns the message of a record, as its producer sent it, even if the record is a copy. Of headers with
+// the same name it uses the last, as Kafka's own client does.
 func messageOf(r *kgo.Record, topic string) *consume.Message {
-	text, odd := texts(r)
+	text, omitted := textHeaders(r)
 	note := copies.Read(text)
 	m := &consume.Message{
 		ID: text[headerID], BrokerID: origin(r, text), Source: topic, Subject: string(r.Key),
 		ContentType: text[headerContentType], ContentEncoding: text[headerContentEncoding],
-		Body: r.Value, Retries: note.Retries, First: note.First, Odd: odd,
+		Body: r.Value, Retries: note.Retries, First: note.First, OmittedHeaders: omitted,
 	}
 	if m.First.IsZero() {
 		m.First = copies.Writable(r.Timestamp)
@@ -72,8 +73,9 @@ func messageOf(r *kgo.Record, topic string) *consume.Message {
 	return m
 }
 
-// texts returns the headers as text, those without a value as empty texts, and the names of those that are not text.
-func texts(r *kgo.Record) (text map[string]string, odd []string) {
+// textHeaders returns the headers that are text, with empty text for a header without a value, and the names of the
+// others.
+func textHeaders(r *kgo.Record) (text map[string]string, omitted []string) {
 	text = make(map[string]string, len(r.Headers))
 	last := make(map[string][]byte, len(r.Headers))
 	for _, h := range r.Headers {
@@ -83,13 +85,13 @@ func texts(r *kgo.Record) (text map[string]string, odd []string) {
 		if utf8.Valid(value) {
 			text[name] = string(value)
 		} else {
-			odd = append(odd, name)
+			omitted = append(omitted, name)
 		}
 	}
-	return text, odd
+	return text, omitted
 }
 
-// origin is where the message was first: a copy of it is the same message.
+// origin returns the topic, partition and offset of the original message, also for a copy.
 func origin(r *kgo.Record, text map[string]string) string {
 	if at := text[headerOrigin]; at != "" {
 		return at

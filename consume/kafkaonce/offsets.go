@@ -14,17 +14,17 @@ import (
 )
 
 // Offsets keeps the offsets of consumer groups in a table beside the store of a receiver. It is for
-// [consume.TxSpec.Offsets]: each transaction that handles messages then writes the offset too, so that effects, records
-// and offset are one commit. The consumer begins at the offset of the table, whatever Kafka has; Kafka gets it too, later,
-// for tools that show the lag.
+// [consume.TxSpec.Offsets]: each transaction that handles messages also writes the offset, so that effects, records
+// and offset are one commit. The consumer begins at the offset of the table, whatever offset Kafka has. Kafka gets it
+// later, for tools that show the lag.
 //
-// A partition has one owner in the table: the member and the generation of the group that took it last. A transaction of
-// any other, such as a process that was paused for longer than its session and goes on, is rolled back with [ErrFenced]. So
-// is one that finds an earlier offset than the last that was committed, as after a failover of the database that lost
-// commits: [Consumer.Run] then ends, and the next one begins at the table's offset.
+// A partition has one owner in the table: the member and the generation of the group that took it last. The
+// transaction of any other member rolls back with [ErrFenced], for example in a process that was paused for longer
+// than its session. So does a transaction that finds an earlier offset than the last committed one, as after a
+// failover of the database that lost commits: [Consumer.Run] then ends, and the next one begins at the table's offset.
 //
-// A partition is worked on in its order: the default of Workers.Concurrency is 1. To be faster, set Workers.Batch: a batch
-// is one transaction. With more Concurrency the offset in the table is that of the first message that is not finished, and
+// A partition is handled in its order: the default of Workers.Concurrency is 1. For more speed, set Workers.Batch: a
+// batch is one transaction. With more Concurrency the table has the offset of the first unfinished message, and
 // transactions of one partition wait for each other at its row. Transactions at repeatable read or serializable need a
 // Concurrency of 1.
 //
@@ -37,18 +37,18 @@ type Offsets[Tx any] struct {
 	read, take, write *sqldb.Statement
 }
 
-// ErrFenced says that another member of the group has taken the partition, or that its row was removed or set back. What
-// the transaction wrote is undone.
+// ErrFenced says that another member of the group has taken the partition, or that its row was removed or set back.
+// The transaction was rolled back.
 var ErrFenced = fmt.Errorf("%w: kafkaonce: another member of the group has taken the partition in the table of offsets, or its row was removed or set back", consume.ErrGone)
 
-// takeTimeout bounds the wait for a row, so that who waits says so.
+// takeTimeout bounds the wait for a row, so that a long wait is logged.
 const takeTimeout = 5 * time.Second
 
-// columns are the key of a row. A topic that is created anew has another ID, and its offsets begin anew.
+// columns are the key of a row. A topic that is created anew has another ID, and its offsets start from zero.
 const columns = "consumer_group, topic, topic_id, part"
 
-// NewOffsets returns the offsets beside the receiver's store, which must be in PostgreSQL or SQLite. It sends nothing. The
-// error wraps [everonce.ErrInvalidArgument].
+// NewOffsets returns the offsets beside the receiver's store, which must be in PostgreSQL or SQLite. It sends nothing.
+// The error wraps [everonce.ErrInvalidArgument].
 func NewOffsets[Tx any](receiver *everonce.TxReceiver[Tx]) (*Offsets[Tx], error) {
 	if receiver == nil {
 		return nil, fmt.Errorf("%w: kafkaonce: the receiver is nil", everonce.ErrInvalidArgument)
@@ -59,9 +59,11 @@ func NewOffsets[Tx any](receiver *everonce.TxReceiver[Tx]) (*Offsets[Tx], error)
 	}
 	d := db.Dialect()
 	const at, owned = "consumer_group = {1t} AND topic = {2t} AND topic_id = {3t} AND part = {4i}", " AND generation = {5i} AND member = {6t}"
-	// A database that was restored, or has failed over, may have lost what it had committed: who would write the next offset would skip that.
+	// kept rejects a write after the database has lost commits, in a failover or a restore: it would skip the lost
+	// messages.
 	const kept = " AND (epoch > {10i} OR epoch = {10i} AND next >= {9i})"
-	// Epoch and offset grow together along a log. Where it was cut off, the epoch is a newer one.
+	// ahead is true for a later position. Epoch and offset grow along a log; where the log was truncated, the epoch is
+	// newer.
 	const ahead = "(epoch < {8i} OR epoch = {8i} AND next < {7i})"
 	o := &Offsets[Tx]{
 		db: db,
@@ -80,16 +82,16 @@ func NewOffsets[Tx any](receiver *everonce.TxReceiver[Tx]) (*Offsets[Tx], error)
 	return o, nil
 }
 
-// Migrate creates the table, or brings it to this version. Several processes may run it at once, and it does nothing if
-// there is nothing to do. It refuses a table of a newer version with [everonce.ErrSchema].
+// Migrate creates the table or upgrades it. Several processes may run it at once. It does nothing if the table is up
+// to date. It refuses a table of a newer version with [everonce.ErrSchema].
 func (o *Offsets[Tx]) Migrate(ctx context.Context) error {
-	return o.failed("migrate", o.schema.Migrate(ctx, o.db))
+	return o.storeError("migrate", o.schema.Migrate(ctx, o.db))
 }
 
-// Schema returns what Migrate runs on an empty database, as text for a migration tool of your own.
+// Schema returns the SQL that Migrate runs on an empty database, for another migration tool.
 func (o *Offsets[Tx]) Schema() string { return o.schema.Text() }
 
-// Note implements [consume.Offsets]: it writes the offset that is right once the transaction has committed.
+// Note implements [consume.Offsets]. It writes the offset that is valid once the transaction has committed.
 func (o *Offsets[Tx]) Note(ctx context.Context, tx Tx, ms []*consume.Message) error {
 	p, ok := ctx.Value(inPartition{}).(*partition)
 	if !ok {
@@ -105,7 +107,7 @@ func (o *Offsets[Tx]) Note(ctx context.Context, tx Tx, ms []*consume.Message) er
 	}
 	call := o.writing(&at)
 	if err := conn.Send(ctx, call); err != nil {
-		return o.failed("write the offset", err)
+		return o.storeError("write the offset", err)
 	}
 	if call.Affected == 0 {
 		p.fence()
@@ -114,13 +116,13 @@ func (o *Offsets[Tx]) Note(ctx context.Context, tx Tx, ms []*consume.Message) er
 	return nil
 }
 
-// owner is a member of a group in one generation. The two together never come again.
+// owner is a member of a group in one generation. The two together are unique.
 type owner struct {
 	group, member string
 	generation    int32
 }
 
-// mark is how far an owner has come in a partition.
+// mark is the position of an owner in a partition.
 type mark struct {
 	owner
 	place
@@ -129,20 +131,20 @@ type mark struct {
 	least   kgo.EpochOffset // which the table has, as its owner has heard
 }
 
-// offsetsTable is what a consumer needs of [Offsets].
+// offsetsTable is [Offsets] without its type parameter.
 type offsetsTable interface {
 	check(ctx context.Context) error
-	missing() bool
+	isNil() bool
 	ownerOf(ctx context.Context, m *mark) (owner, error)
 	takeOver(ctx context.Context, m *mark, from owner) (taken bool, err error)
 	save(ctx context.Context, ms []mark) (fenced []bool, err error)
 }
 
-// missing reports whether these are the nil of a variable.
-func (o *Offsets[Tx]) missing() bool { return o == nil }
+// isNil reports whether o is a nil pointer in a non-nil interface.
+func (o *Offsets[Tx]) isNil() bool { return o == nil }
 
 func (o *Offsets[Tx]) check(ctx context.Context) error {
-	return o.failed("look at the table", o.schema.Check(ctx, o.db))
+	return o.storeError("look at the table", o.schema.Check(ctx, o.db))
 }
 
 func (m *mark) key() []any {
@@ -153,16 +155,17 @@ func (o *Offsets[Tx]) writing(m *mark) *sqldb.Call {
 	return &sqldb.Call{Statement: o.write, Args: append(m.key(), int64(m.generation), m.member, m.next.Offset, int64(m.next.Epoch), m.least.Offset, int64(m.least.Epoch))}
 }
 
-// ownerOf returns who has a partition; the zero value if nobody does.
+// ownerOf returns the owner of a partition, or the zero value if it has none.
 func (o *Offsets[Tx]) ownerOf(ctx context.Context, m *mark) (by owner, err error) {
 	var generation int64
 	err = o.db.Read(ctx, (&sqldb.Call{Statement: o.read, Args: m.key()}).ForEach(func(r sqldb.Row) error { return r.Scan(&generation, &by.member) }))
 	by.generation = int32(generation) //nolint:gosec // it was one
-	return by, o.failed("read the owner", err)
+	return by, o.storeError("read the owner", err)
 }
 
-// takeOver makes the mark's owner that of the partition, unless another took it from from meanwhile, and reads the offset. It waits for a
-// transaction that has written the row, but not for long: that of a host that has died stays open until the server hears of it.
+// takeOver makes the mark's owner the owner of the partition, unless from no longer is, and reads the offset. It waits
+// for a transaction that has written the row, but only up to takeTimeout: the transaction of a dead host stays open
+// until the server notices.
 func (o *Offsets[Tx]) takeOver(ctx context.Context, m *mark, from owner) (taken bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, takeTimeout)
 	defer cancel()
@@ -174,10 +177,11 @@ func (o *Offsets[Tx]) takeOver(ctx context.Context, m *mark, from owner) (taken 
 		m.least = m.next
 		return err
 	})
-	return taken, o.failed("take a partition", err)
+	return taken, o.storeError("take a partition", err)
 }
 
-// save writes offsets outside of the transactions of handlers: of messages that had none, as those that were retried or became dead letters.
+// save writes offsets outside of the transactions of handlers, for messages without one: retried messages and dead
+// letters.
 func (o *Offsets[Tx]) save(ctx context.Context, ms []mark) (fenced []bool, err error) {
 	err = o.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
 		fenced = make([]bool, len(ms))
@@ -190,10 +194,10 @@ func (o *Offsets[Tx]) save(ctx context.Context, ms []mark) (fenced []bool, err e
 		}
 		return nil
 	})
-	return fenced, o.failed("write the offsets", err)
+	return fenced, o.storeError("write the offsets", err)
 }
 
-func (o *Offsets[Tx]) failed(what string, err error) error {
+func (o *Offsets[Tx]) storeError(what string, err error) error {
 	if err == nil || errors.Is(err, everonce.ErrSchema) {
 		return err
 	}

@@ -23,21 +23,21 @@ type Options struct {
 	// Eager stops all partitions in a rebalance, as older clients do (sticky assignment). All members of a group must have
 	// the same kind. Default: cooperative-sticky, which stops only those that move.
 	Eager bool
-	// Buffer is how many messages of a partition may be in hand, from the first that is not finished on. The partition is
+	// Buffer is how many messages of a partition may be fetched, counted from the first unfinished one. The partition is
 	// paused while there are more, or while they are more than 8 MiB. A fetch may bring as many again, but at most 1 MiB.
 	// Default 500, or 4 × Workers.Concurrency × Workers.Batch if that is more.
 	Buffer int
 	// CommitEvery is the interval between commits. Default 1 s.
 	CommitEvery time.Duration
-	// SessionTimeout is how long the group waits for a heartbeat of this consumer before it gives its partitions to others.
-	// Slow handlers do not delay heartbeats. Default 45 s.
+	// SessionTimeout is how long the group waits for a heartbeat of this consumer before it gives its partitions to
+	// others. Slow handlers do not delay heartbeats. Default 45 s.
 	SessionTimeout time.Duration
 	// RebalanceTimeout is how long the group waits for this consumer in a rebalance. Default 60 s.
 	RebalanceTimeout time.Duration
 	// Observe, if set, is called with what happens to partitions. It is called concurrently, and must not block.
 	Observe func(Event)
 	// Client are further options of the client, such as [kgo.SASL], [kgo.DialTLSConfig], [kgo.InstanceID] and
-	// [kgo.WithLogger]. Those that this package sets come after them.
+	// [kgo.WithLogger]. The options that this package sets come after them.
 	Client []kgo.Opt
 }
 
@@ -46,8 +46,8 @@ const (
 	bufferBytes = 8 << 20
 )
 
-// checked returns o with its defaults.
-func (o *Options) checked(consumer string) (Options, error) {
+// withDefaults returns o with its defaults, or an error that wraps [everonce.ErrInvalidArgument].
+func (o *Options) withDefaults(consumer string) (Options, error) {
 	var c Options
 	if o != nil {
 		c = *o
@@ -74,7 +74,8 @@ func (o *Options) checked(consumer string) (Options, error) {
 	return c, nil
 }
 
-// byRecordKey is the default of Workers.Order. Messages without a record key are not ordered: each has its own ordering key.
+// byRecordKey is the default of Workers.Order. Messages without a record key are not ordered: each has its own
+// ordering key.
 func byRecordKey(m *consume.Message) string {
 	if m.Subject != "" {
 		return m.Subject
@@ -82,7 +83,7 @@ func byRecordKey(m *consume.Message) string {
 	return m.BrokerID
 }
 
-// balancer shares out the partitions, where this member is the group's leader.
+// balancer returns the balancer that this member uses as leader of the group.
 func (o *Options) balancer() kgo.GroupBalancer {
 	if o.Eager {
 		return eachTopic{kgo.StickyBalancer()}
@@ -96,6 +97,6 @@ func (o *Options) group() []kgo.Opt {
 		kgo.ConsumerGroup(o.Group), kgo.Balancers(o.balancer()), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
 		kgo.SessionTimeout(o.SessionTimeout), kgo.RebalanceTimeout(o.RebalanceTimeout), kgo.HeartbeatInterval(min(3*time.Second, o.SessionTimeout/4)),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.FetchMaxWait(fetchWait), // a partition that was paused waits for so long, if others of its broker bring nothing
+		kgo.FetchMaxWait(fetchWait), // a resumed partition waits that long if the broker has nothing for others
 	}
 }

@@ -17,23 +17,24 @@ import (
 // Publisher publishes the events of an outbox to topics. An event is published when all in-sync replicas have it. It
 // connects when it has something to publish.
 //
-// A message has the event's key as record key, so that events with the same key stand in one partition in their order. It
-// has the event's ID in the header ce_id, by which [consume.ProducerID] recognises it when it is published again, the type
-// in ce_type, the event's topic in ce_source, when it was inserted in ce_time, the content type in content-type, and the
-// event's headers and payload; a header of the event with one of these names stands, but for ce_id. Its timestamp is when
-// it is published: the topic's retention would delete an event that waited for longer.
+// A message has the event's key as record key, so that events with the same key are in one partition in their order.
+// It has the event's ID in the header ce_id, by which [consume.ProducerID] recognises it when it is published again,
+// the type in ce_type, the event's topic in ce_source, when it was inserted in ce_time, the content type in
+// content-type, and the event's headers and payload. A header of the event with one of these names has precedence,
+// except ce_id. Its timestamp is when it is published: the topic's retention would delete an event that waited for
+// longer.
 //
-// The producer is idempotent, but Kafka forgets it when the relay ends: what a relay published and did not note, the next
-// one publishes again, and Kafka keeps both.
+// The producer is idempotent, but Kafka forgets it when the relay ends: the next relay publishes again what the last
+// one published and did not note, and Kafka keeps both.
 type Publisher struct {
 	client, alone *kgo.Client
 	forgotten     forgotten
 	topic         func(*outbox.Event) string
 }
 
-// PublisherOptions say how a publisher connects, and where events go. The zero value of each field is its default.
+// PublisherOptions configure a publisher. The zero value of each field is its default.
 type PublisherOptions struct {
-	// Topic says where an event goes. Default: to the topic that the event names.
+	// Topic returns the topic for an event. Default: to the topic that the event names.
 	Topic func(*outbox.Event) string
 	// Client are further options of the client, as in [Options]. An event that is larger than
 	// [kgo.ProducerBatchMaxBytes], default 1 MiB as in the broker, is sent alone.
@@ -63,10 +64,10 @@ func NewPublisher(url string, opts *PublisherOptions) (*Publisher, error) {
 	return &Publisher{client: client, alone: alone, topic: o.Topic}, nil
 }
 
-// Publish implements [outbox.Publisher]. [outbox.ErrUnavailable]: no broker answers, or it refuses the user. A topic that
-// does not exist counts, and so does one that refuses the time at which the event is published. An event that the broker
-// would refuse whenever it came, as one that is too large for the topic, or has no key for a compacted one, is set aside;
-// those that are sent with it are not.
+// Publish implements [outbox.Publisher]. [outbox.ErrUnavailable]: no broker answers, or it refuses the user, or the
+// topic does not exist or refuses the time at which the event is published. An event that the broker would always
+// refuse, because it is too large for the topic or has no key for a compacted one, is set aside, without the events
+// that are sent with it.
 func (p *Publisher) Publish(ctx context.Context, events []outbox.Event) []error {
 	return outbox.InOrder(ctx, events, p.send)
 }
@@ -88,14 +89,14 @@ func (p *Publisher) send(ctx context.Context, events []outbox.Event) []error {
 	return errs
 }
 
-// Close closes the connection. What is published after that fails.
+// Close closes the connection. Later calls of Publish fail.
 func (p *Publisher) Close() error {
 	p.client.Close()
 	p.alone.Close()
 	return nil
 }
 
-// record is the event as a record.
+// record returns the record of an event.
 func (p *Publisher) record(e *outbox.Event) (*kgo.Record, error) {
 	r := &kgo.Record{Topic: p.topic(e), Value: e.Payload}
 	if r.Topic == "" {
@@ -131,7 +132,7 @@ func (p *Publisher) record(e *outbox.Event) (*kgo.Record, error) {
 
 var errRefused = errors.New("kafkaonce: the event cannot be a message")
 
-// relayError returns the error that tells a relay what the broker answered.
+// relayError translates an answer of the broker for the relay.
 func relayError(err error) error {
 	switch {
 	case err == nil:
@@ -142,8 +143,8 @@ func relayError(err error) error {
 		return everonce.Permanent("refused", err, nil)
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
 		return fmt.Errorf("kafkaonce: the topic does not exist: %w", err)
-	case errors.Is(err, kerr.InvalidTimestamp): // another try has another time
-		return fmt.Errorf("kafkaonce: the topic refuses the time of now (compare the clocks, and see message.timestamp.before.max.ms and after.max.ms): %w", err)
+	case errors.Is(err, kerr.InvalidTimestamp): // a later try has a later time
+		return fmt.Errorf("kafkaonce: the topic refuses the current time (compare the clocks, and see message.timestamp.before.max.ms and after.max.ms): %w", err)
 	}
 	return fmt.Errorf("%w: %w", outbox.ErrUnavailable, err)
 }

@@ -31,8 +31,9 @@ func event(topic, id, key string) outbox.Event {
 	return outbox.Event{ID: id, Topic: topic, Key: key, ContentType: "application/json", Payload: []byte(`{"id":"` + id + `"}`)}
 }
 
-// Trap: an idempotent producer is forgotten when its process ends. What a relay had published and not noted, the next one publishes again, and
-// the broker keeps both. By its ID the event takes effect once; without everonce twice.
+// Trap: an idempotent producer is forgotten when its process ends. The next relay publishes again what the last one
+// published and did not note, and the broker keeps both. By its ID the event takes effect once; without everonce
+// twice.
 func TestTrapAnIdempotentProducerForgets(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)

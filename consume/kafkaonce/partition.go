@@ -23,30 +23,30 @@ func comparePlaces(a, b *partition) int {
 	return cmp.Or(cmp.Compare(a.topic, b.topic), cmp.Compare(a.number, b.number))
 }
 
-// partition is one that this consumer has: from its assignment until it is revoked or lost.
+// partition is a partition that this consumer has, from its assignment until it is revoked or lost.
 type partition struct {
 	place
 	c      *Consumer
 	delay  time.Duration // of a retry topic
 	ctx    context.Context
 	end    context.CancelCauseFunc
-	served chan struct{} // closed when no handler runs any more
+	served chan struct{} // closed when no handler runs
 	more   chan struct{} // something was added to waiting
 
 	mu      sync.Mutex
 	waiting []*delivery // not handed out
-	window  []*delivery // from the first that is not finished on
+	window  []*delivery // from the first unfinished one on
 	bytes   int         // of their values
 	next    kgo.EpochOffset
 	moved   bool  // next is not committed
 	high    int64 // the end of the partition, as of the last fetch
 	paused  bool
 	gone    bool
-	own     mark // as whom we write to the table of offsets, if there is one
-	fenced  bool // by that table
+	own     mark // the owner that writes to the table of offsets, if any
+	fenced  bool // according to that table
 }
 
-// inPartition is where a handler's context has its partition, for [Offsets.Note].
+// inPartition is the key of the partition in a handler's context, for [Offsets.Note].
 type inPartition struct{}
 
 // begin serves a partition.
@@ -65,10 +65,10 @@ func (c *Consumer) begin(at place) *partition {
 	return p
 }
 
-// add takes in what was fetched, and pauses the partition while there is enough.
+// add adds fetched records, and pauses the partition if it has enough.
 func (p *partition) add(fetched kgo.FetchPartition) {
 	p.mu.Lock()
-	if p.gone { // fenced: the group has not told us yet
+	if p.gone { // fenced: the group has not revoked it yet
 		p.mu.Unlock()
 		return
 	}
@@ -76,7 +76,7 @@ func (p *partition) add(fetched kgo.FetchPartition) {
 	for _, r := range fetched.Records {
 		d := &delivery{r: r, m: messageOf(r, p.c.topic.Name), p: p}
 		p.window, p.bytes = append(p.window, d), p.bytes+len(r.Value)
-		if d.finished = p.delay > 0 && another(r, p.c.opts.Group); !d.finished {
+		if d.finished = p.delay > 0 && otherGroups(r, p.c.opts.Group); !d.finished {
 			p.waiting = append(p.waiting, d)
 		}
 	}
@@ -92,11 +92,11 @@ func (p *partition) add(fetched kgo.FetchPartition) {
 	default:
 	}
 	if full {
-		p.tell(Event{Kind: Paused})
+		p.notify(Event{Kind: Paused})
 	}
 }
 
-// resumeLocked reports whether the partition was paused.
+// resumeLocked resumes a paused partition if it has room, and reports whether it did.
 func (p *partition) resumeLocked() bool {
 	was := p.paused
 	if p.paused = false; was {
@@ -105,7 +105,7 @@ func (p *partition) resumeLocked() bool {
 	return was
 }
 
-// feed hands out messages in their order, those of a retry topic when they are due.
+// feed hands out messages in order, and messages of a retry topic when they are due.
 func (p *partition) feed(in chan<- consume.Delivery) {
 	for {
 		d := p.first()
@@ -141,7 +141,7 @@ func (p *partition) first() *delivery {
 
 var errGone = fmt.Errorf("%w: kafkaonce: the partition was given to another consumer", consume.ErrGone)
 
-// here returns an error if the partition is not ours any more.
+// here returns an error if this consumer no longer has the partition.
 func (p *partition) here() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,11 +151,11 @@ func (p *partition) here() error {
 	return nil
 }
 
-// finish marks a message as finished. What is behind one that is not finished waits.
+// finish marks a message as finished. Its offset is committed once all earlier messages are finished.
 func (p *partition) finish(d *delivery) error {
 	resumed, err := p.finished(d)
 	if resumed {
-		p.tell(Event{Kind: Resumed})
+		p.notify(Event{Kind: Resumed})
 	}
 	return err
 }
@@ -171,7 +171,7 @@ func (p *partition) finished(d *delivery) (resumed bool, err error) {
 	return len(p.window) <= p.c.opts.Buffer/2 && p.bytes <= bufferBytes/2 && p.resumeLocked(), nil
 }
 
-// advanceLocked moves what can be committed up to the first message that is not finished.
+// advanceLocked advances the offset to commit to the first unfinished message.
 func (p *partition) advanceLocked() {
 	for len(p.window) > 0 && p.window[0].finished {
 		d := p.window[0]
@@ -180,19 +180,19 @@ func (p *partition) advanceLocked() {
 	}
 }
 
-// letGo makes the partition another's. Its pause would outlive it.
+// letGo ends the use of a partition. It resumes a paused partition, because the client would keep the pause.
 func (p *partition) letGo(kind EventKind) {
 	p.mu.Lock()
 	was := p.gone
 	p.gone = true
 	p.resumeLocked()
 	p.mu.Unlock()
-	if !was { // the end of Run may meet a rebalance
-		p.tell(Event{Kind: kind})
+	if !was { // at the end of Run, a rebalance may have done it
+		p.notify(Event{Kind: kind})
 	}
 }
 
-func (p *partition) tell(e Event) {
+func (p *partition) notify(e Event) {
 	e.Topic, e.Partition = p.topic, p.number
-	p.c.tell(e)
+	p.c.notify(e)
 }

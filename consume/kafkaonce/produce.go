@@ -10,21 +10,22 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// produced is a record on its way.
+// produced is a record that is being produced.
 type produced struct {
 	done chan struct{}
 	err  error // once done is closed
 }
 
-// deliverTimeout is how long a record waits for a broker: what waited for longer would come beside the copies that were made since.
+// deliverTimeout is how long a record waits for a broker. After a longer wait it would arrive beside later copies.
 const deliverTimeout = 10 * time.Second
 
-// produce sends a record, and once more by the client alone, which may be nil, if it is refused in a batch: each record of a batch is
-// refused for one of them. What was sent cannot be called back: its fate is that of the client, not of the caller's context.
+// produce sends a record. If it is refused as part of a batch, produce sends it once more through alone, if not nil: a
+// broker refuses all records of a batch for one of them. A sent record cannot be recalled, so its context is the
+// client's and not the caller's.
 func (f *forgotten) produce(client, alone *kgo.Client, r *kgo.Record) *produced {
 	p := &produced{done: make(chan struct{})}
 	ctx, cancel := context.WithTimeout(context.Background(), deliverTimeout)
-	r.Context = ctx // that of an earlier try has ended
+	r.Context = ctx // the context of an earlier try has ended
 	end := func(by *kgo.Client) func(*kgo.Record, error) {
 		times := f.times(idOf{by, r.Topic})
 		return func(r *kgo.Record, err error) {
@@ -43,7 +44,7 @@ func (f *forgotten) produce(client, alone *kgo.Client, r *kgo.Record) *produced 
 	}
 	sent := end(client)
 	client.TryProduce(ctx, r, func(r *kgo.Record, err error) {
-		if alone != nil && refused(err) {
+		if alone != nil && isRefusal(err) {
 			go alone.Produce(ctx, r, end(alone)) // waits for its turn
 			return
 		}
@@ -52,18 +53,18 @@ func (f *forgotten) produce(client, alone *kgo.Client, r *kgo.Record) *produced 
 	return p
 }
 
-// idOf is the ID by which a client knows a topic.
+// idOf is the key of a topic's ID in a client.
 type idOf struct {
 	client *kgo.Client
 	topic  string
 }
 
-// forgotten has clients forget the IDs of topics that were deleted: a client that knows a topic by its ID never produces to another one of that
-// name. The client then counts its records from zero again, and a broker takes a record whose number it has seen for a repetition. So each ID
-// is forgotten once, whoever learns of it late.
+// forgotten makes clients forget the IDs of deleted topics. A client that knows a topic by its ID never produces to a
+// new topic of that name. A client that forgets an ID counts its records from zero again, and a broker takes a known
+// number for a duplicate. So each ID is forgotten only once, even if several calls find the topic deleted.
 type forgotten struct {
 	one sync.Mutex
-	ids sync.Map // of how often, by idOf
+	ids sync.Map // number of times, by idOf
 }
 
 func (f *forgotten) times(id idOf) int {
@@ -72,7 +73,7 @@ func (f *forgotten) times(id idOf) int {
 	return times
 }
 
-// forget has the client forget the ID that it had when it had forgotten so many.
+// forget makes the client forget an ID, if it was forgotten that many times so far.
 func (f *forgotten) forget(id idOf, times int) {
 	f.one.Lock()
 	defer f.one.Unlock()
@@ -82,32 +83,34 @@ func (f *forgotten) forget(id idOf, times int) {
 	}
 }
 
-// newAlone makes a client that sends one record at a time, whatever its size before it is compressed.
+// newAlone returns a client that sends one record at a time, whatever its size before compression.
 func newAlone(url string, opts []kgo.Opt) (*kgo.Client, error) {
 	return newClient(url, opts, []kgo.Opt{
 		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.MaxBufferedRecords(1), kgo.ProducerLinger(0), kgo.ProducerBatchMaxBytes(largestCopy), kgo.BrokerMaxWriteBytes(largestCopy),
 	})
 }
 
-// dense compresses copies well: a message that its producer has compressed may else be too large for the topic that it comes from.
+// dense selects a strong compression. Otherwise a copy of a message that its producer compressed may be too large for
+// its own topic.
 func dense() kgo.Opt {
 	return kgo.ProducerBatchCompression(kgo.ZstdCompression(), kgo.NoCompression())
 }
 
-// largestCopy is the size before compression of the largest record that is sent alone; the broker says what its topic takes.
+// largestCopy is the largest size of a record before compression that is sent alone; the broker enforces the limit of
+// its topic.
 const largestCopy = 100 << 20
 
-// tooLarge reports whether a topic takes no record of that size.
+// tooLarge reports whether a topic refuses a record for its size.
 func tooLarge(err error) bool {
 	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge)
 }
 
-// refused reports whether a topic does not take a record, or another one of its batch, whenever it comes.
-func refused(err error) bool {
+// isRefusal reports whether a topic always refuses a record, or another one of its batch.
+func isRefusal(err error) bool {
 	return tooLarge(err) || errors.Is(err, kerr.InvalidRecord) || errors.Is(err, kerr.InvalidTimestamp)
 }
 
-// wait returns what became of the record, or the cause of ctx, if it ends before.
+// wait returns the result of producing the record, or the cause of ctx if ctx ends first.
 func (p *produced) wait(ctx context.Context) error {
 	select {
 	case <-p.done:

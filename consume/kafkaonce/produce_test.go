@@ -13,8 +13,9 @@ import (
 	"github.com/everonce/everonce/internal/testserver"
 )
 
-// What is produced to a topic that was created anew is there, though somebody learns late that the old one is gone: a client that forgot the new
-// one would count from zero again, and the broker would take that for a repetition.
+// A record that is produced to a topic that was created anew is stored, even if a client learns late that the old
+// topic is gone: a client that forgot the new one would count from zero again, and the broker would take the record
+// for a duplicate.
 func TestAnIDIsForgottenOnce(t *testing.T) {
 	t.Parallel()
 	ctx, topic := t.Context(), "test."+strings.ToLower(rand.Text())

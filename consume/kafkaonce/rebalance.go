@@ -8,21 +8,21 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// at returns a partition that this consumer has, or nil.
+// at returns a partition of this consumer, or nil.
 func (c *Consumer) at(at place) *partition {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.partitions[at]
 }
 
-// all returns the partitions that this consumer has.
+// all returns the partitions of this consumer.
 func (c *Consumer) all() []*partition {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Collect(maps.Values(c.partitions))
 }
 
-// these returns those that a callback names.
+// these returns the partitions of this consumer that a callback names.
 func (c *Consumer) these(named map[string][]int32) []*partition {
 	var ps []*partition
 	for topic, numbers := range named {
@@ -42,7 +42,7 @@ func (c *Consumer) assigned(_ context.Context, _ *kgo.Client, named map[string][
 			c.mu.Lock()
 			c.partitions[p.place] = p
 			c.mu.Unlock()
-			p.tell(Event{Kind: Assigned})
+			p.notify(Event{Kind: Assigned})
 		}
 	}
 }
@@ -51,12 +51,13 @@ func (c *Consumer) revoked(ctx context.Context, _ *kgo.Client, named map[string]
 	c.release(ctx, c.these(named))
 }
 
-// release lets handlers finish, commits, and lets go of partitions. What still runs when the time is up can finish nothing.
+// release lets handlers finish, commits, and lets go of partitions. Handlers that run longer cannot finish their
+// messages.
 func (c *Consumer) release(ctx context.Context, ps []*partition) {
 	w := &c.opts.Workers
 	ctx, cancel := context.WithTimeout(ctx, w.DrainTimeout+w.SettleTimeout)
 	defer cancel()
-	drained, cancel := context.WithTimeout(ctx, w.DrainTimeout+w.SettleTimeout/2) // which leaves time to commit
+	drained, cancel := context.WithTimeout(ctx, w.DrainTimeout+w.SettleTimeout/2) // leaves time to commit
 	defer cancel()
 	for _, p := range ps {
 		p.end(nil)
@@ -73,7 +74,7 @@ func (c *Consumer) release(ctx context.Context, ps []*partition) {
 	c.letGo(ps, Revoked)
 }
 
-// lost ends what runs at once, and commits nothing: the partitions are another's already.
+// lost stops handlers at once and commits nothing, because other members already have the partitions.
 func (c *Consumer) lost(_ context.Context, _ *kgo.Client, named map[string][]int32) {
 	ps := c.these(named)
 	for _, p := range ps {

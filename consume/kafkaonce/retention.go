@@ -13,18 +13,20 @@ import (
 )
 
 const (
-	// headroom is what a copy adds to a message, at most, and the frame of a batch.
+	// headroom is the largest size that a copy and the frame of a batch add to a message.
 	headroom = 16 << 10
-	// leastLetter is the size of the largest dead letter that has neither the message's body nor its headers.
+	// leastLetter is the size of the largest dead letter without the message's body and headers.
 	leastLetter = 8 << 10
-	// late is how much longer than its delay a retry topic keeps a message, at least: handlers may be slow, and consumers be away.
+	// late is the least time that a retry topic keeps a message beyond its delay: handlers may be slow, and consumers
+	// down.
 	late = time.Hour
 	// defaultRetention is the default of retention.ms.
 	defaultRetention = 7 * 24 * time.Hour
 )
 
-// settings are those of a retry topic that is created, or, without a delay, of the dead letters, which are kept until they are removed.
-// What the user may not see of the topic itself is the broker's default.
+// settings returns the settings of a new retry topic, or, without a delay, of the dead-letter topic, which keeps
+// records until they are removed. Settings of the topic itself that the user may not see count as the broker's
+// defaults.
 func settings(source *kadm.ResourceConfig, delay time.Duration) map[string]*string {
 	s := map[string]*string{"cleanup.policy": kadm.StringPtr("compact")}
 	if delay > 0 {
@@ -45,10 +47,10 @@ func settings(source *kadm.ResourceConfig, delay time.Duration) map[string]*stri
 	return s
 }
 
-// keeps refuses a topic that loses what is put into it, and warns of one that may. Of the topic itself it says nothing.
-func (t *Topic) keeps(ctx context.Context, r *kadm.ResourceConfig, delays map[string]time.Duration, log *slog.Logger) error {
+// checkRetention returns an error if a retry or dead-letter topic would lose records, and logs a warning if it may.
+func (t *Topic) checkRetention(ctx context.Context, r *kadm.ResourceConfig, delays map[string]time.Duration, log *slog.Logger) error {
 	delay, policy := delays[r.Name], value(r, "cleanup.policy")
-	if r.Name != t.DeadLetters && delay == 0 || policy == "" { // who may not see the settings is not told
+	if r.Name != t.DeadLetters && delay == 0 || policy == "" { // not checked if the user may not see the settings
 		return nil
 	}
 	compacts, keep, size := strings.Contains(policy, "compact"), retention(r), number(r, "retention.bytes", -1)
@@ -61,16 +63,16 @@ func (t *Topic) keeps(ctx context.Context, r *kadm.ResourceConfig, delays map[st
 	case delay > 0 && size >= 0:
 		log.WarnContext(ctx, "kafkaonce: a retry topic loses messages when it is full (set retention.bytes to -1)", "topic", r.Name, "bytes", size)
 	case delay == 0 && !compacts && ends:
-		return fmt.Errorf("%w: dead-letter topic %q is not compacted, and deletes letters by age or size (set cleanup.policy to compact)", ErrTopology, r.Name)
+		return fmt.Errorf("%w: dead-letter topic %q is not compacted, and deletes dead letters by age or size (set cleanup.policy to compact)", ErrTopology, r.Name)
 	case delay == 0 && number(r, "max.message.bytes", defaultLargest) < leastLetter:
-		return fmt.Errorf("%w: dead-letter topic %q takes no letter (set max.message.bytes to at least %d)", ErrTopology, r.Name, leastLetter)
+		return fmt.Errorf("%w: dead-letter topic %q has no room for a dead letter (set max.message.bytes to at least %d)", ErrTopology, r.Name, leastLetter)
 	case delay == 0 && ends:
-		log.WarnContext(ctx, "kafkaonce: the dead-letter topic deletes letters by age or size (set cleanup.policy to compact alone to keep them)", "topic", r.Name, "retention", keep, "bytes", size)
+		log.WarnContext(ctx, "kafkaonce: the dead-letter topic deletes dead letters by age or size (set cleanup.policy to compact alone to keep them)", "topic", r.Name, "retention", keep, "bytes", size)
 	}
 	return nil
 }
 
-// retention is how long a topic keeps messages; negative for ever.
+// retention returns how long a topic keeps messages; a negative value means for ever.
 func retention(r *kadm.ResourceConfig) time.Duration {
 	switch ms := number(r, "retention.ms", defaultRetention.Milliseconds()); {
 	case ms < 0, ms > math.MaxInt64/int64(time.Millisecond):
@@ -80,7 +82,7 @@ func retention(r *kadm.ResourceConfig) time.Duration {
 	}
 }
 
-// number returns a number of a topic's configuration.
+// number returns a number of a topic's configuration, or otherwise.
 func number(r *kadm.ResourceConfig, name string, otherwise int64) int64 {
 	if n, err := strconv.ParseInt(value(r, name), 10, 64); err == nil {
 		return n
@@ -88,7 +90,7 @@ func number(r *kadm.ResourceConfig, name string, otherwise int64) int64 {
 	return otherwise
 }
 
-// value returns a value of a topic's configuration, or nothing if the user may not see it.
+// value returns a value of a topic's configuration, or "" if the user may not see it.
 func value(r *kadm.ResourceConfig, name string) string {
 	for _, c := range r.Configs {
 		if c.Key == name {

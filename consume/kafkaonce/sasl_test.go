@@ -33,7 +33,7 @@ func (b *bench) users() string {
 	return ""
 }
 
-// password sets that of the bench's user, whose name is the group's.
+// password sets the password of the bench's user, whose name is the group's.
 func (b *bench) password(password string) {
 	b.t.Helper()
 	for _, m := range []kadm.ScramMechanism{kadm.ScramSha256, kadm.ScramSha512} { // both at once are refused as duplicates
@@ -114,6 +114,6 @@ func TestTLSIsVerified(t *testing.T) {
 	_, err := kafkaonce.Dial(t.Context(), "kafkas://"+server.Listener.Addr().String(), kafkaonce.Topic{Name: "orders"}, newHandler(t), nil)
 	var unknown x509.UnknownAuthorityError
 	if !errors.Is(err, kafkaonce.ErrUnreachable) || !errors.As(err, &unknown) {
-		t.Errorf("a certificate of nobody's: %v", err)
+		t.Errorf("an unknown certificate: %v", err)
 	}
 }

@@ -17,21 +17,22 @@ import (
 	"github.com/everonce/everonce/internal/retry"
 )
 
-// withTable has the consumer begin at the offsets of the handler's table, if it has one.
+// withTable returns the client options with which the consumer begins at the offsets of the handler's table, if it has
+// one.
 func (c *Consumer) withTable(handler *consume.Consumer) ([]kgo.Opt, error) {
 	offsets := handler.Offsets()
 	if offsets == nil {
 		return nil, nil
 	}
 	var ok bool
-	if c.table, ok = offsets.(offsetsTable); !ok || c.table.missing() {
-		return nil, fmt.Errorf("%w: kafkaonce: TxSpec.Offsets of the handler is nil, or not of this package (make it with NewOffsets)", everonce.ErrInvalidArgument)
+	if c.table, ok = offsets.(offsetsTable); !ok || c.table.isNil() {
+		return nil, fmt.Errorf("%w: kafkaonce: TxSpec.Offsets of the handler is nil, or not from this package (make it with NewOffsets)", everonce.ErrInvalidArgument)
 	}
 	return []kgo.Opt{kgo.AdjustFetchOffsetsFn(c.begins)}, nil
 }
 
-// begins takes over partitions in the table of offsets, and returns where to begin: where Kafka says, if the table does not. It waits for
-// a database that cannot be reached until ctx ends, with the next rebalance.
+// begins takes over partitions in the table of offsets, and returns where to begin: at the table's offset, or else at
+// Kafka's. It waits for a database that cannot be reached until ctx ends, with the next rebalance.
 func (c *Consumer) begins(ctx context.Context, at map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	for try := 1; ; try++ {
 		marks, err := c.takeOver(ctx, at)
@@ -48,7 +49,7 @@ func (c *Consumer) begins(ctx context.Context, at map[string]map[int32]kgo.Offse
 		case errors.Is(err, everonce.ErrSchema):
 			c.fail(fmt.Errorf("kafkaonce: consumer %q cannot start: %w", c.handler.Name(), err))
 			return nil, err
-		case isOutdated(err): // it joins again
+		case isOutdated(err): // the client joins again
 			return nil, err
 		}
 		c.opts.Workers.Log.WarnContext(ctx, "kafkaonce: partitions wait for the table of offsets", "consumer", c.handler.Name(), "error", err)
@@ -58,8 +59,9 @@ func (c *Consumer) begins(ctx context.Context, at map[string]map[int32]kgo.Offse
 	}
 }
 
-// takeOver makes this member the owner of partitions. It reads who had one, asks the group whether this member still has it, and takes it
-// if nobody did meanwhile. So a member that comes too late does not take it back from a later one.
+// takeOver makes this member the owner of partitions. It reads the owner, asks the group whether this member still has
+// the partition, and takes it only if the owner has not changed. So a member that is late does not take a partition
+// back from a later one.
 func (c *Consumer) takeOver(ctx context.Context, at map[string]map[int32]kgo.Offset) (taken []*mark, err error) {
 	if err := c.table.check(ctx); err != nil {
 		return nil, err
@@ -102,7 +104,7 @@ func (c *Consumer) takeOver(ctx context.Context, at map[string]map[int32]kgo.Off
 	return taken, nil
 }
 
-// own notes as whom this consumer writes the offset of a partition.
+// own records the owner as which this consumer writes the offset of a partition.
 func (c *Consumer) own(m *mark) {
 	if p := c.at(m.place); p != nil {
 		p.mu.Lock()
@@ -111,7 +113,7 @@ func (c *Consumer) own(m *mark) {
 	}
 }
 
-// member is this consumer in its group, as it knows.
+// member returns this consumer as a member of its group, as it knows it.
 func (c *Consumer) member() owner {
 	member, generation := c.client.GroupMetadata()
 	return owner{group: c.opts.Group, member: member, generation: generation}
@@ -128,18 +130,18 @@ func (c *Consumer) confirm(ctx context.Context, me owner) error {
 	if err == nil {
 		err = kerr.ErrorForCode(resp.ErrorCode)
 	}
-	if errors.Is(err, kerr.RebalanceInProgress) { // until that ends, it is
+	if errors.Is(err, kerr.RebalanceInProgress) { // it is, until the rebalance ends
 		return nil
 	}
 	return err
 }
 
-// isOutdated reports whether confirm's answer was no.
+// isOutdated reports whether err is confirm's answer that the member is not in the current generation.
 func isOutdated(err error) bool {
 	return errors.Is(err, kerr.IllegalGeneration) || errors.Is(err, kerr.UnknownMemberID) || errors.Is(err, kerr.FencedInstanceID)
 }
 
-// markWith is how far the partition will be once the transaction that handles these messages has committed.
+// markWith returns the mark of the partition once the transaction that handles ms has committed.
 func (p *partition) markWith(ms []*consume.Message) (mark, error) {
 	in := make(map[*consume.Message]bool, len(ms))
 	for _, m := range ms {
@@ -166,7 +168,7 @@ func (p *partition) markWith(ms []*consume.Message) (mark, error) {
 	return at, nil
 }
 
-// heard notes that the transaction that handled a message, if one did, has committed: the table has its offset.
+// heard records that the transaction that handled a message, if any, has committed, so that the table has its offset.
 func (p *partition) heard(d *delivery) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,7 +177,8 @@ func (p *partition) heard(d *delivery) {
 	}
 }
 
-// fence lets go of a partition that is another's by the table. The group has not told this consumer yet.
+// fence lets go of a partition that belongs to another member according to the table. The group has not revoked it
+// yet.
 func (p *partition) fence() {
 	p.end(ErrFenced)
 	p.mu.Lock()
@@ -184,9 +187,9 @@ func (p *partition) fence() {
 	p.letGo(Lost)
 }
 
-// save writes offsets into the table, and removes those that it does not have afterwards.
+// save writes offsets into the table, and deletes from moved the offsets that were not written.
 func (c *Consumer) save(ctx context.Context, moved map[*partition]kgo.EpochOffset) {
-	ps := slices.SortedFunc(maps.Keys(moved), comparePlaces) // who writes several rows does so in one order
+	ps := slices.SortedFunc(maps.Keys(moved), comparePlaces) // in one order, to avoid deadlocks
 	marks := make([]mark, len(ps))
 	for i, p := range ps {
 		p.mu.Lock()
@@ -208,9 +211,9 @@ func (c *Consumer) save(ctx context.Context, moved map[*partition]kgo.EpochOffse
 	}
 }
 
-// lookAtFenced ends Run if a partition is another's by the table and ours by the group: somebody has changed the row, or the database has lost
-// what was in it. The next Run begins there.
-func (c *Consumer) lookAtFenced(ctx context.Context) {
+// checkFenced ends Run if a partition belongs to another member in the table and to this one in the group. Then
+// somebody changed the row, or the database lost commits. The next Run begins at the table's offset.
+func (c *Consumer) checkFenced(ctx context.Context) {
 	for _, p := range c.all() {
 		p.mu.Lock()
 		fenced := p.fenced

@@ -13,7 +13,7 @@ import (
 type Topology uint8
 
 const (
-	// Declare creates the retry topics and the dead-letter topic where they do not exist. The topic itself must exist.
+	// Declare creates the retry topics and the dead-letter topic if they do not exist. The topic itself must exist.
 	Declare Topology = iota
 	// Check only checks that all topics exist.
 	Check
@@ -24,22 +24,23 @@ type Topic struct {
 	// Name is the name of the topic. Required.
 	Name string
 	// DeadLetters is the name of the dead-letter topic, which several topics may share. It must be compacted, or keep its
-	// letters for ever, and must not be given more partitions later. Default Name + ".dead".
+	// records for ever, and must not be given more partitions later. Default Name + ".dead".
 	DeadLetters string
 	// Delays are the possible delays of a retry, from 1 ms to 24 h. Each has its own topic. A retry uses the shortest
-	// that is not below the delay of [consume.Backoff], or else the longest. A topic of an earlier delay is consumed as
-	// long as it exists. Default 1 s, 5 s, 30 s, 2 min and 10 min.
+	// that is not below the delay of [consume.RetryPolicy], or else the longest. A topic of an earlier delay is consumed
+	// as long as it exists. Default 1 s, 5 s, 30 s, 2 min and 10 min.
 	Delays []time.Duration
-	// Topology says which of these topics are created: with the topic's replicas and min.insync.replicas, and room for its
-	// largest message and what a copy adds to it. A retry topic has as many partitions as the topic and its retention, but
-	// at least the delay and an hour. Dead letters stay until they are replayed or discarded. Default [Declare].
+	// Topology says which of these topics are created. A created topic has the topic's replicas and min.insync.replicas,
+	// and room for its largest message with what a copy adds. A retry topic has as many partitions as the topic and its
+	// retention, but at least the delay and an hour. Dead letters remain until they are replayed or discarded. Default
+	// [Declare].
 	Topology Topology
 }
 
-// maxName leaves room for what is put behind a topic's name: Kafka's names have at most 249 characters.
+// maxName leaves room for the suffixes of a topic's name: Kafka's names have at most 249 characters.
 const maxName = 230
 
-func (t *Topic) checked() (Topic, error) {
+func (t *Topic) withDefaults() (Topic, error) {
 	c := *t
 	var err error
 	if c.Delays, err = copies.Delays(t.Delays, "kafkaonce: Topic.Delays"); err != nil {
@@ -57,12 +58,12 @@ func (t *Topic) checked() (Topic, error) {
 	return c, nil
 }
 
-// retryTopic is the name of the topic that holds messages for so long.
+// retryTopic returns the name of the retry topic for a delay.
 func (t *Topic) retryTopic(delay time.Duration) string {
 	return t.Name + ".retry." + copies.DelayName(delay)
 }
 
-// retries has the delay of each retry topic.
+// retries returns the delay of each retry topic.
 func (t *Topic) retries() map[string]time.Duration {
 	delays := make(map[string]time.Duration, len(t.Delays))
 	for _, d := range t.Delays {

@@ -18,17 +18,17 @@ import (
 	"github.com/everonce/everonce/internal/retry"
 )
 
-// ErrTopology says that a topic does not exist or would lose messages, or that the user may not use a topic or the group.
-// The text names it.
+// ErrTopology says that a topic does not exist or would lose messages, or that the user may not use a topic or the
+// group. The text names it.
 var ErrTopology = errors.New("kafkaonce: wrong topics")
 
 // defaultLargest is the default of max.message.bytes.
 const defaultLargest = 1<<20 + 12
 
-// need is what a user must be allowed to do with a topic.
+// need is what the user must be allowed to do with topics.
 type need map[string][]kadm.ACLOperation
 
-// needs returns what a consumer does with its topics.
+// needs returns the operations that a consumer needs on its topics.
 func (t *Topic) needs(delays map[string]time.Duration) need {
 	all := need{t.Name: {kmsg.ACLOperationRead}, t.DeadLetters: {kmsg.ACLOperationWrite}}
 	for name := range delays {
@@ -40,8 +40,8 @@ func (t *Topic) needs(delays map[string]time.Duration) need {
 	return all
 }
 
-// establish creates the topics, or checks that they are there and lose nothing. It returns the delays of the retry topics, and the size
-// of the largest batch that each topic takes.
+// establish creates the topics, or checks that they exist and lose nothing. It returns the delays of the retry topics,
+// and the size of the largest batch that each topic accepts.
 func (t *Topic) establish(ctx context.Context, client *kgo.Client, log *slog.Logger) (delays map[string]time.Duration, largest limits, err error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -67,14 +67,14 @@ func (t *Topic) establish(ctx context.Context, client *kgo.Client, log *slog.Log
 		if !created || !errors.Is(err, kerr.UnknownTopicOrPartition) {
 			return nil, nil, err
 		}
-		if retry.Pause(ctx, 50*time.Millisecond) != nil { // the brokers have not all heard of it
+		if retry.Pause(ctx, 50*time.Millisecond) != nil { // not all brokers know it yet
 			return nil, nil, err
 		}
 	}
 	largest = make(limits, len(needs))
 	for _, r := range configs {
 		largest[r.Name] = int32(number(&r, "max.message.bytes", defaultLargest)) //nolint:gosec // Kafka's are 32 bits
-		if err := t.keeps(ctx, &r, delays, log); err != nil {
+		if err := t.checkRetention(ctx, &r, delays, log); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -83,7 +83,7 @@ func (t *Topic) establish(ctx context.Context, client *kgo.Client, log *slog.Log
 
 // configsOf returns the settings of topics, without those that the user may not see.
 func configsOf(ctx context.Context, admin *kadm.Client, names ...string) (seen kadm.ResourceConfigs, err error) {
-	for _, name := range names { // one by one: kadm returns nothing behind one that may not be seen
+	for _, name := range names { // one by one: kadm stops at one that the user may not see
 		configs, err := admin.DescribeTopicConfigs(ctx, name)
 		if _, denied := errors.AsType[*kadm.AuthError](err); denied {
 			continue
@@ -99,7 +99,7 @@ func configsOf(ctx context.Context, admin *kadm.Client, names ...string) (seen k
 	return seen, nil
 }
 
-// allRetries returns the delays of those that Delays has topics for, or had: messages may wait there.
+// allRetries returns the delays of all retry topics that exist, also for earlier Delays: messages may wait there.
 func (t *Topic) allRetries(ctx context.Context, admin *kadm.Client) (map[string]time.Duration, error) {
 	delays := t.retries()
 	topics, err := admin.ListTopics(ctx)
@@ -116,7 +116,7 @@ func (t *Topic) allRetries(ctx context.Context, admin *kadm.Client) (map[string]
 	return delays, nil
 }
 
-// create creates what does not exist, by what the topic itself is.
+// create creates missing topics, modelled on the topic itself.
 func (t *Topic) create(ctx context.Context, client *kgo.Client, admin *kadm.Client) (created bool, err error) {
 	delays := t.retries()
 	names := slices.Collect(maps.Keys(t.needs(delays)))
@@ -131,7 +131,7 @@ func (t *Topic) create(ctx context.Context, client *kgo.Client, admin *kadm.Clie
 	if err != nil {
 		return false, err
 	}
-	var source kadm.ResourceConfig // of who may not see it, empty
+	var source kadm.ResourceConfig // empty if the user may not see it
 	if len(configs) == 1 {
 		source = configs[0]
 	}
@@ -149,16 +149,16 @@ func (t *Topic) create(ctx context.Context, client *kgo.Client, admin *kadm.Clie
 	return created, nil
 }
 
-// shape is that of a topic beside the topic itself: of a retry topic, or, without a delay, of the dead letters.
+// shape returns the partitions and replicas of a new retry topic, or, without a delay, of the dead-letter topic.
 func shape(source []kmsg.MetadataResponseTopicPartition, delay time.Duration) (partitions int32, replicas int16) {
 	replicas = int16(len(source[0].Replicas)) //nolint:gosec // a broker has no more
 	if delay == 0 {
 		return 1, replicas
 	}
-	return int32(len(source)), replicas //nolint:gosec // their numbers have 32 bits
+	return int32(len(source)), replicas //nolint:gosec // partition numbers have 32 bits
 }
 
-// check asks for the topics, and for what the user may do with them.
+// check requests the topics and the operations that the user may perform on them.
 func (n need) check(ctx context.Context, client *kgo.Client) error {
 	topics, err := metadata(ctx, client, slices.Collect(maps.Keys(n)))
 	if err != nil {
@@ -178,7 +178,7 @@ func (n need) check(ctx context.Context, client *kgo.Client) error {
 	return nil
 }
 
-// known is what a broker says of topics.
+// known is the brokers' metadata of topics.
 type known map[string]kmsg.MetadataResponseTopic
 
 func metadata(ctx context.Context, client *kgo.Client, names []string) (known, error) {
@@ -200,7 +200,7 @@ func metadata(ctx context.Context, client *kgo.Client, names []string) (known, e
 	return topics, nil
 }
 
-// error says what is wrong with a topic.
+// error returns what is wrong with a topic, or nil.
 func (k known) error(name string) error {
 	switch err := kerr.ErrorForCode(k[name].ErrorCode); {
 	case err == nil:
@@ -212,7 +212,8 @@ func (k known) error(name string) error {
 	}
 }
 
-// mayJoin asks for the offsets of a group, which its members may. Run waits for a group that cannot be asked now.
+// mayJoin requests the offsets of a group, which its members may read. It ignores other errors: Run waits for the
+// group.
 func mayJoin(ctx context.Context, client *kgo.Client, group string) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -222,12 +223,12 @@ func mayJoin(ctx context.Context, client *kgo.Client, group string) error {
 	return nil
 }
 
-// limits has the size of the largest batch that each topic takes.
+// limits is the size of the largest batch of each topic.
 type limits map[string]int32
 
 func (l limits) of(topic string) int32 {
 	if n, ok := l[topic]; ok {
-		return max(n, 512) // the client takes no less
+		return max(n, 512) // the client's minimum
 	}
 	return defaultLargest
 }

@@ -48,7 +48,8 @@ func (b *bench) settings(topic string) map[string]string {
 	return settings
 }
 
-// What Dial creates is kept as safely as the topic itself, and longer than a retry waits. A topic that would lose copies is refused.
+// Topics that Dial creates are as durable as the topic itself, and keep messages longer than a retry waits. A topic
+// that would lose copies is refused.
 func TestTopicsThatLoseNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 2)
@@ -148,8 +149,8 @@ func TestATopicThatIsCreatedAnewEndsRun(t *testing.T) {
 	}
 }
 
-// Somebody has deleted the topic of the dead letters, and the consumer has made it anew: the letters go there. So do the events of an outbox, and
-// those of other topics do not wait.
+// The dead-letter topic was deleted and created anew by the consumer: dead letters go there. So do the events of an
+// outbox, and events of other topics do not wait.
 func TestATopicThatIsCreatedAnewIsPublishedTo(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
@@ -198,7 +199,7 @@ func TestRetriesOutliveTheirDelayAndTheirConsumer(t *testing.T) {
 	b.run(spec, nil).wants(everonce.Executed)
 }
 
-// A topic that is deleted, as one of retries that nobody needs any more, does not end Run. One that is created in its place does.
+// A deleted topic, such as an unused retry topic, does not end Run. A topic that is created in its place does.
 func TestATopicThatIsDeletedIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 2)
@@ -210,7 +211,7 @@ func TestATopicThatIsDeletedIsWaitedFor(t *testing.T) {
 	b.remove(old)
 	b.topic.Delays, b.ends = b.topic.Delays[1:], kafkaonce.ErrTopology
 	b.run(specOf(nothing), nil).event(b, kafkaonce.Assigned) // a rebalance, at which the group asks for the topics anew
-	for !strings.Contains(await(t, log, "a word on it"), "a topic is away") {
+	for !strings.Contains(await(t, log, "the missing topic"), "a topic is missing") {
 	}
 	b.send(record("m-2", "a"))
 	r.wants(everonce.Executed)

@@ -9,9 +9,9 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// Dead letters that a transaction has moved are seen, though the last record of the topic is the marker of its end, which no reader gets
-// unless it asks for it.
-func TestLettersOfTransactions(t *testing.T) {
+// Dead letters that were written in a transaction are read, although the last record of the topic is the transaction's
+// end marker, which readers get only on request.
+func TestDeadLettersOfTransactions(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
 	r := b.run(specOf(nothing), nil)
@@ -20,7 +20,7 @@ func TestLettersOfTransactions(t *testing.T) {
 	r.stop()
 	l := b.open()
 	if n := len(b.all(l, consume.Filter{})); n != 1 {
-		t.Fatalf("%d letters", n)
+		t.Fatalf("%d dead letters", n)
 	}
 	client, err := kgo.NewClient(kgo.SeedBrokers(strings.TrimPrefix(b.url, "kafka://")), kgo.TransactionalID(b.topic.Name))
 	if err != nil {
@@ -38,7 +38,7 @@ func TestLettersOfTransactions(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := len(b.all(l, consume.Filter{})); n != 1 {
-			t.Errorf("%d letters, want 1: the other record is not a letter", n)
+			t.Errorf("%d dead letters, want 1: the other record is not a dead letter", n)
 		}
 	}
 }

@@ -15,18 +15,19 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/internal/retry"
 )
 
-// Transform makes records of records: it consumes a topic, and commits what a function makes of each record together with
-// the offsets, in transactions of Kafka's. Consumers that read committed, as those of this package do, see the output of
-// each input record once, whatever crashes (transactional mode, from Kafka to Kafka).
+// Transform consumes a topic, makes output records from each record, and commits these together with the offsets, in
+// Kafka transactions. Consumers that read committed records, as those in this package do, see the output of each input
+// record once, even after a crash (transactional mode, from Kafka to Kafka).
 //
-// That covers records and offsets, and nothing else: the function may be called several times for one record, so it must
-// have no effects of its own. It keeps no records of keys: what a producer sends twice is two input records. Copy the
-// header ce_id to the output, and the next [Consumer] recognises the second one.
+// That covers records and offsets, and nothing else: the function may be called several times for one record, so it
+// must have no side effects. A Transform keeps no records of keys: two sends by a producer are two input records. Copy
+// the header ce_id to the output, and the next [Consumer] recognises the second one.
 //
-// A partition is transformed in its order, one record after the other. To transform more at a time, run more of them.
+// A partition is transformed in its order, one record after the other. For more concurrency, run more Transforms.
 type Transform struct {
 	url, topic string
 	work       func(context.Context, *kgo.Record) ([]*kgo.Record, error)
@@ -35,19 +36,20 @@ type Transform struct {
 
 // TransformOptions configure a Transform. The zero value of each field is its default; negative values are errors.
 type TransformOptions struct {
-	// TransactionalID names the producer; the group and "-" are put before it. Two that run at a time in one group must not
-	// share it: the later one ends the earlier. One that stays the same when a process starts again, such as the name of its
-	// pod, ends at once what the process left open; readers of the output wait for that otherwise, up to TransactionTimeout.
-	// Default: a random text.
+	// TransactionalID names the producer, with the group and "-" as prefix. Two that run at a time in one group must not
+	// share it: the later one ends the earlier. If an ID is kept over restarts, such as the name of a pod, the new
+	// process ends the open transaction of the old one at once; otherwise readers of the output wait for it, up to
+	// TransactionTimeout. Default: a random text.
 	TransactionalID string
 	// TransactionTimeout is how long a transaction may take. Then the context of the function ends, Kafka aborts the
 	// transaction, and its records are transformed again, fewer at a time. Run ends if it is more than the broker's
 	// transaction.max.timeout.ms, 15 minutes by default. Default 40 s.
 	TransactionTimeout time.Duration
-	// Batch is the largest number of input records in one transaction. Default 500. Fewer are taken while so many take too long.
+	// Batch is the largest number of input records in one transaction. Default 500. Batches shrink while transactions
+	// take too long.
 	Batch int
-	// PauseMin and PauseMax bound the pause after a transaction that failed. Default 1 s and 1 minute.
-	PauseMin, PauseMax time.Duration
+	// Backoff bounds the pause after a transaction that failed. Default 1 s and 1 minute.
+	Backoff consume.Backoff
 	// SessionTimeout is how long the group waits for a heartbeat of this member. Default 45 s.
 	SessionTimeout time.Duration
 	// Log gets failed transactions as warnings. Default [slog.Default].
@@ -56,12 +58,12 @@ type TransformOptions struct {
 	Client []kgo.Opt
 }
 
-// NewTransform checks that the topic exists and that the user may read it. group is the consumer group. work makes output
-// records, each with its Topic, of an input record. If it returns an error, or panics, the transaction is aborted and its
-// records are transformed again after a pause, as often as that takes: for what can never be transformed, return a record
-// to a topic of your own for such records, and no error. ctx bounds NewTransform only; url is as for [Dial], and opts may
-// be nil. The error wraps [everonce.ErrInvalidArgument], [ErrUnreachable] or [ErrTopology].
-func NewTransform(ctx context.Context, url, topic, group string, work func(context.Context, *kgo.Record) ([]*kgo.Record, error), opts *TransformOptions) (*Transform, error) {
+// DialTransform checks that the topic exists and that the user may read it. group is the consumer group. work makes
+// output records, each with its Topic, from an input record. If it returns an error or panics, the transaction is
+// aborted and its records are transformed again after a pause, until that succeeds. For a record that can never be
+// transformed, return a record to a topic for such records, and no error. ctx bounds DialTransform only; url is as for
+// [Dial], and opts may be nil. The error wraps [everonce.ErrInvalidArgument], [ErrUnreachable] or [ErrTopology].
+func DialTransform(ctx context.Context, url, topic, group string, work func(context.Context, *kgo.Record) ([]*kgo.Record, error), opts *TransformOptions) (*Transform, error) {
 	t := &Transform{url: url, topic: topic, work: work}
 	if opts != nil {
 		t.opts = *opts
@@ -70,14 +72,13 @@ func NewTransform(ctx context.Context, url, topic, group string, work func(conte
 	if topic == "" || group == "" || work == nil {
 		return nil, fmt.Errorf("%w: kafkaonce: the topic, the group or the function of a Transform is missing", everonce.ErrInvalidArgument)
 	}
-	if o.TransactionTimeout < 0 || o.Batch < 0 || o.PauseMin < 0 || o.PauseMax < 0 || o.SessionTimeout < 0 {
+	if o.TransactionTimeout < 0 || o.Batch < 0 || o.Backoff.Min < 0 || o.Backoff.Max < 0 || o.SessionTimeout < 0 {
 		return nil, fmt.Errorf("%w: kafkaonce: no field of TransformOptions may be negative", everonce.ErrInvalidArgument)
 	}
 	o.TransactionalID = group + "-" + cmp.Or(o.TransactionalID, rand.Text())
 	o.TransactionTimeout = cmp.Or(o.TransactionTimeout, 40*time.Second)
 	o.Batch = cmp.Or(o.Batch, 500)
-	o.PauseMin = cmp.Or(o.PauseMin, time.Second)
-	o.PauseMax = max(cmp.Or(o.PauseMax, time.Minute), o.PauseMin)
+	o.Backoff = o.Backoff.WithDefaults(time.Second, time.Minute)
 	o.SessionTimeout = cmp.Or(o.SessionTimeout, 45*time.Second)
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -102,10 +103,10 @@ func NewTransform(ctx context.Context, url, topic, group string, work func(conte
 	return t, nil
 }
 
-// Run joins the group and transforms records until ctx ends. What is under way then is aborted, and transformed by whoever
-// gets the partition; Run waits some seconds for brokers that do not answer. Run goes on after failures. It returns an
-// error only if it cannot: another one with the same TransactionalID has begun, the user may not use that ID, or the broker
-// refuses the TransactionTimeout ([everonce.ErrInvalidArgument]).
+// Run joins the group and transforms records until ctx ends. It then aborts the open transaction, whose records the
+// next member transforms, and waits some seconds for brokers that do not answer. Run goes on after failures. It
+// returns an error only if it cannot: another Transform with the same TransactionalID has begun, the user may not use
+// that ID, or the broker refuses the TransactionTimeout ([everonce.ErrInvalidArgument]).
 func (t *Transform) Run(ctx context.Context) error {
 	batch := t.opts.Batch
 	for failures := 1; ; failures++ {
@@ -114,27 +115,27 @@ func (t *Transform) Run(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, errTooLate): // Kafka's abort makes the producer look like one that another has fenced
+		case errors.Is(err, errTooLate): // after Kafka's abort, the producer looks fenced
 		case errors.Is(err, kerr.ProducerFenced), errors.Is(err, kerr.InvalidProducerEpoch), errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
-			return fmt.Errorf("kafkaonce: the transactional ID %q is another's now, or not for this user: %w", t.opts.TransactionalID, err)
+			return fmt.Errorf("kafkaonce: the transactional ID %q is in use by another producer, or the user may not use it: %w", t.opts.TransactionalID, err)
 		case errors.Is(err, kerr.InvalidTransactionTimeout):
 			return fmt.Errorf("%w: kafkaonce: TransactionTimeout, %v, is more than the broker's transaction.max.timeout.ms: %w", everonce.ErrInvalidArgument, t.opts.TransactionTimeout, err)
 		}
-		if time.Since(began) > t.opts.PauseMax {
+		if time.Since(began) > t.opts.Backoff.Max {
 			failures = 1
 		}
-		t.failed(ctx, failures, err)
+		t.pauseAfter(ctx, failures, err)
 	}
 }
 
-// failed waits for a while.
-func (t *Transform) failed(ctx context.Context, failures int, err error) {
-	pause := retry.Within(t.opts.PauseMin, t.opts.PauseMax, failures)
-	t.opts.Log.WarnContext(ctx, "kafkaonce: records could not be transformed, and will be again", "topic", t.topic, "pause", pause, "error", err)
-	retry.Pause(ctx, pause) //nolint:errcheck // who calls looks at ctx
+// pauseAfter logs a failure and waits before the next try.
+func (t *Transform) pauseAfter(ctx context.Context, failures int, err error) {
+	pause := retry.Within(t.opts.Backoff.Min, t.opts.Backoff.Max, failures)
+	t.opts.Log.WarnContext(ctx, "kafkaonce: records could not be transformed, and will be retried", "topic", t.topic, "pause", pause, "error", err)
+	retry.Pause(ctx, pause) //nolint:errcheck // the caller checks ctx
 }
 
-// session transforms until ctx ends, or its client is of no more use. batch is the size of the next transaction.
+// session transforms until ctx ends or the client can no longer be used. batch is the size of the next transaction.
 func (t *Transform) session(ctx context.Context, batch *int) error {
 	opts, err := brokers(t.url)
 	if err != nil {
@@ -157,7 +158,7 @@ func (t *Transform) session(ctx context.Context, batch *int) error {
 			}
 			t.opts.Log.WarnContext(ctx, "kafkaonce: a partition cannot be read", "topic", topic, "partition", partition, "error", err)
 		})
-		if anew != nil { // another topic of that name, which takes another client
+		if anew != nil { // a new topic of that name needs a new client
 			return anew
 		}
 		var failed error
@@ -177,12 +178,13 @@ func (t *Transform) session(ctx context.Context, batch *int) error {
 		if failures++; failed == nil {
 			failures = 0
 		} else {
-			t.failed(ctx, failures, failed)
+			t.pauseAfter(ctx, failures, failed)
 		}
 	}
 }
 
-// sized returns the size of the next batch behind one of n records: a smaller one if that took too long, a larger one if there was time.
+// sized returns the size of the next batch after one of n records: smaller if that took too long, larger if there was
+// time.
 func (o *TransformOptions) sized(batch, n int, took time.Duration) int {
 	switch {
 	case took >= o.TransactionTimeout:
@@ -193,30 +195,31 @@ func (o *TransformOptions) sized(batch, n int, took time.Duration) int {
 	return batch
 }
 
-// lastWords is how long the brokers have to answer once the end was asked for.
+// lastWords is how long the brokers have to answer after ctx has ended.
 const lastWords = 5 * time.Second
 
-// ending bounds what is said to the brokers at the end of a transaction or a session.
+// ending returns the context for ending a transaction or a session.
 func (t *Transform) ending(ctx context.Context) (context.Context, context.CancelFunc) {
 	in, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), t.opts.TransactionTimeout, errSilent)
 	stop := context.AfterFunc(ctx, func() {
-		retry.Pause(in, lastWords) //nolint:errcheck // either way it is over
+		retry.Pause(in, lastWords) //nolint:errcheck // cancelled in either case
 		cancel()
 	})
 	return in, func() { stop(); cancel() }
 }
 
-// leave leaves the group and closes the client, which would else wait for brokers that do not answer.
+// leave leaves the group and closes the client. Its context ends, so that it does not wait for brokers that do not
+// answer.
 func (t *Transform) leave(ctx context.Context, s *kgo.GroupTransactSession) {
 	leaving, cancel := t.ending(ctx)
 	defer cancel()
 	s.AllowRebalance()
-	s.Client().LeaveGroupContext(leaving) //nolint:errcheck // the group finds out
+	s.Client().LeaveGroupContext(leaving) //nolint:errcheck // the group notices
 	s.CloseAllowingRebalance()
 }
 
-// transact is one transaction. It returns why that was aborted, or an error after which the session is of no more use. One that a rebalance
-// has aborted is no failure: whoever has the partitions now transforms them again.
+// transact runs one transaction. It returns why it was aborted, or an error after which the session can no longer be
+// used. An abort by a rebalance is no failure: the next owner of the partitions transforms the records.
 func (t *Transform) transact(ctx context.Context, s *kgo.GroupTransactSession, in []*kgo.Record) (failed, err error) {
 	if err := s.Begin(); err != nil {
 		return nil, err
@@ -241,13 +244,13 @@ func (t *Transform) transact(ctx context.Context, s *kgo.GroupTransactSession, i
 	case err := <-sent:
 		failed = cmp.Or(failed, err, context.Cause(within))
 	case <-ending.Done():
-		return nil, errSilent // closing the client ends what is under way
+		return nil, errSilent // closing the client aborts the transaction
 	}
 	_, err = s.End(ending, kgo.TransactionEndTry(failed == nil))
 	return failed, err
 }
 
-// safely calls the function. One that panics has failed.
+// safely calls the function and turns a panic into an error.
 func (t *Transform) safely(ctx context.Context, r *kgo.Record) (out []*kgo.Record, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -23,8 +23,8 @@ import (
 func (b *bench) transforming(work func(context.Context, *kgo.Record) ([]*kgo.Record, error), opts kafkaonce.TransformOptions) (stop func()) {
 	b.t.Helper()
 	opts.Log, opts.SessionTimeout, opts.TransactionTimeout = quiet, 3*time.Second, cmp.Or(opts.TransactionTimeout, 5*time.Second)
-	opts.PauseMin, opts.PauseMax = time.Millisecond, 10*time.Millisecond
-	transform, err := kafkaonce.NewTransform(b.ctx, b.url, b.topic.Name, b.group, work, &opts)
+	opts.Backoff.Min, opts.Backoff.Max = time.Millisecond, 10*time.Millisecond
+	transform, err := kafkaonce.DialTransform(b.ctx, b.url, b.topic.Name, b.group, work, &opts)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -73,8 +73,8 @@ func (l *lines) kill() {
 	}
 }
 
-// A transformer that is killed in the middle of a transaction leaves output that nobody sees who reads committed. The next one transforms
-// the same records, and the ordinary consumer of the output handles each once.
+// A transformer that is killed in the middle of a transaction leaves output that readers of committed records do not
+// see. The next one transforms the same records, and the ordinary consumer of the output handles each once.
 func TestTransformsEachRecordOnceAcrossAKilledWorker(t *testing.T) {
 	t.Parallel()
 	b, out := newBench(t, 1), newBench(t, 1)
@@ -126,7 +126,7 @@ func TestTransformsEachRecordOnceAcrossAKilledWorker(t *testing.T) {
 	}
 }
 
-// A transaction whose function fails, or panics, is aborted: what it made until then is never seen. It is tried again.
+// If the function fails or panics, the transaction is aborted and retried: readers never see its output.
 func TestTransformAbortsWhatFails(t *testing.T) {
 	t.Parallel()
 	b, out := newBench(t, 1), newBench(t, 1)
@@ -195,7 +195,7 @@ func TestTransformOutlivesASlowTransaction(t *testing.T) {
 	}
 }
 
-// silence is a network on which every answer is lost from the first request to produce on, of which it tells.
+// silence is a network that loses every answer from the first produce request on, and reports when that begins.
 type silence struct {
 	produced chan struct{}
 	lost     atomic.Bool
@@ -227,7 +227,7 @@ func (c *silentConn) Read(b []byte) (int, error) {
 	}
 }
 
-// Who stops a Transform whose broker does not answer need not wait for the answer.
+// Run of a Transform ends without waiting for a broker that does not answer.
 func TestTransformEndsWithoutItsBroker(t *testing.T) {
 	t.Parallel()
 	b, out := newBench(t, 1), newBench(t, 1)
@@ -246,13 +246,13 @@ func TestTransformRefuses(t *testing.T) {
 	work := func(_ context.Context, r *kgo.Record) ([]*kgo.Record, error) {
 		return []*kgo.Record{to(r.Topic+".none", r)}, nil
 	}
-	if _, err := kafkaonce.NewTransform(b.ctx, b.url, newName(), b.group, work, nil); !errors.Is(err, kafkaonce.ErrTopology) {
+	if _, err := kafkaonce.DialTransform(b.ctx, b.url, newName(), b.group, work, nil); !errors.Is(err, kafkaonce.ErrTopology) {
 		t.Errorf("a topic that does not exist: %v", err)
 	}
-	if _, err := kafkaonce.NewTransform(b.ctx, b.url, b.topic.Name, "", work, nil); !errors.Is(err, everonce.ErrInvalidArgument) {
+	if _, err := kafkaonce.DialTransform(b.ctx, b.url, b.topic.Name, "", work, nil); !errors.Is(err, everonce.ErrInvalidArgument) {
 		t.Errorf("no group: %v", err)
 	}
-	long, err := kafkaonce.NewTransform(b.ctx, b.url, b.topic.Name, b.group, work, &kafkaonce.TransformOptions{TransactionTimeout: time.Hour, Log: quiet})
+	long, err := kafkaonce.DialTransform(b.ctx, b.url, b.topic.Name, b.group, work, &kafkaonce.TransformOptions{TransactionTimeout: time.Hour, Log: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,9 +18,10 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// Trap: a rebalance in mid-batch runs again what was in hand. The first consumer has done half of what is in the topic, and is cut off before
-// it has committed: the second one gets all of it. Without everonce that half is done twice, with it once.
-func TestTrapARebalanceRunsAgainWhatWasInHand(t *testing.T) {
+// Trap: after a rebalance in mid-batch, unfinished messages run again. The first consumer has done half of the topic,
+// and is cut off before its commit: the second one gets all messages. Without everonce that half is done twice, with
+// it once.
+func TestTrapARebalanceRunsUnfinishedMessagesAgain(t *testing.T) {
 	t.Parallel()
 	for _, guarded := range []bool{false, true} {
 		name := map[bool]string{false: "without everonce", true: "with everonce"}[guarded]
@@ -176,10 +177,10 @@ func TestWhileTheStoreIsDown(t *testing.T) {
 	}
 }
 
-// A consumer goes on when its broker was killed and is there again, and so do its retries.
+// A consumer and its retries go on after its broker was killed and restarted.
 func TestABrokerThatIsKilled(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it starts a broker of its own, twice")
+		t.Skip("it starts a separate broker, twice")
 	}
 	t.Parallel()
 	server := testserver.Start(t, "kafka")

@@ -1,4 +1,4 @@
-// Package keys has the keys of messages that other people's frameworks publish.
+// Package keys has the keys of messages that other frameworks publish.
 //
 //	strategy := keys.Celery()
 //	consumer, err := consume.New(receiver, consume.Spec[Task]{
@@ -6,8 +6,9 @@
 //		…
 //	})
 //
-// Each strategy is tested with messages that the framework has published at the version which its comment names: the first
-// publish, the framework's own retry, and its dead letter. Those of [MassTransit] and [NServiceBus] follow their documentation.
+// Each strategy is tested with messages that the framework published, at the version that its comment names: the first
+// publish, the framework's own retry, and its dead letter. [MassTransit] and [NServiceBus] follow their documentation
+// instead.
 package keys
 
 import (
@@ -20,23 +21,23 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// Strategy tells one operation of a framework from another, for the fields of the same names of [consume.Spec],
-// [consume.TxSpec] and the others.
+// Strategy identifies an operation of a framework, for the fields of the same names of [consume.Spec],
+// [consume.TxSpec] and [consume.NaturalSpec].
 type Strategy struct {
 	// Key is the same whenever the framework publishes the operation again.
 	Key consume.Key
-	// Compare leaves out what the framework changes when it does.
+	// Compare leaves out what the framework changes when it publishes again.
 	Compare consume.Compare
 }
 
-// Celery is for tasks of Celery 5.7 with the JSON serializer and message protocol 2: the headers id and task. Task.retry keeps
-// both. Task.replace keeps the id and runs another task, so the id alone would merge two operations.
+// Celery is for tasks of Celery 5.7 with the JSON serializer and message protocol 2. It reads the headers id and task.
+// Task.retry keeps both. Task.replace keeps the id and runs another task, so the id alone would merge two operations.
 func Celery() Strategy {
 	return Strategy{Key: consume.Composite("celery", consume.Header("id"), consume.Header("task"))}
 }
 
-// Dramatiq is for actors of Dramatiq 2.2 with the JSON encoder: the member message_id of the body. A retry keeps it, and changes
-// options and queue_name. Send the same Message again, not actor.send, which makes a new message_id.
+// Dramatiq is for actors of Dramatiq 2.2 with the JSON encoder. It reads the body's member message_id. A retry keeps
+// it, and changes options and queue_name. Send the same Message again, not actor.send, which makes a new message_id.
 func Dramatiq() Strategy {
 	return Strategy{
 		Key:     consume.Composite("dramatiq", consume.JSONPointer("/message_id")),
@@ -44,8 +45,9 @@ func Dramatiq() Strategy {
 	}
 }
 
-// Taskiq is for tasks of taskiq 0.13 with taskiq-aio-pika 0.6 and the JSON formatter: the header task_id. A retry keeps it, and
-// changes the labels. The AMQP message-id is new at each publish. Give a task that you send again the task ID that it had.
+// Taskiq is for tasks of taskiq 0.13 with taskiq-aio-pika 0.6 and the JSON formatter. It reads the header task_id. A
+// retry keeps it, and changes the labels. The AMQP message-id is new at each publish. When you send a task again, give
+// it the same task ID.
 func Taskiq() Strategy {
 	return Strategy{
 		Key:     consume.Composite("taskiq", consume.Header("task_id")),
@@ -53,29 +55,32 @@ func Taskiq() Strategy {
 	}
 }
 
-// SpringAMQP is for messages of Spring AMQP 4.1 with a message ID that the sender sets, in a MessagePostProcessor: by default Spring
-// sets no ID, and with createMessageIds it makes a new one for each conversion. A RepublishMessageRecoverer keeps ID and body.
+// SpringAMQP is for messages of Spring AMQP 4.1 whose message ID the sender sets, in a MessagePostProcessor: by
+// default Spring sets no ID, and with createMessageIds it makes a new one for each conversion. A
+// RepublishMessageRecoverer keeps ID and body.
 func SpringAMQP() Strategy { return Strategy{Key: consume.ProducerID()} }
 
-// SpringKafka is for records of Spring for Apache Kafka 4.1 with a header that the sender sets, such as "ce_id": by default Spring
-// sets none. A DeadLetterPublishingRecoverer keeps headers, key and body. Its Key is nil if header is empty.
+// SpringKafka is for records of Spring for Apache Kafka 4.1 with a header that the sender sets, such as "ce_id": by
+// default Spring sets none. A DeadLetterPublishingRecoverer keeps headers, key and body. Its Key is nil if header is
+// empty.
 func SpringKafka(header string) Strategy { return Strategy{Key: consume.Header(header)} }
 
-// Debezium is for the outbox event router of Debezium 3.6 with its default header id: the ID of the row. The connector publishes a
-// row again after a restart.
+// Debezium is for the outbox event router of Debezium 3.6. It reads its default header id, the ID of the row. The
+// connector publishes a row again after a restart.
 func Debezium() Strategy {
 	return Strategy{Key: consume.Composite("debezium", consume.Header("id"))}
 }
 
-// Watermill is for messages of Watermill 1.5 with watermill-amqp 3.0 or watermill-kafka 3.0 and their default marshalers: the UUID
-// of the message, which its middlewares Retry and PoisonQueue keep. Send the same Message again, not a new one.
+// Watermill is for messages of Watermill 1.5 with watermill-amqp 3.0 or watermill-kafka 3.0 and their default
+// marshalers. It uses the message's UUID, which the middlewares Retry and PoisonQueue keep. Send the same Message
+// again, not a new one.
 func Watermill() Strategy {
 	return Strategy{Key: consume.Composite("watermill", consume.Header("_watermill_message_uuid"))}
 }
 
-// NestJS is for the microservices of NestJS 11 on RabbitMQ: the pattern and a member of the data, as a JSON pointer like "/id", since
-// an event has no ID, and a request has a new one for each send. Its Key is nil if pointer does not begin with "/". Over Kafka the
-// body is the data alone: use [consume.JSONPointer] there.
+// NestJS is for the microservices of NestJS 11 on RabbitMQ. It reads the pattern and a member of the data, a JSON
+// pointer like "/id", since an event has no ID, and a request has a new one for each send. Its Key is nil if pointer
+// does not begin with "/". Over Kafka the body is the data alone: use [consume.JSONPointer] there.
 func NestJS(pointer string) Strategy {
 	if !strings.HasPrefix(pointer, "/") {
 		return Strategy{}
@@ -86,7 +91,7 @@ func NestJS(pointer string) Strategy {
 	}
 }
 
-// pattern returns the pattern of a message of NestJS: a text, or an object like {"cmd":"sum"}, which is taken in its canonical form.
+// pattern returns the pattern of a NestJS message: a string, or the canonical form of an object like {"cmd":"sum"}.
 func pattern(m *consume.Message) (string, error) {
 	if text, err := consume.JSONPointer("/pattern")(m); err == nil {
 		return text, nil
@@ -103,12 +108,12 @@ func pattern(m *consume.Message) (string, error) {
 	return string(body.Pattern), nil
 }
 
-// CloudEvents is [consume.CloudEvent]: source and id of an event in all bindings but that to MQTT. An event in structured mode has
-// another body than in binary mode: sent again in the other mode, it is a mismatch.
+// CloudEvents is [consume.CloudEvent]: source and id of an event in all bindings except MQTT. An event has a different
+// body in structured mode than in binary mode, so a resend in the other mode is a mismatch.
 func CloudEvents() Strategy { return Strategy{Key: consume.CloudEvent()} }
 
-// MassTransit is for the envelope of MassTransit 8, by its documentation: the member messageId of the body, which its retries and
-// its error queue keep. The envelope's headers, sentTime and host may change.
+// MassTransit is for the envelope of MassTransit 8, by its documentation. It reads the body's member messageId, which
+// retries and the error queue keep. The envelope's headers, sentTime and host may change.
 func MassTransit() Strategy {
 	return Strategy{
 		Key:     consume.Composite("masstransit", consume.JSONPointer("/messageId")),
@@ -116,8 +121,8 @@ func MassTransit() Strategy {
 	}
 }
 
-// NServiceBus is for messages of NServiceBus 9 on RabbitMQ, by its documentation: the header NServiceBus.MessageId, which its
-// retries and its error queue keep.
+// NServiceBus is for messages of NServiceBus 9 on RabbitMQ, by its documentation. It reads the header
+// NServiceBus.MessageId, which retries and the error queue keep.
 func NServiceBus() Strategy {
 	return Strategy{Key: consume.Composite("nservicebus", consume.Header("NServiceBus.MessageId"))}
 }

@@ -26,8 +26,8 @@ var strategies = map[string]keys.Strategy{
 	"cloudevents":  keys.CloudEvents(),
 }
 
-// TestRecordedMessages handles the messages of each framework in the order of their publishing: an operation takes effect once,
-// whichever way its message came, and none is taken for another.
+// TestRecordedMessages handles the messages of each framework in the order of their publishing: each operation takes
+// effect once, by whichever way its message came.
 func TestRecordedMessages(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.json")
@@ -89,7 +89,8 @@ func nest(pattern string) *consume.Message {
 	return &consume.Message{Body: []byte(`{"pattern":` + pattern + `,"data":{"id":"order-1"}}`)}
 }
 
-// TestByTheirDocumentation: the members and headers that MassTransit and NServiceBus document, and what a retry of theirs changes.
+// TestByTheirDocumentation uses the members and headers that MassTransit and NServiceBus document, and the changes
+// that their retries make.
 func TestByTheirDocumentation(t *testing.T) {
 	t.Parallel()
 	masstransit := func(id, sent string) *consume.Message {

@@ -10,7 +10,7 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// Whatever a producer sends is done, or is a dead letter that says why; the consumer goes on.
+// Every message of a producer is handled, or becomes a dead letter with the reason; the consumer goes on.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -52,7 +52,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// What the client library takes for a word of the server, and does not hand over, holds up no other message.
+// A message that the client library takes for a status of the server, and drops, does not block others.
 func TestMessagesThatAreNotHandedOver(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

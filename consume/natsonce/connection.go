@@ -16,21 +16,21 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// ErrUnreachable says that no connection could be made, or that JetStream does not answer by it.
+// ErrUnreachable says that no server could be reached, or that JetStream does not answer.
 var ErrUnreachable = errors.New("natsonce: the server cannot be reached")
 
-// connectTimeout bounds the making of a connection to one server; askTimeout an answer of JetStream, where the context does not.
+// connectTimeout bounds a connection attempt to one server, and askTimeout a request to JetStream without a deadline.
 const (
 	connectTimeout = 5 * time.Second
 	askTimeout     = 10 * time.Second
-	// pingEvery is how often the server is asked whether it is there. A connection without an answer to two is made again: nats.go's
-	// own two minutes would leave a half-open one for six.
+	// pingEvery is the interval of pings. A connection on which two pings are not answered is made again. With the
+	// default of nats.go, two minutes, a half-open connection would last for six.
 	pingEvery = 20 * time.Second
 )
 
 var errURL = fmt.Errorf("%w: natsonce: the URL is not a nats://, tls://, ws:// or wss:// URL", everonce.ErrInvalidArgument)
 
-// checkURL refuses what is no URL without quoting it: it may hold a password.
+// checkURL returns an error if servers are not URLs. It does not quote them, because they may hold a password.
 func checkURL(servers string) error {
 	for server := range strings.SplitSeq(servers, ",") {
 		u, err := url.Parse(strings.TrimSpace(server))
@@ -41,14 +41,14 @@ func checkURL(servers string) error {
 	return nil
 }
 
-// connection is what everything here needs.
+// connection is a connection with JetStream.
 type connection struct {
 	*nats.Conn
 	js jetstream.JetStream
 }
 
-// connect makes a connection. One that is lost later is made again for ever; what would have been sent meanwhile fails, and is not kept
-// to be sent when nobody expects it any more.
+// connect connects. A connection that is lost later is made again, for ever. Meanwhile publishing fails, and nothing
+// is buffered to be sent late.
 func connect(ctx context.Context, servers, name string, log *slog.Logger, more ...nats.Option) (*connection, error) {
 	if err := checkURL(servers); err != nil {
 		return nil, err
@@ -91,12 +91,12 @@ func connect(ctx context.Context, servers, name string, log *slog.Logger, more .
 	}
 }
 
-// hangUp sends what is on its way, and closes the connection.
+// hangUp flushes and closes the connection.
 func (c *connection) hangUp() error {
 	err := c.FlushTimeout(time.Second)
 	c.Close()
 	if errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrConnectionReconnecting) || errors.Is(err, nats.ErrTimeout) {
-		return nil // the server delivers again what it did not hear of
+		return nil // the server redelivers messages whose answers it did not get
 	}
 	return err
 }

@@ -23,7 +23,7 @@ import (
 // one handles messages one after the other.
 var one = &natsonce.Options{Workers: consume.Workers{Concurrency: 1}}
 
-// A producer's resend is another message to the server: its key is what tells, and the effect is one.
+// A producer's resend is a new message to the server: it has the same key, and takes effect once.
 func TestAProducersResendTakesEffectOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -38,7 +38,8 @@ func TestAProducersResendTakesEffectOnce(t *testing.T) {
 	}
 }
 
-// What failed comes again after its delay, and is counted; the handler sees the message as it was sent.
+// A failed message comes again after its delay, and its retries are counted; the handler sees the message as it was
+// sent.
 func TestRetriedAndCounted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -62,7 +63,7 @@ func TestRetriedAndCounted(t *testing.T) {
 	}
 }
 
-// What fails too often becomes a dead letter, which says all that is known of it.
+// A message that fails too often becomes a dead letter with all details.
 func TestExhaustedBecomesADeadLetter(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -88,7 +89,7 @@ func TestExhaustedBecomesADeadLetter(t *testing.T) {
 }
 
 // A message that always fails holds up no other.
-func TestPoisonBlocksNobody(t *testing.T) {
+func TestPoisonBlocksNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	spec := specOf(func(_ context.Context, _ *consume.Message, o order) error {
@@ -122,10 +123,10 @@ func TestPoisonBlocksNobody(t *testing.T) {
 func TestWaitingForAnotherIsNoRetry(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	store, begun, skipFailed := memstore.New(nil), make(chan struct{}), make(chan struct{})
+	store, begun, proceed := memstore.New(nil), make(chan struct{}), make(chan struct{})
 	other, err := consume.New(newReceiver(t, store), specOf(func(context.Context, *consume.Message, order) error {
 		close(begun)
-		<-skipFailed
+		<-proceed
 		return everonce.NotDone(errors.New("it failed after all"))
 	}))
 	if err != nil {
@@ -145,7 +146,7 @@ func TestWaitingForAnotherIsNoRetry(t *testing.T) {
 	}), one)
 	b.send("m-1")
 	r.wants(everonce.InProgress, everonce.InProgress)
-	close(skipFailed)
+	close(proceed)
 	elsewhere.Wait()
 	for v := r.decision(); v.Outcome != everonce.Executed; v = r.decision() {
 	}
@@ -155,21 +156,21 @@ func TestWaitingForAnotherIsNoRetry(t *testing.T) {
 	}
 }
 
-// The end of a consumer gives back at once what it has not begun, and loses nothing; what it has begun is done.
+// At the end a consumer finishes started messages, gives back the others at once, and loses nothing.
 func TestDrainLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	store, begun, skipFailed := memstore.New(nil), make(chan struct{}, 1), make(chan struct{})
+	store, begun, proceed := memstore.New(nil), make(chan struct{}, 1), make(chan struct{})
 	first := b.runOn(store, specOf(func(context.Context, *consume.Message, order) error {
 		begun <- struct{}{}
-		<-skipFailed
+		<-proceed
 		return nil
 	}), one)
 	b.send("m-1", "m-2", "m-3", "m-4")
 	wait(t, "the first", begun)
 	b.eventually("others were fetched", func() bool { return b.consumer().NumAckPending > 1 })
 	first.end()
-	close(skipFailed)
+	close(proceed)
 	first.stop()
 	if v := first.decision(); v.Outcome != everonce.Executed || len(first.decisions) > 0 {
 		t.Errorf("%v, and %d more", v.Outcome, len(first.decisions))
@@ -216,12 +217,12 @@ func TestServerIsKilledAndComesBack(t *testing.T) {
 		}
 	}
 	b.settled()
-	// They are that of all answers, and that of a request for messages. That of the request before ends only after the next one has begun, at times.
+	// One for all answers, one for a request for messages. The subscription of a request may end only after the next one has begun.
 	b.eventually("no more than two subscriptions are left", func() bool { return conn.NumSubscriptions() <= 2 })
 }
 
-// The word that the connection is back, which comes during a pause, does not end the first good request after it: what is on its way to that
-// would wait for AckWait.
+// A reconnect event that arrives during a pause must not end the first good request after it: messages on their way to
+// that would wait for AckWait.
 func TestAWordOfAnOutageThatIsOver(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -13,12 +13,12 @@ import (
 	"github.com/everonce/everonce/consume/internal/copies"
 )
 
-// DeadLetters shows, replays and discards the dead letters of a stream. Its methods must not be called concurrently. To
-// look at a letter takes it from nobody. A call does not see letters that arrive after its start.
+// DeadLetters shows, replays and discards the dead letters of a stream. Its methods must not be called concurrently.
+// Reading a dead letter does not hide it from others. A call does not see dead letters that arrive after its start.
 //
-// A letter is replayed to the subject that it was published to. All consumers of that subject get the copy; to those
-// that have handled the message it is a duplicate. If the stream has sources, or is a mirror, the copy goes to the stream
-// that has the subject.
+// A dead letter is replayed to the subject that it was published to. All consumers of that subject get the copy; to
+// those that have handled the message it is a duplicate. If the stream has sources, or is a mirror, the copy goes to
+// the stream that has the subject.
 type DeadLetters struct {
 	conn    *connection
 	letters jetstream.Stream
@@ -32,11 +32,11 @@ var _ consume.DeadLetters = (*DeadLetters)(nil)
 // queue.Stream and queue.DeadLetters. servers is as for [Dial], and opts may be nil. The error wraps
 // [everonce.ErrInvalidArgument], [ErrUnreachable] or [ErrTopology].
 func DialDeadLetters(ctx context.Context, servers string, queue Queue, opts *Options) (*DeadLetters, error) {
-	q, err := queue.checked("dead-letters")
+	q, err := queue.withDefaults("dead-letters")
 	if err != nil {
 		return nil, err
 	}
-	o, err := opts.checked("dead letters", q.Stream)
+	o, err := opts.withDefaults("dead letters", q.Stream)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func DialDeadLetters(ctx context.Context, servers string, queue Queue, opts *Opt
 	stream, err := conn.js.Stream(ctx, q.DeadLetters)
 	if err != nil {
 		conn.Close()
-		return nil, refused("the stream of dead letters", q.DeadLetters, err)
+		return nil, topologyError("the stream of dead letters", q.DeadLetters, err)
 	}
 	return &DeadLetters{conn: conn, letters: stream, queue: q, own: map[string]bool{}}, nil
 }
@@ -55,10 +55,10 @@ func DialDeadLetters(ctx context.Context, servers string, queue Queue, opts *Opt
 // Close closes the connection.
 func (l *DeadLetters) Close() error { return l.conn.hangUp() }
 
-// Consumers returns 0: JetStream hides no letters.
+// Consumers returns 0: JetStream does not hide dead letters.
 func (l *DeadLetters) Consumers(context.Context) (int, error) { return 0, nil }
 
-// All returns an iterator over the selected letters, which stay in the stream. It ends with the first error.
+// All returns an iterator over the selected dead letters, and removes none. It ends with the first error.
 func (l *DeadLetters) All(ctx context.Context, filter consume.Filter) iter.Seq2[consume.DeadLetter, error] {
 	return func(yield func(consume.DeadLetter, error) bool) {
 		for found, err := range l.each(ctx, filter) {
@@ -73,11 +73,12 @@ func (l *DeadLetters) All(ctx context.Context, filter consume.Filter) iter.Seq2[
 	}
 }
 
-// Replay publishes copies of the selected letters to their subjects, with the original headers, and the number of
-// replays ([consume.DeadLetter.Replays]). A copy has an ID of its own in [jetstream.MsgIDHeader], because the stream would drop
-// one that it knows; a handler sees the original one. Replay removes each letter once its copy is stored. A replay that
-// is interrupted in between, and repeated within the stream's duplicate window, stores no second copy. Replay returns
-// the number of replayed letters. The error also names letters that stay because no stream takes them.
+// Replay publishes copies of the selected dead letters to their subjects, with the original headers, and the number of
+// replays ([consume.DeadLetter.Replays]). A copy has a new ID in [jetstream.MsgIDHeader], because the stream would
+// drop a known one; a handler sees the original ID. Replay removes each dead letter once its copy is stored. A replay
+// that is interrupted in between, and repeated within the stream's duplicate window, stores no second copy. Replay
+// returns the number of replayed dead letters. The error also names dead letters that no stream accepts; they are not
+// removed.
 func (l *DeadLetters) Replay(ctx context.Context, filter consume.Filter) (replayed int, err error) {
 	var stay error
 	for found, err := range l.each(ctx, filter) {
@@ -85,7 +86,7 @@ func (l *DeadLetters) Replay(ctx context.Context, filter consume.Filter) (replay
 			err = l.replay(ctx, found)
 		}
 		switch {
-		case errors.Is(err, errStays):
+		case errors.Is(err, errNotReplayed):
 			stay = errors.Join(stay, err)
 			continue
 		case err == nil:
@@ -99,12 +100,12 @@ func (l *DeadLetters) Replay(ctx context.Context, filter consume.Filter) (replay
 	return replayed, stay
 }
 
-var errStays = errors.New("natsonce: a letter was not replayed")
+var errNotReplayed = errors.New("natsonce: a dead letter was not replayed")
 
 func (l *DeadLetters) replay(ctx context.Context, found *letter) error {
 	msg := replayCopy(found.raw, l.conn.MaxPayload())
 	if msg.Subject == "" {
-		return fmt.Errorf("%w: %s: it does not say where it came from", errStays, found.ID)
+		return fmt.Errorf("%w: %s: it does not say where it came from", errNotReplayed, found.ID)
 	}
 	options := []jetstream.PublishOpt{
 		jetstream.WithMsgID(fmt.Sprintf("%s.%d-%d", l.queue.DeadLetters, found.raw.Sequence, found.raw.Time.UnixNano())),
@@ -118,12 +119,12 @@ func (l *DeadLetters) replay(ctx context.Context, found *letter) error {
 	}
 	_, err = l.conn.js.PublishMsg(ctx, msg, options...)
 	if _, ok := errors.AsType[*jetstream.APIError](err); ok || errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrMaxPayload) {
-		return fmt.Errorf("%w: %s: stream %q, subject %q: %w", errStays, found.ID, found.Queue, msg.Subject, err)
+		return fmt.Errorf("%w: %s: stream %q, subject %q: %w", errNotReplayed, found.ID, found.Queue, msg.Subject, err)
 	}
 	return err
 }
 
-// ownSubjects reports whether what is published to the subjects of a stream's messages must come to that stream.
+// ownSubjects reports whether the stream must receive what is published to the subjects of its messages.
 func (l *DeadLetters) ownSubjects(ctx context.Context, name string) (bool, error) {
 	if own, known := l.own[name]; known {
 		return own, nil
@@ -131,16 +132,16 @@ func (l *DeadLetters) ownSubjects(ctx context.Context, name string) (bool, error
 	stream, err := l.conn.js.Stream(ctx, name)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrInvalidStreamName), errors.Is(err, jetstream.ErrStreamNameRequired):
-		return true, nil // so that the letter stays
+		return true, nil // so that the dead letter is kept
 	case err != nil:
-		return false, refused("the stream", name, err)
+		return false, topologyError("the stream", name, err)
 	}
 	c := stream.CachedInfo().Config
 	l.own[name] = c.Mirror == nil && len(c.Sources) == 0
 	return l.own[name], nil
 }
 
-// Discard deletes the selected letters, and returns their number.
+// Discard deletes the selected dead letters and returns their number.
 func (l *DeadLetters) Discard(ctx context.Context, filter consume.Filter) (discarded int, err error) {
 	for found, err := range l.each(ctx, filter) {
 		if err == nil {
@@ -154,7 +155,7 @@ func (l *DeadLetters) Discard(ctx context.Context, filter consume.Filter) (disca
 	return discarded, nil
 }
 
-// remove deletes a letter. That somebody else has done so is no error.
+// remove deletes a dead letter. It is no error if the dead letter is already gone.
 func (l *DeadLetters) remove(ctx context.Context, found *letter) error {
 	err := l.letters.DeleteMsg(ctx, found.raw.Sequence)
 	if err == nil {
@@ -163,16 +164,16 @@ func (l *DeadLetters) remove(ctx context.Context, found *letter) error {
 	if _, gone := l.letters.GetMsg(ctx, found.raw.Sequence); errors.Is(gone, jetstream.ErrMsgNotFound) {
 		return nil
 	}
-	return fmt.Errorf("natsonce: removing a letter: %w", err)
+	return fmt.Errorf("natsonce: removing a dead letter: %w", err)
 }
 
-// letter is a letter, and how it is stored.
+// letter is a dead letter with its stored message.
 type letter struct {
 	consume.DeadLetter
 	raw *jetstream.RawStreamMsg
 }
 
-// each reads the letters that are there when it begins, one by one: what is deleted meanwhile is not there.
+// each reads the dead letters that exist when it begins, one by one. It skips those that are deleted meanwhile.
 func (l *DeadLetters) each(ctx context.Context, filter consume.Filter) iter.Seq2[*letter, error] {
 	return func(yield func(*letter, error) bool) {
 		if err := filter.Validate(); err != nil {
@@ -181,7 +182,7 @@ func (l *DeadLetters) each(ctx context.Context, filter consume.Filter) iter.Seq2
 		}
 		info, err := l.letters.Info(ctx)
 		if err != nil {
-			yield(nil, refused("the stream of dead letters", l.queue.DeadLetters, err))
+			yield(nil, topologyError("the stream of dead letters", l.queue.DeadLetters, err))
 			return
 		}
 		meant := 0
@@ -195,7 +196,7 @@ func (l *DeadLetters) each(ctx context.Context, filter consume.Filter) iter.Seq2
 				return
 			}
 			seq = raw.Sequence
-			found := letterOf(raw)
+			found := deadLetterOf(raw)
 			if !filter.Matches(&found.DeadLetter) {
 				continue
 			}
@@ -209,16 +210,16 @@ func (l *DeadLetters) each(ctx context.Context, filter consume.Filter) iter.Seq2
 	}
 }
 
-// letterOf reads a dead letter.
-func letterOf(raw *jetstream.RawStreamMsg) *letter {
+// deadLetterOf reads a dead letter.
+func deadLetterOf(raw *jetstream.RawStreamMsg) *letter {
 	m := readMessage(raw.Header, raw.Data)
-	note := copies.Read(texts(raw.Header, copies.Ours))
+	note := copies.Read(textHeaders(raw.Header, copies.Ours))
 	m.Source, m.Subject = note.Queue, raw.Header.Get(headerSubject)
 	l := consume.DeadLetter{Death: note.Death, Message: m, Queue: note.Queue, Replays: note.Replays}
 	if l.Last.IsZero() {
 		l.Last = copies.Writable(raw.Time)
 	}
-	sent := texts(raw.Header, func(name string) bool { return !copies.Ours(name) && !isInstruction(name) })
-	l.ID = copies.LetterID(&l, sent, []byte(m.Headers[jetstream.MsgIDHeader]), raw.Data)
+	sent := textHeaders(raw.Header, func(name string) bool { return !copies.Ours(name) && !isInstruction(name) })
+	l.ID = copies.DeadLetterID(&l, sent, []byte(m.Headers[jetstream.MsgIDHeader]), raw.Data)
 	return &letter{l, raw}
 }

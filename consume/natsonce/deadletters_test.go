@@ -40,8 +40,8 @@ func list(t testing.TB, l *natsonce.DeadLetters, filter consume.Filter) []consum
 	return all
 }
 
-// bury makes dead letters.
-func (b *bench) bury(store everonce.Store, msgs ...*nats.Msg) {
+// setAside makes dead letters of messages.
+func (b *bench) setAside(store everonce.Store, msgs ...*nats.Msg) {
 	b.t.Helper()
 	r := b.runOn(store, specOf(func(_ context.Context, _ *consume.Message, o order) error {
 		return everonce.NotDone(errors.New("no " + o.ID))
@@ -55,15 +55,15 @@ func (b *bench) bury(store everonce.Store, msgs ...*nats.Msg) {
 	r.stop()
 }
 
-// Trap: the stream drops what has an ID that it knows, and says that it is stored: so a replay with the message's own ID would be lost. The copy
-// has an ID of its own, and the handler sees the message's.
+// Trap: the stream drops a message with a known ID, and says that it is stored: a replay with the message's ID would
+// be lost. The copy has a new ID, and the handler sees the message's.
 func TestTrapAReplayWithTheIDThatTheStreamKnows(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	store := memstore.New(nil)
 	msg := b.message("m-1")
 	msg.Header.Set(jetstream.MsgIDHeader, "event-1")
-	b.bury(store, msg)
+	b.setAside(store, msg)
 	l := b.open()
 	if n, err := l.Replay(context.Background(), consume.Filter{}); n != 1 || err != nil {
 		t.Fatal(n, err)
@@ -72,20 +72,20 @@ func TestTrapAReplayWithTheIDThatTheStreamKnows(t *testing.T) {
 	spec := specOf(func(_ context.Context, m *consume.Message, _ order) error { seen <- *m; return nil })
 	spec.Key = consume.Header(jetstream.MsgIDHeader)
 	b.runOn(store, spec, nil).wants(everonce.Executed)
-	if m := <-seen; m.Headers[jetstream.MsgIDHeader] != "event-1" || m.Headers["Order-Id"] != "m-1" || m.Subject != msg.Subject || m.Retries != 0 || len(m.Odd) > 0 {
+	if m := <-seen; m.Headers[jetstream.MsgIDHeader] != "event-1" || m.Headers["Order-Id"] != "m-1" || m.Subject != msg.Subject || m.Retries != 0 || len(m.OmittedHeaders) > 0 {
 		t.Errorf("%+v", m)
 	}
 	if all := b.letters(); len(all) != 0 {
-		t.Errorf("%d letters are left", len(all))
+		t.Errorf("%d dead letters are left", len(all))
 	}
 }
 
-// A replay of what was done meanwhile is a duplicate; one that fails again says how often it was replayed.
+// A replay of a message that was done meanwhile is a duplicate; one that fails again has its number of replays.
 func TestReplays(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	store := memstore.New(nil)
-	b.bury(store, b.message("m-1"), b.message("m-2"))
+	b.setAside(store, b.message("m-1"), b.message("m-2"))
 	r := b.runOn(store, specOf(nothing), nil)
 	b.send("m-1")
 	r.wants(everonce.Executed)
@@ -110,11 +110,11 @@ func TestReplays(t *testing.T) {
 	}
 }
 
-// A letter says where it came from, is chosen by what it says, and looks the same each time.
-func TestLettersAreChosen(t *testing.T) {
+// A dead letter has its origin, can be selected by its fields, and reads the same each time.
+func TestDeadLettersAreSelected(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.bury(memstore.New(nil), b.message("m-1"), b.message("m-2"), b.message("m-3"))
+	b.setAside(memstore.New(nil), b.message("m-1"), b.message("m-2"), b.message("m-3"))
 	l := b.open()
 	all := list(t, l, consume.Filter{Queue: b.queue.Stream, Reasons: []consume.Reason{consume.Exhausted}})
 	if len(all) != 3 || !reflect.DeepEqual(all, list(t, b.open(), consume.Filter{})) {
@@ -146,9 +146,9 @@ func TestLettersAreChosen(t *testing.T) {
 	}
 }
 
-// What is buried again is the same letter: here because the durable consumer has lost its place, elsewhere after a crash before the
-// acknowledgement.
-func TestBuriedTwiceIsOneLetter(t *testing.T) {
+// A message that is set aside twice is one dead letter: here because the durable consumer has lost its position,
+// elsewhere after a crash before the acknowledgement.
+func TestSetAsideTwiceIsOneDeadLetter(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	spec := specOf(func(context.Context, *consume.Message, order) error {
@@ -167,11 +167,11 @@ func TestBuriedTwiceIsOneLetter(t *testing.T) {
 	}
 }
 
-// A letter whose stream is gone stays, and so does what is no letter of ours; the others are replayed.
-func TestLettersThatCannotBeReplayedStay(t *testing.T) {
+// A dead letter whose stream is gone is not replayed, nor is a message from elsewhere; the others are replayed.
+func TestDeadLettersThatCannotBeReplayedAreKept(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.bury(memstore.New(nil), b.message("m-1"))
+	b.setAside(memstore.New(nil), b.message("m-1"))
 	b.publish(&nats.Msg{Subject: b.dead() + ".strange", Data: []byte("hello")})
 	if err := b.js.DeleteStream(context.Background(), b.queue.Stream); err != nil {
 		t.Fatal(err)
@@ -184,14 +184,15 @@ func TestLettersThatCannotBeReplayedStay(t *testing.T) {
 	// Another stream that takes the subject by now is not the one that is meant.
 	other := b.queue.Stream + "-other"
 	b.stream(jetstream.StreamConfig{Name: other, Subjects: []string{b.queue.Stream + ".>"}})
-	defer b.js.DeleteStream(context.Background(), other) //nolint:errcheck // nobody will look for it
+	defer b.js.DeleteStream(context.Background(), other) //nolint:errcheck // best effort
 	if n, err := l.Replay(context.Background(), consume.Filter{}); n != 0 || err == nil {
 		t.Errorf("%d, %v", n, err)
 	}
 }
 
-// A letter of a stream that has sources, or is a mirror, goes to the stream that has its subject, and comes back from there.
-func TestLettersOfStreamsThatAreSourcesAndMirrors(t *testing.T) {
+// A dead letter of a stream that has sources, or is a mirror, goes to the stream that has its subject, and comes back
+// from there.
+func TestDeadLettersOfSourcesAndMirrors(t *testing.T) {
 	t.Parallel()
 	for kind, c := range map[string]jetstream.StreamConfig{
 		"sourced": {Sources: []*jetstream.StreamSource{{}}},
@@ -205,7 +206,7 @@ func TestLettersOfStreamsThatAreSourcesAndMirrors(t *testing.T) {
 		}
 		c.Name = b.queue.Stream + "-" + kind
 		b.stream(c)
-		defer b.js.DeleteStream(context.Background(), c.Name) //nolint:errcheck // nobody will look for it
+		defer b.js.DeleteStream(context.Background(), c.Name) //nolint:errcheck // best effort
 		other := *b
 		other.queue = natsonce.Queue{Stream: c.Name, DeadLetters: b.dead(), Counts: b.counts()}
 		store, fail := memstore.New(nil), true
@@ -227,8 +228,8 @@ func TestLettersOfStreamsThatAreSourcesAndMirrors(t *testing.T) {
 	}
 }
 
-// Headers that do not fit into a dead letter are left out, and named; those that are sent more than once are kept.
-func TestLettersOfOddMessages(t *testing.T) {
+// Headers that do not fit into a dead letter are left out, and named; headers that occur more than once are kept.
+func TestDeadLettersOfUnusualMessages(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	store := memstore.New(nil)
@@ -236,10 +237,10 @@ func TestLettersOfOddMessages(t *testing.T) {
 	msg.Header["Large"] = []string{strings.Repeat("x", 64_400)}
 	msg.Header["Two"] = []string{"1", "2"}
 	msg.Header["Nats-Expected-Stream"] = []string{b.queue.Stream}
-	b.bury(store, msg)
+	b.setAside(store, msg)
 	l := b.open()
 	all := list(t, l, consume.Filter{})
-	if len(all) != 1 || !slices.Equal(all[0].Message.Odd, []string{"Large", "Two"}) {
+	if len(all) != 1 || !slices.Equal(all[0].Message.OmittedHeaders, []string{"Large", "Two"}) {
 		t.Fatalf("%+v", all)
 	}
 	if raw := b.letter(); !slices.Equal(raw.Header["Two"], []string{"1", "2"}) || raw.Header["Large"] != nil {
@@ -249,14 +250,14 @@ func TestLettersOfOddMessages(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	seen := make(chan []string, 1)
-	b.runOn(store, specOf(func(_ context.Context, m *consume.Message, _ order) error { seen <- m.Odd; return nil }), nil).wants(everonce.Executed)
+	b.runOn(store, specOf(func(_ context.Context, m *consume.Message, _ order) error { seen <- m.OmittedHeaders; return nil }), nil).wants(everonce.Executed)
 	if odd := <-seen; !slices.Equal(odd, []string{"Large", "Two"}) {
 		t.Error(odd)
 	}
 }
 
-// A body that leaves no room for what a dead letter says waits in its stream, and holds up no other.
-func TestAMessageWithoutRoomForALetter(t *testing.T) {
+// If a body leaves no room for the headers of a dead letter, its message waits in the stream, and blocks no others.
+func TestAMessageWithoutRoomForADeadLetter(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	spec := specOf(nothing)
@@ -270,7 +271,7 @@ func TestAMessageWithoutRoomForALetter(t *testing.T) {
 	for v := r.decision(); v.Outcome != everonce.Executed; v = r.decision() {
 	}
 	if n := len(b.letters()); n != 0 {
-		t.Errorf("%d letters", n)
+		t.Errorf("%d dead letters", n)
 	}
 	b.eventually("the other one is acknowledged", func() bool { return b.consumer().NumAckPending == 1 })
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// delivery is one message in hand.
+// delivery is one unanswered message.
 type delivery struct {
 	c     *Consumer
 	from  *established
@@ -28,12 +28,13 @@ var _ consume.Delivery = (*delivery)(nil)
 // Message implements [consume.Delivery].
 func (d *delivery) Message() *consume.Message { return d.m }
 
-// Ack implements [consume.Delivery]. The server confirms an acknowledgement also of a message that was acknowledged by another.
+// Ack implements [consume.Delivery]. The server confirms an acknowledgement even if another consumer has acknowledged
+// the message.
 func (d *delivery) Ack(ctx context.Context) error {
 	return d.answer(ctx, "+ACK")
 }
 
-// Retry implements [consume.Delivery]. The message stays where it is, so none is too large.
+// Retry implements [consume.Delivery]. The message remains in the stream, so it is never too large for a retry.
 func (d *delivery) Retry(ctx context.Context, after time.Duration, counts bool) error {
 	c := count{d.count.retries, int(d.at.NumDelivered)} //nolint:gosec // it is a count of deliveries
 	if counts {
@@ -42,16 +43,16 @@ func (d *delivery) Retry(ctx context.Context, after time.Duration, counts bool) 
 	if err := d.mended(ctx, func() error { return c.write(ctx, d.from.counts, d.at) }); err != nil {
 		return err
 	}
-	d.rest() // a heartbeat after the answer would put the delivery off
+	d.rest() // a heartbeat after the answer would delay the next delivery
 	return d.answer(ctx, fmt.Sprintf(`-NAK {"delay": %d}`, max(after, time.Millisecond)))
 }
 
-// SetAside implements [consume.Delivery]. A copy that is stored again, after a crash in between, is the same letter.
+// SetAside implements [consume.Delivery]. A copy that is stored twice, after a crash in between, is one dead letter.
 func (d *delivery) SetAside(ctx context.Context, letter consume.Death) error {
 	q := &d.c.queue
 	err := d.mended(ctx, func() error {
 		msg := deadLetter(d, &letter, d.c.conn.MaxPayload())
-		msg.Subject = q.letters()
+		msg.Subject = q.deadLetterSubject()
 		_, err := d.c.conn.js.PublishMsg(ctx, msg, jetstream.WithMsgID(nameOf(d.at)), jetstream.WithExpectStream(q.DeadLetters))
 		return err
 	})
@@ -64,12 +65,13 @@ func (d *delivery) SetAside(ctx context.Context, letter consume.Death) error {
 	return d.Ack(ctx)
 }
 
-// answeredWithin is how long an answer waits to be confirmed.
+// answeredWithin is how long an answer waits for its confirmation.
 const answeredWithin = 5 * time.Second
 
-// answer gives the server its answer, and returns when it has it. A server says nothing to an answer that it does not understand: after a crash,
-// its consumer may be behind what it has delivered, and a consumer that was made anew knows of no delivery. Then the message comes again: to keep
-// it in hand, and with it a worker, would keep the consumer from getting there.
+// answer sends an answer and waits for its confirmation. The server confirms no answer to a delivery that it does not
+// know: after a crash its consumer may be behind what it has delivered, and a consumer that was created anew knows no
+// delivery. The message is then redelivered. To retry the answer would block a worker, and the consumer might not get
+// to the redelivery.
 func (d *delivery) answer(ctx context.Context, answer string) error {
 	ctx, cancel := context.WithTimeout(ctx, answeredWithin)
 	defer cancel()
@@ -78,13 +80,13 @@ func (d *delivery) answer(ctx context.Context, answer string) error {
 		err = fmt.Errorf("%w: the server does not confirm the answer: %w", consume.ErrGone, err)
 	}
 	if err == nil || errors.Is(err, consume.ErrGone) {
-		d.c.hand.leave(d)
+		d.c.unanswered.remove(d)
 	}
 	return err
 }
 
-// giveBack has the message delivered again at once. Where that is lost, it is after AckWait.
+// giveBack asks the server to redeliver the message at once. If the request is lost, it redelivers after AckWait.
 func (d *delivery) giveBack() {
-	d.c.hand.leave(d)
+	d.c.unanswered.remove(d)
 	d.msg.Nak() //nolint:errcheck // see above
 }

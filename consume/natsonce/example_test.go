@@ -38,7 +38,7 @@ func publishExample(ids ...string) (remove func()) {
 	}
 	return func() {
 		for _, name := range []string{exampleStream, exampleStream + "-dead", "KV_" + exampleStream + "-billing-retries"} {
-			js.DeleteStream(context.Background(), name) //nolint:errcheck // nobody will look for it
+			js.DeleteStream(context.Background(), name) //nolint:errcheck // best effort
 		}
 		conn.Close()
 	}
@@ -100,8 +100,9 @@ func Example() {
 	// rejected order-2 <nil>
 }
 
-// What an outbox.Relay does with a publisher: events go to the subject that is their topic. One that is published again, as after a relay was
-// killed, is stored once, and a stream that expects another event sets this one aside.
+// An outbox.Relay uses a publisher like this: events go to the subject that is their topic. An event that is published
+// again, as after a relay was killed, is stored once, and an event for which the stream expected another sequence is
+// set aside.
 func ExampleNewPublisher() {
 	defer publishExample()()
 	publisher, err := natsonce.NewPublisher(os.Getenv("EVERONCE_TEST_NATS_URL"), &natsonce.PublisherOptions{

@@ -10,8 +10,8 @@ import (
 	"github.com/everonce/everonce/outbox"
 )
 
-// A server ends the connection of whoever publishes to too long a subject, and answers none that has an empty part. Such an event is
-// refused, and those beside it are published.
+// A server ends the connection after a publish to too long a subject, and does not answer one to a subject with an
+// empty part. Such an event is refused, and others are published.
 func TestSubjectsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -18,10 +18,11 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// Traps of what gets lost: an answer, the durable consumer, the stream or its tail.
+// Traps of losses: of an answer, of the durable consumer, of the stream or its tail.
 
-// Trap: the client library waits for an answer until the deadline of the context, if that has one. The answer for a count is lost, as with a line
-// that is cut, and Run has a deadline that is far away: the message and those behind it wait for as long as any other answer may take.
+// Trap: the client library waits for an answer until the deadline of the context, if that has one. The answer of a
+// count is lost, as when a line is cut, and Run has a deadline in the far future: the message and later ones wait no
+// longer than other answers may take.
 func TestTrapAnAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -44,7 +45,7 @@ func TestTrapAnAnswerIsLost(t *testing.T) {
 	b.settled()
 }
 
-// deafLine dials a connection that loses what it reads next after a text.
+// deafLine dials a connection that loses what it reads after a given text.
 type deafLine struct {
 	net.Dialer
 	after string
@@ -71,8 +72,8 @@ func (c *deafConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Trap: the answer to a message of a durable consumer that was deleted is never confirmed. It is given up, and a new consumer goes on where
-// the old one was: what was acknowledged before may be forgotten.
+// Trap: an answer to a message of a deleted durable consumer is never confirmed. It is given up, and a new consumer
+// goes on where the old one was: records of earlier messages may be gone.
 func TestTrapTheDurableConsumerIsDeleted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -81,11 +82,11 @@ func TestTrapTheDurableConsumerIsDeleted(t *testing.T) {
 	first.wants(everonce.Executed, everonce.Executed)
 	b.settled()
 	first.stop()
-	begun, skipFailed := make(chan string, 10), make(chan struct{})
+	begun, proceed := make(chan string, 10), make(chan struct{})
 	log := logging{lines: make(chan string, 1000)}
 	r := b.run(specOf(func(_ context.Context, _ *consume.Message, o order) error {
 		begun <- o.ID
-		<-skipFailed
+		<-proceed
 		return nil
 	}), &natsonce.Options{Workers: consume.Workers{Concurrency: 1, SettleTimeout: time.Second, Log: log.logger()}})
 	b.send("m-3")
@@ -95,7 +96,7 @@ func TestTrapTheDurableConsumerIsDeleted(t *testing.T) {
 	if err := b.js.DeleteConsumer(context.Background(), b.queue.Stream, "billing"); err != nil {
 		t.Fatal(err)
 	}
-	close(skipFailed)
+	close(proceed)
 	log.wants(t, "does not confirm")
 	r.wants(everonce.Executed, everonce.Replayed)
 	b.send("m-4")
@@ -125,8 +126,8 @@ func TestTrapTheStreamIsMadeAnew(t *testing.T) {
 	b.settled()
 }
 
-// Trap: the stream loses its latest messages, as when the power fails or an older state of it is restored, and the durable consumer is ahead of it.
-// New messages have the sequences of the lost ones; they are handled all the same.
+// Trap: the stream loses its latest messages, as in a power failure or a restore, and the durable consumer is ahead of
+// it. New messages have the sequences of the lost ones; they are still handled.
 func TestTrapTheStreamLosesItsTail(t *testing.T) {
 	t.Parallel()
 	server := testserver.Start(t, "nats")

@@ -16,13 +16,13 @@ import (
 	"github.com/everonce/everonce/internal/envelope"
 )
 
-// headerSubject is the subject that a dead letter had; the other headers of copies are those of all brokers.
+// headerSubject is the original subject of a dead letter. The other headers of copies are the same for all brokers.
 const headerSubject = copies.Prefix + "subject"
 
 // headerID is the header of the producer's message ID.
 var headerID = envelope.HTTP.Name("id")
 
-// messageOf is a delivery as a consumer sees it.
+// messageOf returns the message of a delivery.
 func messageOf(msg jetstream.Msg, at *jetstream.MsgMetadata, c count) *consume.Message {
 	m := readMessage(msg.Headers(), msg.Data())
 	m.BrokerID = fmt.Sprintf("%s:%d", at.Stream, at.Sequence.Stream)
@@ -35,19 +35,19 @@ func messageOf(msg jetstream.Msg, at *jetstream.MsgMetadata, c count) *consume.M
 	return m
 }
 
-// readMessage reads what a producer has sent, by which way ever it came.
+// readMessage returns a message as its producer sent it, also from a copy.
 func readMessage(h nats.Header, body []byte) *consume.Message {
-	note := copies.Read(texts(h, copies.Ours))
+	note := copies.Read(textHeaders(h, copies.Ours))
 	m := &consume.Message{
 		ContentType: cmp.Or(h.Get("Content-Type"), h.Get("content-type")), ContentEncoding: cmp.Or(h.Get("Content-Encoding"), h.Get("content-encoding")), Body: body, First: note.First,
-		Headers: texts(h, func(name string) bool { return !copies.Ours(name) && len(h[name]) == 1 && utf8.ValidString(h[name][0]) }),
+		Headers: textHeaders(h, func(name string) bool { return !copies.Ours(name) && len(h[name]) == 1 && utf8.ValidString(h[name][0]) }),
 	}
 	for name := range h {
 		if _, ok := m.Headers[name]; !ok && !copies.Ours(name) {
-			m.Odd = append(m.Odd, name)
+			m.OmittedHeaders = append(m.OmittedHeaders, name)
 		}
 	}
-	if isCopy(h) { // its own ID is that of the copy
+	if isCopy(h) { // its own ID belongs to the copy
 		delete(m.Headers, jetstream.MsgIDHeader)
 		if id := h.Get(copies.MessageID); id != "" {
 			m.Headers[jetstream.MsgIDHeader] = id
@@ -59,9 +59,9 @@ func readMessage(h nats.Header, body []byte) *consume.Message {
 		}
 	}
 	m.Occurrence = occurrence(m.Headers)
-	m.Odd = append(m.Odd, note.Dropped...)
-	slices.Sort(m.Odd)
-	m.Odd = slices.Compact(m.Odd)
+	m.OmittedHeaders = append(m.OmittedHeaders, note.Dropped...)
+	slices.Sort(m.OmittedHeaders)
+	m.OmittedHeaders = slices.Compact(m.OmittedHeaders)
 	m.ID = envelope.PercentDecoded(m.Headers[headerID])
 	event.Describe(m, envelope.Envelope{})
 	return m
@@ -70,8 +70,8 @@ func readMessage(h nats.Header, body []byte) *consume.Message {
 // isCopy reports whether a message is a dead letter or a replay.
 func isCopy(h nats.Header) bool { return h.Get(copies.Reason) != "" || h.Get(copies.Replays) != "" }
 
-// texts are the headers that are meant. Those that occur more than once are written as they are sent, in lines.
-func texts(h nats.Header, meant func(name string) bool) map[string]string {
+// textHeaders returns the selected headers as text. A header that occurs several times has its values in lines.
+func textHeaders(h nats.Header, meant func(name string) bool) map[string]string {
 	m := make(map[string]string, len(h))
 	for name, values := range h {
 		if meant(name) {

@@ -19,15 +19,15 @@ import (
 	"github.com/everonce/everonce/outbox"
 )
 
-// Publisher publishes the events of an outbox to subjects of JetStream. An event is published when a stream has confirmed
-// it. It connects when it has something to publish, and again after a loss.
+// Publisher publishes the events of an outbox to subjects of JetStream. An event is published when a stream has
+// confirmed it. It connects when it has something to publish, and again after a loss.
 //
-// A message has the event's ID in [jetstream.MsgIDHeader] and in ce-id: a stream drops an event that comes again within its
-// duplicate window (2 minutes by default), and [consume.ProducerID] recognises one that comes later. It has the event's
-// content type in Content-Type, its type, topic, key and time in ce-type, ce-source, ce-partitionkey and ce-time, unless the
+// A message has the event's ID in [jetstream.MsgIDHeader] and in ce-id: a stream drops a second copy within its
+// duplicate window (2 minutes by default), and [consume.ProducerID] recognises a later one. It has the event's content
+// type in Content-Type, its type, topic, key and time in ce-type, ce-source, ce-partitionkey and ce-time, unless the
 // event has such a header, and the event's headers and payload. Values of ce-… are percent-encoded.
 //
-// Up to 64 events are on their way at a time, but one only of those with the same key.
+// It publishes up to 64 events concurrently, but only one at a time with the same key.
 type Publisher struct {
 	servers string
 	opts    PublisherOptions
@@ -37,13 +37,14 @@ type Publisher struct {
 	closed bool
 }
 
-// PublisherOptions say how a publisher connects, and where events go. The zero value of each field is its default.
+// PublisherOptions configure a publisher. The zero value of each field is its default.
 type PublisherOptions struct {
 	// Subject returns the subject of an event. Default: its topic.
 	Subject func(*outbox.Event) string
 	// Expect returns what is expected of the stream: its name, or its last sequence for the subject
-	// ([jetstream.WithExpectStream], [jetstream.WithExpectLastSequencePerSubject]). An event whose last sequence is not
-	// met is set aside, unless it is the last message itself: no later try would meet it. Default: nothing.
+	// ([jetstream.WithExpectStream], [jetstream.WithExpectLastSequencePerSubject]). An event for which the last sequence
+	// differs is set aside, because a later try would fail too, unless the last message is the event itself. Default:
+	// nothing.
 	Expect func(*outbox.Event) []jetstream.PublishOpt
 	// Connect are further options of the connection, as in [Options].
 	Connect []nats.Option
@@ -53,12 +54,12 @@ type PublisherOptions struct {
 	Log *slog.Logger
 }
 
-// ErrUnroutable says that no stream has the subject of an event. It counts as a failure of the event, which is tried
-// again.
+// ErrUnroutable says that no stream has the subject of an event. It counts as a failure of the event, which is
+// published again later.
 var ErrUnroutable = errors.New("natsonce: no stream has the subject of the event (create a stream, or add the subject to one)")
 
-// NewPublisher returns a publisher to the servers, given as for [Dial]. opts may be nil. It sends nothing. The error wraps
-// [everonce.ErrInvalidArgument].
+// NewPublisher returns a publisher to the servers, given as for [Dial]. opts may be nil. It sends nothing. The error
+// wraps [everonce.ErrInvalidArgument].
 func NewPublisher(servers string, opts *PublisherOptions) (*Publisher, error) {
 	var o PublisherOptions
 	if opts != nil {
@@ -79,9 +80,9 @@ func NewPublisher(servers string, opts *PublisherOptions) (*Publisher, error) {
 
 const onTheWay = 64
 
-// Publish implements [outbox.Publisher]. [outbox.ErrUnavailable]: there is no connection, the server does not answer or is
-// short of space. [ErrUnroutable], and another stream than the expected one, count. An event that would be refused
-// whenever it came, as one that is too large, is set aside.
+// Publish implements [outbox.Publisher]. [outbox.ErrUnavailable]: there is no connection, or the server does not
+// answer or is short of space. [ErrUnroutable] and another stream than the expected one count as failures of the
+// event. An event that the server would always refuse, for example as too large, is set aside.
 func (p *Publisher) Publish(ctx context.Context, events []outbox.Event) []error {
 	conn, err := p.connection(ctx)
 	if err != nil {
@@ -101,7 +102,7 @@ func (p *Publisher) Publish(ctx context.Context, events []outbox.Event) []error 
 	}).Publish(ctx, events)
 }
 
-// connection returns the connection, which is made once: the client library makes it again.
+// connection returns the connection, and connects if needed. The client library reconnects after a loss.
 func (p *Publisher) connection(ctx context.Context) (*connection, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,7 +119,7 @@ func (p *Publisher) connection(ctx context.Context) (*connection, error) {
 	return p.conn, nil
 }
 
-// Close closes the connection. What is published after that fails.
+// Close closes the connection. Later calls of Publish fail.
 func (p *Publisher) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,7 +130,7 @@ func (p *Publisher) Close() error {
 	return p.conn.hangUp()
 }
 
-// message is the event as a message.
+// message returns the message of an event.
 func (p *Publisher) message(e *outbox.Event) (*nats.Msg, error) {
 	msg := &nats.Msg{Subject: p.opts.Subject(e), Data: e.Payload, Header: nats.Header{"Content-Type": {e.ContentType}}}
 	for name, value := range envelope.HTTP.Headers(envelope.Envelope{ID: e.ID, Type: e.Type, Source: e.Topic, Key: e.Key, Time: e.CreatedAt}) {
@@ -140,7 +141,7 @@ func (p *Publisher) message(e *outbox.Event) (*nats.Msg, error) {
 	}
 	for name, value := range e.Headers {
 		if copies.Ours(name) || isInstruction(name) || name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == ':' || r >= 0x7f }) {
-			return nil, fmt.Errorf("natsonce: the name of a header is none in NATS, or begins with %s or Nats-, which is not for producers", copies.Prefix)
+			return nil, fmt.Errorf("natsonce: the name of a header is not valid in NATS, or begins with %s or Nats-, which is not for producers", copies.Prefix)
 		}
 		if name != headerID {
 			msg.Header.Set(name, value)
@@ -154,22 +155,24 @@ func (p *Publisher) message(e *outbox.Event) (*nats.Msg, error) {
 	return msg, nil
 }
 
-// maxSubject is the size of the longest subject, in bytes: a server ends the connection over a line of 4096 bytes, which has more in it.
+// maxSubject is the size of the longest subject, in bytes: a server ends the connection after a line of 4096 bytes,
+// which contains more.
 const maxSubject = 4000
 
-// isSubject reports whether a message may be published to a subject. Who publishes to one of the server's own asks it to do something.
+// isSubject reports whether a message may be published to a subject. Messages to the server's own subjects are
+// requests to the server.
 func isSubject(s string) bool {
 	return len(s) <= maxSubject && !strings.ContainsFunc(s, unicode.IsSpace) && !strings.ContainsAny(s, "*>") && !strings.Contains("."+s+".", "..") &&
 		!strings.HasPrefix(s, "$JS.API.") && !strings.HasPrefix(s, "$SYS.")
 }
 
-// Codes of JetStream that mean more than that it has refused a message.
+// Codes of JetStream that are not plain refusals of a message.
 const (
 	codeHeaders, codeSequence, codeSequenceOfSome                = 10097, 10071, 10164
 	codeStorage, codeResources, codeMemory, codeFull, codeStream = 10047, 10023, 10028, 10077, 10060
 )
 
-// relayError returns the error that tells a relay what the server answered.
+// relayError translates an answer of the server for the relay.
 func relayError(ctx context.Context, conn *connection, subject, id string, err error) error {
 	refusal, _ := errors.AsType[*jetstream.APIError](err)
 	switch {
@@ -202,8 +205,8 @@ func relayError(ctx context.Context, conn *connection, subject, id string, err e
 	return fmt.Errorf("%w: %w", outbox.ErrUnavailable, err)
 }
 
-// lastID returns the ID of the last message of a subject. The server compares sequences before IDs: an event whose answer was lost meets its
-// own message as the last one.
+// lastID returns the ID of the last message of a subject. The server compares sequences before IDs, so an event whose
+// answer was lost fails on its own message.
 func (c *connection) lastID(ctx context.Context, subject string) (string, error) {
 	name, err := c.js.StreamNameBySubject(ctx, subject)
 	if err != nil {

@@ -65,7 +65,7 @@ func TestEventsKeepTheOrderOfTheirKey(t *testing.T) {
 		events[i] = b.event(fmt.Sprint("e-", i))
 		events[i].Key = fmt.Sprint("k-", i%3)
 	}
-	events[30].Headers = map[string]string{"Nats-Rollup": "all"} // nobody may say so by an event
+	events[30].Headers = map[string]string{"Nats-Rollup": "all"} // not allowed in an event
 	errs := b.publisher(nil).Publish(context.Background(), events)
 	for i, err := range errs {
 		if (err != nil) != (i%3 == 0 && i >= 30) {
@@ -93,13 +93,13 @@ func TestEventsKeepTheOrderOfTheirKey(t *testing.T) {
 	}
 }
 
-// What the server says no to is told by what it means: another try later, or set aside.
-func TestWhatTheServerRefuses(t *testing.T) {
+// The meaning of each refusal of the server: the event is published again later, or set aside.
+func TestRefusalsOfTheServer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	full := b.queue.Stream + "-full"
 	b.stream(jetstream.StreamConfig{Name: full, Subjects: []string{full}, MaxMsgs: 1, Discard: jetstream.DiscardNew, MaxMsgSize: 1000})
-	defer b.js.DeleteStream(context.Background(), full) //nolint:errcheck // nobody will look for it
+	defer b.js.DeleteStream(context.Background(), full) //nolint:errcheck // best effort
 	expect := func(e *outbox.Event) []jetstream.PublishOpt {
 		switch e.Headers["expect"] {
 		case "sequence":
@@ -137,7 +137,7 @@ func TestWhatTheServerRefuses(t *testing.T) {
 	if err := one(func(e *outbox.Event) { e.Headers = map[string]string{"expect": "stream"} }); err == nil || permanent(err) != "" || errors.Is(err, outbox.ErrUnavailable) {
 		t.Error(err)
 	}
-	if err := one(func(e *outbox.Event) { e.Topic = "nobody." + b.queue.Stream }); !errors.Is(err, natsonce.ErrUnroutable) || errors.Is(err, outbox.ErrUnavailable) {
+	if err := one(func(e *outbox.Event) { e.Topic = "unrouted." + b.queue.Stream }); !errors.Is(err, natsonce.ErrUnroutable) || errors.Is(err, outbox.ErrUnavailable) {
 		t.Error(err)
 	}
 	if err := one(func(e *outbox.Event) { e.Topic, e.ID = full, "new" }); !errors.Is(err, outbox.ErrUnavailable) {

@@ -14,7 +14,7 @@ type Topology uint8
 
 const (
 	// DeclareOwn declares the durable consumer, the stream of dead letters and the bucket of counts, and checks that the
-	// stream exists. What exists is used as it is.
+	// stream exists. It does not change those that exist.
 	DeclareOwn Topology = iota
 	// Check only checks that they all exist, for a user without the permission to create them.
 	Check
@@ -29,30 +29,30 @@ type Queue struct {
 	Durable string
 	// Subjects select messages of the stream. Default: all.
 	Subjects []string
-	// DeadLetters is the name of the stream of dead letters, which several consumers may share. A letter's subject there
+	// DeadLetters is the name of the stream of dead letters, which several consumers may share. A dead letter's subject
 	// is DeadLetters, a dot, and Durable. Default Stream + "-dead".
 	DeadLetters string
-	// Counts is the name of the key-value bucket in which retries are counted, which consumers may share. Default Stream + "-" + Durable +
-	// "-retries".
+	// Counts is the name of the key-value bucket in which retries are counted, which consumers may share. Default Stream
+	// + "-" + Durable + "-retries".
 	Counts string
 	// Topology says which of these are declared. Default [DeclareOwn].
 	Topology Topology
-	// AckWait is how long the server waits for word of a message before it delivers it again, as after the end of a
-	// process. At least 1 s. It is set only if the durable consumer is declared here. Default 30 s.
+	// AckWait is how long the server waits for an answer or a heartbeat before it redelivers a message, for example after
+	// a crash. At least 1 s. It is set only if the durable consumer is declared here. Default 30 s.
 	AckWait time.Duration
 	// DeliveryLimit is how many deliveries of a message may end without an answer, one after the other, as when its
-	// handler kills the process. The next one is a dead letter, with the reason "broker_delivery_limit". Messages that
-	// are in hand beside it count too. A message that waits for the store counts once for each restart of its consumer.
-	// Default 20.
+	// handler kills the process. The next one is a dead letter, with the reason "broker_delivery_limit". Each delivery
+	// that ends with the process is one of them, also of messages that were not being handled. A message that waits for
+	// the store has one for each restart of its consumer. Default 20.
 	DeliveryLimit int
 }
 
 const defaultDeliveryLimit = 20
 
-// named is what names of streams and consumers have here: JetStream allows more, a bucket does not.
+// named matches valid names of streams and consumers: JetStream allows more, a bucket does not.
 var named = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,200}$`)
 
-func (q *Queue) checked(consumer string) (Queue, error) {
+func (q *Queue) withDefaults(consumer string) (Queue, error) {
 	c := *q
 	c.Durable = cmp.Or(c.Durable, consumer)
 	c.DeadLetters = cmp.Or(c.DeadLetters, c.Stream+"-dead")
@@ -79,5 +79,5 @@ func (q *Queue) checked(consumer string) (Queue, error) {
 	return c, nil
 }
 
-// letters is the subject of its dead letters.
-func (q *Queue) letters() string { return q.DeadLetters + "." + q.Durable }
+// deadLetterSubject returns the subject of dead letters.
+func (q *Queue) deadLetterSubject() string { return q.DeadLetters + "." + q.Durable }

@@ -12,19 +12,21 @@ import (
 	"github.com/everonce/everonce/consume/internal/copies"
 )
 
-// A stream with allow_msg_schedules stores a schedule as a message, delivers it at once like any other, and publishes a copy of it at its
-// time: a tick. To acknowledge the schedule in a work queue would delete it, and it would never fire. In a stream of limits nothing is deleted by that.
+// A stream with allow_msg_schedules stores a schedule as a message, delivers it at once like any other, and publishes
+// a copy of it at its time: a tick. In a work queue, an acknowledgement would delete the schedule, and it would never
+// fire. In a stream with limits retention it deletes nothing.
 
-// setAside is how long a schedule that was delivered stays with the server before it is delivered again.
+// setAside is the delay after which a delivered schedule is delivered again.
 const setAside = time.Hour
 
 // isSchedule reports whether a message is a schedule, and not a tick.
 func isSchedule(h nats.Header) bool { return h.Get(jetstream.ScheduleHeader) != "" }
 
-// setAside leaves a schedule to the server, which removes it when it has fired for the last time. In a stream of limits it is acknowledged: otherwise
-// the ack floor, at which a durable consumer that was lost goes on, would stay before it.
+// setAside gives a schedule back to the server, which removes it after its last tick. In a stream with limits
+// retention it acknowledges the schedule: otherwise the ack floor, at which a durable consumer that was lost goes on,
+// would not advance past it.
 func (d *delivery) setAside(ctx context.Context) {
-	d.c.hand.leave(d)
+	d.c.unanswered.remove(d)
 	d.c.opts.Workers.Log.WarnContext(ctx, "natsonce: a schedule was delivered, and is not handled (leave its subject out of Queue.Subjects)",
 		"consumer", d.c.handler.Name(), "stream", d.at.Stream, "subject", d.msg.Subject(), "sequence", d.at.Sequence.Stream)
 	if d.from.retention == jetstream.LimitsPolicy {
@@ -35,7 +37,8 @@ func (d *delivery) setAside(ctx context.Context) {
 	d.c.setAside.Store(true)
 }
 
-// crowded says that the schedules that were set aside leave little room for messages, or returns "". handled is how many others are being handled.
+// crowded returns a warning if the schedules that were set aside leave little room for messages, or "". handled is the
+// number of other messages that are being handled.
 func (e *established) crowded(handled int) string {
 	most := e.config.MaxAckPending
 	if !e.schedules || e.retention == jetstream.LimitsPolicy || most <= 0 || (e.pending-handled)*4 < most*3 {
@@ -45,17 +48,18 @@ func (e *established) crowded(handled int) string {
 		"(leave the subjects of schedules out of Queue.Subjects, or raise max_ack_pending)", e.pending, most)
 }
 
-// The headers of a copy that say of which tick it is: those of the server do not stay on copies.
+// Headers of a copy that identify its tick, because copies do not keep the server's headers.
 const (
 	headerScheduler    = copies.Prefix + "scheduler"
 	headerScheduleNext = copies.Prefix + "schedule-next"
 )
 
-// tickHeaders are the headers of a tick, and what copies call them.
+// tickHeaders maps the headers of a tick to their names on copies.
 var tickHeaders = map[string]string{jetstream.SchedulerHeader: headerScheduler, jetstream.ScheduleNextHeader: headerScheduleNext}
 
-// occurrence tells the ticks of a schedule apart. All of them have the headers that the schedule was published with, so an ID among those
-// is the same. A schedule that fires once, and is purged then, has one tick, which that ID names.
+// occurrence returns a text that differs between the ticks of a schedule. All of them have the headers of the
+// schedule, so an ID among those is the same. A schedule that fires once, and is purged then, has only one tick, which
+// its ID identifies.
 func occurrence(headers map[string]string) string {
 	scheduler, next := headers[jetstream.SchedulerHeader], headers[jetstream.ScheduleNextHeader]
 	if scheduler == "" || next == "" || next == "purge" {
@@ -64,7 +68,7 @@ func occurrence(headers map[string]string) string {
 	return scheduler + " " + next // no subject has a space
 }
 
-// takesSchedules says why a consumer of a stream with schedules would get the schedules too, or returns "".
+// takesSchedules returns why a consumer of a stream with schedules would get the schedules too, or "".
 func takesSchedules(filters []string, of *jetstream.StreamConfig) string {
 	if !of.AllowMsgSchedules {
 		return ""
@@ -76,7 +80,7 @@ func takesSchedules(filters []string, of *jetstream.StreamConfig) string {
 			}
 		}
 	}
-	return fmt.Sprintf("its stream has allow_msg_schedules, and its subjects %q are all those of the stream: schedules would be delivered before their time (set Queue.Subjects to the targets of the schedules)", filters)
+	return fmt.Sprintf("its stream has allow_msg_schedules, and its subjects %q cover the whole stream: schedules would be delivered before their time (set Queue.Subjects to the targets of the schedules)", filters)
 }
 
 func coveredByAny(filters []string, subject string) bool {
@@ -88,7 +92,7 @@ func coveredByAny(filters []string, subject string) bool {
 	return false
 }
 
-// covers reports whether a filter selects every subject that a pattern stands for.
+// covers reports whether a filter selects every subject that matches pattern.
 func covers(filter, pattern []string) bool {
 	for i, token := range filter {
 		switch {

@@ -65,8 +65,8 @@ func TestTrapAScheduleIsDeliveredBeforeItsTime(t *testing.T) {
 	b.settled()
 }
 
-// In a stream of limits a schedule is acknowledged, and fires all the same. A durable consumer that is lost then goes on behind it, and not at the
-// first message.
+// In a stream with limits retention a schedule is acknowledged, and still fires. A durable consumer that is lost then
+// goes on after it, and not at the first message.
 func TestSchedulesInAStreamOfLimits(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -149,7 +149,7 @@ func TestTrapTheTicksOfAScheduleHaveOneID(t *testing.T) {
 	defer letters.Close() //nolint:errcheck // a test's
 	for l, err := range letters.All(context.Background(), consume.Filter{}) {
 		if first := <-ids; err != nil || first == "" || l.Message.Occurrence != first {
-			t.Errorf("the letter is of the tick %q, want %q (%v)", l.Message.Occurrence, first, err)
+			t.Errorf("the dead letter has the tick %q, want %q (%v)", l.Message.Occurrence, first, err)
 		}
 	}
 	if n, err := letters.Replay(context.Background(), consume.Filter{}); n != 1 || err != nil {

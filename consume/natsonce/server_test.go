@@ -138,7 +138,7 @@ func (b *bench) publish(msg *nats.Msg) *jetstream.PubAck {
 	return ack
 }
 
-// fetch takes a message in hand, as another process that has the same durable consumer.
+// fetch fetches a message, like another process with the same durable consumer.
 func (b *bench) fetch() jetstream.Msg {
 	b.t.Helper()
 	c, err := b.js.Consumer(context.Background(), b.queue.Stream, "billing")
@@ -162,7 +162,7 @@ func (b *bench) eventually(what string, is func() bool) {
 	}
 }
 
-// settled waits until nothing is in hand or waits any more.
+// settled waits until no message is unacknowledged or pending.
 func (b *bench) settled() {
 	b.t.Helper()
 	b.eventually("all is acknowledged", func() bool {
@@ -171,7 +171,7 @@ func (b *bench) settled() {
 	})
 }
 
-// letters are the dead letters.
+// letters returns the dead letters.
 func (b *bench) letters() []*jetstream.RawStreamMsg {
 	b.t.Helper()
 	s, err := b.js.Stream(context.Background(), b.dead())
@@ -207,7 +207,7 @@ func nothing(context.Context, *consume.Message, order) error { return nil }
 
 // specOf is a spec whose retries are quick.
 func specOf(h handle) consume.Spec[order] {
-	return consume.Spec[order]{Consumer: "billing", Key: consume.Header("Order-Id"), Handle: h, Retry: consume.Backoff{Limit: 3, Min: time.Millisecond, Max: 50 * time.Millisecond}}
+	return consume.Spec[order]{Consumer: "billing", Key: consume.Header("Order-Id"), Handle: h, Retry: consume.RetryPolicy{Limit: 3, Min: time.Millisecond, Max: 50 * time.Millisecond}}
 }
 
 func newReceiver(t testing.TB, store everonce.Store) *everonce.Receiver {
@@ -272,8 +272,8 @@ func quick(opts *natsonce.Options) *natsonce.Options {
 		o.Workers.Log = quiet
 	}
 	o.Connect = append(o.Connect, nats.ReconnectWait(50*time.Millisecond))
-	o.Workers.PauseMin, o.Workers.PauseMax = 10*time.Millisecond, 100*time.Millisecond
-	o.PauseMin, o.PauseMax = 10*time.Millisecond, 200*time.Millisecond
+	o.Workers.Backoff.Min, o.Workers.Backoff.Max = 10*time.Millisecond, 100*time.Millisecond
+	o.Backoff.Min, o.Backoff.Max = 10*time.Millisecond, 200*time.Millisecond
 	return &o
 }
 

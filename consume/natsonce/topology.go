@@ -14,21 +14,22 @@ import (
 // ErrTopology says that a stream, a durable consumer or a bucket does not exist, or cannot be used. The text names it.
 var ErrTopology = errors.New("natsonce: wrong streams")
 
-// established is what a queue has at the server. It does not change.
+// established is what a queue has at the server. It is immutable.
 type established struct {
 	consumer  jetstream.Consumer
 	config    jetstream.ConsumerConfig
 	counts    jetstream.KeyValue
-	created   time.Time // of the stream: one that is made anew has other messages
+	created   time.Time // of the stream: a stream that is created anew has other messages
 	retention jetstream.RetentionPolicy
-	schedules bool   // it has some
-	floor     uint64 // up to here all is acknowledged, when it was
-	pending   int    // unacknowledged, then
+	schedules bool   // the stream has some
+	floor     uint64 // all messages up to here were acknowledged
+	pending   int    // unacknowledged messages at that time
 	seen      time.Time
 	warnings  []string
 }
 
-// look returns e with what is so now, as far as the server says. schedules reports that some came.
+// look returns e with the current state, as far as the server answers. schedules reports that schedules were
+// delivered.
 func (e *established) look(ctx context.Context, schedules bool) *established {
 	now := *e
 	now.seen, now.schedules = time.Now(), e.schedules || schedules
@@ -39,20 +40,21 @@ func (e *established) look(ctx context.Context, schedules bool) *established {
 }
 
 const (
-	// maxAckPending is how many messages may be in hand or wait for their retry: those behind them come to nobody.
+	// maxAckPending is how many messages may be unanswered or wait for their retry: later messages are not delivered to
+	// any consumer.
 	maxAckPending = 20_000
-	// buriedWithin is how long a letter that is buried again, after a crash in between, is known to be there already.
-	buriedWithin = time.Hour
+	// duplicateWindow is how long the stream drops a second copy of a dead letter, which is stored after a crash.
+	duplicateWindow = time.Hour
 	// countedFor is how long a count outlives its last retry.
 	countedFor = 7 * 24 * time.Hour
 )
 
-// establish declares what the queue needs, or checks that it is there. last is what a running consumer had, and nil at the start. lifetime is how
-// long a handled message is remembered, 0 if that does not matter.
+// establish declares what the queue needs, or checks that it exists. last is the earlier state of a running consumer,
+// and nil at the start. lifetime is how long a handled message is remembered, or 0 to skip that check.
 func (q *Queue) establish(ctx context.Context, js jetstream.JetStream, last *established, lifetime time.Duration) (*established, error) {
 	stream, err := js.Stream(ctx, q.Stream)
 	if err != nil {
-		return nil, refused("the stream", q.Stream, err)
+		return nil, topologyError("the stream", q.Stream, err)
 	}
 	of := stream.CachedInfo()
 	e := &established{created: of.Created, retention: of.Config.Retention, schedules: of.Config.AllowMsgSchedules, seen: time.Now()}
@@ -61,7 +63,7 @@ func (q *Queue) establish(ctx context.Context, js jetstream.JetStream, last *est
 		return nil, err
 	}
 	if last == nil {
-		e.warnings = q.losesLetters(letters)
+		e.warnings = q.deadLetterLimits(letters)
 	}
 	if e.counts, err = q.establishCounts(ctx, js, of.Config.Replicas); err != nil {
 		return nil, err
@@ -69,7 +71,7 @@ func (q *Queue) establish(ctx context.Context, js jetstream.JetStream, last *est
 	e.consumer, err = stream.Consumer(ctx, q.Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) && q.Topology == DeclareOwn {
 		config := q.durable(of, last)
-		if err := q.usable(&config, &of.Config); err != nil { // before it keeps others from their messages
+		if err := q.usable(&config, &of.Config); err != nil { // before a new consumer takes messages from others
 			return nil, err
 		}
 		e.consumer, err = stream.CreateConsumer(ctx, config)
@@ -82,15 +84,16 @@ func (q *Queue) establish(ctx context.Context, js jetstream.JetStream, last *est
 		}
 	}
 	if err != nil {
-		return nil, refused("the consumer", q.Durable, err)
+		return nil, topologyError("the consumer", q.Durable, err)
 	}
 	info := e.consumer.CachedInfo()
 	e.config, e.floor, e.pending = info.Config, info.AckFloor.Stream, info.NumAckPending
 	return e, q.usable(&e.config, &of.Config)
 }
 
-// durable is the durable consumer as it is declared. It begins at the first message; where one was lost that had last, it goes on behind what
-// was acknowledged then. A stream whose messages go with their acknowledgement has none before that, and allows no other beginning.
+// durable returns the configuration of the durable consumer. It begins at the first message, or, if a running consumer
+// lost it, after the messages that were acknowledged. A stream whose messages are removed with their acknowledgement
+// has no earlier messages, and allows no other start.
 func (q *Queue) durable(stream *jetstream.StreamInfo, last *established) jetstream.ConsumerConfig {
 	c := jetstream.ConsumerConfig{
 		Durable: q.Durable, AckPolicy: jetstream.AckExplicitPolicy, AckWait: q.AckWait, MaxDeliver: -1, MaxAckPending: maxAckPending, FilterSubjects: q.Subjects,
@@ -101,7 +104,7 @@ func (q *Queue) durable(stream *jetstream.StreamInfo, last *established) jetstre
 	return c
 }
 
-// usable refuses a durable consumer under which messages would be lost, come back too early, or run again when they are forgotten.
+// usable returns an error if messages would be lost, come back too early, or run again after their records are gone.
 func (q *Queue) usable(c *jetstream.ConsumerConfig, of *jetstream.StreamConfig) error {
 	var why string
 	filters := c.FilterSubjects
@@ -128,7 +131,7 @@ func (q *Queue) usable(c *jetstream.ConsumerConfig, of *jetstream.StreamConfig) 
 	case takesSchedules(filters, of) != "":
 		why = takesSchedules(filters, of)
 	case len(q.Subjects) > 0 && !slices.Equal(slices.Sorted(slices.Values(filters)), slices.Sorted(slices.Values(q.Subjects))):
-		why = fmt.Sprintf("its subjects are %q, and not those of Queue.Subjects", filters)
+		why = fmt.Sprintf("its subjects are %q and differ from Queue.Subjects", filters)
 	default:
 		return nil
 	}
@@ -140,29 +143,29 @@ func (q *Queue) establishDeadLetters(ctx context.Context, js jetstream.JetStream
 	if errors.Is(err, jetstream.ErrStreamNotFound) && q.Topology == DeclareOwn {
 		stream, err = js.CreateStream(ctx, jetstream.StreamConfig{
 			Name: q.DeadLetters, Description: "dead letters of consumers of " + q.Stream, Subjects: []string{q.DeadLetters + ".>"},
-			Replicas: replicas, Duplicates: buriedWithin,
+			Replicas: replicas, Duplicates: duplicateWindow,
 		})
 	}
 	if err != nil {
-		return nil, refused("the stream of dead letters", q.DeadLetters, err)
+		return nil, topologyError("the stream of dead letters", q.DeadLetters, err)
 	}
 	c := &stream.CachedInfo().Config
 	if c.Retention != jetstream.LimitsPolicy {
-		return nil, fmt.Errorf("%w: the stream %q of dead letters has the retention %v, with which the server may drop a letter (it must be limits)", ErrTopology, q.DeadLetters, c.Retention)
+		return nil, fmt.Errorf("%w: the stream %q of dead letters has the retention %v, with which the server may drop a dead letter (it must be limits)", ErrTopology, q.DeadLetters, c.Retention)
 	}
-	switch name, err := js.StreamNameBySubject(ctx, q.letters()); {
+	switch name, err := js.StreamNameBySubject(ctx, q.deadLetterSubject()); {
 	case err != nil && !errors.Is(err, jetstream.ErrStreamNotFound):
-		return nil, refused("the stream of dead letters", q.DeadLetters, err)
+		return nil, topologyError("the stream of dead letters", q.DeadLetters, err)
 	case name != q.DeadLetters:
-		return nil, fmt.Errorf("%w: the stream %q does not have the subject %q of dead letters", ErrTopology, q.DeadLetters, q.letters())
+		return nil, fmt.Errorf("%w: the stream %q does not have the subject %q of dead letters", ErrTopology, q.DeadLetters, q.deadLetterSubject())
 	}
 	return c, nil
 }
 
-// losesLetters says by which limits the server drops dead letters.
-func (q *Queue) losesLetters(c *jetstream.StreamConfig) (warnings []string) {
+// deadLetterLimits returns a warning for each limit by which the server drops dead letters.
+func (q *Queue) deadLetterLimits(c *jetstream.StreamConfig) (warnings []string) {
 	warn := func(why string) {
-		warnings = append(warnings, fmt.Sprintf("the stream %q drops dead letters by itself: %s", q.DeadLetters, why))
+		warnings = append(warnings, fmt.Sprintf("the stream %q drops dead letters: %s", q.DeadLetters, why))
 	}
 	if c.MaxAge > 0 {
 		warn(fmt.Sprintf("its max_age is %v (set it to 0)", c.MaxAge))
@@ -185,13 +188,13 @@ func (q *Queue) establishCounts(ctx context.Context, js jetstream.JetStream, rep
 		})
 	}
 	if err != nil {
-		return nil, refused("the key-value bucket", q.Counts, err)
+		return nil, topologyError("the key-value bucket", q.Counts, err)
 	}
 	return bucket, nil
 }
 
-// refused tells what the server refuses from one that does not answer.
-func refused(what, name string, err error) error {
+// topologyError wraps an error of the server, with ErrTopology if it is a refusal and no missing answer.
+func topologyError(what, name string, err error) error {
 	if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) || errors.Is(err, nats.ErrNoResponders) {
 		return fmt.Errorf("%w: JetStream is not enabled, or has no leader: %w", ErrUnreachable, err)
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// What is missing is named, and nothing but what is ours is made.
-func TestWhatIsMissingIsNamed(t *testing.T) {
+// Missing parts are named, and only the package's own are created.
+func TestMissingPartsAreNamed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	stream, declare := b.queue.Stream, b.queue
@@ -53,7 +53,7 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 }
 
 // The stream of dead letters and the bucket of counts are made again if somebody deletes them, when they are needed.
-func TestWhatSomebodyDeletesIsMadeAgain(t *testing.T) {
+func TestDeletedPartsAreDeclaredAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	r := b.run(specOf(func(context.Context, *consume.Message, order) error { return everonce.NotDone(errors.New("no")) }), one)
@@ -68,8 +68,8 @@ func TestWhatSomebodyDeletesIsMadeAgain(t *testing.T) {
 	b.settled()
 }
 
-// What loses letters, or has old messages run again, is said once.
-func TestWhatAnOperatorShouldKnow(t *testing.T) {
+// A configuration that loses dead letters, or lets old messages run again, is logged once.
+func TestWarningsForOperators(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	lines := func() (all string) {
@@ -95,7 +95,7 @@ func TestWhatAnOperatorShouldKnow(t *testing.T) {
 		t.Error(said)
 	}
 	if said := lines(); said != "" {
-		t.Errorf("for a consumer that is there: %s", said)
+		t.Errorf("for an existing consumer: %s", said)
 	}
 	for want, c := range map[string]jetstream.StreamConfig{
 		"max_age is 1h":  {MaxAge: time.Hour},
@@ -111,7 +111,7 @@ func TestWhatAnOperatorShouldKnow(t *testing.T) {
 	}
 	b.stream(jetstream.StreamConfig{Name: b.dead(), Subjects: []string{b.dead() + ".>"}, MaxMsgs: 10, Discard: jetstream.DiscardNew})
 	if said := lines(); said != "" {
-		t.Errorf("for one that keeps its letters: %s", said)
+		t.Errorf("for one that keeps its dead letters: %s", said)
 	}
 }
 
@@ -151,7 +151,7 @@ func TestArguments(t *testing.T) {
 			return natsonce.Dial(context.Background(), b.url, natsonce.Queue{Stream: "s", AckWait: time.Millisecond}, h, nil)
 		},
 		"a negative pause": func() (*natsonce.Consumer, error) {
-			return natsonce.Dial(context.Background(), b.url, b.queue, h, &natsonce.Options{PauseMin: -1})
+			return natsonce.Dial(context.Background(), b.url, b.queue, h, &natsonce.Options{Backoff: consume.Backoff{Min: -1}})
 		},
 		"a batch in guarded mode": func() (*natsonce.Consumer, error) {
 			return natsonce.Dial(context.Background(), b.url, b.queue, h, &natsonce.Options{Workers: consume.Workers{Batch: 2}})

@@ -20,8 +20,8 @@ import (
 
 // Traps of JetStream. docs/reference/proofs.md lists them.
 
-// Trap: JetStream knows a message ID for as long as the stream's window only. What is published after that is a new message; the consumer
-// recognises it by the ID, which it takes only because the key names it.
+// Trap: JetStream knows a message ID only during the stream's window. A later publish is a new message; the consumer
+// recognises it by the ID, because that is its key.
 func TestTrapTheWindowForgetsAMessageID(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -46,8 +46,8 @@ func TestTrapTheWindowForgetsAMessageID(t *testing.T) {
 	b.settled()
 }
 
-// Trap: two messages with one ID and different bodies are one to JetStream: the second is dropped, and its producer is told that it was
-// stored. Without an ID both come, and the fingerprint tells them apart.
+// Trap: two messages with one ID and different bodies are one to JetStream: the second is dropped, and its producer
+// gets a confirm. Without an ID both come, and the fingerprint tells them apart.
 func TestTrapTheWindowComparesIDsOnly(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -68,17 +68,17 @@ func TestTrapTheWindowComparesIDsOnly(t *testing.T) {
 	}
 }
 
-// Trap: a message in hand for longer than AckWait goes to another consumer. It does not, because the server hears of it meanwhile: from its
-// receipt on, so also of all that wait behind others.
+// Trap: a message that is unanswered for longer than AckWait goes to another consumer. Heartbeats prevent that, from
+// its receipt on, also for messages that wait.
 func TestTrapLongerThanAckWait(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.queue.AckWait = time.Second
-	const all = 6 // in hand with two workers
-	store, begun, skipFailed := memstore.New(nil), make(chan struct{}, all), make(chan struct{})
+	const all = 6 // fetched for two workers
+	store, begun, proceed := memstore.New(nil), make(chan struct{}, all), make(chan struct{})
 	first := b.runOn(store, specOf(func(context.Context, *consume.Message, order) error {
 		begun <- struct{}{}
-		<-skipFailed
+		<-proceed
 		return nil
 	}), &natsonce.Options{Workers: consume.Workers{Concurrency: 2}})
 	for i := range all {
@@ -93,15 +93,15 @@ func TestTrapLongerThanAckWait(t *testing.T) {
 	if msg, err := other.Next(jetstream.FetchMaxWait(3 * b.queue.AckWait)); err == nil {
 		t.Errorf("another process has %s", msg.Data())
 	}
-	close(skipFailed)
+	close(proceed)
 	for range all {
 		first.wants(everonce.Executed)
 	}
 	b.settled()
 }
 
-// Trap: an acknowledgement that comes late acknowledges the delivery that another consumer has in hand. It comes after the record, so that
-// nothing is lost by it; and the other's own is harmless.
+// Trap: a late acknowledgement acknowledges the delivery of the same message to another consumer. It comes after the
+// record, so that nothing is lost; and the other's own acknowledgement is harmless.
 func TestTrapALateAckOfAnothersRedelivery(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -109,10 +109,10 @@ func TestTrapALateAckOfAnothersRedelivery(t *testing.T) {
 	b.declare()
 	b.send("m-1")
 	late := b.fetch() // and no word of it for longer than AckWait, like a process that is paused
-	begun, skipFailed := make(chan struct{}), make(chan struct{})
+	begun, proceed := make(chan struct{}), make(chan struct{})
 	r := b.run(specOf(func(context.Context, *consume.Message, order) error {
 		close(begun)
-		<-skipFailed
+		<-proceed
 		return nil
 	}), one)
 	wait(t, "the redelivery", begun)
@@ -120,16 +120,17 @@ func TestTrapALateAckOfAnothersRedelivery(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := b.consumer().NumAckPending; n != 0 {
-		t.Fatalf("%d are pending: a late acknowledgement is one of its own delivery only", n)
+		t.Fatalf("%d are pending: a late acknowledgement covers only its own delivery", n)
 	}
-	close(skipFailed)
+	close(proceed)
 	r.wants(everonce.Executed)
 	r.stop() // its acknowledgement is confirmed: otherwise this would take a minute
 	b.settled()
 }
 
-// Trap: a consumer's backoff overrides AckWait, and is added to the delay of a NAK. Such a consumer is refused, and so is one that gives up after
-// some deliveries: the message would stay in the stream, and nobody would hear of it. One that goes by itself would begin anew at the first message.
+// Trap: a consumer's backoff overrides AckWait, and is added to the delay of a NAK. Such a consumer is refused, and so
+// is one with a limit of deliveries, after which a message would stay in the stream undelivered. A consumer that
+// expires would begin anew at the first message.
 func TestTrapConsumersThatAreRefused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -160,8 +161,9 @@ func TestTrapConsumersThatAreRefused(t *testing.T) {
 	}
 }
 
-// Trap: after max_deliver a message stays in the stream for ever and is delivered to nobody. The consumer has no such limit: a message that
-// kills its process each time is a dead letter of the consumer's own, and retries do not count to that.
+// Trap: after max_deliver a message stays in the stream for ever, undelivered. The consumer has no such limit: a
+// message that kills its process each time becomes a dead letter of this package, and retries do not count towards
+// that limit.
 func TestTrapAMessageThatKillsItsProcess(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -169,10 +171,10 @@ func TestTrapAMessageThatKillsItsProcess(t *testing.T) {
 	b.declare()
 	b.send("killer")
 	killer := b.fetch()
-	begun, skipFailed := make(chan struct{}), make(chan struct{})
+	begun, proceed := make(chan struct{}), make(chan struct{})
 	first := b.run(specOf(func(context.Context, *consume.Message, order) error {
 		close(begun)
-		<-skipFailed
+		<-proceed
 		return nil
 	}), one)
 	b.send("slow")
@@ -182,7 +184,7 @@ func TestTrapAMessageThatKillsItsProcess(t *testing.T) {
 	}
 	b.eventually("it waits behind the slow one", func() bool { return b.counted() == 1 })
 	first.end() // which gives it back
-	close(skipFailed)
+	close(proceed)
 	first.stop()
 	r := b.run(specOf(nothing), one)
 	l := b.letter()
@@ -191,7 +193,7 @@ func TestTrapAMessageThatKillsItsProcess(t *testing.T) {
 	}
 	b.settled()
 	if v := r.decision(); v.Disposition != consume.SetAside || v.Death.Reason != "broker_delivery_limit" || len(r.decisions) > 0 {
-		t.Errorf("Observe was told of %+v, and of %d more", v, len(r.decisions))
+		t.Errorf("Observe got %+v, and %d more", v, len(r.decisions))
 	}
 }
 
@@ -218,13 +220,13 @@ func TestTrapRetriesAreNoLostDeliveries(t *testing.T) {
 	b.settled()
 }
 
-// Trap: the count of a message must outlive its process, and be that of all processes.
+// Trap: the count of a message must outlive its process, and be shared by all processes.
 func TestTrapRetriesAreCountedOverRestarts(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	store := memstore.New(nil)
 	spec := specOf(func(context.Context, *consume.Message, order) error { return everonce.NotDone(errors.New("no")) })
-	spec.Retry = consume.Backoff{Limit: 2, Min: 300 * time.Millisecond, Max: 300 * time.Millisecond}
+	spec.Retry = consume.RetryPolicy{Limit: 2, Min: 300 * time.Millisecond, Max: 300 * time.Millisecond}
 	b.send("m-1")
 	for i := range 3 {
 		r := b.runOn(store, spec, one)
@@ -278,7 +280,7 @@ func TestTrapWaitingRetriesDoNotBlockTheStream(t *testing.T) {
 		}
 		return nil
 	})
-	spec.Retry = consume.Backoff{Min: time.Hour, Max: time.Hour}
+	spec.Retry = consume.RetryPolicy{Min: time.Hour, Max: time.Hour}
 	const more = 1100 // than the server's own default
 	r := b.run(spec, nil)
 	for i := range more {
@@ -295,9 +297,9 @@ func TestTrapWaitingRetriesDoNotBlockTheStream(t *testing.T) {
 	r.wants(everonce.Executed)
 }
 
-// Trap: the bucket of counts may be away, and come back without its counts. A message waits for it in hand, and is not taken for one that
-// nobody lives to answer.
-func TestTrapTheCountsAreAwayAndLost(t *testing.T) {
+// Trap: the bucket of counts may be missing, and come back without its counts. A message waits for it, and is not
+// taken for one whose deliveries ended without an answer.
+func TestTrapTheCountsAreMissingAndLost(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.queue.DeliveryLimit = 2

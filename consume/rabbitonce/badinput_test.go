@@ -42,7 +42,7 @@ func TestBadInput(t *testing.T) {
 		}
 		if c.reason != "" {
 			if got := b.letter().Headers["x-everonce-reason"]; got != string(c.reason) {
-				t.Errorf("%s: the letter is %v", c.name, got)
+				t.Errorf("%s: the dead letter is %v", c.name, got)
 			}
 		}
 	}

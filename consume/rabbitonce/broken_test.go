@@ -18,8 +18,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// The queue is deleted, by which the broker cancels the consumer: that is told, and the queue is declared again, and consumed. The
-// connection that the consumer had is closed: the broker would keep what was sent by it.
+// The queue is deleted, so the broker cancels the consumer: that is logged, and the queue is declared again and
+// consumed. The consumer's old connection is closed, because the broker would keep the messages that it sent on it.
 func TestCancelledByTheBroker(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -74,8 +74,8 @@ func TestAReturnedCopyIsAFailure(t *testing.T) {
 	r.wants(everonce.Executed)
 }
 
-// declareWithADelayForOne makes the queues by hand, and that of the first delay for a single message: it rejects the next. It returns
-// its name.
+// declareWithADelayForOne declares the queues, with room for a single message in the queue of the first delay, which
+// rejects the next one. It returns the name of that queue.
 func (b *bench) declareWithADelayForOne() (delay string) {
 	b.t.Helper()
 	delay = b.queue.Name + ".retry.100ms"
@@ -92,7 +92,7 @@ func (b *bench) declareWithADelayForOne() (delay string) {
 	return delay
 }
 
-// A copy that the broker refuses, because its queue is full, is a failure too: the message waits in hand until there is room.
+// A copy that the broker refuses, because its queue is full, is a failure too: the message waits until there is room.
 func TestARefusedCopyIsAFailure(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -114,8 +114,8 @@ func TestARefusedCopyIsAFailure(t *testing.T) {
 	b.wantLength(b.queue.DeadLetters, 0)
 }
 
-// At the end what is in hand is finished and acknowledged, and what had been sent ahead is given back, also while
-// that goes on.
+// At the end, started messages are finished and acknowledged, and prefetched messages are given back, even before
+// that.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -239,7 +239,7 @@ func TestHeadersThatEndTheConnection(t *testing.T) {
 	}
 }
 
-// Two consumers of one event have queues of their own and share a store: each handles it.
+// Two consumers of one event have separate queues and share a store: each handles it.
 func TestTwoConsumersOfOneEvent(t *testing.T) {
 	t.Parallel()
 	billing, mail := newBench(t), newBench(t)
@@ -255,7 +255,7 @@ func TestTwoConsumersOfOneEvent(t *testing.T) {
 }
 
 // A message that another consumer is handling comes later, through a queue with a delay, and does not use up its retries.
-func TestInProgressElsewhereDoesNotCount(t *testing.T) {
+func TestInProgressElsewhereUsesUpNoRetry(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	begun, end := make(chan struct{}), make(chan struct{})
@@ -279,19 +279,19 @@ func TestInProgressElsewhereDoesNotCount(t *testing.T) {
 	}
 }
 
-// The consumer is cancelled while messages are in hand: what they have done is done, and the one that is to come again comes, by
-// the queue that was declared anew. Their acknowledgements are for a channel that is gone.
-func TestCancelledWithMessagesInHand(t *testing.T) {
+// The consumer is cancelled while messages are being handled: their effects remain, and a message to be retried comes
+// through the queue that was declared anew. Their acknowledgements are for a closed channel.
+func TestCancelledDuringHandling(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	opts, again := connections(nil)
-	begun, skipFailed := make(chan struct{}, 2), make(chan struct{})
+	begun, proceed := make(chan struct{}, 2), make(chan struct{})
 	ran := map[string]*atomic.Int64{"done": {}, "fails": {}}
 	r := b.run(specOf(func(_ context.Context, m *consume.Message, _ order) error {
 		n := ran[m.ID].Add(1)
 		if n == 1 {
 			begun <- struct{}{}
-			<-skipFailed
+			<-proceed
 		}
 		if m.ID == "fails" && n == 1 {
 			return everonce.NotDone(errClosed)
@@ -303,7 +303,7 @@ func TestCancelledWithMessagesInHand(t *testing.T) {
 	wait(t, "the second", begun)
 	b.deleteQueue(b.queue.Name)
 	wait(t, "the next connection", again)
-	close(skipFailed)
+	close(proceed)
 	for executed := 0; executed < 2; {
 		if r.decision().Outcome == everonce.Executed {
 			executed++

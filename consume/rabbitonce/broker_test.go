@@ -35,7 +35,7 @@ type bench struct {
 	queue rabbitonce.Queue
 	conn  *amqp.Connection
 	ch    *amqp.Channel
-	// returns has the messages that were sent to a queue that is not there.
+	// returns has the messages that were sent to a queue that does not exist.
 	returns chan amqp.Return
 }
 
@@ -204,7 +204,7 @@ func nothing(context.Context, *consume.Message, order) error { return nil }
 
 // specOf is a spec whose retries are quick.
 func specOf(h handle) consume.Spec[order] {
-	return consume.Spec[order]{Consumer: "billing", Key: consume.ProducerID(), Handle: h, Retry: consume.Backoff{Limit: 3, Min: time.Millisecond, Max: 100 * time.Millisecond}}
+	return consume.Spec[order]{Consumer: "billing", Key: consume.ProducerID(), Handle: h, Retry: consume.RetryPolicy{Limit: 3, Min: time.Millisecond, Max: 100 * time.Millisecond}}
 }
 
 func newReceiver(t testing.TB, store everonce.Store) *everonce.Receiver {
@@ -264,9 +264,9 @@ func quick(opts *rabbitonce.Options) *rabbitonce.Options {
 	if o.Workers.Log == nil {
 		o.Workers.Log = quiet
 	}
-	o.Workers.PauseMin, o.Workers.PauseMax = 10*time.Millisecond, 100*time.Millisecond
-	if o.ReconnectMax == 0 {
-		o.ReconnectMin, o.ReconnectMax = 10*time.Millisecond, 200*time.Millisecond
+	o.Workers.Backoff.Min, o.Workers.Backoff.Max = 10*time.Millisecond, 100*time.Millisecond
+	if o.Backoff.Max == 0 {
+		o.Backoff.Min, o.Backoff.Max = 10*time.Millisecond, 200*time.Millisecond
 	}
 	return &o
 }

@@ -30,8 +30,8 @@ func (r *running) executes() {
 	}
 }
 
-// The node that a consumer is connected to goes away: it goes on by the next one, its copies too, and comes back to the first when that
-// is there and the other is not.
+// The consumer's node goes down: the consumer and its copies use the next one, and return to the first when that is up
+// and the other is down.
 func TestTheNextBrokerIsTried(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -130,7 +130,7 @@ func TestBrokersThatCannotBeReached(t *testing.T) {
 		want error
 		says []string
 	}{
-		"nobody listens":  {"", fixed("amqp://u:s3cret@127.0.0.1:1", "amqp://u:s3cret@localhost:2"), rabbitonce.ErrUnreachable, []string{"127.0.0.1:1: ", "localhost:2: "}},
+		"no listener":     {"", fixed("amqp://u:s3cret@127.0.0.1:1", "amqp://u:s3cret@localhost:2"), rabbitonce.ErrUnreachable, []string{"127.0.0.1:1: ", "localhost:2: "}},
 		"no URL":          {"", fixed("amqp://127.0.0.1:1", "http://u:s3cret@h"), everonce.ErrInvalidArgument, []string{"not an amqp://"}},
 		"none":            {"", fixed(), everonce.ErrInvalidArgument, []string{"returned no URL"}},
 		"it fails":        {"", func(context.Context) ([]string, error) { return nil, errVault }, errVault, []string{"Options.URLs"}},
@@ -183,20 +183,20 @@ func (n *node) renewedCredentials(t *testing.T) {
 	r.stop()
 }
 
-// A user who may not publish any more, as after the end of a token, of which the broker closes no connection: the copies that it refuses are
-// published by the next user. Who has a message in hand, and may read it, keeps it.
+// The user may no longer publish, as after the end of a token, for which the broker closes no connection: the next
+// user publishes the refused copies. The consumer's connection, whose user may still read, keeps its messages.
 func (n *node) renewedRights(t *testing.T) {
 	b := newBenchOn(t, n.URL)
 	b.declare()
 	url := atomic.Pointer[string]{}
 	now := func(u string) { url.Store(&u) }
-	complained, skipFailed := make(chan string, 10_000), make(chan struct{})
+	complained, proceed := make(chan string, 10_000), make(chan struct{})
 	ran := 0
 	now(n.user(t, "token1", "", `^(amq\.default$|test\.)`, `^test\.\w+$`))
 	b.queue.Topology = rabbitonce.Check
 	r := b.runOn(memstore.New(nil), "", specOf(func(context.Context, *consume.Message, order) error {
 		if ran++; ran == 2 {
-			<-skipFailed
+			<-proceed
 		}
 		return everonce.NotDone(errClosed)
 	}),
@@ -204,8 +204,8 @@ func (n *node) renewedRights(t *testing.T) {
 	b.send(message("m-1"))
 	r.wants(everonce.Failed) // and a copy was published
 	n.ctl("set_permissions", "token1", "", `^test\.`, `^test\.\w+$`)
-	b.deleteQueue(b.queue.Name + ".retry.100ms") // by which the next copy goes by another channel: the broker remembers of one what it was allowed
-	close(skipFailed)
+	b.deleteQueue(b.queue.Name + ".retry.100ms") // so that the next copy uses another channel: the broker caches permissions by channel
+	close(proceed)
 	for !strings.Contains(wait(t, "a complaint", complained), "ACCESS_REFUSED") {
 	}
 	b.queue.Topology = rabbitonce.Declare
@@ -214,6 +214,6 @@ func (n *node) renewedRights(t *testing.T) {
 	b.wantLength(b.queue.DeadLetters, 1)
 	r.stop()
 	if d := b.letter(); d.MessageId == "" || d.Headers["x-everonce-reason"] != string(consume.Exhausted) {
-		t.Errorf("the letter: %v", d.Headers)
+		t.Errorf("the dead letter: %v", d.Headers)
 	}
 }

@@ -16,22 +16,22 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// connectTimeout bounds the making of a connection, handshakes included.
+// connectTimeout bounds a connection attempt with its handshakes.
 const connectTimeout = 15 * time.Second
 
-// askTimeout bounds the questions that are asked on it then. Tests are less patient.
+// askTimeout bounds each request on a connection. Tests shorten it.
 var askTimeout = 15 * time.Second
 
-// dialing says how connections are made.
+// dialing has what is needed to connect.
 type dialing struct {
 	urls      func(context.Context) ([]string, error)
 	tls       *tls.Config
 	heartbeat time.Duration
 	name      string
-	skip      int // brokers that are tried last: they took a connection, and served nothing by it
+	skip      int // brokers that are tried last: they accepted a connection, but did not serve the queue
 }
 
-// dialing returns how connections are made to url, or to what URLs says.
+// dialing returns what is needed to connect to url, or to the result of URLs.
 func (o *Options) dialing(url string) (dialing, error) {
 	d := dialing{urls: o.URLs, tls: o.TLS, heartbeat: o.Heartbeat, name: o.Name}
 	if d.urls == nil {
@@ -53,10 +53,10 @@ var (
 	errPlain   = fmt.Errorf("%w: rabbitonce: Options.TLS is set, but the URL is amqp:// (use amqps://)", everonce.ErrInvalidArgument)
 )
 
-// broker is one that a connection can be made to.
+// broker is the address of a broker.
 type broker struct{ host, url string }
 
-// brokers asks for the URLs, and refuses those that are none without quoting them: they may hold a password.
+// brokers calls URLs. It returns an error for an invalid URL without quoting it: it may hold a password.
 func (d *dialing) brokers(ctx context.Context) ([]broker, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -74,7 +74,7 @@ func (d *dialing) brokers(ctx context.Context) ([]broker, error) {
 			return nil, errNoURL
 		case err != nil:
 			return nil, errURL
-		case d.tls != nil && uri.Scheme != "amqps": // the library would leave the configuration unused
+		case d.tls != nil && uri.Scheme != "amqps": // the library would ignore the configuration
 			return nil, errPlain
 		default:
 			all[i] = broker{net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port)), url}
@@ -83,7 +83,7 @@ func (d *dialing) brokers(ctx context.Context) ([]broker, error) {
 	return all, nil
 }
 
-// dial makes a connection to the first broker that takes one. Its name ends with what it is for.
+// dial connects to the first broker that accepts. The name of the connection ends with its purpose.
 func (d *dialing) dial(ctx context.Context, purpose string) (*link, error) {
 	brokers, err := d.brokers(ctx)
 	if err != nil {
@@ -96,7 +96,7 @@ func (d *dialing) dial(ctx context.Context, purpose string) (*link, error) {
 	var failed []error
 	for i, b := range brokers {
 		deadline, _ := ctx.Deadline()
-		share, cancel := context.WithTimeout(ctx, min(connectTimeout, time.Until(deadline)/time.Duration(len(brokers)-i))) // one that is silent leaves time for the others
+		share, cancel := context.WithTimeout(ctx, min(connectTimeout, time.Until(deadline)/time.Duration(len(brokers)-i))) // a broker that does not answer leaves time for the others
 		l, err := d.connect(share, b.url, purpose)
 		cancel()
 		if err == nil {
@@ -108,7 +108,7 @@ func (d *dialing) dial(ctx context.Context, purpose string) (*link, error) {
 	return nil, fmt.Errorf("%w: %w", ErrUnreachable, errors.Join(failed...))
 }
 
-// connect makes a connection to a broker.
+// connect connects to a broker.
 func (d *dialing) connect(ctx context.Context, url, purpose string) (*link, error) {
 	properties := amqp.NewConnectionProperties()
 	properties.SetClientConnectionName(d.name + " (" + purpose + ")")
@@ -127,7 +127,7 @@ func (d *dialing) connect(ctx context.Context, url, purpose string) (*link, erro
 		if err := conn.SetDeadline(deadline); err != nil { // the library clears it after its handshake
 			return nil, errors.Join(err, conn.Close())
 		}
-		stop = context.AfterFunc(ctx, func() { conn.Close() }) //nolint:errcheck // the handshake fails by it
+		stop = context.AfterFunc(ctx, func() { conn.Close() }) //nolint:errcheck // this fails the handshake
 		l.raw = &boundedConn{Conn: conn, within: 3 * d.heartbeat}
 		return l.raw, nil
 	}
@@ -145,7 +145,7 @@ func (d *dialing) connect(ctx context.Context, url, purpose string) (*link, erro
 	return l, nil
 }
 
-// link is a connection that can be ended although its broker does not answer.
+// link is a connection that can be closed even if its broker does not answer.
 type link struct {
 	*amqp.Connection
 	raw  *boundedConn
@@ -155,8 +155,8 @@ type link struct {
 // closeTimeout bounds the closing of a connection whose broker may not answer.
 const closeTimeout = 3 * time.Second
 
-// hangUp closes the connection. One that is closed already, or that another call is closing, is no error. The library's own deadline
-// does not bound that: what the broker sends meanwhile, a heartbeat, moves it.
+// hangUp closes the connection. It is no error if the connection is already closed, or if another call is closing it.
+// The library's own deadline is not enough, because each heartbeat of the broker extends it.
 func (l *link) hangUp() error {
 	t := time.AfterFunc(closeTimeout, l.cut)
 	defer t.Stop()
@@ -166,15 +166,16 @@ func (l *link) hangUp() error {
 	return nil
 }
 
-// cut ends the connection without a word.
+// cut closes the connection without the closing handshake.
 func (l *link) cut() {
-	l.raw.Close() //nolint:errcheck // what waits for an answer fails by it
+	l.raw.Close() //nolint:errcheck // calls that wait for an answer fail
 }
 
 var errUnanswered = errors.New("rabbitonce: the broker did not answer (it may have just started, or the queue has no leader)")
 
-// within ends the connection when fn, which asks the broker something, waits too long for a word of it: the library waits without a
-// bound, and of a quorum queue without a leader the broker answers nothing. A large message on a slow line is no silence.
+// within closes the connection if fn, which sends a request, waits longer than limit without hearing from the broker.
+// The library waits without a bound, and the broker does not answer for a quorum queue without a leader. A large
+// message on a slow line does not count as silence.
 func (l *link) within(limit time.Duration, fn func() error) error {
 	answered, silent := make(chan struct{}), make(chan bool, 1)
 	go func() { silent <- l.cutIfSilent(limit, answered) }()
@@ -186,7 +187,7 @@ func (l *link) within(limit time.Duration, fn func() error) error {
 	return err
 }
 
-// chatter is more than the heartbeats that are read while an answer is waited for, in bytes.
+// chatter is more than the size of the heartbeats that may arrive during a wait, in bytes.
 const chatter = 1 << 10
 
 func (l *link) cutIfSilent(limit time.Duration, answered <-chan struct{}) (silent bool) {
@@ -207,8 +208,8 @@ func (l *link) cutIfSilent(limit time.Duration, answered <-chan struct{}) (silen
 	}
 }
 
-// boundedConn ends a connection that cannot be written to: the library's writes have no bound, and a
-// broker that does not read would hold them for ever.
+// boundedConn limits the time of a write: the library's writes have no bound, and would block for ever if the broker
+// does not read.
 type boundedConn struct {
 	net.Conn
 	within time.Duration

@@ -21,7 +21,7 @@ type Consumer struct {
 	dialing dialing
 	out     *publisher
 
-	alone int // how many messages have yet to come one by one: see undeliverable; of what makes the sessions
+	alone int // how many messages are still to be taken one by one, see undeliverable; used only by feed
 
 	mu    sync.Mutex
 	first *session // made by Dial
@@ -45,11 +45,11 @@ func Dial(ctx context.Context, url string, queue Queue, handler *consume.Consume
 			return nil, err
 		}
 	}
-	q, err := queue.checked()
+	q, err := queue.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	o, err := opts.checked(handler.Name(), q.Name)
+	o, err := opts.withDefaults(handler.Name(), q.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -71,9 +71,9 @@ func Dial(ctx context.Context, url string, queue Queue, handler *consume.Consume
 var errRan = fmt.Errorf("%w: rabbitonce: the consumer already ran or was closed (make a new one with Dial)", everonce.ErrInvalidArgument)
 
 // Run handles messages until ctx ends. Then it drains: it cancels the subscription, returns prefetched messages to the
-// queue, lets handlers finish within [consume.Workers.DrainTimeout], and closes the connections, which returns unanswered
-// messages to the queue. Run reconnects after the loss of a connection, for as long as it takes. It may be called once.
-// The error is that of [consume.Consumer.Serve], or of closing the connections.
+// queue, lets handlers finish within [consume.Workers.DrainTimeout], and closes the connections, which returns
+// unanswered messages to the queue. Run reconnects after the loss of a connection, for as long as it takes. It may be
+// called once. It returns the error of [consume.Consumer.Serve], or of closing the connections.
 func (c *Consumer) Run(ctx context.Context) error {
 	c.mu.Lock()
 	if c.ran {
@@ -90,7 +90,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	in := make(chan consume.Delivery)
 	served := make(chan error, 1)
 	go func() {
-		defer end() // it may refuse to begin
+		defer end() // Serve may have returned an error
 		served <- c.handler.Serve(ctx, in, &c.opts.Workers)
 	}()
 	s = c.feed(ctx, s, in)
@@ -104,11 +104,12 @@ func (c *Consumer) Run(ctx context.Context) error {
 	return errors.Join(err, c.out.close())
 }
 
-// feed keeps a session until ctx ends, and returns the one that is open then, if any. Each has a new connection and a new channel. The
-// client's own recovery keeps the Channel, so an acknowledgement of an earlier delivery would reach a message that nobody has handled.
+// feed keeps a session open until ctx ends, and returns the open session, if any. Each session has a new connection
+// and a new channel. The client's own recovery reuses the Channel, so an acknowledgement of an earlier delivery could
+// reach a message that was not handled.
 func (c *Consumer) feed(ctx context.Context, s *session, in chan<- consume.Delivery) *session {
 	pause := &backoff.ExponentialBackOff{
-		InitialInterval: c.opts.ReconnectMin, MaxInterval: c.opts.ReconnectMax, RandomizationFactor: 0.5, Multiplier: 2,
+		InitialInterval: c.opts.Backoff.Min, MaxInterval: c.opts.Backoff.Max, RandomizationFactor: 0.5, Multiplier: 2,
 	}
 	again := false
 	open, err := backoff.Retry(ctx, func() (*session, error) {
@@ -125,7 +126,7 @@ func (c *Consumer) feed(ctx context.Context, s *session, in chan<- consume.Deliv
 		if err == nil {
 			return s, nil
 		}
-		if c.dialing.skip++; agreed { // it was made: what is wrong now is something new
+		if c.dialing.skip++; agreed { // the session had started, so this is a new failure
 			pause.Reset()
 			c.dialing.skip = 0
 		}
@@ -140,13 +141,14 @@ func (c *Consumer) feed(ctx context.Context, s *session, in chan<- consume.Deliv
 	}, backoff.WithBackOff(pause), backoff.WithMaxElapsedTime(0) /* by default it gives up after a quarter of an hour */, backoff.WithNotify(func(err error, next time.Duration) {
 		c.opts.Workers.Log.WarnContext(ctx, "rabbitonce: not connected", "consumer", c.handler.Name(), "queue", c.queue.Name, "pause", next, "error", err)
 	}))
-	if err != nil { // ctx ended while there was none
+	if err != nil { // ctx ended while no session was open
 		return nil
 	}
 	return open
 }
 
-// toTryAgain hides what an error is: that of Options.URLs may be a backoff.PermanentError, of a loop of its own, and would end this one.
+// toTryAgain hides the type of an error: Options.URLs may return a backoff.PermanentError from another retry loop,
+// which would end this one.
 type toTryAgain struct{ error }
 
 // Close closes the connection of a consumer that did not run. After [Consumer.Run] it does nothing.

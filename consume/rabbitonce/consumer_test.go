@@ -37,7 +37,7 @@ func TestAPublishersResendTakesEffectOnce(t *testing.T) {
 	b.wantLength(b.queue.Name, 0)
 }
 
-// What failed comes again through a queue with a delay, and is counted; it is one operation.
+// A failed message comes again through a queue with a delay, and its retries are counted; it is one operation.
 func TestRetriedThroughADelayQueue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -53,13 +53,13 @@ func TestRetriedThroughADelayQueue(t *testing.T) {
 	r.wants(everonce.Failed, everonce.Failed, everonce.Executed)
 	r.stop()
 	for i, m := range seen {
-		if m.Retries != i || m.ID != "m-1" || m.Source != b.queue.Name || m.Subject != b.queue.Name || len(m.Headers)+len(m.Odd) != 0 {
+		if m.Retries != i || m.ID != "m-1" || m.Source != b.queue.Name || m.Subject != b.queue.Name || len(m.Headers)+len(m.OmittedHeaders) != 0 {
 			t.Errorf("delivery %d: %+v", i+1, m)
 		}
 	}
 }
 
-// What fails too often becomes a dead letter, which says all that is known of it, with the key's hash as its message ID.
+// A message that fails too often becomes a dead letter with all details, and with the key's hash as its message ID.
 func TestExhaustedBecomesADeadLetter(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -86,14 +86,14 @@ func TestTwoProcessesConsumeOneQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.queue.Topology = rabbitonce.DeclareOwn
-	store, begun, skipFailed := memstore.New(nil), make(chan struct{}, 2), make(chan struct{})
+	store, begun, proceed := memstore.New(nil), make(chan struct{}, 2), make(chan struct{})
 	opts := &rabbitonce.Options{Prefetch: 1, Workers: consume.Workers{Concurrency: 1}}
-	spec := specOf(func(context.Context, *consume.Message, order) error { begun <- struct{}{}; <-skipFailed; return nil })
+	spec := specOf(func(context.Context, *consume.Message, order) error { begun <- struct{}{}; <-proceed; return nil })
 	one, other := b.runOn(store, b.url, spec, opts), b.runOn(store, b.url, spec, opts)
 	b.send(message("m-1"), message("m-2"))
 	wait(t, "one of them", begun)
 	wait(t, "the other one", begun)
-	close(skipFailed)
+	close(proceed)
 	one.wants(everonce.Executed)
 	other.wants(everonce.Executed)
 }
@@ -143,8 +143,8 @@ func TestOrderOfASingleActiveConsumer(t *testing.T) {
 func TestPrefetch(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	skipFailed := make(chan struct{})
-	r := b.run(specOf(func(context.Context, *consume.Message, order) error { <-skipFailed; return nil }), &rabbitonce.Options{Workers: consume.Workers{Concurrency: 1}, Prefetch: 3})
+	proceed := make(chan struct{})
+	r := b.run(specOf(func(context.Context, *consume.Message, order) error { <-proceed; return nil }), &rabbitonce.Options{Workers: consume.Workers{Concurrency: 1}, Prefetch: 3})
 	for i := range 3 {
 		b.send(message(fmt.Sprint("ahead-", i)))
 	}
@@ -155,7 +155,7 @@ func TestPrefetch(t *testing.T) {
 	for range 50 {
 		b.wantLength(b.queue.Name, 4)
 	}
-	close(skipFailed)
+	close(proceed)
 	for range 7 {
 		r.wants(everonce.Executed)
 	}
@@ -173,7 +173,7 @@ func TestTheDelayIsLongEnough(t *testing.T) {
 		}
 		b.queue.Topology = rabbitonce.Check
 		spec := specOf(func(context.Context, *consume.Message, order) error { return everonce.NotDone(errClosed) })
-		spec.Retry = consume.Backoff{Min: wait, Max: wait}
+		spec.Retry = consume.RetryPolicy{Min: wait, Max: wait}
 		b.run(spec, nil)
 		b.send(message("m-1"))
 		b.take(b.queue.Name + suffix)

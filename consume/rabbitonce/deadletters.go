@@ -17,44 +17,45 @@ import (
 
 // DeadLetters shows, replays and discards the dead letters of a queue. Its methods must not be called concurrently.
 //
-// AMQP cannot show a message without delivering it: each method receives letters, a few at a time, and returns those that
-// stay to the queue when it is done. Meanwhile other consumers do not see them; afterwards they are flagged as
-// redelivered, and may be in another order. A call does not see letters that arrive after its start. A call whose context
-// ends closes the connection, which returns the letters to the queue. Call [DialDeadLetters] again then, and after a call
-// that the broker did not answer within 15 s (it may have just started, or the queue has no leader).
+// AMQP cannot show a message without delivering it: each method receives dead letters, a few at a time, and returns
+// the remaining ones to the queue when it is done. Meanwhile other consumers do not see them; afterwards they are
+// flagged as redelivered, and may be in another order. A call does not see dead letters that arrive after its start. A
+// call whose context ends closes the connection, which returns the dead letters to the queue. Call [DialDeadLetters]
+// again then, and after a call that the broker did not answer within 15 s (it may have just started, or the queue has
+// no leader).
 //
-// A letter whose delivery ends the connection cannot be read: the broker cannot write it for AMQP 0.9.1, or the client
-// library cannot read its headers. Each method passes by the first such letter as far as it can. Then its error wraps
-// [consume.ErrUnreadable], and says where the letter is. If the queue may have a delivery limit, the method ends there
-// with that error: to go on would be more deliveries, and delete letters.
+// A dead letter whose delivery ends the connection cannot be read: the broker cannot write it for AMQP 0.9.1, or the
+// client library cannot read its headers. Each method skips the first such dead letter as far as it can. Then its
+// error wraps [consume.ErrUnreadable], and says where the dead letter is. If the queue may have a delivery limit, the
+// method ends there with that error: further deliveries could delete dead letters.
 type DeadLetters struct {
 	queue   Queue
 	dialing dialing
 	conn    *link
 	ch      *amqp.Channel
-	held    int     // letters in hand
-	holding []*link // other connections that have some of them
+	held    int     // unanswered dead letters
+	holding []*link // other connections with unanswered dead letters
 	out     *publisher
 
-	alone     int                // letters that are taken one by one: see skipFailed
-	largest   int                // body of the letters that were taken last
-	consumers int                // that there were on ch
-	closed    <-chan *amqp.Error // why the connection has ended
-	unwatch   func() bool        // ends what ends the connection with the context of a call
+	alone     int                // number to take one by one, see passBy
+	largest   int                // largest body of those that were taken last
+	consumers int                // consumers so far on ch
+	closed    <-chan *amqp.Error // why the connection was closed
+	unwatch   func() bool        // stops closing the connection at the end of a call's context
 	over      atomic.Bool        // Close was called
 }
 
 var _ consume.DeadLetters = (*DeadLetters)(nil)
 
 // DialDeadLetters connects to a broker and checks that the dead-letter queue exists; it declares nothing. It uses
-// queue.Name and queue.DeadLetters. url is as for [Dial], and opts may be nil. The error wraps [everonce.ErrInvalidArgument],
-// [ErrUnreachable] or [ErrTopology].
+// queue.Name and queue.DeadLetters. url is as for [Dial], and opts may be nil. The error wraps
+// [everonce.ErrInvalidArgument], [ErrUnreachable] or [ErrTopology].
 func DialDeadLetters(ctx context.Context, url string, queue Queue, opts *Options) (*DeadLetters, error) {
-	q, err := queue.checked()
+	q, err := queue.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	o, err := opts.checked("dead letters", q.Name)
+	o, err := opts.withDefaults("dead letters", q.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -81,8 +82,8 @@ func (l *DeadLetters) Close() error {
 	return errors.Join(l.conn.hangUp(), l.out.close())
 }
 
-// Consumers returns the current number of other consumers of the dead-letter queue, including other calls that look at
-// letters. No method sees the letters that those hold. A classic queue does not count calls that only look.
+// Consumers returns the current number of other consumers of the dead-letter queue, including other calls that read
+// dead letters. No method sees dead letters that they hold. A classic queue does not count calls that only read.
 func (l *DeadLetters) Consumers(ctx context.Context) (n int, err error) {
 	stop := context.AfterFunc(ctx, l.conn.cut)
 	defer stop()
@@ -99,7 +100,7 @@ func (l *DeadLetters) Consumers(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// All returns an iterator over the selected letters, which stay in the queue. It ends with the first error.
+// All returns an iterator over the selected dead letters, and removes none. It ends with the first error.
 func (l *DeadLetters) All(ctx context.Context, filter consume.Filter) iter.Seq2[consume.DeadLetter, error] {
 	return func(yield func(consume.DeadLetter, error) bool) {
 		err := l.each(ctx, filter, func(letter *consume.DeadLetter, _ *amqp.Delivery) error {
@@ -116,7 +117,7 @@ func (l *DeadLetters) All(ctx context.Context, filter consume.Filter) iter.Seq2[
 
 var errEnough = errors.New("rabbitonce: enough")
 
-// List returns the selected letters, which stay in the queue.
+// List returns the selected dead letters, and removes none.
 func (l *DeadLetters) List(ctx context.Context, filter consume.Filter) ([]consume.DeadLetter, error) {
 	var found []consume.DeadLetter
 	for letter, err := range l.All(ctx, filter) {
@@ -128,16 +129,17 @@ func (l *DeadLetters) List(ctx context.Context, filter consume.Filter) ([]consum
 	return found, nil
 }
 
-// Replay publishes copies of the selected letters to their queues, with the original key and headers, zero retries, and
-// the number of replays ([consume.DeadLetter.Replays]). It removes each letter once the broker has confirmed its copy. If the message
-// was already handled, the copy is a duplicate. Replay returns the number of replayed letters. The error also names
-// letters that stay because their queue does not exist. An interrupted replay may leave a letter beside its copy.
+// Replay publishes copies of the selected dead letters to their queues, with the original key and headers, zero
+// retries, and the number of replays ([consume.DeadLetter.Replays]). It removes each dead letter once the broker has
+// confirmed its copy. If the message was already handled, the copy is a duplicate. Replay returns the number of
+// replayed dead letters. The error also names dead letters that were not replayed because their queue does not exist.
+// An interrupted replay may leave a dead letter beside its copy.
 func (l *DeadLetters) Replay(ctx context.Context, filter consume.Filter) (replayed int, err error) {
 	var gone error
 	err = l.each(ctx, filter, func(letter *consume.DeadLetter, d *amqp.Delivery) error {
 		err := l.publish(ctx, letter.Queue, replayCopy(d))
 		if errors.Is(err, errUnroutable) || errors.Is(err, errTooLarge) {
-			gone = errors.Join(gone, fmt.Errorf("rabbitonce: letter %s was not replayed: %w", letter.ID, err))
+			gone = errors.Join(gone, fmt.Errorf("rabbitonce: dead letter %s was not replayed: %w", letter.ID, err))
 			return nil
 		}
 		if err == nil {
@@ -151,17 +153,18 @@ func (l *DeadLetters) Replay(ctx context.Context, filter consume.Filter) (replay
 	return replayed, errors.Join(err, gone)
 }
 
-// slowLine is how much of a letter a line takes in a second at least.
+// slowLine is the least speed of a line, in bytes per second.
 const slowLine = 128 << 10
 
-// publish waits for the broker's word no longer than for any other answer, once the letter is there.
+// publish waits as long as the dead letter takes on a slow line, and then for the broker's answer as long as any
+// request.
 func (l *DeadLetters) publish(ctx context.Context, queue string, msg amqp.Publishing) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout+time.Duration(len(msg.Body)/slowLine)*time.Second, errUnanswered)
 	defer cancel()
 	return l.out.publish(ctx, queue, msg)
 }
 
-// Discard deletes the selected letters, and returns their number.
+// Discard deletes the selected dead letters and returns their number.
 func (l *DeadLetters) Discard(ctx context.Context, filter consume.Filter) (discarded int, err error) {
 	err = l.each(ctx, filter, func(_ *consume.DeadLetter, d *amqp.Delivery) error {
 		if err := l.remove(d); err != nil {
@@ -181,7 +184,7 @@ func (l *DeadLetters) remove(d *amqp.Delivery) error {
 	return nil
 }
 
-// each takes letters in hand, calls fn for those that are meant, and gives back what was not acknowledged.
+// each receives dead letters, calls fn for the selected ones, and gives back those that were not acknowledged.
 func (l *DeadLetters) each(ctx context.Context, filter consume.Filter, fn func(*consume.DeadLetter, *amqp.Delivery) error) error {
 	if err := filter.Validate(); err != nil {
 		return err
@@ -193,12 +196,12 @@ func (l *DeadLetters) each(ctx context.Context, filter consume.Filter, fn func(*
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil && l.conn.IsClosed():
-		err = errors.Join(err, gone(<-l.closed))
+		err = errors.Join(err, lostError(<-l.closed))
 	}
 	return err
 }
 
-// scan looks at the letters that are there when it begins.
+// scan calls fn for the dead letters that exist when it begins.
 func (l *DeadLetters) scan(ctx context.Context, filter consume.Filter, fn func(*consume.DeadLetter, *amqp.Delivery) error) (err error) {
 	if l.ch == nil || l.ch.IsClosed() {
 		if l.ch, err = l.conn.Channel(); err != nil {
@@ -220,7 +223,7 @@ func (l *DeadLetters) scan(ctx context.Context, filter consume.Filter, fn func(*
 				return err
 			}
 			if left = there; l.alone > 0 {
-				cause := gone(<-l.closed)
+				cause := lostError(<-l.closed)
 				ds, unreadable, err = l.passBy(ctx, &k, there)
 				if unreadable != nil {
 					unreadable = fmt.Errorf("%w: %w", unreadable, cause)
@@ -235,10 +238,10 @@ func (l *DeadLetters) scan(ctx context.Context, filter consume.Filter, fn func(*
 		if err != nil {
 			return err
 		}
-		// What comes behind those that are left now may be a letter that was replayed, and has failed again.
+		// Later ones than those that are left now may be replayed ones that failed again.
 		there = min(there-len(ds), left)
 		for i := range ds {
-			letter, held := letterOf(&ds[i], l.queue.Name), l.held
+			letter, held := deadLetterOf(&ds[i], l.queue.Name), l.held
 			if filter.Matches(&letter) {
 				if err := fn(&letter, &ds[i]); err != nil {
 					return err
@@ -260,20 +263,20 @@ func (l *DeadLetters) takeInTime(most int) (ds []amqp.Delivery, left int, err er
 	return ds, left, err
 }
 
-// window is how many letters are taken in hand together, as many as a consumer has by default: to ask for one is a write to the
-// broker's disk. All of them are in memory: fewer are taken where they would be more than room, in bytes, if they are as large as
-// those before.
+// window is how many dead letters are taken together, as many as a consumer has by default: each single one is a write
+// to the broker's disk. All of them are in memory: fewer are taken if they would be larger than room, in bytes, at the
+// size of the previous ones.
 const (
 	window = 16
 	room   = 16 << 20
 )
 
-// take takes the next letters in hand, most of them at the most, and returns how many were left behind the first; none where there are
-// none. The first is asked for by itself, for the answer says if there is none: what is consumed may as well be late.
+// take receives up to most dead letters, and returns how many were left after the first one. It gets the first one
+// with basic.get, whose answer says whether there is one: a queue without messages does not answer a consumer.
 func (l *DeadLetters) take(most int) (ds []amqp.Delivery, left int, err error) {
 	first, ok, err := l.ch.Get(l.queue.DeadLetters, false)
 	if err != nil {
-		return nil, 0, refused(l.queue.DeadLetters, "cannot be read", err)
+		return nil, 0, topologyError(l.queue.DeadLetters, "cannot be read", err)
 	}
 	if !ok {
 		return nil, 0, nil
@@ -291,7 +294,7 @@ func (l *DeadLetters) take(most int) (ds []amqp.Delivery, left int, err error) {
 		consumed, err := l.consume(more)
 		ds = append(ds, consumed...)
 		if err != nil {
-			return nil, 0, refused(l.queue.DeadLetters, "cannot be consumed", err)
+			return nil, 0, topologyError(l.queue.DeadLetters, "cannot be consumed", err)
 		}
 		for i := range consumed {
 			l.largest = max(l.largest, len(consumed[i].Body))
@@ -300,7 +303,8 @@ func (l *DeadLetters) take(most int) (ds []amqp.Delivery, left int, err error) {
 	return ds, left - (len(ds) - 1), nil
 }
 
-// consume takes the next letters in hand by a consumer, which has gone when it returns; fewer where somebody else has the others.
+// consume receives up to n dead letters through a consumer, which it cancels. It returns fewer if other consumers have
+// them.
 func (l *DeadLetters) consume(n int) (ds []amqp.Delivery, err error) {
 	if err := l.ch.Qos(n, 0, false); err != nil {
 		return nil, err
@@ -308,11 +312,11 @@ func (l *DeadLetters) consume(n int) (ds []amqp.Delivery, err error) {
 	return l.collect(n)
 }
 
-// collect is consume with the prefetch that the channel has.
+// collect is consume with the current prefetch of the channel.
 func (l *DeadLetters) collect(n int) (ds []amqp.Delivery, err error) {
 	const autoAck, exclusive, noLocal, noWait = false, false, false, false
 	l.consumers++
-	tag := fmt.Sprint("letters-", l.consumers) // a new one: to the broker an old one still has in hand what it took, up to its prefetch
+	tag := fmt.Sprint("letters-", l.consumers) // a new one: the unacknowledged messages of an old one count towards its prefetch
 	in, err := l.ch.Consume(l.queue.DeadLetters, tag, autoAck, exclusive, noLocal, noWait, nil)
 	if err != nil {
 		return nil, err
@@ -332,25 +336,25 @@ func (l *DeadLetters) collect(n int) (ds []amqp.Delivery, err error) {
 	if err := l.ch.Cancel(tag, noWait); err != nil {
 		return nil, err
 	}
-	for d := range in { // on its way meanwhile
+	for d := range in { // deliveries that were on their way
 		ds = append(ds, d)
 	}
 	l.held += len(ds)
 	return ds, nil
 }
 
-// patience is how long the broker may be silent while it hands letters out, or the count of a queue stand still while it takes
-// them back.
+// patience is how long the broker may be silent while it delivers dead letters, and how long the count of a queue may
+// stand still while it takes them back.
 const patience = 2 * time.Second
 
-// giveBack gives back what is in hand, and returns when it can be taken again: many the broker takes back one after the other,
-// and to the next look it would have none meanwhile. Of those that somebody else takes at once nobody knows: for them it waits no
-// longer than others come back.
+// giveBack returns dead letters to the queue, and waits until they can be received again: the broker takes many back
+// one after the other, and the next call would miss the rest. If other consumers receive them at once, the count does
+// not show it, so giveBack waits only while more come back.
 func (l *DeadLetters) giveBack() error {
 	const all, multiple, requeue = 0, true, true
 	for _, other := range l.holding {
 		if other != l.conn {
-			other.hangUp() //nolint:errcheck // that gives them back in any case
+			other.hangUp() //nolint:errcheck // the broker takes them back in any case
 		}
 	}
 	l.holding = nil
@@ -361,7 +365,7 @@ func (l *DeadLetters) giveBack() error {
 	return err
 }
 
-// await waits until so many letters are in the queue, or no more of them come back, and returns how many there are.
+// await waits until the queue has want dead letters, or no more of them come back, and returns their number.
 func (l *DeadLetters) await(want int) (there int, err error) {
 	there = -1
 	for still := time.Now(); there < want && time.Since(still) < patience; {
@@ -376,17 +380,17 @@ func (l *DeadLetters) await(want int) (there int, err error) {
 	return there, nil
 }
 
-// count asks how many letters are there, and how many consumers.
+// count returns the number of dead letters and of consumers.
 func (l *DeadLetters) count(ch *amqp.Channel) (amqp.Queue, error) {
 	q, err := ch.QueueDeclarePassive(l.queue.DeadLetters, true, false, false, false, nil)
 	if err != nil {
-		return q, refused(l.queue.DeadLetters, "cannot be counted", err)
+		return q, topologyError(l.queue.DeadLetters, "cannot be counted", err)
 	}
 	return q, nil
 }
 
-// letterOf reads a dead letter: one of ours, or one that the broker made.
-func letterOf(d *amqp.Delivery, queue string) consume.DeadLetter {
+// deadLetterOf reads a dead letter, which this package published or the broker moved.
+func deadLetterOf(d *amqp.Delivery, queue string) consume.DeadLetter {
 	m := messageOf(d, queue)
 	l := consume.DeadLetter{Message: m, Queue: queue, Replays: countOf(d.Headers, copies.Replays), Death: consume.Death{
 		Reason: consume.Reason(stringOf(d.Headers, copies.Reason)), Detail: stringOf(d.Headers, copies.Detail),
@@ -394,7 +398,7 @@ func letterOf(d *amqp.Delivery, queue string) consume.DeadLetter {
 		Attempts: countOf(d.Headers, copies.Attempts), First: m.First, Last: timeOf(d.Headers, copies.Last),
 	}}
 	moved := deaths(d.Headers)
-	if len(moved) > 0 { // the broker has moved it, and no copy of ours was made: a header that looks like ours may be the producer's
+	if len(moved) > 0 { // the broker has moved the original, so that headers with the package's names come from the producer
 		l.Queue = moved[0].queue
 	} else if q := stringOf(d.Headers, copies.Queue); q != "" {
 		l.Queue = q
@@ -404,11 +408,11 @@ func letterOf(d *amqp.Delivery, queue string) consume.DeadLetter {
 		l.Reason, l.Attempts, l.Last = consume.Reason("broker_"+last.reason), m.Retries+1, last.at
 		l.Detail = fmt.Sprintf("the broker has moved it out of the queue %q: %s", last.queue, last.reason) // part of the ID: never change it
 	}
-	l.ID = letterID(&l, d)
+	l.ID = deadLetterID(&l, d)
 	return l
 }
 
-// replayCopy is the message as it was sent, for its queue.
+// replayCopy returns the message as it was sent, for its queue.
 func replayCopy(d *amqp.Delivery) amqp.Publishing {
 	msg := original(d)
 	delete(msg.Headers, copies.Retries)

@@ -102,14 +102,14 @@ func TestReplayedDeadLetterRunsIfTheWorkWasNotDone(t *testing.T) {
 	r = b.runOn(store, b.url, specOf(work), nil)
 	r.wants(everonce.Executed)
 	r.stop()
-	if m := seen[len(seen)-1]; m.ID != "m-1" || m.Retries != 0 || m.Headers["tenant"] != "a" || len(m.Headers) != 1 || len(m.Odd) != 0 {
+	if m := seen[len(seen)-1]; m.ID != "m-1" || m.Retries != 0 || m.Headers["tenant"] != "a" || len(m.Headers) != 1 || len(m.OmittedHeaders) != 0 {
 		t.Errorf("the copy: %+v", m)
 	}
 }
 
 // A dead letter that somebody moves by other means, as a shovel does, is the same operation too: its message ID is the
 // key's hash then, and not the producer's.
-func TestADeadLetterThatIsMovedByHandIsTheSameOperation(t *testing.T) {
+func TestADeadLetterMovedByAnOperatorIsTheSameOperation(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	store := memstore.New(nil)
@@ -123,7 +123,7 @@ func TestADeadLetterThatIsMovedByHandIsTheSameOperation(t *testing.T) {
 		t.Errorf("%v for %s, want unknown for %s", again.Outcome, again.KeyHash, v.KeyHash)
 	}
 	if d := b.letter(); d.Headers["x-everonce-message-id"] != "m-1" || d.MessageId != v.KeyHash {
-		t.Errorf("the second letter: %+v", d)
+		t.Errorf("the second dead letter: %+v", d)
 	}
 }
 
@@ -144,12 +144,12 @@ func TestListingDeadLetters(t *testing.T) {
 	for range 3 { // once is as good as often
 		all, err := l.List(t.Context(), consume.Filter{})
 		if err != nil || len(all) != 3 {
-			t.Fatalf("%d letters, %v", len(all), err)
+			t.Fatalf("%d dead letters, %v", len(all), err)
 		}
 	}
 	rejected, err := l.List(t.Context(), consume.Filter{Reasons: []consume.Reason{consume.Rejected}})
 	if err != nil || len(rejected) != 1 {
-		t.Fatalf("%d letters, %v", len(rejected), err)
+		t.Fatalf("%d dead letters, %v", len(rejected), err)
 	}
 	first := rejected[0]
 	if first.Message.ID != "m-1" || first.Queue != b.queue.Name || first.Consumer != "billing" || first.Attempts != 1 || first.First.IsZero() || first.Last.IsZero() ||
@@ -168,19 +168,19 @@ func TestListingDeadLetters(t *testing.T) {
 		"younger than an hour": {consume.Filter{After: time.Now().Add(-time.Hour)}, 3},
 	} {
 		if got, err := l.List(t.Context(), c.filter); err != nil || len(got) != c.want {
-			t.Errorf("%s: %d letters, %v; want %d", name, len(got), err, c.want)
+			t.Errorf("%s: %d dead letters, %v; want %d", name, len(got), err, c.want)
 		}
 	}
 	if n, err := l.Discard(t.Context(), consume.Filter{Reasons: []consume.Reason{consume.NoKey}}); n != 1 || err != nil {
 		t.Errorf("discarded %d, %v", n, err)
 	}
 	if all, err := l.List(t.Context(), consume.Filter{}); err != nil || len(all) != 2 {
-		t.Errorf("%d letters are left, %v", len(all), err)
+		t.Errorf("%d dead letters are left, %v", len(all), err)
 	}
 }
 
-// A letter whose queue is gone stays, and those of other queues are replayed.
-func TestALetterWhoseQueueIsGoneStays(t *testing.T) {
+// A dead letter whose queue does not exist is not replayed, and others are.
+func TestADeadLetterWhoseQueueIsGoneIsKept(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.whenBuried(b.run(specOf(nothing), nil), 0)
@@ -200,8 +200,8 @@ func TestALetterWhoseQueueIsGoneStays(t *testing.T) {
 	b.wantLength(b.queue.Name, 1)
 }
 
-// A letter whose queue takes no more stays, and ends the replay with the reason.
-func TestALetterWhoseQueueIsFullStays(t *testing.T) {
+// A dead letter whose queue is full is not replayed, and ends the replay with the reason.
+func TestADeadLetterWhoseQueueIsFullIsKept(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	full := amqp.Table{"x-max-length": int64(1), "x-overflow": "reject-publish"}
@@ -218,11 +218,11 @@ func TestALetterWhoseQueueIsFullStays(t *testing.T) {
 	b.wantLength(b.queue.Name, 1)
 }
 
-// What is replayed and fails at once is not replayed again by the same call.
+// A replayed message that fails at once is not replayed again by the same call.
 func TestReplayEnds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.run(specOf(nothing), nil) // handles what comes, and buries what has no JSON
+	b.run(specOf(nothing), nil) // handles messages, and sets aside those without JSON
 	for range 20 {
 		b.send(amqp.Publishing{MessageId: "m", Body: []byte("no json")})
 	}
@@ -236,7 +236,7 @@ func TestReplayEnds(t *testing.T) {
 	}
 }
 
-// A limit whose sign is wrong is refused: it would be none, and what is discarded is gone.
+// A negative limit is an error: as no limit, it would discard everything.
 func TestANegativeLimitIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -256,8 +256,8 @@ func TestANegativeLimitIsRefused(t *testing.T) {
 	b.wantLength(b.queue.DeadLetters, 2)
 }
 
-// A stream can hold dead letters, and nobody can take one out of it: that is told as what it is, and not as a lost connection.
-func TestLettersInAStream(t *testing.T) {
+// A stream can hold dead letters, but none can be taken out of it: the error says so, and is no lost connection.
+func TestDeadLettersInAStream(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	if _, err := b.ch.QueueDeclare(b.queue.DeadLetters, true, false, false, false, amqp.Table{"x-queue-type": "stream"}); err != nil {
@@ -268,8 +268,9 @@ func TestLettersInAStream(t *testing.T) {
 	}
 }
 
-// Dead letters are closed once, however many close them, and while they are looked at too: who looks is told, and nobody waits.
-func TestDeadLettersAreClosedByAnybody(t *testing.T) {
+// Dead letters are closed once, however many calls close them, and also during a read: the reader gets an error, and
+// no call waits.
+func TestConcurrentCloseOfDeadLetters(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	r := b.run(specOf(func(context.Context, *consume.Message, order) error { return everonce.Permanent("declined", nil, nil) }), nil)
@@ -288,7 +289,7 @@ func TestDeadLettersAreClosedByAnybody(t *testing.T) {
 			break
 		}
 		if letter.Message.ID != "m-1" {
-			t.Errorf("the letter is of %q", letter.Message.ID)
+			t.Errorf("the dead letter has the ID %q", letter.Message.ID)
 		}
 		close(looking)
 		for range 3 {
@@ -298,12 +299,12 @@ func TestDeadLettersAreClosedByAnybody(t *testing.T) {
 		}
 	}
 	if found, err := l.List(t.Context(), consume.Filter{}); err == nil {
-		t.Errorf("closed, and lists %d letters", len(found))
+		t.Errorf("closed, and lists %d dead letters", len(found))
 	}
 	if n, err := l.Discard(t.Context(), consume.Filter{}); n != 0 || err == nil {
-		t.Errorf("closed, and discards %d letters, %v", n, err)
+		t.Errorf("closed, and discards %d dead letters, %v", n, err)
 	}
 	if found, err := b.letters().List(t.Context(), consume.Filter{}); err != nil || len(found) != 1 {
-		t.Errorf("%d letters are left, %v", len(found), err)
+		t.Errorf("%d dead letters are left, %v", len(found), err)
 	}
 }

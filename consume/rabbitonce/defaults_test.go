@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// What is left out has the values that docs/reference/options.md tells.
+// Zero fields have the defaults of docs/reference/options.md.
 func TestDefaults(t *testing.T) {
 	t.Parallel()
-	o, err := (*Options)(nil).checked("shipping", "orders")
+	o, err := (*Options)(nil).withDefaults("shipping", "orders")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -18,8 +18,8 @@ func TestDefaults(t *testing.T) {
 		"SettleTimeout": {o.Workers.SettleTimeout, 10 * time.Second},
 		"AckTimeout":    {o.AckTimeout, 30 * time.Minute},
 		"Heartbeat":     {o.Heartbeat, 10 * time.Second},
-		"ReconnectMin":  {o.ReconnectMin, 500 * time.Millisecond},
-		"ReconnectMax":  {o.ReconnectMax, 30 * time.Second},
+		"Backoff.Min":   {o.Backoff.Min, 500 * time.Millisecond},
+		"Backoff.Max":   {o.Backoff.Max, 30 * time.Second},
 	} {
 		if got[0] != got[1] {
 			t.Errorf("%s is %v, want %v", name, got[0], got[1])
@@ -30,10 +30,10 @@ func TestDefaults(t *testing.T) {
 	}
 	batches := Options{}
 	batches.Workers.Batch = 100
-	if o, err := batches.checked("shipping", "orders"); err != nil || o.Prefetch != 1600 {
+	if o, err := batches.withDefaults("shipping", "orders"); err != nil || o.Prefetch != 1600 {
 		t.Errorf("in batches of 100: Prefetch %d, %v", o.Prefetch, err)
 	}
-	q, err := (&Queue{Name: "orders"}).checked()
+	q, err := (&Queue{Name: "orders"}).withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}

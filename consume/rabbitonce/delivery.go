@@ -12,8 +12,8 @@ import (
 	"github.com/everonce/everonce/consume/internal/copies"
 )
 
-// delivery is one message in hand. It is acknowledged on the channel that it came by, and on no other: its
-// number there means another message on every other channel.
+// delivery is one unanswered message. It must be acknowledged on the channel that delivered it: on another channel,
+// its delivery tag identifies another message.
 type delivery struct {
 	d     amqp.Delivery
 	m     *consume.Message
@@ -31,7 +31,7 @@ func (d *delivery) Ack(context.Context) error {
 	return answered(d.d.Ack(false))
 }
 
-// answered is what an answer by the channel that the message came by has come to.
+// answered converts the error of an answer on the message's channel.
 func answered(err error) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", consume.ErrGone, err)
@@ -39,7 +39,7 @@ func answered(err error) error {
 	return nil
 }
 
-// Retry implements [consume.Delivery]. A message that is too large to be retried or buried waits unanswered.
+// Retry implements [consume.Delivery]. A message that is too large for a copy remains unanswered.
 func (d *delivery) Retry(ctx context.Context, after time.Duration, counts bool) error {
 	retries := d.m.Retries
 	if counts {
@@ -62,21 +62,21 @@ func (d *delivery) SetAside(ctx context.Context, letter consume.Death) error {
 	return err
 }
 
-// rejects reports whether the broker takes no copy of the message, and moves it to the dead letters by itself when it is rejected. A
-// queue that was not declared here may have none: the message would be gone.
+// rejects reports whether the broker accepts no copy of the message, but moves a rejected message to the dead-letter
+// queue. A queue that was not declared here may have no dead-letter exchange: the message would be lost.
 func (d *delivery) rejects(err error) bool {
 	return errors.Is(err, errTooLarge) && d.queue.Topology == Declare
 }
 
-// move puts a copy into another queue, and acknowledges the message once the copy is there.
+// move publishes a copy to another queue, and acknowledges the message once the copy is confirmed.
 func (d *delivery) move(ctx context.Context, queue string, copied func() amqp.Publishing) error {
 	err := d.out.publish(ctx, queue, copied())
-	if errors.Is(err, errUnroutable) && d.queue.Topology != Check { // somebody has deleted it
+	if errors.Is(err, errUnroutable) && d.queue.Topology != Check { // it was deleted
 		switch undeclared := d.out.declare(ctx, d.queue); {
 		case undeclared == nil:
 			err = d.out.publish(ctx, queue, copied())
 		case errors.Is(undeclared, ErrTopology):
-			err = errors.Join(err, undeclared) // the queue has refused it all the same
+			err = errors.Join(err, undeclared) // the queue still refuses it
 		default:
 			err = undeclared
 		}
@@ -84,5 +84,5 @@ func (d *delivery) move(ctx context.Context, queue string, copied func() amqp.Pu
 	if err != nil {
 		return err
 	}
-	return d.Ack(ctx) // where that fails the channel is gone, and this is not called again
+	return d.Ack(ctx) // if that fails, the channel is closed, and move is not called again
 }

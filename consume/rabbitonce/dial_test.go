@@ -56,7 +56,7 @@ func TestDialEndsWithItsContext(t *testing.T) {
 	<-closed
 }
 
-// What Dial has made outlives its context.
+// The result of Dial outlives its context.
 func TestAConsumerOutlivesTheContextOfDial(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -10,21 +10,21 @@
 // # What is acknowledged, and when
 //
 // A message is acknowledged after its record, or its transaction, is durable. To retry or dead-letter a message, the
-// package first publishes a copy, with a publisher confirm and the mandatory flag, and acknowledges the original once the
-// copy is confirmed and not returned. A failure in between leaves two copies, which have one key and take effect once.
-// AMQP does not confirm acknowledgements: if one is lost, the message is redelivered, and replayed.
+// package first publishes a copy, with a publisher confirm and the mandatory flag, and acknowledges the original once
+// the copy is confirmed and not returned. A failure in between leaves two copies, which have one key and take effect
+// once. AMQP does not confirm acknowledgements: if one is lost, the message is redelivered, and replayed.
 //
 // # Queues
 //
-// Beside the queue "orders" there is one quorum queue for each delay, "orders.retry.1s" and so on, from which the broker
-// moves messages back with at-least-once dead-lettering, and "orders.dead" for the dead letters. (In a single queue with a TTL
-// for each message, a short delay would wait behind a longer one.) They need RabbitMQ 3.10 or newer. [Queue] says
-// what is declared.
+// Beside the queue "orders" there is one quorum queue for each delay, "orders.retry.1s" and so on, from which the
+// broker moves messages back with at-least-once dead-lettering, and "orders.dead" for the dead letters. (In a single
+// queue with a TTL for each message, a short delay would wait behind a longer one.) They need RabbitMQ 3.10 or newer.
+// [Queue] says what is declared.
 //
 // # What it survives
 //
-// The loss of a channel or a connection, a restart of the broker, a deleted queue, a blocked connection (copies are
-// published on a connection of their own), a cancelled consumer, an acknowledgement timeout; with [Options].URLs, an
-// expired password, and the loss of one of several nodes. [Consumer.Run] reconnects by itself. It sends an acknowledgement
-// only on the channel that delivered the message.
+// It survives the loss of a channel or a connection, a restart of the broker, a deleted queue, a blocked connection
+// (copies are published on a separate connection), a cancelled consumer, and an acknowledgement timeout; with
+// [Options].URLs also an expired password and the loss of one of several nodes. [Consumer.Run] reconnects. It sends an
+// acknowledgement only on the channel that delivered the message.
 package rabbitonce

@@ -13,17 +13,17 @@ import (
 )
 
 // A consumer that is to end while its connection is made again does so at once, and does not wait for a broker that does not answer.
-func TestTheEndIsNotWaitedForInAQuestion(t *testing.T) { //nolint:paralleltest // how long a question may take is of the process
+func TestTheEndIsNotWaitedForInAQuestion(t *testing.T) { //nolint:paralleltest // askTimeout is global
 	defer rabbitonce.AskWithin(time.Hour)()
 	b := newBench(t)
 	l := newLine(t, b.url, func() bool { return true })
 	var silent atomic.Bool
-	asked, skipFailed := make(chan struct{}, 100), make(chan struct{})
-	defer close(skipFailed)
+	asked, proceed := make(chan struct{}, 100), make(chan struct{})
+	defer close(proceed)
 	l.declaring = func([]byte) bool {
 		if silent.Load() {
 			asked <- struct{}{}
-			<-skipFailed
+			<-proceed
 		}
 		return true
 	}
@@ -42,15 +42,15 @@ func TestTheEndWithoutTheBrokersWord(t *testing.T) {
 	b := newBench(t)
 	l := newLine(t, b.url, func() bool { return true })
 	l.deaf = true
-	begun, skipFailed := make(chan struct{}), make(chan struct{})
-	r := b.runOn(memstore.New(nil), l.url, specOf(func(context.Context, *consume.Message, order) error { close(begun); <-skipFailed; return nil }),
+	begun, proceed := make(chan struct{}), make(chan struct{})
+	r := b.runOn(memstore.New(nil), l.url, specOf(func(context.Context, *consume.Message, order) error { close(begun); <-proceed; return nil }),
 		&rabbitonce.Options{Prefetch: 2, Workers: consume.Workers{Concurrency: 1}})
 	b.send(message("m-1"), message("m-2"))
 	wait(t, "the first message", begun)
 	b.wantLength(b.queue.Name, 0)
 	r.end()
 	b.wantLength(b.queue.Name, 2) // by the end of the connection, while the first is handled
-	close(skipFailed)
+	close(proceed)
 	r.stop()
 	l.leaves(t, 0)
 }

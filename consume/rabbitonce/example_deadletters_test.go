@@ -13,8 +13,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// buryExample leaves messages among the dead letters: a consumer refuses each of them for good.
-func buryExample(ids ...string) {
+// setAsideExample leaves messages among the dead letters: a consumer refuses each of them for good.
+func setAsideExample(ids ...string) {
 	receiver, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
 	if err != nil {
 		fmt.Println(err)
@@ -50,10 +50,10 @@ func buryExample(ids ...string) {
 	}
 }
 
-// What is among the dead letters, and why. To look at them changes nothing.
+// List the dead letters with their reasons. Reading changes nothing.
 func ExampleDialDeadLetters() {
 	defer removeExample()
-	buryExample("o-1", "o-2")
+	setAsideExample("o-1", "o-2")
 
 	ctx := context.Background()
 	letters, err := rabbitonce.DialDeadLetters(ctx, os.Getenv("EVERONCE_TEST_RABBITMQ_URL"), exampleQueue, nil)
@@ -77,7 +77,7 @@ func ExampleDialDeadLetters() {
 // Those that were looked at are replayed, and no others: by their IDs.
 func ExampleDeadLetters_Replay() {
 	defer removeExample()
-	buryExample("o-1", "o-2")
+	setAsideExample("o-1", "o-2")
 
 	ctx := context.Background()
 	letters, err := rabbitonce.DialDeadLetters(ctx, os.Getenv("EVERONCE_TEST_RABBITMQ_URL"), exampleQueue, nil)
@@ -109,7 +109,7 @@ func ExampleDeadLetters_Replay() {
 // Refusals that are older than a month are removed for good.
 func ExampleDeadLetters_Discard() {
 	defer removeExample()
-	buryExample("o-1")
+	setAsideExample("o-1")
 
 	ctx := context.Background()
 	letters, err := rabbitonce.DialDeadLetters(ctx, os.Getenv("EVERONCE_TEST_RABBITMQ_URL"), exampleQueue, nil)

@@ -13,8 +13,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// What an outbox.Relay does with a publisher: events go to the queue that their topic names. One that is published again,
-// as after a relay was killed, takes effect once.
+// An outbox.Relay uses a publisher like this: events go to the queue that their topic names. An event that is
+// published again, as after a relay was killed, takes effect once.
 func ExampleNewPublisher() {
 	defer removeExample()
 	url := os.Getenv("EVERONCE_TEST_RABBITMQ_URL")
@@ -64,7 +64,7 @@ func ExampleNewPublisher() {
 	}
 	fmt.Println(c.Run(ctx))
 
-	e.Topic = "nobody.listens"
+	e.Topic = "no.listener"
 	err = errors.Join(publisher.Publish(context.Background(), []outbox.Event{e})...)
 	fmt.Println("unroutable:", errors.Is(err, rabbitonce.ErrUnroutable))
 	// Output:

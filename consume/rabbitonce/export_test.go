@@ -13,7 +13,7 @@ import (
 
 func init() { askTimeout = 3 * time.Second }
 
-// AskWithin lets questions to the broker take so long, until restore is called. It is of the process.
+// AskWithin sets the timeout of requests to the broker for the whole process, until restore is called.
 func AskWithin(d time.Duration) (restore func()) {
 	before := askTimeout
 	askTimeout = d
@@ -42,7 +42,7 @@ func PublishByAnEndedChannel(ctx context.Context, url, queue string) error {
 
 // DelayFor returns the delay that a queue gives a message that is to come again after a time.
 func DelayFor(q Queue, after time.Duration) (time.Duration, error) {
-	c, err := q.checked()
+	c, err := q.withDefaults()
 	if err != nil {
 		return 0, err
 	}
@@ -50,8 +50,8 @@ func DelayFor(q Queue, after time.Duration) (time.Duration, error) {
 }
 
 // LetterID returns the ID of a dead letter.
-func LetterID(d *amqp.Delivery) string {
-	l := letterOf(d, "orders")
+func DeadLetterID(d *amqp.Delivery) string {
+	l := deadLetterOf(d, "orders")
 	return l.ID
 }
 
@@ -65,4 +65,4 @@ func Copies(d *amqp.Delivery, queue string, retries int, l *consume.Death) (agai
 func MessageOf(d *amqp.Delivery, queue string) *consume.Message { return messageOf(d, queue) }
 
 // LetterOf is explained above.
-func LetterOf(d *amqp.Delivery, queue string) consume.DeadLetter { return letterOf(d, queue) }
+func LetterOf(d *amqp.Delivery, queue string) consume.DeadLetter { return deadLetterOf(d, queue) }

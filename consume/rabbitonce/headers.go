@@ -11,30 +11,30 @@ import (
 	"github.com/everonce/everonce/consume/internal/copies"
 )
 
-// The headers of copies that only AMQP has need of.
+// Headers of copies that only AMQP needs.
 const (
-	headerRoutingKey = copies.Prefix + "routing-key" // that it was first sent with
-	headerExchange   = copies.Prefix + "exchange"    // that it was first sent to
-	headerUser       = copies.Prefix + "user-id"     // its user-id, which only that user may publish
+	headerRoutingKey = copies.Prefix + "routing-key" // the original routing key
+	headerExchange   = copies.Prefix + "exchange"    // the original exchange
+	headerUser       = copies.Prefix + "user-id"     // the original user-id, which only that user may publish
 )
 
-// ours are those of them that a copy is not without.
+// ours are the headers that fit never drops, unless a producer forged a large one.
 var ours = map[string]bool{
 	copies.Retries: true, copies.First: true, copies.Queue: true, headerRoutingKey: true, headerExchange: true, headerUser: true, copies.Replays: true,
 	copies.Reason: true, copies.Detail: true, copies.Attempts: true, copies.Last: true, copies.Consumer: true, copies.KeyHash: true, copies.MessageID: true,
 }
 
-// routingHeaders would send a copy to other queues too.
+// routingHeaders are headers that would send a copy to other queues too.
 var routingHeaders = map[string]string{"CC": copies.Prefix + "cc", "BCC": copies.Prefix + "bcc"}
 
-// brokerHeaders are what a broker notes of a message's way. A copy begins its own.
+// brokerHeaders are headers in which a broker records the way of a message. A copy starts without them.
 var brokerHeaders = map[string]bool{
 	"x-death": true, "x-delivery-count": true, "x-acquired-count": true, "x-opt-deaths": true,
 	"x-first-death-exchange": true, "x-first-death-queue": true, "x-first-death-reason": true,
 	"x-last-death-exchange": true, "x-last-death-queue": true, "x-last-death-reason": true,
 }
 
-// textOf returns a header's value as text; false where it has none, as a table.
+// textOf returns a header's value as text, or false if it has no text, like a table.
 func textOf(value any) (string, bool) {
 	switch v := value.(type) {
 	case string:
@@ -78,7 +78,7 @@ func integer(value any) (int64, bool) {
 	return 0, false
 }
 
-// countOf reads a count; what is none counts as 0.
+// countOf reads a count. It returns 0 for other values.
 func countOf(headers amqp.Table, name string) int {
 	n, ok := integer(headers[name])
 	if !ok || n < 0 || n > math.MaxInt32 {
@@ -92,18 +92,18 @@ func stringOf(headers amqp.Table, name string) string {
 	return s
 }
 
-// timeOf reads a time; what is none is the zero time.
+// timeOf reads a time. It returns the zero time for other values.
 func timeOf(headers amqp.Table, name string) time.Time {
 	return copies.ParseTime(stringOf(headers, name))
 }
 
-// death is one entry of x-death: what the broker noted when it moved a message.
+// death is one entry of x-death, which the broker writes when it moves a message.
 type death struct {
 	queue, reason string
 	at            time.Time
 }
 
-// deaths reads x-death, newest first; entries that cannot be read are left out.
+// deaths reads x-death, newest first, without entries that cannot be read.
 func deaths(headers amqp.Table) []death {
 	list, _ := headers["x-death"].([]any)
 	found := make([]death, 0, len(list))

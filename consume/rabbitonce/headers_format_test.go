@@ -11,8 +11,8 @@ import (
 	"github.com/everonce/everonce/consume/rabbitonce"
 )
 
-// What waits in the queues for another attempt, and what lies among the dead letters, was put there by any version, and is read by any.
-// None of these headers is ever changed.
+// Messages that wait for a retry, and dead letters, may have been written by any version, and every version reads
+// them. None of these headers ever changes.
 func TestFormatOfCopies(t *testing.T) {
 	t.Parallel()
 	first := time.Date(2026, time.March, 4, 5, 6, 7, 0, time.UTC)

@@ -15,8 +15,9 @@ import (
 	"github.com/everonce/everonce/consume/internal/copies"
 )
 
-// FuzzHeaders reads messages with headers of any kind, as any producer may send them: ours among them, and the broker's. What a
-// handler sees is well formed; on a retry, on a dead letter and on its replay it is what was sent; and what has no room is told.
+// FuzzHeaders reads messages with headers of any kind, as any producer may send them, with the package's and the
+// broker's among them. A handler sees well-formed headers; on a retry, on a dead letter and on its replay they are as
+// sent; and headers that did not fit are named.
 func FuzzHeaders(f *testing.F) {
 	for i, name := range slices.Sorted(maps.Keys(ours)) {
 		f.Add("m-1", "shop", name, "x", byte(i), int64(i), "CC", "other", byte(1), int64(1)<<40, uint16(1000))
@@ -79,13 +80,13 @@ func FuzzHeaders(f *testing.F) {
 
 		letter := deadLetter(d, m, queue, &consume.Death{Reason: consume.Exhausted, Detail: text1, Last: now, Attempts: 4})
 		buried := delivered(&letter)
-		l := letterOf(buried, queue)
+		l := deadLetterOf(buried, queue)
 		same("the dead letter", l.Message)
 		if l.KeyHash != "" || l.Reason != consume.Exhausted || l.Attempts != 4 || !l.Last.Equal(now) || l.Queue != queue {
-			t.Errorf("the letter is %+v", l.Death)
+			t.Errorf("the dead letter is %+v", l.Death)
 		}
-		if other := letterOf(buried, queue); other.ID != l.ID {
-			t.Errorf("a letter has the IDs %s and %s", l.ID, other.ID)
+		if other := deadLetterOf(buried, queue); other.ID != l.ID {
+			t.Errorf("a dead letter has the IDs %s and %s", l.ID, other.ID)
 		}
 		replay := replayCopy(buried)
 		replayed := messageOf(delivered(&replay), queue)
@@ -99,8 +100,8 @@ func FuzzHeaders(f *testing.F) {
 		wellFormed(t, left)
 		keyed("the copy without room", left, true)
 		for name := range visible(m) {
-			if _, there := left.Headers[name]; !there && !slices.Contains(left.Odd, name) && name != "" {
-				t.Errorf("%q had no room, and is not told of", name)
+			if _, there := left.Headers[name]; !there && !slices.Contains(left.OmittedHeaders, name) && name != "" {
+				t.Errorf("%q did not fit, and is not in OmittedHeaders", name)
 			}
 		}
 	})
@@ -117,8 +118,8 @@ func wellFormed(t *testing.T, m *consume.Message) {
 			t.Errorf("a handler sees %q: %q", name, text)
 		}
 	}
-	if !slices.IsSorted(m.Odd) || !reflect.DeepEqual(m.Odd, slices.Compact(slices.Clone(m.Odd))) {
-		t.Errorf("odd are %q", m.Odd)
+	if !slices.IsSorted(m.OmittedHeaders) || !reflect.DeepEqual(m.OmittedHeaders, slices.Compact(slices.Clone(m.OmittedHeaders))) {
+		t.Errorf("odd are %q", m.OmittedHeaders)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/everonce/everonce/internal/envelope"
 )
 
-// messageOf is a delivery as a consumer sees it: as its producer has sent it, whichever way it came.
+// messageOf returns the message of a delivery, as its producer sent it, even if the delivery is a copy.
 func messageOf(d *amqp.Delivery, queue string) *consume.Message {
 	m := &consume.Message{
 		ID:              producerID(d),
@@ -46,23 +46,24 @@ func messageOf(d *amqp.Delivery, queue string) *consume.Message {
 			}
 			m.Headers[name] = text
 		} else {
-			m.Odd = append(m.Odd, name)
+			m.OmittedHeaders = append(m.OmittedHeaders, name)
 		}
 	}
 	dropped, _ := d.Headers[copies.Dropped].([]any)
 	for _, name := range dropped {
 		name, _ := name.(string)
 		if _, there := m.Headers[name]; !there && name != "" && !copies.Ours(name) {
-			m.Odd = append(m.Odd, name)
+			m.OmittedHeaders = append(m.OmittedHeaders, name)
 		}
 	}
-	slices.Sort(m.Odd)
-	m.Odd = slices.Compact(m.Odd)
+	slices.Sort(m.OmittedHeaders)
+	m.OmittedHeaders = slices.Compact(m.OmittedHeaders)
 	event.Describe(m, properties(d))
 	return m
 }
 
-// properties is what AMQP has properties for. A timestamp has whole seconds; one of a header is exact.
+// properties returns the properties of AMQP that describe an event. A timestamp has whole seconds; a time in a header
+// is exact.
 func properties(d *amqp.Delivery) envelope.Envelope {
 	e := envelope.Envelope{Time: copies.Writable(d.Timestamp)}
 	if utf8.ValidString(d.Type) {
@@ -71,20 +72,20 @@ func properties(d *amqp.Delivery) envelope.Envelope {
 	return e
 }
 
-// maybeCopy reports whether a message can be a copy of ours, which comes straight to its queue: what came by an exchange is none,
-// whatever its headers say.
+// maybeCopy reports whether a message may be one of the package's copies, which go straight to their queue: a message
+// from an exchange is not one, whatever its headers say.
 func maybeCopy(d *amqp.Delivery) bool { return d.Exchange == "" }
 
-// buried reports whether a message is a dead letter of ours, in whichever queue it is now.
-func buried(d *amqp.Delivery) bool { return stringOf(d.Headers, copies.Reason) != "" }
+// isDeadLetter reports whether a message is a dead letter of this package, in whichever queue it is now.
+func isDeadLetter(d *amqp.Delivery) bool { return stringOf(d.Headers, copies.Reason) != "" }
 
-// maxMessageID is the longest message ID that AMQP has.
+// maxMessageID is the length of AMQP's longest message ID.
 const maxMessageID = 255
 
-// producerID is the message ID that the producer has set: a dead letter has the key's hash in its place. A longer one than
-// AMQP has was never a producer's, and no copy can have it.
+// producerID returns the message ID that the producer set: a dead letter has the key's hash in its place. A longer ID
+// than AMQP allows was not set by a producer, and no copy can have it.
 func producerID(d *amqp.Delivery) string {
-	if !buried(d) {
+	if !isDeadLetter(d) {
 		return d.MessageId
 	}
 	if id := stringOf(d.Headers, copies.MessageID); len(id) <= maxMessageID {
@@ -93,10 +94,10 @@ func producerID(d *amqp.Delivery) string {
 	return ""
 }
 
-// deliveries is how often the broker has delivered the message since it, or its copy, was published. A quorum queue
-// counts in a header, from the second delivery on.
+// deliveries returns how often the broker has delivered the message since it, or its copy, was published. A quorum
+// queue has the number in a header, from the second delivery on.
 func deliveries(d *amqp.Delivery) int {
-	if n, ok := integer(d.Headers["x-delivery-count"]); ok && n >= 0 && n < math.MaxInt32 { // a classic queue keeps what a producer sends
+	if n, ok := integer(d.Headers["x-delivery-count"]); ok && n >= 0 && n < math.MaxInt32 { // in a classic queue, the producer may have set it
 		return int(n) + 1
 	}
 	if d.Redelivered {
@@ -105,7 +106,7 @@ func deliveries(d *amqp.Delivery) int {
 	return 1
 }
 
-// first is when a message was first sent, first given back, or first moved by the broker, as far as anybody noted that.
+// first returns when a message was first sent, first retried, or first moved by the broker, as far as its headers say.
 func first(d *amqp.Delivery) time.Time {
 	if t := timeOf(d.Headers, copies.First); !t.IsZero() {
 		return t

@@ -29,8 +29,9 @@ func (n *node) ctl(args ...string) { n.Run(`node rabbitmqctl "$@"`, args...) }
 func TestOnANodeOfItsOwn(t *testing.T) {
 	t.Parallel()
 	n := &node{testserver.Start(t, "rabbitmq")}
-	// Declared first: a broker that is killed within a second after it has declared a quorum queue has not written its name
-	// down (https://github.com/rabbitmq/ra/pull/443 mends that). It starts it as a new member, without its messages, which nobody elects.
+	// Declared first: a broker that is killed within a second after it has declared a quorum queue has not stored its
+	// name (https://github.com/rabbitmq/ra/pull/443 fixes that). It then starts as a new member, without messages, that
+	// is never elected.
 	b := newBenchOn(t, n.URL)
 	b.declare()
 	t.Run("TLS", n.tls)
@@ -52,8 +53,8 @@ func TestOnANodeOfItsOwn(t *testing.T) {
 	t.Run("Restart", func(t *testing.T) { n.restart(t, b) })
 }
 
-// A message that is in hand for longer than the broker allows: its channel is closed, and the message is delivered
-// again, in progress first and replayed in the end.
+// A message is unacknowledged for longer than the broker allows: its channel is closed, and the message is
+// redelivered, in progress first and replayed in the end.
 func (n *node) acknowledgementTimeout(t *testing.T) {
 	n.ctl("eval", "application:set_env(rabbit, consumer_timeout, 1000), application:set_env(rabbit, channel_tick_interval, 500).")
 	defer n.ctl("eval", "application:set_env(rabbit, consumer_timeout, 1800000), application:set_env(rabbit, channel_tick_interval, 60000).")
@@ -91,12 +92,12 @@ func (n *node) smallFrames(t *testing.T) {
 	r.wants(everonce.Rejected)
 	b.wantLength(b.queue.DeadLetters, 1)
 	if d := b.letter(); d.Headers["small"] != "z" || d.Headers["x-everonce-dropped"] == nil {
-		t.Errorf("the letter: %v", d.Headers)
+		t.Errorf("the dead letter: %v", d.Headers)
 	}
 }
 
-// While the broker is short of memory it blocks whoever publishes: messages go on being handled and acknowledged, and
-// those that are to come later wait in hand until it takes them.
+// While the broker is short of memory it blocks publishers: messages are still handled and acknowledged, and messages
+// to be retried wait until it accepts their copies.
 func (n *node) blocked(t *testing.T) {
 	b := newBenchOn(t, n.URL)
 	complained := make(chan string, 10_000)
@@ -125,7 +126,7 @@ func (n *node) blocked(t *testing.T) {
 	close(good)
 	r.wants(everonce.Executed)
 	n.ctl("set_vm_memory_high_watermark", "absolute", "512MB")
-	for r.decision().Outcome != everonce.Executed { // of a copy that was on its way before, nobody knew that it had arrived: there may be two
+	for r.decision().Outcome != everonce.Executed { // an earlier copy may have arrived without a confirm: there may be two
 	}
 	b.send(message("")) // and copies are taken again, not only those that were on their way
 	b.letter()
@@ -190,8 +191,8 @@ func (n *node) user(t *testing.T, name, configure, write, read string) (url stri
 	return uri.String()
 }
 
-// A user who may read the queue, and not publish: no copy is taken, and why is told. The message waits in hand until it may, for
-// which the default exchange is enough.
+// A user may read the queue, but not publish: copies are refused, and the log says why. The message waits until the
+// user may publish to the default exchange.
 func (n *node) forbiddenCopies(t *testing.T) {
 	b := newBenchOn(t, n.URL)
 	b.declare()
@@ -220,8 +221,8 @@ func (n *node) forbiddenCopies(t *testing.T) {
 	}
 }
 
-// A quorum queue without a leader, as after the loss of most of its nodes: the broker answers nothing that is asked of it.
-// That is told, and the consumer goes on once there is one.
+// A quorum queue has no leader, as after the loss of most of its nodes: the broker does not answer. The log says so,
+// and the consumer goes on once there is a leader.
 func (n *node) withoutLeader(t *testing.T) {
 	b := newBenchOn(t, n.URL)
 	w := newWire(t, n.URL)
@@ -249,8 +250,8 @@ func (n *node) suspend(queue string) (resume func()) {
 	return func() { n.ctl("eval", "sys:resume("+leader+").") }
 }
 
-// Nobody waits for ever for letters in a queue without a leader, nor for the copy of one that belongs there: that is told, and no
-// letter is lost by it.
+// Calls do not wait for ever for dead letters in a queue without a leader, nor for a copy to such a queue: they return
+// an error, and no dead letter is lost.
 func (n *node) lettersWithoutLeader(t *testing.T) {
 	b := newBenchOn(t, n.URL)
 	b.declare()
@@ -314,7 +315,7 @@ func (n *node) policies(t *testing.T) {
 			b.sendLetters(2)
 			b.wantLength(b.queue.DeadLetters, 1)
 		},
-		`{"expires":200}`: func(b *bench) { // nobody ever consumes a delay
+		`{"expires":200}`: func(b *bench) { // a delay never has consumers
 			long := b.queue.Name + ".retry.10m"
 			b.sendTo(long, message("m-1"))
 			for end := time.Now().Add(soon); b.holds(long); runtime.Gosched() {
@@ -341,7 +342,7 @@ func (n *node) lookedAtTooOften(t *testing.T) {
 	if _, err := b.ch.QueueDeclare(b.queue.DeadLetters, true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(2)}); err != nil {
 		t.Fatal(err)
 	}
-	b.declare() // which takes them as they are
+	b.declare() // which does not change them
 	n.ctl("set_policy", "raised", `^test\..*\.dead$`, `{"delivery-limit":1000000}`, "--apply-to", "queues")
 	defer n.ctl("clear_policy", "raised")
 	b.sendLetters(1)
@@ -355,13 +356,13 @@ func (n *node) lookedAtTooOften(t *testing.T) {
 	}
 	for i, want := range []int{1, 1, 1, left} {
 		if found, err := l.List(t.Context(), consume.Filter{}); err != nil || len(found) != want {
-			t.Errorf("look %d: %d letters, %v, want %d", i+1, len(found), err, want)
+			t.Errorf("look %d: %d dead letters, %v, want %d", i+1, len(found), err, want)
 		}
 	}
 	b.wantLength(b.queue.DeadLetters, left)
 }
 
-// holds reports whether a queue is there.
+// holds reports whether a queue exists.
 func (b *bench) holds(queue string) bool {
 	b.t.Helper()
 	ch, err := b.conn.Channel()

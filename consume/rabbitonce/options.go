@@ -28,9 +28,9 @@ type Options struct {
 	AckTimeout time.Duration
 	// URLs, if set, returns the URLs of the brokers before each connection: for passwords and tokens that expire, and for
 	// the nodes of a cluster. They are tried in order; a node that accepted a connection but did not serve the queue is
-	// tried last. URLs may be called concurrently, and must return when its context ends, which is after 15 s at most.
-	// [Dial] returns its error; later errors are logged, and the consumer tries to connect again. Default: the URL given
-	// to Dial.
+	// tried last. URLs may be called concurrently, and must return when its context ends, after at most 15 s. [Dial]
+	// returns its error; later errors are logged, and the consumer tries to connect again. Default: the URL given to
+	// Dial.
 	URLs func(context.Context) ([]string, error)
 	// TLS is the configuration for amqps:// URLs, and an error with others. Default: the system's roots and the host of
 	// the URL, or the URL's parameters cacertfile, certfile, keyfile and server_name_indication.
@@ -40,9 +40,8 @@ type Options struct {
 	Heartbeat time.Duration
 	// Name is the name of the connections, which operators see. Default: the names of the consumer and the queue.
 	Name string
-	// ReconnectMin and ReconnectMax bound the pause before a reconnect, which grows with each failure. Default 500 ms and
-	// 30 s.
-	ReconnectMin, ReconnectMax time.Duration
+	// Backoff bounds the pause before a reconnect. Default 500 ms and 30 s.
+	Backoff consume.Backoff
 }
 
 const (
@@ -50,19 +49,19 @@ const (
 	defaultAckTimeout    = 30 * time.Minute
 )
 
-// checked returns o with its defaults.
-func (o *Options) checked(consumer, queue string) (Options, error) {
+// withDefaults returns o with its defaults, or an error that wraps [everonce.ErrInvalidArgument].
+func (o *Options) withDefaults(consumer, queue string) (Options, error) {
 	var c Options
 	if o != nil {
 		c = *o
 	}
-	if c.Workers.Concurrency < 0 || c.Workers.Batch < 0 || c.Prefetch < 0 || c.AckTimeout < 0 || c.Heartbeat < 0 || c.ReconnectMin < 0 || c.ReconnectMax < 0 {
+	if c.Workers.Concurrency < 0 || c.Workers.Batch < 0 || c.Prefetch < 0 || c.AckTimeout < 0 || c.Heartbeat < 0 || c.Backoff.Min < 0 || c.Backoff.Max < 0 {
 		return c, fmt.Errorf("%w: rabbitonce: no field of Options may be negative", everonce.ErrInvalidArgument)
 	}
 	c.Workers = c.Workers.WithDefaults()
 	w := &c.Workers
 	if c.Prefetch == 0 {
-		c.Prefetch = math.MaxUint16 // more the protocol cannot say
+		c.Prefetch = math.MaxUint16 // the protocol's maximum
 		if most := math.MaxUint16 / 2 / w.Batch; w.Concurrency <= most {
 			c.Prefetch = 2 * w.Concurrency * w.Batch
 		}
@@ -79,18 +78,17 @@ func (o *Options) checked(consumer, queue string) (Options, error) {
 		return c, fmt.Errorf("%w: rabbitonce: Heartbeat is %v, and must be at least 1s", everonce.ErrInvalidArgument, c.Heartbeat)
 	}
 	c.Name = cmp.Or(c.Name, consumer+" on "+queue)
-	c.ReconnectMin = cmp.Or(c.ReconnectMin, 500*time.Millisecond)
-	c.ReconnectMax = max(cmp.Or(c.ReconnectMax, 30*time.Second), c.ReconnectMin)
+	c.Backoff = c.Backoff.WithDefaults(500*time.Millisecond, 30*time.Second)
 	most := c.longest()
 	w.HandleTimeout = cmp.Or(w.HandleTimeout, min(defaultHandleTimeout, most))
 	return c, c.checkTimes(most)
 }
 
-// longest is how long a handler, or a batch, may take so that no message is in hand for longer than AckTimeout: a message waits for
-// those before it, and is handled and answered then.
+// longest returns how long a handler, or a batch, may take so that no message is unanswered for longer than
+// AckTimeout: a message waits for earlier ones, and then takes its own time.
 func (o *Options) longest() time.Duration {
 	workers := o.Workers.Concurrency
-	if o.Workers.Order != nil { // all of them may have one name, and be handled one after the other
+	if o.Workers.Order != nil { // all may have the same ordering key, and be handled one after the other
 		workers = 1
 	}
 	batches := (o.Prefetch + o.Workers.Batch - 1) / o.Workers.Batch
@@ -98,7 +96,7 @@ func (o *Options) longest() time.Duration {
 	return (o.AckTimeout - o.Workers.SettleTimeout) / time.Duration(turns)
 }
 
-// checkTimes refuses what the broker would end.
+// checkTimes returns an error for timeouts after which the broker would close the channel.
 func (o *Options) checkTimes(most time.Duration) error {
 	if most <= 0 {
 		return fmt.Errorf("%w: rabbitonce: Workers.SettleTimeout, %v, leaves no time to handle a message within AckTimeout, %v",

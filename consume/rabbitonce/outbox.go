@@ -16,30 +16,32 @@ import (
 	"github.com/everonce/everonce/outbox"
 )
 
-// Publisher publishes the events of an outbox to exchanges of a broker. An event is published when the broker has confirmed it and
-// has not returned it (mandatory). It connects when it has something to publish, and again after a loss.
+// Publisher publishes the events of an outbox to exchanges of a broker. An event is published when the broker has
+// confirmed it and has not returned it (mandatory). It connects when it has something to publish, and again after a
+// loss.
 //
-// A message has the event's ID as its message-id, by which [consume.ProducerID] recognises it when it is published again, and the
-// event's type, content type, headers and payload; its timestamp is when the event was inserted. Topic, key and exact time are in the
-// headers cloudEvents:source, cloudEvents:partitionkey and cloudEvents:time, unless the event has such a header. It is persistent.
+// A message has the event's ID as its message-id, by which [consume.ProducerID] recognises it when it is published
+// again, and the event's type, content type, headers and payload; its timestamp is when the event was inserted. Topic,
+// key and exact time are in the headers cloudEvents:source, cloudEvents:partitionkey and cloudEvents:time, unless the
+// event has such a header. It is persistent.
 //
-// Up to 128 events are on their way by one channel, but one only of those with the same key.
+// Up to 128 events are published concurrently on one channel, but only one at a time with the same key.
 type Publisher struct {
 	out     *publisher
 	address func(*outbox.Event) Address
 }
 
-// Address says where an event goes.
+// Address is the destination of an event.
 type Address struct {
-	// Exchange is the exchange's name. The exchange "" gives a message to the queue that its routing key names.
+	// Exchange is the exchange's name. The exchange "" sends a message to the queue that its routing key names.
 	Exchange string
 	// RoutingKey has at most 255 bytes.
 	RoutingKey string
 }
 
-// PublisherOptions say how a publisher connects, and where events go. The zero value of each field is its default.
+// PublisherOptions configure a publisher. The zero value of each field is its default.
 type PublisherOptions struct {
-	// Address says where an event goes. Default: to the queue whose name is the event's topic.
+	// Address returns the destination of an event. Default: to the queue whose name is the event's topic.
 	Address func(*outbox.Event) Address
 	// URLs is as in [Options]. Default: the URL given to NewPublisher.
 	URLs func(context.Context) ([]string, error)
@@ -51,19 +53,19 @@ type PublisherOptions struct {
 	Name string
 }
 
-// ErrUnroutable says that the broker has returned an event: no queue takes it. It counts as a failure of the event, which is tried
-// again.
+// ErrUnroutable says that the broker has returned an event, because no queue gets it. It counts as a failure of the
+// event, which is published again later.
 var ErrUnroutable = errors.New("rabbitonce: no queue takes the event (declare a queue, or bind one to the exchange)")
 
-// NewPublisher returns a publisher to the broker at url, which is empty where URLs gives URLs. opts may be nil. It sends nothing. The
-// error wraps [everonce.ErrInvalidArgument].
+// NewPublisher returns a publisher to the broker at url, which must be empty if URLs is set. opts may be nil. It sends
+// nothing. The error wraps [everonce.ErrInvalidArgument].
 func NewPublisher(url string, opts *PublisherOptions) (*Publisher, error) {
 	var o PublisherOptions
 	if opts != nil {
 		o = *opts
 	}
 	if o.Heartbeat = cmp.Or(o.Heartbeat, 10*time.Second); o.Heartbeat < time.Second {
-		return nil, fmt.Errorf("%w: rabbitonce: Heartbeat is %v, and AMQP can say no less than a second", everonce.ErrInvalidArgument, o.Heartbeat)
+		return nil, fmt.Errorf("%w: rabbitonce: Heartbeat is %v, and must be at least 1s", everonce.ErrInvalidArgument, o.Heartbeat)
 	}
 	if o.Address == nil {
 		o.Address = func(e *outbox.Event) Address { return Address{RoutingKey: e.Topic} }
@@ -80,9 +82,9 @@ func NewPublisher(url string, opts *PublisherOptions) (*Publisher, error) {
 	return &Publisher{out: newPublisher(d), address: o.Address}, nil
 }
 
-// Publish implements [outbox.Publisher]. [outbox.ErrUnavailable]: there is no connection, the broker takes no messages, refuses the
-// user, or its queue is full. [ErrUnroutable], and an exchange that does not exist, count. An event that the broker would refuse
-// whenever it came, as one that is too large for it, is set aside.
+// Publish implements [outbox.Publisher]. [outbox.ErrUnavailable]: there is no connection, the broker blocks
+// publishers, refuses the user, or its queue is full. [ErrUnroutable] and a missing exchange count as failures of the
+// event. An event that the broker would always refuse, for example as too large, is set aside.
 func (p *Publisher) Publish(ctx context.Context, events []outbox.Event) []error {
 	return outbox.InOrder(ctx, events, func(ctx context.Context, events []outbox.Event) []error {
 		errs := make([]error, len(events))
@@ -103,13 +105,13 @@ func (p *Publisher) Publish(ctx context.Context, events []outbox.Event) []error 
 	})
 }
 
-// Close closes the connection. What is published after that fails.
+// Close closes the connection. Later calls of Publish fail.
 func (p *Publisher) Close() error { return p.out.close() }
 
-// maxShort is the longest name that AMQP has, in bytes.
+// maxShort is the length of AMQP's short strings, in bytes.
 const maxShort = 255
 
-// parcel is the event as a message.
+// parcel returns the message of an event and its destination.
 func (p *Publisher) parcel(e *outbox.Event) (parcel, error) {
 	to := p.address(e)
 	if len(to.Exchange) > maxShort || len(to.RoutingKey) > maxShort {
@@ -129,14 +131,14 @@ func (p *Publisher) parcel(e *outbox.Event) (parcel, error) {
 		MessageId: e.ID, Type: e.Type, ContentType: e.ContentType, Headers: headers, Timestamp: e.CreatedAt, DeliveryMode: amqp.Persistent, Body: e.Payload,
 	}
 	for _, text := range []string{msg.MessageId, msg.Type, msg.ContentType} {
-		if len(text) > maxShort { // the client library ends its connection
+		if len(text) > maxShort { // the client library would close the connection
 			return parcel{}, fmt.Errorf("rabbitonce: the event's ID, type or content type has more than %d bytes", maxShort)
 		}
 	}
 	return parcel{to, msg}, nil
 }
 
-// relayError returns the error that tells a relay what the broker answered.
+// relayError translates an answer of the broker for the relay.
 func relayError(err error) error {
 	e, _ := errors.AsType[*amqp.Error](err)
 	switch {

@@ -93,7 +93,7 @@ func TestEachEventHasItsAnswer(t *testing.T) {
 	p := newPublisher(t, b.url, &rabbitonce.PublisherOptions{Address: func(e *outbox.Event) rabbitonce.Address {
 		switch e.Type {
 		case "lost":
-			return rabbitonce.Address{Exchange: exchange, RoutingKey: "nobody"}
+			return rabbitonce.Address{Exchange: exchange, RoutingKey: "unbound"}
 		case "nowhere":
 			return rabbitonce.Address{Exchange: exchange + ".none"}
 		case "full":
@@ -222,8 +222,9 @@ func TestPublishingOverALineThatIsCut(t *testing.T) {
 	}
 }
 
-// An unavailable broker does not count against an event. NewPublisher refuses an invalid URL, without its password in the error.
-func TestABrokerThatIsAway(t *testing.T) {
+// An unavailable broker is no failure of an event. NewPublisher refuses an invalid URL, without its password in the
+// error.
+func TestAnUnavailableBroker(t *testing.T) {
 	t.Parallel()
 	p := newPublisher(t, "amqp://billing:s3cret@127.0.0.1:1/", nil)
 	errs := p.Publish(t.Context(), []outbox.Event{event("orders", "e-1"), event("orders", "e-2")})

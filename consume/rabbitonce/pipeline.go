@@ -8,17 +8,17 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// pipelined is how many messages are on their way by one channel, at most. As many that come back are kept until somebody looks.
+// pipelined is the largest number of unconfirmed messages of a channel. The channel buffers as many returned messages.
 const pipelined = 128
 
-// parcel is a message, and where it goes.
+// parcel is a message with its destination.
 type parcel struct {
 	to  Address
-	msg amqp.Publishing // its ID is its own: what comes back is recognised by it
+	msg amqp.Publishing // its ID is unique: returned messages are found by it
 }
 
-// publishAll gives messages to exchanges, many at a time, and returns an error for each that the broker has not taken over, or has
-// returned. They reach the broker in their order, but one may be taken although one before it was not.
+// publishAll publishes messages, many at a time, and returns an error for each that the broker has not confirmed or
+// has returned. They reach the broker in their order, but one may be confirmed although an earlier one was not.
 func (p *publisher) publishAll(ctx context.Context, parcels []parcel) []error {
 	errs := make([]error, len(parcels))
 	for at := 0; at < len(parcels); at += pipelined {
@@ -41,7 +41,7 @@ func (p *publisher) publishPart(ctx context.Context, parcels []parcel, errs []er
 	if len(parcels) == 1 || !closesChannel(err) {
 		return
 	}
-	// The broker closes the channel for one of them, and does not say which. Those that it has taken without a word it has twice then.
+	// The broker closes the channel for one of them and does not say which. It then has unconfirmed messages twice.
 	for i, forbidden := 0, 0; i < len(parcels) && forbidden < maxForbidden; i++ {
 		if !errors.Is(errs[i], err) {
 			continue
@@ -57,14 +57,14 @@ func (p *publisher) publishPart(ctx context.Context, parcels []parcel, errs []er
 // maxForbidden is how many messages are tried one by one that this user may not publish: each costs a connection.
 const maxForbidden = 3
 
-// closesChannel reports whether an error is what the broker has against one message.
+// closesChannel reports whether an error is the broker's refusal of one message.
 func closesChannel(err error) bool {
 	e, ok := errors.AsType[*amqp.Error](err)
 	return ok && e.Server && (e.Code == amqp.NotFound || e.Code == amqp.PreconditionFailed || e.Code == amqp.AccessRefused)
 }
 
-// publishAll returns the error, if any, after which the channel cannot be used, which is also that of each message of which nothing
-// else is known.
+// publishAll returns the error, if any, after which the channel cannot be used. It is also the error of each message
+// without another result.
 func (c *publishing) publishAll(ctx context.Context, parcels []parcel, errs []error) (broken error) {
 	confirms := make([]*amqp.DeferredConfirmation, len(parcels))
 	for i := range parcels {
@@ -107,12 +107,12 @@ func (c *publishing) publishAll(ctx context.Context, parcels []parcel, errs []er
 	return broken
 }
 
-// returned has what came back, by its ID: why.
+// returned returns why messages came back, by ID.
 func (c *publishing) returned() map[string]string {
 	why := map[string]string{}
 	for {
 		select {
-		case r, ok := <-c.returns: // a return comes before its confirm, which is positive all the same
+		case r, ok := <-c.returns: // a return comes before its confirm, which is still positive
 			if !ok {
 				return why
 			}

@@ -133,8 +133,8 @@ func (l *line) leaves(t *testing.T, want int64) {
 	}
 }
 
-// A delay that is deleted again, as soon as it was declared again: the second copy is returned as the first one was, and its message
-// stays in hand until there is a copy.
+// A delay queue is deleted again as soon as it was declared again: the second copy is returned as the first one was,
+// and its message waits until there is a copy.
 func TestADelayThatIsDeletedAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -163,8 +163,8 @@ func TestADelayThatIsDeletedAgain(t *testing.T) {
 	}
 }
 
-// A copy for which the broker has no answer in time is none: its message is not acknowledged, stays in hand, and is copied again by
-// another connection.
+// A copy without an answer in time counts as failed: its message is not acknowledged, and is copied again on another
+// connection.
 func TestACopyWithoutAnAnswerIsAFailure(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -237,8 +237,8 @@ func hugeMessage(id string) amqp.Publishing {
 	return msg
 }
 
-// Nor is it waited for longer than an answer may take, where that is less: the worker has its message still, and its copy goes by
-// another connection.
+// Nor does a write wait longer than an answer may take, if that is less: the worker keeps its message, and its copy
+// goes out on another connection.
 func TestACopyThatIsNotReadIsWaitedForAsLongAsAnAnswer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -301,7 +301,7 @@ func TestADeadLetterIsPublishedAgain(t *testing.T) {
 	r := b.runOn(memstore.New(nil), l.url, specOf(nothing), nil)
 	b.send(message(""))
 	if d := b.letter(); d.Headers["x-everonce-reason"] != string(consume.NoKey) {
-		t.Errorf("the letter: %v", d.Headers)
+		t.Errorf("the dead letter: %v", d.Headers)
 	}
 	r.stop()
 	if n, decisions := published.Load(), len(r.decisions); n != 2 || decisions != 1 {
@@ -309,8 +309,8 @@ func TestADeadLetterIsPublishedAgain(t *testing.T) {
 	}
 }
 
-// Nor was one whose queue is gone, while the connection ends by which that is to be declared again: as it is lost, or as the broker
-// closes it.
+// Nor is a dead letter lost whose queue was deleted, if the connection that should declare it again is lost or closed
+// by the broker.
 func TestADeadLetterIsPublishedAgainAfterALostDeclaration(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(frame []byte) (pass bool){
@@ -340,7 +340,7 @@ func TestADeadLetterIsPublishedAgainAfterALostDeclaration(t *testing.T) {
 				t.Fatalf("it was handled %d times", decisions)
 			}
 			if d := b.letter(); d.Headers["x-everonce-reason"] != string(consume.NoKey) {
-				t.Errorf("the letter: %v", d.Headers)
+				t.Errorf("the dead letter: %v", d.Headers)
 			}
 			r.stop()
 			if n, decisions := published.Load(), len(r.decisions); n != 3 || decisions != 1 {
@@ -350,8 +350,8 @@ func TestADeadLetterIsPublishedAgainAfterALostDeclaration(t *testing.T) {
 	}
 }
 
-// What was opened is closed: a copy takes no channel of its own, and no connection is left, neither of a consumer that has ended nor
-// of one that could not begin, which tries again and again while its queue is not there.
+// Everything opened is closed: a copy does not open a channel each time, and no connection is left, neither of a
+// consumer that has ended nor of one that cannot start, and retries while its queue does not exist.
 func TestNothingIsLeftOpen(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -399,7 +399,7 @@ func TestARefusedCopyLeavesNoChannelOpen(t *testing.T) {
 	l := newLine(t, b.url, func() bool { published.Add(1); return true })
 	b.runOn(memstore.New(nil), l.url, specOf(func(context.Context, *consume.Message, order) error { return everonce.NotDone(errClosed) }), nil)
 	b.send(message("m-1"), message("m-2"))
-	const refused, kept = 12, 6 // the consumer's channel, and those of copies that are on their way
+	const refused, kept = 12, 6 // the consumer's channel, and the channels of copies
 	for end := time.Now().Add(soon); published.Load() < refused || l.channels.Load()-l.closed.Load() > kept; runtime.Gosched() {
 		if time.Now().After(end) {
 			t.Fatalf("of %d channels %d were closed after %d copies", l.channels.Load(), l.closed.Load(), published.Load())

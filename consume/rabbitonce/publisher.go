@@ -12,13 +12,13 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// publisher publishes to queues, and returns when the broker has taken the message over. It has a connection of its
-// own: one that publishes is blocked while the broker is short of memory or disk, and acknowledgements must not
-// wait for that.
+// publisher publishes to queues, and returns when the broker has confirmed the message. It has a separate connection:
+// the broker blocks a publishing connection while it is short of memory or disk, and acknowledgements must not wait
+// for that.
 type publisher struct {
 	dialing dialing
 
-	turn    chan struct{} // holds one while somebody has what follows
+	turn    chan struct{} // holds a value while a call uses what follows
 	conn    *link
 	blocked *blockade
 	free    []*publishing
@@ -27,7 +27,8 @@ type publisher struct {
 
 func newPublisher(d dialing) *publisher { return &publisher{dialing: d, turn: make(chan struct{}, 1)} }
 
-// lock waits for its turn, and not longer than ctx: whoever has it may be waiting for a broker that does not answer.
+// lock waits for its turn, but not longer than ctx: the current holder may be waiting for a broker that does not
+// answer.
 func (p *publisher) lock(ctx context.Context) error {
 	select {
 	case p.turn <- struct{}{}:
@@ -39,12 +40,12 @@ func (p *publisher) lock(ctx context.Context) error {
 
 func (p *publisher) unlock() { <-p.turn }
 
-// publishing is a channel by which one call publishes: so a message that comes back is one of its own.
+// publishing is a channel that one call publishes on, so that returned messages belong to that call.
 type publishing struct {
 	conn    *link
 	ch      *amqp.Channel
 	returns chan amqp.Return
-	closed  chan *amqp.Error // why it was
+	closed  chan *amqp.Error // why it was closed
 	blocked *blockade
 	room    int // for the headers of a message
 }
@@ -53,13 +54,13 @@ var (
 	errBlocked         = errors.New("rabbitonce: the broker blocks publishers (it is short of memory or disk)")
 	errNotTaken        = errors.New("rabbitonce: the broker did not confirm a message")
 	errUnroutable      = fmt.Errorf("%w: no such queue", consume.ErrRefused)
-	errFull            = fmt.Errorf("%w: the queue is full", consume.ErrRefused) // what else a broker says no for
+	errFull            = fmt.Errorf("%w: the queue is full", consume.ErrRefused) // the usual reason for a negative confirm
 	errTooLarge        = errors.New("rabbitonce: the message is larger than the broker accepts")
 	errPublisherClosed = errors.New("rabbitonce: the publisher is closed")
 )
 
-// publish gives msg to the queue. A nil error says that the broker has confirmed it and has not returned it; after
-// any other nobody knows, and it may be published again.
+// publish publishes msg to the queue. A nil error says that the broker has confirmed it and has not returned it; after
+// any other error the result is unknown, and it may be published again.
 func (p *publisher) publish(ctx context.Context, queue string, msg amqp.Publishing) error {
 	c, err := p.channel(ctx)
 	if err != nil {
@@ -73,15 +74,16 @@ func (p *publisher) publish(ctx context.Context, queue string, msg amqp.Publishi
 // release takes a channel back from a call that ended with err.
 func (p *publisher) release(ctx context.Context, c *publishing, err error) {
 	if err != nil {
-		if e, ok := errors.AsType[*amqp.Error](err); ok && e.Code == amqp.AccessRefused { // the next connection may have another token
+		if e, ok := errors.AsType[*amqp.Error](err); ok && e.Code == amqp.AccessRefused { // the next connection may use a new token
 			p.leave(ctx, c.conn)
 			return
 		}
-		// What comes late by this channel would be taken for the next message's. A blocked connection answers nothing.
+		// A late return or confirm on this channel could be taken for the next message's. A blocked connection does not
+		// answer.
 		go c.ch.Close() //nolint:errcheck // it may be closed already
 		return
 	}
-	if p.lock(ctx) != nil { // the message is there: what is left of the time is not for keeping a channel
+	if p.lock(ctx) != nil { // the message is confirmed: do not spend the remaining time to keep a channel
 		go c.ch.Close() //nolint:errcheck // as above
 		return
 	}
@@ -89,10 +91,10 @@ func (p *publisher) release(ctx context.Context, c *publishing, err error) {
 	p.free = append(p.free, c)
 }
 
-// leave ends a connection, so that the next message goes by another. What else is on its way by it gets no confirm, and is published
-// again: the broker may have both copies then, which have one key.
+// leave ends the use of a connection, so that the next message uses another. Other unconfirmed messages on it are
+// published again: the broker may then have two copies, which have one key.
 func (p *publisher) leave(ctx context.Context, conn *link) {
-	go conn.hangUp() //nolint:errcheck // nobody waits for it
+	go conn.hangUp() //nolint:errcheck // in the background
 	if p.lock(ctx) == nil {
 		if p.conn == conn {
 			p.conn = nil
@@ -101,7 +103,7 @@ func (p *publisher) leave(ctx context.Context, conn *link) {
 	}
 }
 
-// declare declares the queues once more.
+// declare declares the queues again.
 func (p *publisher) declare(ctx context.Context, q *Queue) error {
 	if err := p.lock(ctx); err != nil {
 		return err
@@ -115,13 +117,13 @@ func (p *publisher) declare(ctx context.Context, q *Queue) error {
 	return q.establish(p.conn)
 }
 
-// channel returns a channel that nobody else uses.
+// channel returns a channel for the exclusive use of the caller.
 func (p *publisher) channel(ctx context.Context) (*publishing, error) {
 	if err := p.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer p.unlock()
-	if p.closed { // nobody would close what is opened now
+	if p.closed { // a new connection would never be closed
 		return nil, errPublisherClosed
 	}
 	for len(p.free) > 0 {
@@ -149,7 +151,7 @@ func (p *publisher) channel(ctx context.Context) (*publishing, error) {
 	failed := make(chan error, 1)
 	gone := make(chan struct{})
 	defer close(gone)
-	go func(conn *link, b *blockade) { // the library asks without a bound, and a broker that takes no messages answers when it does again
+	go func(conn *link, b *blockade) { // the library waits without a bound, and a broker that blocks publishers answers only afterwards
 		c, err := openPublishing(conn, b)
 		if err != nil {
 			failed <- err
@@ -200,7 +202,7 @@ func (c *publishing) publish(ctx context.Context, queue string, msg amqp.Publish
 		return err
 	}
 	select {
-	case r, ok := <-c.returns: // a return comes before its confirm, which is positive all the same
+	case r, ok := <-c.returns: // a return comes before its confirm, which is still positive
 		if ok {
 			return fmt.Errorf("%w: %q: %s", errUnroutable, queue, r.ReplyText)
 		}
@@ -209,13 +211,13 @@ func (c *publishing) publish(ctx context.Context, queue string, msg amqp.Publish
 	switch {
 	case confirm.Acked():
 		return nil
-	case c.ch.IsClosed(): // the library says no to what waits then
+	case c.ch.IsClosed(): // the library then gives waiting messages a negative confirm
 		return c.refusal()
 	}
 	return fmt.Errorf("%w: %q", errFull, queue)
 }
 
-// send writes a message. What becomes of it, the confirm says.
+// send writes a message. The confirm has the result.
 func (c *publishing) send(ctx context.Context, exchange, routingKey string, msg amqp.Publishing) (*amqp.DeferredConfirmation, error) {
 	select {
 	case <-c.blocked.since():
@@ -223,7 +225,7 @@ func (c *publishing) send(ctx context.Context, exchange, routingKey string, msg 
 	default:
 	}
 	const mandatory = true
-	stop := context.AfterFunc(ctx, c.conn.cut) // the library writes without a bound, and the broker may read nothing
+	stop := context.AfterFunc(ctx, c.conn.cut) // the library writes without a bound, and the broker may not read
 	confirm, err := c.ch.PublishWithDeferredConfirm(exchange, routingKey, mandatory, false, msg)
 	if !stop() && err != nil {
 		err = context.Cause(ctx)
@@ -234,31 +236,31 @@ func (c *publishing) send(ctx context.Context, exchange, routingKey string, msg 
 	return confirm, nil
 }
 
-// wait waits until the broker has said what became of a message.
+// wait waits for the broker's confirm of a message.
 func (c *publishing) wait(ctx context.Context, confirm *amqp.DeferredConfirmation) error {
 	select {
 	case <-confirm.Done():
 		return nil
-	case <-c.blocked.since(): // it is on the way, and stays there for as long as the broker is short
+	case <-c.blocked.since(): // the message is not confirmed while the broker is short
 		return errBlocked
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", errNotTaken, context.Cause(ctx))
 	}
 }
 
-// refusal says why the channel was closed. It is asked once.
+// refusal returns why the channel was closed. It may be called once.
 func (c *publishing) refusal() error {
 	switch err := <-c.closed; {
 	case err == nil:
 		return errNotTaken
 	case err.Code == amqp.PreconditionFailed && strings.Contains(err.Reason, "message size"):
 		return fmt.Errorf("%w: %w", errTooLarge, err)
-	default: // a user who may not write, say
+	default: // for example, the user may not write
 		return fmt.Errorf("%w: %w", errNotTaken, err)
 	}
 }
 
-// close closes the connection. Who publishes after that fails.
+// close closes the connection. Later calls of publish fail.
 func (p *publisher) close() error {
 	p.turn <- struct{}{}
 	defer p.unlock()
@@ -269,7 +271,7 @@ func (p *publisher) close() error {
 	return p.conn.hangUp()
 }
 
-// blockade knows whether the broker has blocked a connection.
+// blockade tracks whether the broker has blocked a connection.
 type blockade struct {
 	mu sync.Mutex
 	ch chan struct{} // closed while it is blocked
@@ -297,7 +299,7 @@ func watchBlockade(conn *link) *blockade {
 	return b
 }
 
-// since is closed when the connection is blocked, or becomes so.
+// since returns a channel that is closed when the connection is blocked.
 func (b *blockade) since() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -29,25 +29,26 @@ type Queue struct {
 	Name string
 	// DeadLetters is the name of the dead-letter queue, which several queues may share. Default Name + ".dead".
 	DeadLetters string
-	// Delays are the possible delays of a retry, from 1 ms to 24 h. Each has a queue of its own. A retry uses the shortest
-	// that is not below the delay of [consume.Backoff], or else the longest. Default 1 s, 5 s, 30 s, 2 min and 10 min.
+	// Delays are the possible delays of a retry, from 1 ms to 24 h. Each has its own queue. A retry uses the shortest
+	// that is not below the delay of [consume.RetryPolicy], or else the longest. Default 1 s, 5 s, 30 s, 2 min and 10
+	// min.
 	Delays []time.Duration
 	// Topology says which of these queues are declared. Default [Declare].
 	Topology Topology
 	// DeliveryLimit is how often the broker redelivers a message that is not acknowledged before the connection is lost,
-	// as when its handler kills the process. Then the broker dead-letters it. Messages prefetched with it count too, and
-	// become dead letters with it: replay them. A message that waits for the store counts once for each AckTimeout, and
-	// once for each end of its consumer, also a regular one: with the defaults, it is a dead letter after ten and a half
-	// hours, or at the 21st restart. The limit is set only if Topology is [Declare]. Default 20.
+	// as when its handler kills the process. Then the broker dead-letters it. Messages prefetched with it are redelivered
+	// as often, and become dead letters with it: replay them. A message that waits for the store is redelivered once for
+	// each AckTimeout, and once for each end of its consumer, also a regular one: with the defaults, it is a dead letter
+	// after ten and a half hours, or at the 21st restart. The limit is set only if Topology is [Declare]. Default 20.
 	DeliveryLimit int
 }
 
 const defaultDeliveryLimit = 20
 
-// maxName leaves room for what is put behind a queue's name: AMQP's names have at most 255 bytes.
+// maxName leaves room for the suffixes of a queue's name: AMQP's names have at most 255 bytes.
 const maxName = 230
 
-func (q *Queue) checked() (Queue, error) {
+func (q *Queue) withDefaults() (Queue, error) {
 	c := *q
 	var err error
 	if c.Delays, err = copies.Delays(q.Delays, "rabbitonce: Queue.Delays"); err != nil {
@@ -72,7 +73,7 @@ func (q *Queue) checked() (Queue, error) {
 	return c, nil
 }
 
-// retryQueue is the name of the queue that holds messages for so long.
+// retryQueue returns the name of the retry queue for a delay.
 func (q *Queue) retryQueue(delay time.Duration) string {
 	return q.Name + ".retry." + copies.DelayName(delay)
 }

@@ -60,7 +60,7 @@ func TestConnectionsAreNamed(t *testing.T) {
 			go pipe(near, near, far)
 		})
 		r := b.runOn(memstore.New(nil), url, specOf(nothing), &rabbitonce.Options{Name: given})
-		b.send(message("")) // whose copy needs a connection of its own
+		b.send(message("")) // whose copy needs a separate connection
 		b.whenBuried(r, 1)
 		name := given
 		if name == "" {

@@ -73,13 +73,13 @@ func TestAnInterruptedReplayLosesNothing(t *testing.T) {
 		t.Fatalf("%d were replayed: %v", replayed, err)
 	}
 	copies, letters, found := map[string]int{}, map[string]int{}, map[string]bool{}
-	for len(found) < n { // the broker takes back what was in hand when it has seen the end of the connection
+	for len(found) < n { // the broker takes messages back when it has noticed the end of the connection
 		b.drained(b.queue.Name, copies)
 		b.drained(b.queue.DeadLetters, letters)
 		for _, ids := range []map[string]int{copies, letters} {
 			for id, times := range ids {
 				if found[id] = true; times != 1 {
-					t.Fatalf("%s is there %d times", id, times)
+					t.Fatalf("found %s %d times", id, times)
 				}
 			}
 		}
@@ -87,11 +87,11 @@ func TestAnInterruptedReplayLosesNothing(t *testing.T) {
 	if len(copies) < replayed {
 		t.Errorf("%d were replayed, and there are %d copies", replayed, len(copies))
 	}
-	t.Logf("%d were replayed; %d copies, %d letters", replayed, len(copies), len(letters))
+	t.Logf("%d were replayed; %d copies, %d dead letters", replayed, len(copies), len(letters))
 }
 
-// What a letter says of its key is a stranger's: in an error it is quoted.
-func TestALetterThatStaysIsQuoted(t *testing.T) {
+// The key in a dead letter is untrusted: an error quotes it.
+func TestAKeyInADeadLetterIsQuoted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.declare()
@@ -103,8 +103,9 @@ func TestALetterThatStaysIsQuoted(t *testing.T) {
 	}
 }
 
-// What was looked at is there again when a call returns, however many there are: the broker takes them back one after the other.
-func TestManyLettersAreThereAgain(t *testing.T) {
+// When a call returns, the dead letters that it read can be read again, however many there are: the broker takes them
+// back one by one.
+func TestManyDeadLettersCanBeReadAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.declare()
@@ -113,10 +114,10 @@ func TestManyLettersAreThereAgain(t *testing.T) {
 	l := b.letters()
 	for range 2 {
 		if all, err := l.List(t.Context(), consume.Filter{}); len(all) != n || err != nil {
-			t.Fatalf("%d letters, %v; want %d", len(all), err, n)
+			t.Fatalf("%d dead letters, %v; want %d", len(all), err, n)
 		}
 		if all, err := b.letters().List(t.Context(), consume.Filter{}); len(all) != n || err != nil {
-			t.Fatalf("of another connection: %d letters, %v; want %d", len(all), err, n)
+			t.Fatalf("of another connection: %d dead letters, %v; want %d", len(all), err, n)
 		}
 	}
 	if replayed, err := l.Replay(t.Context(), consume.Filter{}); replayed != n || err != nil {
@@ -142,9 +143,9 @@ func TestAReplayBeginsTheRetriesAnew(t *testing.T) {
 	}
 }
 
-// A letter says how often it was replayed, so that one that fails each time need not go round for ever. What a producer sends as that
-// count is none.
-func TestALetterCountsItsReplays(t *testing.T) {
+// A dead letter counts its replays, so that one that fails each time can be given up. A count that a producer sends is
+// ignored.
+func TestADeadLetterCountsItsReplays(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	store := memstore.New(nil)

@@ -12,15 +12,15 @@ import (
 	"github.com/everonce/everonce/consume/internal/copies"
 )
 
-// session is one connection that messages come by, from its making to its loss.
+// session is one connection with its deliveries, until it is lost.
 type session struct {
 	conn       *link
 	ch         *amqp.Channel
 	tag        string
-	alone      int       // messages that have yet to come alone, before more are sent ahead: see undeliverable
-	again      bool      // the one before it was lost over a delivery
-	since      time.Time // when it asked for messages
-	delivered  time.Time // when the last message came, or was due: zero if none was
+	alone      int       // messages still to be taken one by one, see undeliverable
+	again      bool      // the previous session was lost over a delivery
+	since      time.Time // when it started to consume
+	delivered  time.Time // when the last message came or was due; zero if none was
 	deliveries <-chan amqp.Delivery
 	cancelled  <-chan string
 	closed     <-chan *amqp.Error
@@ -31,7 +31,7 @@ var (
 	errLost      = errors.New("rabbitonce: connection lost")
 )
 
-// connect makes a session.
+// connect opens a session.
 func (c *Consumer) connect(ctx context.Context) (*session, error) {
 	conn, err := c.dialing.dial(ctx, "consume")
 	if err != nil {
@@ -40,7 +40,7 @@ func (c *Consumer) connect(ctx context.Context) (*session, error) {
 	stop := context.AfterFunc(ctx, conn.cut)
 	var s *session
 	err = conn.within(askTimeout, func() (err error) { s, err = c.begin(conn); return err })
-	if !stop() { // what else has failed, failed by it
+	if !stop() { // this caused any other failure
 		err = context.Cause(ctx)
 	}
 	if err != nil {
@@ -49,7 +49,7 @@ func (c *Consumer) connect(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// maxTag is the longest tag of a consumer that AMQP has, in bytes.
+// maxTag is the length of AMQP's longest consumer tag, in bytes.
 const maxTag = 255
 
 // begin declares the queues and opens a channel.
@@ -69,11 +69,11 @@ func (c *Consumer) begin(conn *link) (*session, error) {
 	return s, nil
 }
 
-// look notes whether messages wait for this session.
+// look records whether messages wait for this session.
 func (s *session) look(queue string) error {
 	q, err := s.ch.QueueDeclarePassive(queue, true, false, false, false, nil)
 	if err != nil {
-		return refused(queue, "cannot be looked at", err)
+		return topologyError(queue, "cannot be looked at", err)
 	}
 	if q.Messages > 0 {
 		s.delivered = s.since
@@ -81,20 +81,20 @@ func (s *session) look(queue string) error {
 	return nil
 }
 
-// consume asks for messages.
+// consume starts to consume, with a prefetch of ahead.
 func (s *session) consume(queue string, ahead int) (err error) {
 	if err := s.ch.Qos(ahead, 0, false); err != nil {
 		return fmt.Errorf("rabbitonce: setting the prefetch: %w", err)
 	}
 	const autoAck, exclusive, noLocal, noWait = false, false, false, false
 	if s.deliveries, err = s.ch.Consume(queue, s.tag, autoAck, exclusive, noLocal, noWait, nil); err != nil {
-		return refused(queue, "cannot be consumed", err)
+		return topologyError(queue, "cannot be consumed", err)
 	}
 	return nil
 }
 
-// feed hands messages over until ctx ends, which is no error, or the session is lost. It reports whether the broker
-// had agreed to send any.
+// feed hands over messages until ctx ends, which is no error, or the session is lost. It reports whether the broker
+// accepted the consumer.
 func (s *session) feed(ctx context.Context, c *Consumer, out chan<- consume.Delivery) (agreed bool, err error) {
 	ahead := c.opts.Prefetch
 	if s.alone > 0 {
@@ -128,8 +128,8 @@ func (s *session) feed(ctx context.Context, c *Consumer, out chan<- consume.Deli
 			in := &delivery{d: d, m: messageOf(&d, c.queue.Name), queue: &c.queue, out: c.out}
 			select {
 			case out <- in:
-			case err := <-s.closed: // nobody is given what cannot be acknowledged any more
-				return true, gone(err)
+			case err := <-s.closed: // hand out no message that can no longer be acknowledged
+				return true, lostError(err)
 			case <-ctx.Done():
 				s.giveBack(&d)
 				return true, nil
@@ -138,7 +138,7 @@ func (s *session) feed(ctx context.Context, c *Consumer, out chan<- consume.Deli
 	}
 }
 
-// widen has messages sent ahead again, by a new consumer: the one that there is had one in hand, and has it still.
+// widen raises the prefetch with a new consumer: the old one keeps its prefetch and its unacknowledged message.
 func (s *session) widen(c *Consumer) error {
 	if err := s.ch.Cancel(s.tag, false); err != nil {
 		return err
@@ -150,7 +150,7 @@ func (s *session) widen(c *Consumer) error {
 	return s.consume(c.queue.Name, c.opts.Prefetch)
 }
 
-// lost says why there are no more messages.
+// lost returns why the session ended.
 func (s *session) lost() error {
 	select {
 	case _, ok := <-s.cancelled:
@@ -161,23 +161,24 @@ func (s *session) lost() error {
 	}
 	select {
 	case err := <-s.closed:
-		return gone(err)
+		return lostError(err)
 	default:
 		return errLost
 	}
 }
 
-func gone(err *amqp.Error) error {
+// lostError returns an error that wraps errLost.
+func lostError(err *amqp.Error) error {
 	if err == nil {
 		return errLost
 	}
 	return fmt.Errorf("%w: %w", errLost, err)
 }
 
-// leave stops the messages, and gives those back that were sent ahead: they need not wait for what is still being handled.
+// leave cancels the consumer and gives back prefetched messages, so that they need not wait for running handlers.
 func (s *session) leave() {
 	if err := s.conn.within(askTimeout, func() error { return s.ch.Cancel(s.tag, false) }); err != nil {
-		return // the broker gives them to others by itself
+		return // the broker then redelivers them
 	}
 	for d := range s.deliveries {
 		s.giveBack(&d)
@@ -185,5 +186,5 @@ func (s *session) leave() {
 }
 
 func (s *session) giveBack(d *amqp.Delivery) {
-	d.Nack(false, true) //nolint:errcheck // where that fails the channel is gone, and the message is given back by that
+	d.Nack(false, true) //nolint:errcheck // if that fails, the channel is closed, which gives the message back
 }

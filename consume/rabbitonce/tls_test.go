@@ -97,7 +97,7 @@ func (n *node) listen(a *authority, more string) string {
 	a.t.Helper()
 	u, err := url.Parse(n.URL)
 	if err != nil {
-		a.t.Fatal("the node's URL is none")
+		a.t.Fatal("the node's URL is invalid")
 	}
 	plain, err := strconv.Atoi(u.Port())
 	if err != nil {
@@ -134,8 +134,8 @@ func certificates(t *testing.T) (*authority, tls.Certificate) {
 	return a, tls.Certificate{Certificate: [][]byte{client.Raw}, PrivateKey: key}
 }
 
-// A broker with TLS: whoever trusts its authority and expects its name is served, over every connection; everybody
-// else is told what is wrong, without the password.
+// A broker with TLS serves clients that trust its authority and expect its name, on every connection; others get an
+// error that says what is wrong, without the password.
 func (n *node) tls(t *testing.T) {
 	a, client := certificates(t)
 	anybody := n.listen(a, "")
@@ -243,7 +243,7 @@ func (n *node) encrypted(t *testing.T, address string, a *authority) {
 	r.stop()
 }
 
-// Somebody listens, takes the connection, and says nothing: whoever waits for his handshake can give up.
+// A listener accepts the connection and does not answer: the handshake can be given up.
 func TestAHandshakeThatHangs(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

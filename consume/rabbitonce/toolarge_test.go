@@ -13,8 +13,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// largestMessage lowers the size of the messages that the node takes, until restore is called: those that it has already stay, as after
-// an upgrade to a version with a lower default.
+// largestMessage lowers the size of messages that the node accepts, until restore is called. It keeps larger ones, as
+// after an upgrade to a version with a lower default.
 func (n *node) largestMessage(bytes string) (restore func()) {
 	set := func(bytes string) { // from RabbitMQ 4 on, channels look for it in the second place
 		n.ctl("eval", "application:set_env(rabbit, max_message_size, "+bytes+"), persistent_term:put(max_message_size, "+bytes+").")
@@ -30,9 +30,9 @@ func largeMessage(id string) amqp.Publishing {
 	return msg
 }
 
-// A message of which the broker takes no copy any more, because it is too large by now, becomes a dead letter by the broker itself when
-// it is to come again, or to be buried: nobody waits for it, and nothing of it is lost. It is replayed when the broker takes it again,
-// and other letters before that.
+// A message that has become too large for a copy becomes a dead letter of the broker when it is to be retried or set
+// aside: no worker waits for it, and nothing is lost. It is replayed when the broker accepts it again, and other dead
+// letters before that.
 func (n *node) tooLarge(t *testing.T) {
 	b := newBenchOn(t, n.URL)
 	b.declare()
@@ -59,12 +59,12 @@ func (n *node) tooLarge(t *testing.T) {
 	l := b.letters()
 	found, err := l.List(t.Context(), consume.Filter{Reasons: []consume.Reason{"broker_rejected"}})
 	if err != nil || len(found) != 2 || found[0].Queue != b.queue.Name || len(found[0].Message.Body) < 300_000 {
-		t.Fatalf("%d letters, %v", len(found), err)
+		t.Fatalf("%d dead letters, %v", len(found), err)
 	}
 	if n, err := l.Replay(t.Context(), consume.Filter{}); n != 1 || err == nil || strings.Count(err.Error(), "is larger than the broker accepts") != 2 {
 		t.Errorf("replayed %d, %v", n, err)
 	}
-	b.wantLength(b.queue.DeadLetters, 3) // the one that was replayed is buried again
+	b.wantLength(b.queue.DeadLetters, 3) // the replayed one was set aside again
 	restore()
 	l = b.letters() // a channel has the limit with which it was opened
 	if n, err := l.Replay(t.Context(), consume.Filter{Reasons: []consume.Reason{"broker_rejected"}}); n != 2 || err != nil {
@@ -75,8 +75,8 @@ func (n *node) tooLarge(t *testing.T) {
 	b.wantLength(b.queue.DeadLetters, 2)
 }
 
-// Where the queue is somebody else's, nobody knows what it does with what is rejected: the message waits in hand, and goes its way when
-// the broker takes it again.
+// A queue that was declared elsewhere may drop rejected messages, so the message waits, and goes on when the broker
+// accepts it again.
 func (n *node) tooLargeElsewhere(t *testing.T) {
 	b := newBenchOn(t, n.URL)
 	if _, err := b.ch.QueueDeclare(b.queue.Name, true, false, false, false, nil); err != nil { // without dead letters

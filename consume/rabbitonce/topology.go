@@ -12,7 +12,7 @@ import (
 // ErrTopology says that a queue does not exist, or exists with other arguments. The text names the queue.
 var ErrTopology = errors.New("rabbitonce: wrong queues")
 
-// establish declares the queues, or checks that they are there.
+// establish declares the queues, or checks that they exist.
 func (q *Queue) establish(conn *link) error {
 	if err := q.establishDeadLetters(conn); err != nil {
 		return err
@@ -50,7 +50,8 @@ func (q *Queue) establish(conn *link) error {
 	})
 }
 
-// establishDeadLetters takes the queue as it is if it exists: how it was declared depends on the broker's version.
+// establishDeadLetters does not change an existing queue, whose arguments depend on the version of the broker that it
+// was declared on.
 func (q *Queue) establishDeadLetters(conn *link) error {
 	missing := withChannel(conn, func(ch *amqp.Channel) error { return exists(ch, q.DeadLetters) })
 	if missing == nil || q.Topology == Check {
@@ -61,11 +62,11 @@ func (q *Queue) establishDeadLetters(conn *link) error {
 	})
 }
 
-// unlimited has the arguments of a quorum queue without a delivery limit.
+// unlimited returns the arguments of a quorum queue without a delivery limit.
 func unlimited(conn *link) amqp.Table {
 	arguments := amqp.Table{"x-queue-type": "quorum"}
 	if majorVersion(conn) >= 4 {
-		// From 4.0 on a quorum queue lets a message go after 20 deliveries, and to look at a dead letter is one.
+		// From 4.0 on a quorum queue drops a message after 20 deliveries, and reading a dead letter is one.
 		arguments["x-delivery-limit"] = int64(-1)
 	}
 	return arguments
@@ -81,7 +82,7 @@ func majorVersion(conn *link) int {
 	return n
 }
 
-// withChannel runs fn on a channel of its own: what the broker refuses, it answers by closing the channel.
+// withChannel runs fn on a separate channel, because the broker closes the channel if it refuses a request.
 func withChannel(conn *link, fn func(*amqp.Channel) error) error {
 	ch, err := conn.Channel()
 	if err != nil {
@@ -93,21 +94,22 @@ func withChannel(conn *link, fn func(*amqp.Channel) error) error {
 
 func exists(ch *amqp.Channel, name string) error {
 	if _, err := ch.QueueDeclarePassive(name, true, false, false, false, nil); err != nil {
-		return refused(name, "does not exist, or the user may not access it", err)
+		return topologyError(name, "does not exist, or the user may not access it", err)
 	}
 	return nil
 }
 
 func declared(ch *amqp.Channel, name string, arguments amqp.Table) error {
 	if _, err := ch.QueueDeclare(name, true, false, false, false, arguments); err != nil {
-		return refused(name, "cannot be declared (if it exists with other arguments, use Topology DeclareOwn)", err)
+		return topologyError(name, "cannot be declared (if it exists with other arguments, use Topology DeclareOwn)", err)
 	}
 	return nil
 }
 
-// refused tells what the broker refuses, for which it closes the channel, from a connection that is lost, or that it has closed. For
-// what a kind of queue cannot do, as a stream give a message out by itself, it closes the connection too.
-func refused(queue, what string, err error) error {
+// topologyError wraps an error with ErrTopology if the broker refused the request and closed the channel for it, but
+// not if the connection is lost. For an operation that a kind of queue does not support, like basic.get on a stream,
+// the broker closes the connection too.
+func topologyError(queue, what string, err error) error {
 	if e, ok := errors.AsType[*amqp.Error](err); ok && e.Server && (e.Recover || e.Code == amqp.NotImplemented) {
 		return fmt.Errorf("%w: queue %q %s: %w", ErrTopology, queue, what, err)
 	}

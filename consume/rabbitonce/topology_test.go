@@ -43,7 +43,7 @@ func TestOnlyChecked(t *testing.T) {
 	b := newBench(t)
 	b.queue.Topology = rabbitonce.Check
 	if err := b.dial(nil); !errors.Is(err, rabbitonce.ErrTopology) || !strings.Contains(err.Error(), b.queue.DeadLetters) {
-		t.Errorf("nothing is there: %v", err)
+		t.Errorf("no queue exists: %v", err)
 	}
 	for _, name := range b.queues()[1:] {
 		if _, err := b.ch.QueueDeclare(name, true, false, false, false, nil); err != nil {
@@ -51,18 +51,18 @@ func TestOnlyChecked(t *testing.T) {
 		}
 	}
 	if err := b.dial(nil); !errors.Is(err, rabbitonce.ErrTopology) || !strings.Contains(err.Error(), `"`+b.queue.Name+`"`) {
-		t.Errorf("the queue is not there: %v", err)
+		t.Errorf("the queue does not exist: %v", err)
 	}
 	if _, err := b.ch.QueueDeclare(b.queue.Name, true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.dial(nil); err != nil {
-		t.Errorf("all are there: %v", err)
+		t.Errorf("all queues exist: %v", err)
 	}
 }
 
-// A queue that somebody else has declared, in another way, is left as it is, and is consumed where that is said.
-func TestAQueueOfSomebodyElse(t *testing.T) {
+// A queue that was declared elsewhere with other arguments is not changed, and is consumed with DeclareOwn.
+func TestAQueueDeclaredElsewhere(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	if _, err := b.ch.QueueDeclare(b.queue.Name, true, false, false, false, amqp.Table{"x-max-length": int64(1000)}); err != nil {
@@ -83,8 +83,8 @@ func TestAQueueOfSomebodyElse(t *testing.T) {
 	r.wants(everonce.Failed, everonce.Executed)
 }
 
-// While a new version is rolled out, both consume one queue: with other delays, and another limit of deliveries and other dead letters,
-// which the queue does not get, because it is there. Each message takes effect once, whoever gave it back.
+// During a rollout, two versions consume one queue: with other delays, and with another delivery limit and other dead
+// letters, which do not change the existing queue. Each message takes effect once, whichever version gave it back.
 func TestTwoVersionsOfAConsumer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -131,7 +131,7 @@ func TestTwoVersionsOfAConsumer(t *testing.T) {
 		b.wantLength(name, 0)
 	}
 	b.send(message(""))
-	b.take(after.queue.DeadLetters) // what the consumer buries goes to its own
+	b.take(after.queue.DeadLetters) // what the consumer sets aside goes to its own queue
 	b.wantLength(b.queue.DeadLetters, 0)
 	next.stop()
 	for id, times := range done {
@@ -156,7 +156,7 @@ func TestDeclaredByManyAtOnce(t *testing.T) {
 	}
 }
 
-// What cannot work is refused where the consumer is made.
+// Invalid arguments are rejected by Dial.
 func TestRefusedArguments(t *testing.T) {
 	t.Parallel()
 	h, err := consume.New(newReceiver(t, memstore.New(nil)), specOf(nothing))
@@ -173,7 +173,7 @@ func TestRefusedArguments(t *testing.T) {
 	}{
 		"no URL":                        {"", queue, h, rabbitonce.Options{}},
 		"another scheme":                {"http://user:s3cret@host/", queue, h, rabbitonce.Options{}},
-		"a URL that is none":            {"amqp://user:s3cret@host:port/", queue, h, rabbitonce.Options{}},
+		"an invalid URL":                {"amqp://user:s3cret@host:port/", queue, h, rabbitonce.Options{}},
 		"no handler":                    {url, queue, nil, rabbitonce.Options{}},
 		"no queue":                      {url, rabbitonce.Queue{}, h, rabbitonce.Options{}},
 		"a long name":                   {url, rabbitonce.Queue{Name: strings.Repeat("x", 240)}, h, rabbitonce.Options{}},
@@ -183,6 +183,7 @@ func TestRefusedArguments(t *testing.T) {
 		"no such topology":              {url, rabbitonce.Queue{Name: "orders", Topology: 9}, h, rabbitonce.Options{}},
 		"negative delivery limit":       {url, rabbitonce.Queue{Name: "orders", DeliveryLimit: -1}, h, rabbitonce.Options{}},
 		"negative prefetch":             {url, queue, h, rabbitonce.Options{Prefetch: -1}},
+		"negative pause":                {url, queue, h, rabbitonce.Options{Backoff: consume.Backoff{Min: -1}}},
 		"more than AMQP can say":        {url, queue, h, rabbitonce.Options{Prefetch: 1 << 16}}, // it would be 0: without a bound
 		"negative concurrency":          {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Concurrency: -1}}},
 		"batches of a guarded consumer": {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Batch: 2}}},
@@ -200,7 +201,7 @@ func TestRefusedArguments(t *testing.T) {
 	}
 	_, err = rabbitonce.Dial(t.Context(), url, queue, h, &rabbitonce.Options{AckTimeout: 10 * time.Second}) // as long as an answer may take
 	if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), "Workers.SettleTimeout, 10s") || strings.Contains(err.Error(), "HandleTimeout") {
-		t.Errorf("no time for a handler, whose time nobody has set: %v", err)
+		t.Errorf("no time for a handler without HandleTimeout: %v", err)
 	}
 	recv, err := everonce.NewTxReceiver[*mapdb.Tx](mapdb.New(), nil)
 	if err != nil {
@@ -218,13 +219,13 @@ func TestRefusedArguments(t *testing.T) {
 	}
 	_, err = rabbitonce.Dial(t.Context(), url, queue, h, nil)
 	if !errors.Is(err, rabbitonce.ErrUnreachable) || strings.Contains(err.Error(), "s3cret") {
-		t.Errorf("nobody listens: %v", err)
+		t.Errorf("no listener: %v", err)
 	}
 }
 
-// A handler that has less time than by default, because what was sent ahead waits for it, is told of at the start: it would be ended
-// in the middle of its work, and nobody had asked for that.
-func TestAShortTimeForHandlersIsTold(t *testing.T) {
+// If prefetched messages leave a handler less time than the default, Dial logs that: otherwise the handler's context
+// would end unexpectedly.
+func TestAShortTimeForHandlersIsLogged(t *testing.T) {
 	t.Parallel()
 	h, err := consume.New(newReceiver(t, memstore.New(nil)), specOf(nothing))
 	if err != nil {
@@ -254,7 +255,7 @@ func TestAShortTimeForHandlersIsTold(t *testing.T) {
 	}
 }
 
-// A user that the broker does not know is told so, without the password.
+// A user that the broker refuses gets an error without the password.
 func TestARefusedUser(t *testing.T) {
 	t.Parallel()
 	uri, err := amqp.ParseURI(brokerURL(t))
@@ -345,7 +346,7 @@ func TestAQueueThatMayNotBeConsumed(t *testing.T) {
 	}
 	b.queue.Topology = rabbitonce.DeclareOwn
 	log := &lines{}
-	opts := &rabbitonce.Options{ReconnectMin: time.Millisecond, ReconnectMax: time.Hour, Workers: consume.Workers{Log: slog.New(slog.NewTextHandler(log, nil))}}
+	opts := &rabbitonce.Options{Backoff: consume.Backoff{Min: time.Millisecond, Max: time.Hour}, Workers: consume.Workers{Log: slog.New(slog.NewTextHandler(log, nil))}}
 	r := b.run(specOf(nothing), opts)
 	const long = 16 * time.Millisecond // more than a first pause can be
 	end := time.Now().Add(soon)

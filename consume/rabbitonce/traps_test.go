@@ -75,10 +75,10 @@ func TestTrapInnocentsSentAheadWithAKillerAreNotLost(t *testing.T) {
 	b.run(specOf(nothing), nil).wants(everonce.Executed, everonce.Executed, everonce.Executed)
 }
 
-// Trap: below 4.3 a nack counts against the delivery limit, and a broker never delivers again on an open channel what was
-// neither acknowledged nor refused. A message that is kept in hand is neither: it is handled again and again without
-// another delivery, under a limit that the second would exceed.
-func TestTrapWhatIsKeptInHandIsNoDelivery(t *testing.T) {
+// Trap: below 4.3 a nack uses up a delivery of the limit, and a broker never redelivers on an open channel a message
+// that was neither acknowledged nor refused. A held message is neither: it is handled again and again without another
+// delivery, under a limit that a second one would exceed.
+func TestTrapAHeldMessageIsNoDelivery(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.queue.DeliveryLimit = 1
@@ -105,8 +105,8 @@ func TestTrapWhatIsKeptInHandIsNoDelivery(t *testing.T) {
 	b.wantLength(b.queue.DeadLetters, 0)
 }
 
-// Trap: what is given back by a nack or a reject counts against the delivery limit too. A message that is retried more often
-// than the limit allows deliveries is a copy each time, which begins its own count.
+// Trap: a nack or a reject uses up a delivery of the limit too. A message that is retried more often than the limit is
+// a new copy each time, with a new count.
 func TestTrapRetriesDoNotUseUpTheDeliveryLimit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -126,8 +126,8 @@ func TestTrapRetriesDoNotUseUpTheDeliveryLimit(t *testing.T) {
 	b.wantLength(b.queue.DeadLetters, 0)
 }
 
-// Trap: messages with lives of their own in one queue wait behind the head, however short theirs is. Here each delay
-// is a queue, so that a short one does not wait behind a long one.
+// Trap: messages with individual TTLs in one queue wait behind the head, however short theirs is. Here each delay has
+// a queue, so that a short one does not wait behind a long one.
 func TestTrapAShortDelayDoesNotWaitBehindALongOne(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -235,8 +235,8 @@ func (b *bench) redeclare(queue string, args amqp.Table) error {
 	return err
 }
 
-// Trap: the mark "redelivered" says that this copy was delivered before, and no more. A publisher's duplicate has none, and a
-// first handling may have it: both are told by the key alone.
+// Trap: the flag "redelivered" says only that this copy was delivered before. A publisher's duplicate does not have
+// it, and a first handling may have it: only the key tells them apart.
 func TestTrapRedeliveredIsNoSignOfADuplicate(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

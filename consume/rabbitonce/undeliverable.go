@@ -8,34 +8,35 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Some messages end the connection at each delivery: the client library cannot read their headers, or the broker cannot write for AMQP
-// 0.9.1 what it was given by another protocol. Each loss is one delivery more for all messages that were sent ahead with it, up to the
-// limit at which the broker makes dead letters of them, although nobody has handled them.
+// Some messages end the connection at each delivery: the client library cannot read their headers, or the broker
+// cannot write for AMQP 0.9.1 what it got through another protocol. Each loss is one more delivery for all prefetched
+// messages, up to the limit at which the broker makes dead letters of them, although they were not handled.
 
-// moments is how soon after a delivery a session is lost over one.
+// moments is how soon after a delivery a loss of the session is attributed to that delivery.
 const moments = 5 * time.Second
 
-// undeliverable reports whether a session seems to have been lost over a message that cannot be delivered: the library or the broker says so, or
-// a session that did not last was lost over a delivery, as was the one before it. Then messages come one by one, until as many have come as are
-// sent ahead otherwise: that message alone goes on to the limit of deliveries.
+// undeliverable reports whether a session seems to have been lost over a message that cannot be delivered: the library
+// or the broker says so, or two sessions in a row were lost soon after a delivery. Then messages are taken one by one,
+// until a whole prefetch of them has come: only the undeliverable message reaches the delivery limit.
 func (s *session) undeliverable(err error) bool {
 	return unread(err) || unwritten(err) || s.again && s.lostOverDelivery() && time.Since(s.since) < moments
 }
 
-// lostOverDelivery reports whether the connection was lost within moments of a delivery, or of asking for messages where some waited: the one
-// that cannot be delivered may be the first. A loss without any message says nothing about one.
+// lostOverDelivery reports whether the connection was lost within moments of a delivery, or of the start of the
+// consumer if messages were waiting: the first of them may be undeliverable. A loss without any message says nothing
+// about one.
 func (s *session) lostOverDelivery() bool {
 	return s.conn.IsClosed() && !s.delivered.IsZero() && time.Since(s.delivered) < moments
 }
 
-// unread reports whether the client library could not read what the broker sent: headers that are nested more deeply than it reads, most
-// likely.
+// unread reports whether the client library could not read what the broker sent, most likely headers that are nested
+// too deeply.
 func unread(err error) bool {
 	var e *amqp.Error
 	return errors.As(err, &e) && strings.Contains(e.Reason, amqp.ErrSyntax.Reason)
 }
 
-// unwritten reports whether the broker has failed at something on this connection.
+// unwritten reports whether the broker had an internal error on this connection.
 func unwritten(err error) bool {
 	var e *amqp.Error
 	return errors.As(err, &e) && e.Server && e.Code == amqp.InternalError

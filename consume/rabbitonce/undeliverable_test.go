@@ -73,8 +73,8 @@ func internalError() []byte {
 	return append(append(frame, body...), 0xCE)
 }
 
-// A message that ends the connection at each delivery is alone in that: those that were sent ahead with it are handled, become no dead
-// letters, and are buried no more than they must be. It ends among the dead letters, by its limit of deliveries.
+// A message that ends the connection at each delivery affects no others: messages prefetched with it are handled, and
+// become no dead letters beyond the unavoidable. The message itself becomes a dead letter at its delivery limit.
 func TestAMessageThatTheBrokerCannotDeliver(t *testing.T) {
 	t.Parallel()
 	for name, word := range map[string]bool{"with a word": true, "without one": false} {
@@ -94,7 +94,7 @@ func TestAMessageThatTheBrokerCannotDeliver(t *testing.T) {
 			log := &lines{}
 			store := memstore.New(nil)
 			r := b.runOn(store, url, specOf(func(context.Context, *consume.Message, order) error { return nil }),
-				&rabbitonce.Options{Prefetch: 7, Workers: consume.Workers{Concurrency: 1, Log: textTo(log)}, ReconnectMin: 10e6})
+				&rabbitonce.Options{Prefetch: 7, Workers: consume.Workers{Concurrency: 1, Log: textTo(log)}, Backoff: consume.Backoff{Min: 10e6}})
 			for done := map[string]bool{}; len(done) < 6; {
 				v := r.decision()
 				if v.Outcome != everonce.Executed && v.Outcome != everonce.Replayed {
@@ -119,7 +119,7 @@ func TestAMessageThatTheBrokerCannotDeliver(t *testing.T) {
 
 // A dead letter that ends the connection at each delivery hides none before it, and those behind it are seen or counted: repeated, a replay
 // leaves that one letter. The error says where it is.
-func TestALetterThatTheBrokerCannotDeliver(t *testing.T) {
+func TestADeadLetterThatTheBrokerCannotDeliver(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.declare()
@@ -140,7 +140,7 @@ func TestALetterThatTheBrokerCannotDeliver(t *testing.T) {
 	all, err := l.List(t.Context(), consume.Filter{})
 	// From RabbitMQ 4.3 on a lost connection may give letters back in another order.
 	if !errors.Is(err, consume.ErrUnreadable) || len(all) < bad || !slices.ContainsFunc(all, func(l consume.DeadLetter) bool { return strings.Contains(err.Error(), l.ID) }) {
-		t.Fatalf("%d letters, %v", len(all), err)
+		t.Fatalf("%d dead letters, %v", len(all), err)
 	}
 	if hidden := fmt.Sprintf("and %d others were not seen", n-1-len(all)); !strings.Contains(err.Error(), hidden) {
 		t.Errorf("%v, want %s", err, hidden)
@@ -150,7 +150,7 @@ func TestALetterThatTheBrokerCannotDeliver(t *testing.T) {
 		seen[letter.Message.ID] = true
 	}
 	if len(seen) != len(all) || seen["undeliverable"] {
-		t.Fatalf("%d letters, %d different ones: %v", len(all), len(seen), err)
+		t.Fatalf("%d dead letters, %d different ones: %v", len(all), len(seen), err)
 	}
 	total := 0
 	for try := 0; total < n-1 && try < 10; try++ {
@@ -167,7 +167,7 @@ func TestALetterThatTheBrokerCannotDeliver(t *testing.T) {
 
 // A queue with a delivery limit deletes a letter that is delivered too often. There a look goes no further than the first letter that ends the
 // connection, and deletes none.
-func TestALetterThatTheBrokerCannotDeliverFromALimitedQueue(t *testing.T) {
+func TestADeadLetterThatTheBrokerCannotDeliverFromALimitedQueue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	const n, limit = 24, 20

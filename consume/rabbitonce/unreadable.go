@@ -13,12 +13,12 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// A letter whose delivery ends the connection is found by taking letters one by one after a first loss. AMQP has no way to skip it: the
-// broker puts it back to the head of the queue. But while it is on its way by another connection, which it ends, those behind it can be
-// taken. Each try is a delivery of all letters that were taken with it, so nothing is tried in a queue that may have a delivery limit: it would
-// delete readable letters.
+// A dead letter whose delivery ends the connection is found by taking dead letters one by one after a first loss. AMQP
+// cannot skip it: the broker puts it back at the head of the queue. But while it is on its way on another connection,
+// which it ends, later ones can be taken. Each try is a delivery of all dead letters that were taken with it. So
+// nothing is tried in a queue that may have a delivery limit, which would delete readable dead letters.
 
-// kept are the letters that were looked at and stay, by their IDs: after a loss they are at the head of the queue again.
+// kept are the IDs of dead letters that were seen and remain: after a loss they are at the head of the queue again.
 type kept struct {
 	ids  map[string]int
 	n    int
@@ -33,15 +33,15 @@ func (k *kept) add(id string) {
 
 func (k *kept) clone() *kept { return &kept{maps.Clone(k.ids), k.n, k.last} }
 
-// maxLosses is how many connections one look may lose.
+// maxLosses is how many connections one call may lose.
 const maxLosses = 8
 
-// lost reports whether the connection was lost over what was to be taken.
+// lost reports whether the connection was lost over the next dead letter.
 func (l *DeadLetters) lost(ctx context.Context, err error) bool {
 	return err != nil && ctx.Err() == nil && !l.over.Load() && l.conn.IsClosed() && !errors.Is(err, errUnanswered) && !errors.Is(err, ErrTopology)
 }
 
-// reconnect makes a new connection in place of one that was lost.
+// reconnect replaces a lost connection.
 func (l *DeadLetters) reconnect(ctx context.Context) error {
 	conn, err := l.dialing.dial(ctx, "inspect")
 	if err != nil {
@@ -62,8 +62,8 @@ func (l *DeadLetters) reconnect(ctx context.Context) error {
 	})
 }
 
-// reclaim takes in hand again what was kept, by a new connection. It returns other letters that came instead: the broker may not have back
-// all of them yet. unseen is how many others there are.
+// reclaim receives the dead letters in k again, on a new connection. It returns others that came instead, because the
+// broker may not have taken back all of k yet. unseen is the number of others.
 func (l *DeadLetters) reclaim(ctx context.Context, k *kept, unseen int) (fresh []amqp.Delivery, err error) {
 	closed := l.closed
 	if err := l.reconnect(ctx); err != nil {
@@ -74,9 +74,9 @@ func (l *DeadLetters) reclaim(ctx context.Context, k *kept, unseen int) (fresh [
 	case err != nil:
 		return nil, err
 	case limited:
-		l.held = k.n // which giveBack waits for
-		return nil, fmt.Errorf("%w: most likely one in the queue %q ends the connection when it is delivered, and the queue may have a delivery limit, which deletes letters that are delivered too often "+
-			"(remove that letter with the broker's own tools, or move all to a queue without a limit): %w", consume.ErrUnreadable, l.queue.DeadLetters, gone(<-closed))
+		l.held = k.n // for giveBack, which waits for them
+		return nil, fmt.Errorf("%w: most likely one in the queue %q ends the connection when it is delivered, and the queue may have a delivery limit, which deletes dead letters that are delivered too often "+
+			"(remove that dead letter with the broker's own tools, or move all to a queue without a limit): %w", consume.ErrUnreadable, l.queue.DeadLetters, lostError(<-closed))
 	}
 	if _, err := l.awaitAll(k.n, unseen); err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (l *DeadLetters) reclaim(ctx context.Context, k *kept, unseen int) (fresh [
 		if err := l.conn.within(askTimeout, func() (err error) { ds, err = l.consume(min(rest.n, window)); return err }); err != nil {
 			return nil, err
 		}
-		if len(ds) == 0 { // somebody else has the others
+		if len(ds) == 0 { // other consumers have the others
 			break
 		}
 		fresh = append(fresh, l.others(rest, ds)...)
@@ -94,13 +94,13 @@ func (l *DeadLetters) reclaim(ctx context.Context, k *kept, unseen int) (fresh [
 	return fresh, nil
 }
 
-// limited reports whether the dead-letter queue may have a delivery limit. The broker does not show it, but refuses to declare a queue anew that
-// has other arguments. A policy stays unseen.
+// limited reports whether the dead-letter queue may have a delivery limit. The broker does not show it, but refuses a
+// declaration with different arguments. A limit that a policy sets is not seen.
 func (l *DeadLetters) limited() (limited bool, err error) {
 	err = l.conn.within(askTimeout, func() (err error) {
 		for _, arguments := range []amqp.Table{unlimited(l.conn), {"x-queue-type": "classic"}} {
 			if err = withChannel(l.conn, func(ch *amqp.Channel) error {
-				if err := exists(ch, l.queue.DeadLetters); err != nil { // or it would be made here
+				if err := exists(ch, l.queue.DeadLetters); err != nil { // otherwise it would be declared here
 					return err
 				}
 				return declared(ch, l.queue.DeadLetters, arguments)
@@ -116,7 +116,8 @@ func (l *DeadLetters) limited() (limited bool, err error) {
 	return false, err
 }
 
-// awaitAll waits until the broker has back the letters that were kept, and those that were not seen yet, if their number is known.
+// awaitAll waits until the broker has taken back the dead letters that were seen, and has those that were not, if
+// their number is known.
 func (l *DeadLetters) awaitAll(kept, unseen int) (there int, err error) {
 	want := math.MaxInt
 	if unseen < math.MaxInt-kept {
@@ -126,10 +127,10 @@ func (l *DeadLetters) awaitAll(kept, unseen int) (there int, err error) {
 	return there, err
 }
 
-// others returns the letters that are not among those that were kept, and takes the others out of rest.
+// others returns the dead letters that are not in rest, and removes the others from rest.
 func (l *DeadLetters) others(rest *kept, ds []amqp.Delivery) (fresh []amqp.Delivery) {
 	for i := range ds {
-		if id := letterOf(&ds[i], l.queue.Name).ID; rest.ids[id] > 0 {
+		if id := deadLetterOf(&ds[i], l.queue.Name).ID; rest.ids[id] > 0 {
 			rest.ids[id]--
 			rest.n--
 		} else {
@@ -139,20 +140,21 @@ func (l *DeadLetters) others(rest *kept, ds []amqp.Delivery) (fresh []amqp.Deliv
 	return fresh
 }
 
-// maxTries is how often it is tried to get past a letter.
+// maxTries is the number of tries to get past a dead letter.
 const maxTries = 8
 
-// passBy takes the letters behind the one that ends each connection. unreadable says where that is. The broker puts it back before those
-// behind it, but not always behind those that were before it: then it takes several rounds, each of which leaves fewer letters beside it.
+// passBy takes the dead letters after the one that ends each connection. unreadable says where that is. The broker
+// puts it back before later ones, but not always after earlier ones: then it takes several rounds, each of which
+// leaves fewer around it.
 func (l *DeadLetters) passBy(ctx context.Context, k *kept, unseen int) (ds []amqp.Delivery, unreadable, err error) {
 	where := "at its head"
 	if k.last != "" {
-		where = "behind the letter " + k.last
+		where = "behind the dead letter " + k.last
 	}
 	most := max(room/max(l.largest, 1), 1) // in memory
 	rest := k.clone()
 	l.held = 0
-	ahead := false // whether those at the head are taken, and not those behind
+	ahead := false // whether to take those before it, and not those after it
 	for try := range maxTries {
 		if err := l.reconnect(ctx); err != nil {
 			return nil, nil, err
@@ -194,14 +196,14 @@ func (l *DeadLetters) passBy(ctx context.Context, k *kept, unseen int) (ds []amq
 		consume.ErrUnreadable, l.queue.DeadLetters, where, max(unseen-1, 0)), nil
 }
 
-// takeBehind takes n letters behind the first ones while those end another connection. With as many as it asks for in hand, it gets none of
-// those when the broker has them back.
+// takeBehind takes n dead letters after the first ones while those end another connection. It asks for no more, so
+// that it gets none of the first ones when the broker has them back.
 func (l *DeadLetters) takeBehind(ctx context.Context, first, n int, later time.Duration) (ds []amqp.Delivery, err error) {
 	decoy, err := l.dialing.dial(ctx, "inspect")
 	if err != nil {
 		return nil, err
 	}
-	defer decoy.hangUp() //nolint:errcheck // it is lost, or to be
+	defer decoy.hangUp() //nolint:errcheck // lost, or to be lost
 	err = l.conn.within(askTimeout, func() error {
 		ch, err := decoy.Channel()
 		if err != nil {
@@ -214,7 +216,7 @@ func (l *DeadLetters) takeBehind(ctx context.Context, first, n int, later time.D
 		if _, err := ch.Consume(l.queue.DeadLetters, "before", autoAck, exclusive, noLocal, noWait, nil); err != nil {
 			return err
 		}
-		time.Sleep(later) // the broker is to hear that first
+		time.Sleep(later) // so that the broker gets the other request first
 		ds, err = l.collect(n)
 		return err
 	})

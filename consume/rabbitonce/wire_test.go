@@ -149,7 +149,7 @@ func TestEachLossBeginsItsPausesAnew(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	w := newWire(t, b.url)
-	opts, again := connections(&rabbitonce.Options{ReconnectMin: 10 * time.Millisecond, ReconnectMax: time.Hour})
+	opts, again := connections(&rabbitonce.Options{Backoff: consume.Backoff{Min: 10 * time.Millisecond, Max: time.Hour}})
 	r := b.runOn(memstore.New(nil), w.url, specOf(nothing), opts)
 	for i := range 20 {
 		b.send(message(fmt.Sprint("m-", i)))
@@ -167,7 +167,7 @@ func TestAnIdleLossBeginsItsPausesAnew(t *testing.T) {
 	w := newWire(t, b.url)
 	const least = 10 * time.Millisecond
 	losses := &losses{Handler: slog.DiscardHandler, pauses: make(chan time.Duration, 1000)}
-	opts, again := connections(&rabbitonce.Options{ReconnectMin: least, ReconnectMax: time.Hour, Heartbeat: time.Second}) // as above
+	opts, again := connections(&rabbitonce.Options{Backoff: consume.Backoff{Min: least, Max: time.Hour}, Heartbeat: time.Second}) // as above
 	opts.Workers.Log = slog.New(slog.NewMultiHandler(losses, opts.Workers.Log.Handler()))
 	b.runOn(memstore.New(nil), w.url, specOf(nothing), opts)
 	for idle := 0; idle < 6; {
@@ -304,12 +304,12 @@ func TestAConnectionIsMadeAgainWhileAllAreBusy(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	w := newWire(t, b.url)
-	begun, skipFailed := make(chan struct{}), make(chan struct{})
+	begun, proceed := make(chan struct{}), make(chan struct{})
 	opts, again := connections(&rabbitonce.Options{Prefetch: 2, Workers: consume.Workers{Concurrency: 1}})
 	r := b.runOn(memstore.New(nil), w.url, specOf(func(_ context.Context, m *consume.Message, _ order) error {
 		if m.ID == "m-1" {
 			close(begun)
-			<-skipFailed
+			<-proceed
 		}
 		return nil
 	}), opts)
@@ -319,24 +319,25 @@ func TestAConnectionIsMadeAgainWhileAllAreBusy(t *testing.T) {
 	b.wantLength(b.queue.Name, 0) // it waits for the worker
 	w.cut()
 	wait(t, "the next connection", again)
-	close(skipFailed)
+	close(proceed)
 	r.wants(everonce.Executed)
 	for r.decision().Outcome != everonce.Executed {
 	}
 	b.wantLength(b.queue.Name, 0)
 }
 
-// An acknowledgement is of one message: one that came before it, and is still being handled, comes again when the connection is lost.
+// An acknowledgement covers one message: an earlier one that is still being handled comes again when the connection is
+// lost.
 func TestAnAcknowledgementIsOfOneMessage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	w := newWire(t, b.url)
-	begun, skipFailed := make(chan struct{}), make(chan struct{})
+	begun, proceed := make(chan struct{}), make(chan struct{})
 	opts := &rabbitonce.Options{Prefetch: 2, Workers: consume.Workers{Concurrency: 2}}
 	r := b.runOn(memstore.New(nil), w.url, specOf(func(_ context.Context, m *consume.Message, _ order) error {
 		if m.ID == "m-1" {
 			close(begun)
-			<-skipFailed
+			<-proceed
 		}
 		return nil
 	}), opts)
@@ -347,7 +348,7 @@ func TestAnAcknowledgementIsOfOneMessage(t *testing.T) {
 	w.cut()
 	for r.decision().Outcome != everonce.InProgress { // or the third, once more
 	}
-	close(skipFailed)
+	close(proceed)
 	for r.decision().Outcome != everonce.Executed {
 	}
 	b.wantLength(b.queue.Name, 0)
@@ -370,7 +371,7 @@ func TestAHalfOpenConnection(t *testing.T) {
 			t.Errorf("it complained of %s", c)
 		}
 	case <-time.After(soon):
-		t.Fatal("nobody has noticed")
+		t.Fatal("the loss was not noticed")
 	}
 	w.heal() // which ends what was poisoned
 	for v := r.decision(); v.Outcome != everonce.Executed; v = r.decision() {
@@ -394,7 +395,7 @@ func TestASlowConnection(t *testing.T) {
 }
 
 // A large letter on a slow line takes longer than the broker may be silent: it comes all the same, and goes back.
-func TestALargeLetterOnASlowConnection(t *testing.T) {
+func TestALargeDeadLetterOnASlowConnection(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	w := newWire(t, b.url)
@@ -431,7 +432,7 @@ func (h *complaints) Handle(_ context.Context, r slog.Record) error {
 		if a.Key == "error" {
 			select {
 			case h.to <- a.Value.String():
-			default: // nobody looks any more
+			default: // the channel is full
 			}
 		}
 		return true

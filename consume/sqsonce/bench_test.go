@@ -39,7 +39,7 @@ func newClient(t testing.TB, url string) *sqs.Client {
 	return sqs.New(sqs.Options{
 		BaseEndpoint: &url, Region: "elasticmq", HTTPClient: &http.Client{Transport: transport},
 		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-			return aws.Credentials{AccessKeyID: "test", SecretAccessKey: "test"}, nil //nolint:gosec // of nobody
+			return aws.Credentials{AccessKeyID: "test", SecretAccessKey: "test"}, nil //nolint:gosec // a fake
 		}),
 	})
 }
@@ -54,7 +54,8 @@ type bench struct {
 	dispatched chan consume.Decision
 }
 
-// newBench makes queues, which are gone after the test. A message is a dead letter of SQS itself after maxReceives.
+// newBench creates queues, and deletes them after the test. After maxReceives SQS itself moves a message to the dead
+// letters.
 func newBench(t *testing.T, fifo bool, maxReceives int) *bench {
 	t.Helper()
 	b := &bench{T: t, client: newClient(t, testserver.URL(t, "sqs")), fifo: fifo, dispatched: make(chan consume.Decision, 10_000)}
@@ -119,7 +120,7 @@ func (b *bench) sendOrder(id int, group string) {
 	b.send(fmt.Sprintf(`{"id":%d}`, id), group, sqsonce.AttributeID, fmt.Sprint("order-", id))
 }
 
-// handler returns a consumer that remembers in a store of its own.
+// handler returns a consumer with a new store.
 func (b *bench) handler(handle func(context.Context, *consume.Message, order) error, change func(*consume.Spec[order])) *consume.Consumer {
 	b.Helper()
 	recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Reexecute, nil)
@@ -132,7 +133,7 @@ func (b *bench) handler(handle func(context.Context, *consume.Message, order) er
 func (b *bench) handlerOf(recv *everonce.Receiver, handle func(context.Context, *consume.Message, order) error, change func(*consume.Spec[order])) *consume.Consumer {
 	b.Helper()
 	spec := consume.Spec[order]{
-		Consumer: "billing", Key: consume.ProducerID(), Handle: handle, Retry: consume.Backoff{Min: 100 * time.Millisecond, Max: time.Second},
+		Consumer: "billing", Key: consume.ProducerID(), Handle: handle, Retry: consume.RetryPolicy{Min: 100 * time.Millisecond, Max: time.Second},
 		Observe: func(_ context.Context, _ *consume.Message, v consume.Decision) { b.dispatched <- v },
 	}
 	if change != nil {
@@ -147,7 +148,7 @@ func (b *bench) handlerOf(recv *everonce.Receiver, handle func(context.Context, 
 
 // quick has a short long poll, and says nothing.
 func quick() *sqsonce.Options {
-	return &sqsonce.Options{Wait: time.Second, Visibility: 3 * time.Second, Workers: consume.Workers{Log: slog.New(slog.DiscardHandler), PauseMin: 10 * time.Millisecond}}
+	return &sqsonce.Options{Wait: time.Second, Visibility: 3 * time.Second, Workers: consume.Workers{Log: slog.New(slog.DiscardHandler), Backoff: consume.Backoff{Min: 10 * time.Millisecond}}}
 }
 
 // run runs a consumer until stop is called, or the test ends.
@@ -225,11 +226,11 @@ func (b *bench) letters() *sqsonce.DeadLetters {
 	return l
 }
 
-// list waits for so many dead letters.
+// list waits for n dead letters.
 func (b *bench) list(n int) (found []consume.DeadLetter) {
 	b.Helper()
 	l := b.letters()
-	b.eventually(fmt.Sprintf("there are not %d letters", n), func() bool {
+	b.eventually(fmt.Sprintf("there are not %d dead letters", n), func() bool {
 		found = nil
 		for letter, err := range l.All(b.Context(), consume.Filter{}) {
 			if err != nil {
@@ -240,7 +241,7 @@ func (b *bench) list(n int) (found []consume.DeadLetter) {
 		return len(found) >= n
 	})
 	if len(found) > n {
-		b.Fatalf("there are %d letters, want %d", len(found), n)
+		b.Fatalf("there are %d dead letters, want %d", len(found), n)
 	}
 	return found
 }

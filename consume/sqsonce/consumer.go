@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/internal/retry"
 )
 
 // Consumer delivers the messages of a queue to a [consume.Consumer].
@@ -23,16 +23,16 @@ type Consumer struct {
 	envelope    Envelope
 	handler     *consume.Consumer
 	opts        Options
-	hand        *hand
+	inflight    *inflight
 
 	mu  sync.Mutex
 	ran bool
 }
 
-// Dial looks the queues up. ctx bounds Dial only; no message is received before [Consumer.Run]. client is an
+// Dial looks up the queues. ctx bounds Dial only; no message is received before [Consumer.Run]. client is an
 // [*sqs.Client], which has region, credentials and endpoint. opts may be nil. The error wraps
-// [everonce.ErrInvalidArgument] if an argument is invalid, [ErrTopology] if a queue does not exist, [ErrUnreachable] if SQS
-// does not answer or refuses the credentials, and the cause of ctx if ctx has ended.
+// [everonce.ErrInvalidArgument] if an argument is invalid, [ErrTopology] if a queue does not exist, [ErrUnreachable]
+// if SQS does not answer or refuses the credentials, and the cause of ctx if ctx has ended.
 func Dial(ctx context.Context, client Client, queue Queue, handler *consume.Consumer, opts *Options) (*Consumer, error) {
 	if handler == nil {
 		return nil, fmt.Errorf("%w: sqsonce: the handler is nil", everonce.ErrInvalidArgument)
@@ -49,7 +49,7 @@ func Dial(ctx context.Context, client Client, queue Queue, handler *consume.Cons
 	if err != nil {
 		return nil, err
 	}
-	o, err := opts.checked()
+	o, err := opts.withDefaults()
 	if err != nil {
 		return nil, err
 	}
@@ -62,20 +62,22 @@ func Dial(ctx context.Context, client Client, queue Queue, handler *consume.Cons
 			"consumer", handler.Name(), "queue", source.name, "kept", kept, "remembered", handler.Remembers())
 	}
 	most := maxReceive
-	if source.fifo() { // the others of the group would be given back when the first one fails, and SQS would have counted their receipts
+	if source.fifo() { // if the first one failed, the others of its group would be given back, each with a counted receipt
 		most = 1
 	}
-	return &Consumer{client: client, queue: source, dead: dead, envelope: queue.Envelope, handler: handler, opts: o, hand: newHand(o.Prefetch, most)}, nil
+	return &Consumer{client: client, queue: source, dead: dead, envelope: queue.Envelope, handler: handler, opts: o, inflight: newInflight(o.Prefetch, most)}, nil
 }
 
-// fewReceives is a maxReceiveCount below which SQS may be faster than the default of [consume.Backoff].Limit.
+// fewReceives is a maxReceiveCount below which SQS may move a message before the default of
+// [consume.RetryPolicy].Limit is reached.
 const fewReceives = 20
 
 var errRan = fmt.Errorf("%w: sqsonce: the consumer already ran (make a new one with Dial)", everonce.ErrInvalidArgument)
 
-// Run handles messages until ctx ends. Then it drains: it receives no more, gives back what no handler has begun, and lets
-// handlers finish within [consume.Workers.DrainTimeout]. Messages of an answer that takes longer than a second come again
-// after Visibility. Run goes on when SQS does not answer. It may be called once. The error is that of [consume.Consumer.Serve].
+// Run handles messages until ctx ends. Then it drains: it receives no more, gives back the messages that no handler
+// has started, and lets handlers finish within [consume.Workers.DrainTimeout]. If SQS answers the last request after
+// more than a second, its messages come again after Visibility. Run goes on when SQS does not answer. It may be called
+// once. It returns the error of [consume.Consumer.Serve].
 func (c *Consumer) Run(ctx context.Context) error {
 	c.mu.Lock()
 	ran := c.ran
@@ -89,10 +91,10 @@ func (c *Consumer) Run(ctx context.Context) error {
 	s := c.serve(ctx, &c.opts.Workers)
 	go func() {
 		<-s.ended
-		end() // it may refuse to begin
+		end() // Serve may have returned an error
 	}()
 	for {
-		room := c.hand.room(ctx)
+		room := c.inflight.room(ctx)
 		if room == 0 {
 			break
 		}
@@ -104,7 +106,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	return s.wait()
 }
 
-// serving is a run of the handler.
+// serving is one run of the handler.
 type serving struct {
 	in      chan consume.Delivery
 	ended   chan struct{}
@@ -121,14 +123,14 @@ func (c *Consumer) serve(ctx context.Context, workers *consume.Workers) *serving
 	return s
 }
 
-// feed hands a line out, and gives back the rest of it.
+// feed hands out the messages of a line, and gives back the rest of it.
 func (s *serving) feed(ctx context.Context, l line) {
 	s.feeding.Go(func() {
 		l.feed(ctx, s.in, s.ended).giveBack()
 	})
 }
 
-// wait returns when all lines have ended, and the handler.
+// wait returns when all lines and the handler have ended.
 func (s *serving) wait() error {
 	s.feeding.Wait()
 	close(s.in)
@@ -136,9 +138,8 @@ func (s *serving) wait() error {
 	return s.err
 }
 
-// receive asks for messages until there are any, or ctx ends.
+// receive requests messages until it gets some, or ctx ends.
 func (c *Consumer) receive(ctx context.Context, most int) []*delivery {
-	pause := retry.NewExponentialJitterBackoff(c.opts.ReconnectMax)
 	for failures := 0; ctx.Err() == nil; {
 		asked := time.Now()
 		out, err := c.ask(ctx, most)
@@ -149,23 +150,19 @@ func (c *Consumer) receive(ctx context.Context, most int) []*delivery {
 			failures = 0
 			continue
 		}
-		wait, _ := pause.BackoffDelay(failures, err) //nolint:errcheck // it has none
 		failures++
-		c.opts.Workers.Log.WarnContext(ctx, "sqsonce: no answer", "consumer", c.handler.Name(), "queue", c.queue.name, "pause", wait, "error", err)
-		t := time.NewTimer(wait)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-		}
+		pause := retry.Within(c.opts.Backoff.Min, c.opts.Backoff.Max, failures)
+		c.opts.Workers.Log.WarnContext(ctx, "sqsonce: no answer", "consumer", c.handler.Name(), "queue", c.queue.name, "pause", pause, "error", err)
+		retry.Pause(ctx, pause) //nolint:errcheck // the loop checks ctx
 	}
 	return nil
 }
 
-// lastAnswer is how long an answer is waited for when ctx has ended: its messages would be hidden, and in nobody's hand.
+// lastAnswer is how long the last request waits for its answer after ctx has ended. Messages of a lost answer would
+// stay hidden, and no consumer would have them.
 const lastAnswer = time.Second
 
-// ask asks for messages once. A connection may be half open: the answer is not waited for much longer than SQS waits.
+// ask requests messages once. Because the connection may be half open, it waits little longer than SQS does.
 func (c *Consumer) ask(ctx context.Context, most int) (*sqs.ReceiveMessageOutput, error) {
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.Wait+c.opts.Workers.SettleTimeout)
 	defer cancel()
@@ -178,16 +175,16 @@ func (c *Consumer) ask(ctx context.Context, most int) (*sqs.ReceiveMessageOutput
 	})
 }
 
-// take takes messages in hand. One that is not in its envelope is a dead letter.
+// take starts the heartbeats of messages. A message that is not in its envelope becomes a dead letter.
 func (c *Consumer) take(ctx context.Context, raws []types.Message, asked time.Time) (ds []*delivery) {
 	for i := range raws {
 		d, err := c.delivery(&raws[i], asked)
-		if !c.hand.take(d) {
+		if !c.inflight.add(d) {
 			continue
 		}
 		d.beat(c.opts.Visibility / 3)
 		if err != nil {
-			c.buryUnread(ctx, d, err)
+			c.setAsideUnread(ctx, d, err)
 			continue
 		}
 		ds = append(ds, d)
@@ -207,8 +204,8 @@ func (c *Consumer) delivery(raw *types.Message, asked time.Time) (*delivery, err
 	return d, c.envelope.unwrap(m)
 }
 
-// buryUnread makes a message a dead letter that no handler could read. Where that fails, it comes again.
-func (c *Consumer) buryUnread(ctx context.Context, d *delivery, why error) {
+// setAsideUnread makes a dead letter of a message that is not in its envelope. If that fails, the message comes again.
+func (c *Consumer) setAsideUnread(ctx context.Context, d *delivery, why error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.Workers.SettleTimeout)
 	defer cancel()
 	letter := consume.Death{
@@ -217,7 +214,7 @@ func (c *Consumer) buryUnread(ctx context.Context, d *delivery, why error) {
 	}
 	err := d.SetAside(ctx, letter)
 	if err == nil {
-		c.handler.Buried(ctx, d.m, letter)
+		c.handler.ObserveSetAside(ctx, d.m, letter)
 	}
 	c.opts.Workers.Log.WarnContext(ctx, "sqsonce: a message is not in its envelope", "consumer", c.handler.Name(), "queue", c.queue.name, "error", errors.Join(why, err))
 	d.end(err == nil)

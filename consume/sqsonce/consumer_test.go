@@ -38,8 +38,8 @@ func TestConsumesOnce(t *testing.T) {
 	}
 }
 
-// A failed message comes again after its delay, as often as it may, is a dead letter then, and blocks nobody.
-func TestRetriesThenBuries(t *testing.T) {
+// A failed message comes again after its delay, up to the limit, then becomes a dead letter, and blocks no others.
+func TestRetriesThenSetsAside(t *testing.T) {
 	t.Parallel()
 	for _, fifo := range []bool{false, true} {
 		b := newBench(t, fifo, 100)
@@ -61,13 +61,13 @@ func TestRetriesThenBuries(t *testing.T) {
 		}
 		if letter.Reason != consume.Exhausted || letter.Consumer != "billing" || letter.Source != b.queue.Name || letter.Attempts != 3 ||
 			len(letter.KeyHash) == 0 || letter.Message.ID != "poison" || letter.Message.Headers["trace"] != "t-1" || string(letter.Message.Body) != `{"id":1}` {
-			t.Errorf("the letter is %s", asJSON(t, letter))
+			t.Errorf("the dead letter is %s", asJSON(t, letter))
 		}
 		b.empty(b.url)
 	}
 }
 
-// A handler that takes longer than the visibility timeout keeps its message: nobody else sees it meanwhile.
+// A handler that takes longer than the visibility timeout keeps its message hidden.
 func TestHeartbeatKeepsAMessageHidden(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, false, 100)

@@ -15,9 +15,10 @@ import (
 
 // DeadLetters shows, replays and discards the dead letters of a queue. Its methods must not be called concurrently.
 //
-// SQS cannot show a message without giving it out: each method receives letters, and gives back those that stay when it is
-// done. Meanwhile others do not see them, and if its process is killed, or an answer is lost, for up to a minute. SQS gives out at most ten letters
-// of a FIFO queue's group at a time: of those that SQS itself has moved, a look sees the first ten of each group.
+// SQS cannot show a message without delivering it: each method receives dead letters, and gives back the remaining
+// ones when it is done. Meanwhile others do not see them; if its process is killed, or an answer is lost, for up to a
+// minute. SQS delivers at most ten messages of a FIFO queue's group at a time: of dead letters that SQS itself has
+// moved, a method sees the first ten of each group.
 type DeadLetters struct {
 	client      Client
 	queue, dead *place
@@ -27,7 +28,7 @@ type DeadLetters struct {
 
 var _ consume.DeadLetters = (*DeadLetters)(nil)
 
-// DialDeadLetters looks up the queue and that of its dead letters. The error is as for [Dial].
+// DialDeadLetters looks up the queue and its dead-letter queue. The error is as for [Dial].
 func DialDeadLetters(ctx context.Context, client Client, queue Queue) (*DeadLetters, error) {
 	source, dead, err := findBoth(ctx, client, queue)
 	if err != nil {
@@ -36,10 +37,10 @@ func DialDeadLetters(ctx context.Context, client Client, queue Queue) (*DeadLett
 	return &DeadLetters{client: client, queue: source, dead: dead, envelope: queue.Envelope, places: map[string]*place{source.name: source}}, nil
 }
 
-// Close does nothing: the client is its maker's.
+// Close does nothing: the caller owns the client.
 func (l *DeadLetters) Close() error { return nil }
 
-// Consumers returns 1 if somebody has letters in hand, about: SQS does not say who.
+// Consumers returns 1 if others seem to hold dead letters: SQS does not say who.
 func (l *DeadLetters) Consumers(ctx context.Context) (int, error) {
 	p, err := find(ctx, l.client, l.dead.url)
 	if err != nil {
@@ -48,7 +49,7 @@ func (l *DeadLetters) Consumers(ctx context.Context) (int, error) {
 	return min(p.hidden, 1), nil
 }
 
-// All returns an iterator over the selected letters, which stay in the queue. It ends with the first error.
+// All returns an iterator over the selected dead letters, and removes none. It ends with the first error.
 func (l *DeadLetters) All(ctx context.Context, filter consume.Filter) iter.Seq2[consume.DeadLetter, error] {
 	return func(yield func(consume.DeadLetter, error) bool) {
 		err := l.each(ctx, filter, func(f *found) (bool, error) {
@@ -65,16 +66,17 @@ func (l *DeadLetters) All(ctx context.Context, filter consume.Filter) iter.Seq2[
 
 var errEnough = errors.New("sqsonce: enough")
 
-// Replay sends copies of the selected letters to their queues, with the original body and attributes, and the number of
-// replays ([consume.DeadLetter].Replays). It deletes each letter once SQS has confirmed its copy. If the message was already handled,
-// the copy is a duplicate. The error also names letters that stay because their queue does not exist, or because they are
-// too large for it. An interrupted replay may leave a letter beside its copy.
+// Replay sends copies of the selected dead letters to their queues, with the original body and attributes, and the
+// number of replays ([consume.DeadLetter].Replays). It deletes each dead letter once SQS has confirmed its copy. If
+// the message was already handled, the copy is a duplicate. The error also names dead letters that were not replayed
+// because their queue does not exist, or because they are too large for it. An interrupted replay may leave a dead
+// letter beside its copy.
 func (l *DeadLetters) Replay(ctx context.Context, filter consume.Filter) (replayed int, err error) {
 	var stay error
 	err = l.each(ctx, filter, func(f *found) (bool, error) {
 		err := l.replay(ctx, f)
 		if errors.Is(err, ErrTopology) || errors.Is(err, errTooLarge) || refusesMessage(err) {
-			stay = errors.Join(stay, fmt.Errorf("sqsonce: letter %s was not replayed: %w", f.letter.ID, err))
+			stay = errors.Join(stay, fmt.Errorf("sqsonce: dead letter %s was not replayed: %w", f.letter.ID, err))
 			return false, nil
 		}
 		if err != nil {
@@ -116,7 +118,7 @@ func (l *DeadLetters) placeOf(ctx context.Context, name string) (*place, error) 
 	return p, err
 }
 
-// Discard deletes the selected letters, and returns their number.
+// Discard deletes the selected dead letters and returns their number.
 func (l *DeadLetters) Discard(ctx context.Context, filter consume.Filter) (discarded int, err error) {
 	err = l.each(ctx, filter, func(f *found) (bool, error) {
 		if err := l.remove(ctx, f); err != nil {
@@ -133,7 +135,7 @@ func (l *DeadLetters) remove(ctx context.Context, f *found) error {
 	return err
 }
 
-// found is a letter in hand.
+// found is a received dead letter.
 type found struct {
 	raw    *types.Message
 	letter consume.DeadLetter
@@ -141,13 +143,14 @@ type found struct {
 }
 
 const (
-	lookVisibility = time.Minute      // of letters whose answer was lost, too
-	lookWait       = 1                // seconds: an answer at once may leave out letters that are there
+	lookVisibility = time.Minute      // also of dead letters whose answer was lost
+	lookWait       = 1                // seconds: an immediate answer may leave out dead letters
 	lookTimeout    = 30 * time.Second // for an answer: a connection may be half open
-	lookBarren     = 5                // answers in a row without a letter that was not seen yet
+	lookBarren     = 5                // answers in a row without a new dead letter
 )
 
-// each takes letters in hand, calls fn for those that are meant, which reports whether it has removed one, and gives back the rest.
+// each receives dead letters, calls fn for the selected ones, and gives back the others. fn reports whether it has
+// removed one.
 func (l *DeadLetters) each(ctx context.Context, filter consume.Filter, fn func(*found) (removed bool, err error)) error {
 	if err := filter.Validate(); err != nil {
 		return err
@@ -163,9 +166,9 @@ func (l *DeadLetters) each(ctx context.Context, filter consume.Filter, fn func(*
 		var these []*found
 		for i := range out.Messages {
 			raw := &out.Messages[i]
-			if _, known := held[*raw.MessageId]; !known && !sent(raw).After(start) { // later ones may be letters that were replayed, and have failed again
+			if _, known := held[*raw.MessageId]; !known && !sent(raw).After(start) { // later ones may be replayed ones that failed again
 				f := &found{raw: raw}
-				f.letter, f.note = letterOf(raw, l.queue.name, l.envelope)
+				f.letter, f.note = deadLetterOf(raw, l.queue.name, l.envelope)
 				these = append(these, f)
 			}
 			held[*raw.MessageId] = raw.ReceiptHandle
@@ -193,7 +196,7 @@ func (l *DeadLetters) each(ctx context.Context, filter consume.Filter, fn func(*
 	}
 }
 
-// receive takes letters in hand; none where SQS has found none.
+// receive receives dead letters, or none if SQS finds none.
 func (l *DeadLetters) receive(ctx context.Context) (*sqs.ReceiveMessageOutput, error) {
 	asking, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -210,8 +213,9 @@ func (l *DeadLetters) receive(ctx context.Context) (*sqs.ReceiveMessageOutput, e
 	return out, nil
 }
 
-// seenAll reports whether nothing is left to be seen after an answer without a letter that is new. An empty one alone does not say so:
-// SQS may have some all the same, which it counts. Nor does one whose letters came after the beginning.
+// seenAll reports whether all dead letters were seen, after an answer without a new one. An empty answer alone does
+// not show that: SQS may have more, according to its counters. Nor does an answer whose messages were sent after the
+// start.
 func (l *DeadLetters) seenAll(ctx context.Context, received, barren int) (bool, error) {
 	if received > 0 || barren >= lookBarren {
 		return barren >= lookBarren, nil
@@ -220,7 +224,7 @@ func (l *DeadLetters) seenAll(ctx context.Context, received, barren int) (bool, 
 	return err == nil && p.visible == 0, err
 }
 
-// giveBack lets others see letters at once. Where that fails they are seen after lookVisibility.
+// giveBack makes dead letters visible at once. If that fails, they are visible after lookVisibility.
 func (l *DeadLetters) giveBack(ctx context.Context, held map[string]*string) {
 	ctx, cancel := context.WithTimeout(ctx, lookVisibility)
 	defer cancel()

@@ -19,8 +19,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// A replay has the message's body, attributes and group, and what was done is a duplicate, also within the five minutes in
-// which FIFO drops what has a deduplication ID that it knows.
+// A replay has the message's body, attributes and group. If the message was done, it is a duplicate, also within the
+// five minutes in which a FIFO queue drops known deduplication IDs.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	for _, fifo := range []bool{false, true} {
@@ -66,7 +66,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// A look leaves the letters where they are; what is selected is discarded. In a FIFO queue too all letters are seen.
+// Reading keeps the dead letters; selected ones are discarded. In a FIFO queue too all dead letters are read.
 func TestLooksAndDiscards(t *testing.T) {
 	t.Parallel()
 	for _, fifo := range []bool{false, true} {
@@ -88,7 +88,7 @@ func TestLooksAndDiscards(t *testing.T) {
 		}
 		for i := range second {
 			if !ids[second[i].ID] {
-				t.Errorf("the ID of a letter has changed")
+				t.Errorf("the ID of a dead letter has changed")
 			}
 		}
 		l := b.letters()
@@ -99,14 +99,15 @@ func TestLooksAndDiscards(t *testing.T) {
 			t.Errorf("%d were discarded: %v", n, err)
 		}
 		b.list(letters - 3)
-		b.eventually("others have letters", func() bool { // it counts what was given back a moment ago
+		b.eventually("others have dead letters", func() bool { // it counts what was given back a moment ago
 			n, err := l.Consumers(t.Context())
 			return n == 0 && err == nil
 		})
 	}
 }
 
-// SQS may answer that there is no letter while there is one. A look ends with the empty answer after which SQS counts none.
+// SQS may answer without a dead letter although it has one. A read ends with the empty answer after which SQS'
+// counters are zero.
 func TestLooksBeyondAnEmptyAnswer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, false, 100)
@@ -121,7 +122,7 @@ func TestLooksBeyondAnEmptyAnswer(t *testing.T) {
 	}
 }
 
-// What cannot be handled is a dead letter with its reason, and blocks nobody.
+// A bad message becomes a dead letter with its reason, and blocks no others.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, false, 100)
@@ -132,7 +133,7 @@ func TestBadInput(t *testing.T) {
 	b.send(`not JSON`, "", sqsonce.AttributeID, "not-json")                                              // no JSON
 	b.send(`"`+strings.Repeat("x", 100_000)+`"`, "", sqsonce.AttributeID, "large")                       // too large for the consumer
 	b.send(strings.Repeat("y", 256<<10-60), "", sqsonce.AttributeID, "full")                             // too large for a note
-	b.send(`{"id":3}`, "", sqsonce.AttributeID, "ours", "everonce-note", `{"headers":{"x-everonce-retr`) // a note that is none
+	b.send(`{"id":3}`, "", sqsonce.AttributeID, "ours", "everonce-note", `{"headers":{"x-everonce-retr`) // an invalid note
 	if _, err := b.client.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &b.url, MessageBody: aws.String(`{"id":4}`), MessageAttributes: map[string]types.MessageAttributeValue{
 		sqsonce.AttributeID: {DataType: aws.String("Binary"), BinaryValue: []byte{1, 2}}, // no text
 	}}); err != nil {
@@ -155,7 +156,7 @@ func TestBadInput(t *testing.T) {
 	b.empty(b.url)
 }
 
-// Envelopes of SNS and EventBridge are taken off, and what is not in one is a dead letter.
+// Envelopes of SNS and EventBridge are unwrapped, and a message without one becomes a dead letter.
 func TestEnvelopes(t *testing.T) {
 	t.Parallel()
 	for envelope, body := range map[sqsonce.Envelope]string{
@@ -183,16 +184,16 @@ func TestEnvelopes(t *testing.T) {
 			told[v.Disposition] = v
 		}
 		if _, handled := told[consume.Ack]; !handled || got.ID != "order-7" || got.BrokerID == "" || got.Subject == "" || told[consume.SetAside].Death.Reason != consume.Undecodable {
-			t.Errorf("Observe was told of %+v; %s", told, asJSON(t, got))
+			t.Errorf("Observe got %+v; %s", told, asJSON(t, got))
 		}
 		if l := b.list(1)[0]; l.Reason != consume.Undecodable || string(l.Message.Body) != `{"id":8}` {
-			t.Errorf("the letter is %s", asJSON(t, l))
+			t.Errorf("the dead letter is %s", asJSON(t, l))
 		}
 		b.empty(b.url)
 	}
 }
 
-// What is wrong with queues and options is told at once.
+// Dial returns errors for wrong queues and options.
 func TestDialRefuses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, false, 100)
@@ -217,6 +218,7 @@ func TestDialRefuses(t *testing.T) {
 		"longer than 12 hours":   {b.client, b.queue, long, everonce.ErrInvalidArgument},
 		"too short a visibility": {b.client, b.queue, &sqsonce.Options{Visibility: 1e9}, everonce.ErrInvalidArgument},
 		"negative":               {b.client, b.queue, &sqsonce.Options{Wait: -1}, everonce.ErrInvalidArgument},
+		"negative pause":         {b.client, b.queue, &sqsonce.Options{Backoff: consume.Backoff{Min: -1}}, everonce.ErrInvalidArgument},
 	} {
 		if _, err := sqsonce.Dial(t.Context(), tc.client, tc.queue, h, tc.opts); !errors.Is(err, tc.want) {
 			t.Errorf("%s: the error is %v", name, err)
@@ -227,7 +229,7 @@ func TestDialRefuses(t *testing.T) {
 	}
 }
 
-// A queue that keeps messages for longer than they are remembered is told at the start.
+// Dial warns of a queue that keeps messages for longer than they are remembered.
 func TestDialWarnsOfALongRetention(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, false, 100)

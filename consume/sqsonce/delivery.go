@@ -16,25 +16,25 @@ import (
 	"github.com/everonce/everonce/consume/internal/heartbeat"
 )
 
-// delivery is one message in hand.
+// delivery is one unanswered message.
 type delivery struct {
 	c     *Consumer
 	raw   types.Message
 	m     *consume.Message
 	note  note
-	group string // those with the same one are handled in their order; empty without an order
-	// kept is set where somebody else has received the message, and deletes it and holds it.
+	group string // messages of one group are handled in order; empty without an order
+	// kept is set if the caller of HandleBatch received the message, and hides and deletes it.
 	kept bool
-	sent bool // as a dead letter: it is only to be deleted
+	sent bool // sent as a dead letter, and only to be deleted
 
 	mu       sync.Mutex
-	handle   string    // of the latest receipt: an older one may delete nothing, and says that it did
-	received time.Time // before it was asked for then
+	handle   string    // of the latest receipt: SQS may accept an older one and delete nothing
+	received time.Time // before the request for that receipt
 
 	beating func() // stops the heartbeat
 	done    sync.Once
-	answer  chan bool // whether it was acknowledged or buried; one value
-	over    bool      // the same, to be read when all has ended
+	answer  chan bool // whether it was acknowledged or set aside; one value
+	over    bool      // the same, valid after the end
 }
 
 var _ consume.Delivery = (*delivery)(nil)
@@ -42,21 +42,21 @@ var _ consume.Delivery = (*delivery)(nil)
 // Message implements [consume.Delivery].
 func (d *delivery) Message() *consume.Message { return d.m }
 
-// receipt returns the latest handle, and how long the message may still be hidden.
+// receipt returns the latest handle, and how long SQS still lets the consumer hide the message.
 func (d *delivery) receipt() (handle string, left time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.handle, maxInHand - margin/2 - time.Since(d.received)
 }
 
-// again takes note of a later receipt of the message: it was hidden for too short a time.
+// again records a later receipt of the message, which was hidden for too short a time.
 func (d *delivery) again(handle string, received time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.handle, d.received = handle, received
 }
 
-// beat keeps the message hidden. What goes wrong is no reason to stop: it may come again, with another handle.
+// beat keeps the message hidden. It continues after errors, because the message may get another receipt handle.
 func (d *delivery) beat(every time.Duration) {
 	d.beating = heartbeat.Start(every, func(ctx context.Context) bool {
 		ctx, cancel := context.WithTimeout(ctx, every)
@@ -68,27 +68,28 @@ func (d *delivery) beat(every time.Duration) {
 	})
 }
 
-// hide has the message come again after a time, or when SQS would take it back. It returns the receipt by which it did.
+// hide makes the message visible after a time, or when SQS would take it back. It returns the receipt handle that it
+// used.
 func (d *delivery) hide(ctx context.Context, after time.Duration) (handle string, err error) {
 	handle, left := d.receipt()
 	seconds := int32(math.Ceil(max(min(after, left), 0).Seconds()))
 	_, err = d.c.client.ChangeMessageVisibility(ctx, &sqs.ChangeMessageVisibilityInput{QueueUrl: &d.c.queue.url, ReceiptHandle: &handle, VisibilityTimeout: seconds})
-	if denied(err) { // it comes again all the same, when its visibility ends
+	if denied(err) { // the message comes again when its visibility ends
 		return handle, fmt.Errorf("%w: %w", consume.ErrGone, err)
 	}
-	return handle, gone(err)
+	return handle, goneError(err)
 }
 
-// leave has the message come again after a time, and ends it here. Where it has come again already, before this was over, it would be
-// hidden by a receipt that nobody works on: then that one is given up too.
+// leave makes the message visible after a time, and ends it here. If SQS has delivered it again before this was done,
+// it is hidden by a receipt that no worker has; then leave gives up that receipt too.
 func (d *delivery) leave(ctx context.Context, after time.Duration) error {
-	d.beating() // it would hide the message for another time
+	d.beating() // a heartbeat would hide the message again
 	for {
 		handle, err := d.hide(ctx, after)
 		if err != nil && !errors.Is(err, consume.ErrGone) {
 			return err
 		}
-		if d.c.hand.dropIf(d, handle) {
+		if d.c.inflight.dropIf(d, handle) {
 			d.end(false)
 			return err
 		}
@@ -100,7 +101,7 @@ func (d *delivery) Ack(ctx context.Context) error {
 	if !d.kept {
 		handle, _ := d.receipt()
 		_, err := d.c.client.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: &d.c.queue.url, ReceiptHandle: &handle})
-		if err = gone(err); err != nil {
+		if err = goneError(err); err != nil {
 			if errors.Is(err, consume.ErrGone) {
 				d.end(false)
 			}
@@ -111,17 +112,18 @@ func (d *delivery) Ack(ctx context.Context) error {
 	return nil
 }
 
-// Retry implements [consume.Delivery]. SQS counts every receipt, so counts is of no use.
+// Retry implements [consume.Delivery]. It ignores counts, because SQS counts every receipt.
 func (d *delivery) Retry(ctx context.Context, after time.Duration, _ bool) error {
 	return d.leave(ctx, after)
 }
 
-// SetAside implements [consume.Delivery]. Where the deletion fails, Serve calls it again: the letter is not sent twice for that.
+// SetAside implements [consume.Delivery]. If the deletion fails, Serve calls it again: it does not send the dead
+// letter twice then.
 func (d *delivery) SetAside(ctx context.Context, letter consume.Death) error {
 	if d.sent {
 		return d.Ack(ctx)
 	}
-	in, err := letterFor(d, &letter)
+	in, err := deadLetterFor(d, &letter)
 	if err == nil {
 		_, err = d.c.client.SendMessage(ctx, in)
 	}
@@ -129,7 +131,7 @@ func (d *delivery) SetAside(ctx context.Context, letter consume.Death) error {
 	case err == nil:
 		d.sent = true
 		return d.Ack(ctx)
-	case noQueue(err), errors.Is(err, errTooLarge), refusesMessage(err), denied(err): // it comes again later, and holds up nobody
+	case noQueue(err), errors.Is(err, errTooLarge), refusesMessage(err), denied(err): // it comes again later, without blocking others
 		return fmt.Errorf("%w: %w", consume.ErrRefused, err)
 	}
 	return fmt.Errorf("sqsonce: sending a dead letter: %w", err)
@@ -139,14 +141,15 @@ func (d *delivery) SetAside(ctx context.Context, letter consume.Death) error {
 func (d *delivery) end(finished bool) {
 	d.done.Do(func() {
 		d.beating()
-		d.c.hand.drop(d)
+		d.c.inflight.drop(d)
 		d.over = finished
 		d.answer <- finished
 	})
 }
 
-// gone says of an error whether the message can be answered no more: its receipt has expired, or it was deleted.
-func gone(err error) error {
+// goneError wraps err with [consume.ErrGone] if the message can no longer be answered, because its receipt has expired
+// or it was deleted.
+func goneError(err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -166,7 +169,7 @@ func denied(err error) bool {
 	return strings.HasPrefix(c, "accessdenied") || strings.HasPrefix(c, "kms") && !strings.Contains(c, "throttl")
 }
 
-// refusesMessage reports whether SQS would refuse a message whenever it came.
+// refusesMessage reports whether SQS would always refuse the message.
 func refusesMessage(err error) bool {
 	switch code(err) {
 	case "InvalidMessageContents", "InvalidParameterValue", "InvalidAttributeValue":

@@ -9,31 +9,31 @@ import (
 	"github.com/everonce/everonce/internal/envelope"
 )
 
-// Envelope says what a service put around the message that its producer sent. A message that is not in the envelope
+// Envelope is the format in which a service wraps the producer's message. A message that is not in the envelope
 // becomes a dead letter, [consume.Undecodable].
 type Envelope uint8
 
 const (
-	// Bare messages are as their producer sent them: to SQS itself, or through SNS with raw message delivery.
+	// Bare messages have no envelope: the producer sent them to SQS itself, or through SNS with raw message delivery.
 	Bare Envelope = iota
 	// SNS is the envelope of a subscription without raw message delivery. The body is its Message, the headers are its
-	// attributes, and Subject is the topic's ARN. BrokerID is SNS' MessageId: it survives a redrive, but not the
-	// producer's sending again.
+	// attributes, and Subject is the topic's ARN. BrokerID is SNS' MessageId: it is kept by a redrive, but not when the
+	// producer sends the message again.
 	SNS
-	// EventBridge is the envelope of a rule's target. The body is its detail, and Subject its detail-type; the headers
-	// "eventbridge:source" and "eventbridge:time" say more, and Type, EventSource and Time too. BrokerID is its id: it survives EventBridge's retries and a
-	// redrive, but not the producer's sending again, so take the key from the detail ([consume.JSONPointer]). ID is the one
-	// that package eventbridgeonce gave it, if any.
+	// EventBridge is the envelope of a rule's target. The body is its detail, and Subject its detail-type. Source and
+	// time are in the headers "eventbridge:source" and "eventbridge:time", and in Type, EventSource and Time. BrokerID is
+	// its id: EventBridge's retries and a redrive keep it, but not a producer that sends the event again, so take the key
+	// from the detail ([consume.JSONPointer]). ID is the ID that package eventbridgeonce gave the event, if any.
 	EventBridge
 )
 
 var errEnvelope = errors.New("sqsonce: the message is not in the envelope that Queue.Envelope names")
 
-// EventResource is what the resource of an event begins with that names the ID of an outbox's event: EventBridge has no
-// other place for it.
+// EventResource is the prefix of the resource that contains the ID of an outbox's event: EventBridge has no other
+// field for it.
 const EventResource = "everonce:event:"
 
-// unwrap takes a message out of its envelope, and completes what it says of its event.
+// unwrap takes a message out of its envelope, and fills in the fields that describe its event.
 func (e Envelope) unwrap(m *consume.Message) (err error) {
 	switch e {
 	case SNS:

@@ -17,12 +17,12 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// exampleQueues makes a queue of the examples' own and one for its dead letters; remove removes them.
+// exampleQueues creates a queue and its dead-letter queue for an example; remove deletes them.
 func exampleQueues(name string) (client *sqs.Client, queue sqsonce.Queue, remove func()) {
 	client = sqs.New(sqs.Options{
 		BaseEndpoint: aws.String(os.Getenv("EVERONCE_TEST_SQS_URL")), Region: "elasticmq",
 		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-			return aws.Credentials{AccessKeyID: "test", SecretAccessKey: "test"}, nil //nolint:gosec // of nobody
+			return aws.Credentials{AccessKeyID: "test", SecretAccessKey: "test"}, nil //nolint:gosec // a fake
 		}),
 	})
 	queue.Name = fmt.Sprint("example-", name, "-", os.Getpid())
@@ -38,7 +38,7 @@ func exampleQueues(name string) (client *sqs.Client, queue sqsonce.Queue, remove
 	}
 	return client, queue, func() {
 		for _, url := range urls {
-			client.DeleteQueue(context.Background(), &sqs.DeleteQueueInput{QueueUrl: url}) //nolint:errcheck // nobody will look for it
+			client.DeleteQueue(context.Background(), &sqs.DeleteQueueInput{QueueUrl: url}) //nolint:errcheck // best effort
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/everonce/everonce/internal/envelope"
 )
 
-// The names of message attributes that have a meaning here. [Publisher] sets them.
+// Message attributes with a meaning here. [Publisher] sets them.
 const (
 	AttributeID              = entries.AttributeID          // Message.ID
 	AttributeContentType     = entries.AttributeContentType // Message.ContentType
@@ -25,13 +25,13 @@ const (
 	AttributeEvent           = entries.AttributeEvent       // Message.EventSource, OrderKey and Time, as a JSON object of source, key and time; not in an event for which it would be the eleventh
 )
 
-// The headers that say what SQS itself knows of a message. No attribute can have such a name. A replay keeps them.
+// Headers with properties of SQS. No attribute can have such a name. A replay keeps them.
 const (
 	HeaderGroup         = "sqs:MessageGroupId"
 	HeaderDeduplication = "sqs:MessageDeduplicationId"
 )
 
-// messageOf is a received message as a handler sees it, still in its envelope.
+// messageOf returns the message of a received message, still in its envelope.
 func messageOf(raw *types.Message, queue string) (*consume.Message, note) {
 	n, attributes := readNote(raw.MessageAttributes)
 	m := &consume.Message{
@@ -57,14 +57,14 @@ func messageOf(raw *types.Message, queue string) (*consume.Message, note) {
 			m.Headers[name] = value
 		}
 	}
-	slices.Sort(m.Odd)
+	slices.Sort(m.OmittedHeaders)
 	return m, n
 }
 
-// put adds an attribute to the headers. A binary one has no text.
+// put adds an attribute to the headers. A binary attribute has no text.
 func put(m *consume.Message, name, dataType, value string) {
 	if strings.HasPrefix(dataType, "Binary") {
-		m.Odd = append(m.Odd, name)
+		m.OmittedHeaders = append(m.OmittedHeaders, name)
 		return
 	}
 	switch name {
@@ -82,8 +82,8 @@ func put(m *consume.Message, name, dataType, value string) {
 	}
 }
 
-// describe completes what a message says of its event. In a FIFO queue another producer's order key is the group. The
-// group of a standard queue (a fair queue) is no order.
+// describe fills in the fields that describe the event. In a FIFO queue the group is the order key if the producer set
+// none. The group of a standard queue (a fair queue) is no order.
 func describe(m *consume.Message) {
 	native := envelope.Envelope{ID: m.ID, Type: cmp.Or(m.Type, m.Headers[AttributeEventType]), Source: m.EventSource, Key: m.OrderKey, Time: m.Time}
 	if native.Source == "" && strings.HasSuffix(m.Source, fifoSuffix) {
@@ -92,7 +92,7 @@ func describe(m *consume.Message) {
 	event.Describe(m, native)
 }
 
-// sent is when a message was sent.
+// sent returns when a message was sent.
 func sent(raw *types.Message) time.Time {
 	ms, err := strconv.ParseInt(raw.Attributes["SentTimestamp"], 10, 64)
 	if err != nil {

@@ -14,22 +14,22 @@ import (
 	"github.com/everonce/everonce/consume/sqsonce/internal/entries"
 )
 
-// attributeNote is the one attribute in which a copy says all that there is to say: SQS allows ten.
+// attributeNote is the one attribute for all that a copy must say: SQS allows ten.
 const attributeNote = "everonce-note"
 
-// note is what a dead letter, and a replayed one, say of themselves.
+// note is the content of the note of a dead letter or a replay.
 type note struct {
 	copies.Note
-	// Group and Deduplication are those of the message as its producer sent it, in a FIFO queue.
+	// Group and Deduplication are the group and deduplication ID that the producer set, in a FIFO queue.
 	Group, Deduplication string
 }
 
-// noteText is a note as JSON.
+// noteText is the JSON form of a note.
 type noteText struct {
 	Headers       map[string]string `json:"headers"`
 	Group         string            `json:"group,omitempty"`
 	Deduplication string            `json:"deduplication,omitempty"`
-	// Attributes are those of the message for which the note left no room.
+	// Attributes are attributes of the message for which the note left no room.
 	Attributes map[string]attribute `json:"attributes,omitempty"`
 }
 
@@ -39,7 +39,7 @@ type attribute struct {
 	Binary []byte `json:"binary,omitempty"`
 }
 
-// readNote reads the note of a message, and returns its producer's attributes.
+// readNote reads the note of a message, and returns the producer's attributes.
 func readNote(all map[string]types.MessageAttributeValue) (note, map[string]types.MessageAttributeValue) {
 	theirs := maps.Clone(all)
 	if theirs == nil {
@@ -62,8 +62,8 @@ func readNote(all map[string]types.MessageAttributeValue) (note, map[string]type
 
 var errTooLarge = errors.New("sqsonce: the message is too large for a copy of it with a note")
 
-// attributes returns those of a copy: the producer's and the note, in at most room bytes. What people read is left out
-// where it does not fit; a copy without any note is better than none.
+// attributes returns the attributes of a copy: the producer's and the note, in at most room bytes. It leaves out the
+// detail if it does not fit, and then the whole note: a copy without a note is better than none.
 func (n *note) attributes(theirs map[string]types.MessageAttributeValue, room int) (map[string]types.MessageAttributeValue, error) {
 	text := noteText{Headers: map[string]string{}, Group: n.Group, Deduplication: n.Deduplication}
 	n.Write(text.Headers)
@@ -90,16 +90,16 @@ func (n *note) attributes(theirs map[string]types.MessageAttributeValue, room in
 }
 
 func (t *noteText) String() string {
-	b, _ := json.Marshal(t) //nolint:errcheck,errchkjson // texts and bytes
+	b, _ := json.Marshal(t) //nolint:errcheck,errchkjson // strings and bytes always marshal
 	return strings.Map(func(r rune) rune {
-		if r == 0xFFFE || r == 0xFFFF { // which SQS refuses
+		if r == 0xFFFE || r == 0xFFFF { // SQS refuses these
 			return 0xFFFD
 		}
 		return r
 	}, string(b))
 }
 
-// size is what attributes count towards a message's size.
+// size returns the size of attributes, as SQS counts it.
 func size(attributes map[string]types.MessageAttributeValue) (n int) {
 	for name, a := range attributes {
 		n += len(name) + len(aws.ToString(a.DataType)) + len(aws.ToString(a.StringValue)) + len(a.BinaryValue)

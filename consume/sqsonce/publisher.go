@@ -17,12 +17,14 @@ import (
 	"github.com/everonce/everonce/outbox"
 )
 
-// Publisher publishes the events of an outbox to queues, up to ten in a call. An event is published when SQS has confirmed it.
+// Publisher publishes the events of an outbox to queues, up to ten in a call. An event is published when SQS has
+// confirmed it.
 //
-// A message's body is the event's payload, which must be text. Its attributes are the event's headers, its ID ([AttributeID], by which
-// [consume.ProducerID] recognises it), type, content type, and, in one attribute ([AttributeEvent]), its topic, key and time; there can be ten in all, and where that one
-// would be the eleventh, it is left out. In a FIFO queue its group is the event's key,
-// or its ID if it has none, and its deduplication ID is the event's ID.
+// A message's body is the event's payload, which must be text. Its attributes are the event's headers, its ID
+// ([AttributeID], by which [consume.ProducerID] recognises it), type, content type, and, in one attribute
+// ([AttributeEvent]), its topic, key and time. SQS allows ten in all; AttributeEvent is left out if it would be the
+// eleventh. In a FIFO queue the message's group is the event's key, or its ID if it has none, and its deduplication ID
+// is the event's ID.
 type Publisher struct {
 	client Client
 	queue  func(*outbox.Event) string
@@ -31,9 +33,10 @@ type Publisher struct {
 	urls map[string]string // by name
 }
 
-// PublisherOptions say where events go. The zero value of each field is its default.
+// PublisherOptions configure a publisher. The zero value of each field is its default.
 type PublisherOptions struct {
-	// Queue returns the name or URL of an event's queue; that of a FIFO queue ends with ".fifo". Default: the event's topic.
+	// Queue returns the name or URL of an event's queue; the name of a FIFO queue ends with ".fifo". Default: the event's
+	// topic.
 	Queue func(*outbox.Event) string
 }
 
@@ -52,13 +55,14 @@ func NewPublisher(client Client, opts *PublisherOptions) (*Publisher, error) {
 	return &Publisher{client: client, queue: o.Queue, urls: map[string]string{}}, nil
 }
 
-// Publish implements [outbox.Publisher]. [outbox.ErrUnavailable]: SQS does not answer, or refuses the credentials. A queue that does
-// not exist counts. An event that SQS would refuse whenever it came, as one that is too large, is set aside.
+// Publish implements [outbox.Publisher]. [outbox.ErrUnavailable]: SQS does not answer, or refuses the credentials. A
+// queue that does not exist counts as a failure of the event. An event that SQS would always refuse, for example as
+// too large, is set aside.
 func (p *Publisher) Publish(ctx context.Context, events []outbox.Event) []error {
 	return entries.PublishTo(ctx, events, entries.SQS, p.queue, entry, p.send)
 }
 
-// entry is an event as a message.
+// entry returns the message of an event.
 func entry(queue string, e *outbox.Event) (made entries.Entry[types.SendMessageBatchRequestEntry], err error) {
 	texts, err := entries.Attributes(e)
 	if err != nil {
@@ -85,7 +89,7 @@ func (p *Publisher) send(ctx context.Context, queue string, list []types.SendMes
 	}
 	out, err := p.client.SendMessageBatch(ctx, &sqs.SendMessageBatchInput{QueueUrl: &url, Entries: list})
 	if err != nil {
-		if noQueue(err) { // it may come back elsewhere
+		if noQueue(err) { // it may be created again with another URL
 			p.forget(queue)
 		}
 		return nil, err

@@ -14,7 +14,7 @@ import (
 	"github.com/everonce/everonce/outbox"
 )
 
-// An event that is published again is a duplicate; what SQS refuses is set aside, and does not hold up the others.
+// An event that is published again is a duplicate; an event that SQS refuses is set aside, and blocks no others.
 func TestPublishes(t *testing.T) {
 	t.Parallel()
 	for _, fifo := range []bool{false, true} {

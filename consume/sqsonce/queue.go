@@ -16,7 +16,7 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Client is what this package calls of an [*sqs.Client].
+// Client has the methods of [*sqs.Client] that this package uses.
 type Client interface {
 	GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput, optFns ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error)
 	GetQueueAttributes(ctx context.Context, in *sqs.GetQueueAttributesInput, optFns ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error)
@@ -27,14 +27,14 @@ type Client interface {
 	SendMessageBatch(ctx context.Context, in *sqs.SendMessageBatchInput, optFns ...func(*sqs.Options)) (*sqs.SendMessageBatchOutput, error)
 }
 
-// Queue says which queue is consumed. Nothing is created.
+// Queue describes the queue to consume. Nothing is created.
 type Queue struct {
 	// Name is the queue's name or URL. Required.
 	Name string
-	// DeadLetters is the name or URL of the queue for its dead letters. Default: that of the queue's RedrivePolicy. It must
+	// DeadLetters is the name or URL of the queue for dead letters. Default: the queue of the RedrivePolicy. It must
 	// be a FIFO queue if the queue has a RedrivePolicy and is one.
 	DeadLetters string
-	// Envelope says what the messages are wrapped in. Default: nothing.
+	// Envelope is the envelope of the messages. Default: nothing.
 	Envelope Envelope
 }
 
@@ -45,22 +45,22 @@ var (
 	ErrTopology = errors.New("sqsonce: a queue is missing")
 )
 
-// place is a queue that is there.
+// place is an existing queue.
 type place struct {
 	url, name, arn string
 	maxSize        int    // of a message, in bytes
 	deadLetters    string // the ARN in its RedrivePolicy, if any
 	maxReceives    int
 	retention      time.Duration // of a message, since it was sent
-	visible        int           // messages that wait, about
-	hidden         int           // messages in somebody's hand
+	visible        int           // messages that wait, approximately
+	hidden         int           // received and unanswered messages, approximately
 }
 
 func (p *place) fifo() bool { return strings.HasSuffix(p.name, fifoSuffix) }
 
 const fifoSuffix = ".fifo"
 
-// find looks a queue up, by its name or URL.
+// find looks up a queue by its name or URL.
 func find(ctx context.Context, client Client, queue string) (*place, error) {
 	url, err := urlOf(ctx, client, queue)
 	if err != nil {
@@ -107,7 +107,7 @@ func findBoth(ctx context.Context, client Client, queue Queue) (source, dead *pl
 	case queue.Name == "":
 		return nil, nil, fmt.Errorf("%w: sqsonce: Queue.Name is required", everonce.ErrInvalidArgument)
 	case queue.Envelope > EventBridge:
-		return nil, nil, fmt.Errorf("%w: sqsonce: there is no envelope %d", everonce.ErrInvalidArgument, queue.Envelope)
+		return nil, nil, fmt.Errorf("%w: sqsonce: unknown Envelope %d", everonce.ErrInvalidArgument, queue.Envelope)
 	}
 	if source, err = find(ctx, client, queue.Name); err != nil {
 		return nil, nil, err
@@ -134,7 +134,7 @@ func findBoth(ctx context.Context, client Client, queue Queue) (source, dead *pl
 func urlOfARN(ctx context.Context, client Client, arn string) (string, error) {
 	parts := strings.Split(arn, ":")
 	if len(parts) != 6 {
-		return "", fmt.Errorf("%w: %q is no queue's ARN", ErrTopology, arn)
+		return "", fmt.Errorf("%w: %q is not the ARN of a queue", ErrTopology, arn)
 	}
 	in := &sqs.GetQueueUrlInput{QueueName: &parts[5]}
 	if parts[4] != "" {
@@ -147,7 +147,7 @@ func urlOfARN(ctx context.Context, client Client, arn string) (string, error) {
 	return *out.QueueUrl, nil
 }
 
-// missing says why a queue cannot be used.
+// missing returns the error for a queue that cannot be used.
 func missing(ctx context.Context, queue string, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -167,7 +167,7 @@ func noQueue(err error) bool {
 	return false
 }
 
-// code is the code of the service's answer; empty if it gave none.
+// code returns the error code of the service's answer, or "".
 func code(err error) string {
 	if e, ok := errors.AsType[smithy.APIError](err); ok {
 		c := e.ErrorCode()
@@ -176,7 +176,7 @@ func code(err error) string {
 	return ""
 }
 
-// number reads a count; what is none is 0.
+// number parses a count, and returns 0 for other text.
 func number(text string) int {
 	n, err := strconv.Atoi(text)
 	if err != nil {

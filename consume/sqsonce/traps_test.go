@@ -33,7 +33,8 @@ func TestADeleteThatDeletedNothingIsHarmless(t *testing.T) {
 	b.empty(b.url)
 }
 
-// A message that comes again while it is in hand has a new receipt, by which it is deleted: the old one may delete nothing.
+// A message that is redelivered while it is being handled has a new receipt, which deletes it: the old one may delete
+// nothing.
 func TestDeletesByTheLatestReceipt(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, false, 100)
@@ -66,8 +67,8 @@ func TestDeletesByTheLatestReceipt(t *testing.T) {
 	}
 }
 
-// What comes again to another consumer after the visibility timeout, while the first one works, takes effect once with everonce,
-// and twice without.
+// A message that goes to another consumer after the visibility timeout, while the first one works, takes effect once
+// with everonce, and twice without.
 func TestTwoConsumersAfterTheVisibilityTimeout(t *testing.T) {
 	t.Parallel()
 	t.Run("WithoutEveronce", func(t *testing.T) {
@@ -129,8 +130,8 @@ func twoConsumers(t *testing.T, want int32, handler func(b *bench, effect func()
 	}
 }
 
-// FIFO drops what has the same deduplication ID within five minutes, and nothing else: what a producer sends again with another
-// one, as one that was restarted does, or after five minutes, arrives twice.
+// A FIFO queue drops only messages with the same deduplication ID within five minutes: a resend with another one, as
+// after a restart of the producer, or after five minutes, arrives twice.
 func TestFIFODeduplicationIsNotEnough(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, true, 100)
@@ -193,8 +194,8 @@ func (b *bench) sendTo(url, body string, attributes ...string) {
 	to.send(body, "", attributes...)
 }
 
-// SQS counts each receipt, and moves a message to the dead letters by its own count. Where a replay sends it is SQS' word, and not
-// the producer's.
+// SQS counts each receipt, and moves a message to the dead letters by its own count. The destination of a replay then
+// comes from SQS, and not from the producer.
 func TestALetterOfSQSItself(t *testing.T) {
 	t.Parallel()
 	for _, fifo := range []bool{false, true} {
@@ -209,7 +210,7 @@ func TestALetterOfSQSItself(t *testing.T) {
 		})
 		letter := b.list(1)[0]
 		if letter.Reason != sqsonce.MaxReceives || letter.Queue != b.queue.Name || letter.Message.ID != "order-1" || letter.ID != b.list(1)[0].ID {
-			t.Errorf("the letter is %s", asJSON(t, letter))
+			t.Errorf("the dead letter is %s", asJSON(t, letter))
 		}
 		var runs atomic.Int32
 		b.run(b.client, b.handler(func(_ context.Context, m *consume.Message, _ order) error {
@@ -278,7 +279,7 @@ func TestFIFOKeepsTheOrderOnFailure(t *testing.T) {
 	}
 }
 
-// What is behind a failing message in its group is not received with it: its retries are its own.
+// Later messages of a group are not received with a failing one: they keep all their retries.
 func TestFIFOFollowersKeepTheirRetries(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, true, 100)
@@ -310,7 +311,7 @@ func TestFIFOFollowersKeepTheirRetries(t *testing.T) {
 	}
 }
 
-// A message that comes again before the answer that hid it is read is in nobody's hand, and is not left hidden by its new receipt.
+// A message that comes again before the consumer reads the answer that hid it is not left hidden by its new receipt.
 func TestComesAgainBeforeItsRetryIsAnswered(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, false, 100)
@@ -325,11 +326,11 @@ func TestComesAgainBeforeItsRetryIsAnswered(t *testing.T) {
 			}
 		},
 		changed: func(*sqs.ChangeMessageVisibilityInput) {
-			once.Do(func() { <-receipts; <-receipts; <-time.After(100 * time.Millisecond) }) // until the second is in hand
+			once.Do(func() { <-receipts; <-receipts; <-time.After(100 * time.Millisecond) }) // until the second is received
 		},
 	}
 	o := quick()
-	o.Visibility = 10 * time.Minute // nobody could wait for that
+	o.Visibility = 10 * time.Minute // too long to wait for
 	b.run(client, b.handler(func(_ context.Context, m *consume.Message, _ order) error {
 		if m.Retries == 0 {
 			return everonce.NotDone(errors.New("not yet"))
@@ -340,7 +341,7 @@ func TestComesAgainBeforeItsRetryIsAnswered(t *testing.T) {
 	b.empty(b.url)
 }
 
-// A dead letter whose message could not be deleted is not sent again for that.
+// If a message could not be deleted, its dead letter is not sent again.
 func TestADeadLetterIsSentOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, false, 100)
@@ -354,8 +355,9 @@ func TestADeadLetterIsSentOnce(t *testing.T) {
 	b.list(1)
 }
 
-// A queue of dead letters that is missing, or that the consumer may not send to, holds up nobody: what belongs there comes again.
-func TestRefusedDeadLettersBlockNobody(t *testing.T) {
+// A dead-letter queue that is missing, or that the consumer may not send to, blocks nothing: messages for it come
+// again.
+func TestRefusedDeadLettersBlockNothing(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{"QueueDoesNotExist", "AccessDenied", "KMS.DisabledException"} {
 		t.Run(code, func(t *testing.T) {
@@ -399,7 +401,8 @@ func TestGoesOnWhenSQSIsMended(t *testing.T) {
 		return ""
 	}}
 	o := quick()
-	o.ReconnectMax, o.Workers.SettleTimeout = 100*time.Millisecond, time.Second // a request that waits is not answered when its queue goes
+	o.Backoff = consume.Backoff{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond}
+	o.Workers.SettleTimeout = time.Second // a request that waits is not answered when its queue goes
 	b.run(client, b.handler(func(context.Context, *consume.Message, order) error { return nil }, nil), o)
 	b.sendOrder(1, "")
 	b.until(consume.Ack)
@@ -413,7 +416,7 @@ func TestGoesOnWhenSQSIsMended(t *testing.T) {
 	b.empty(b.url)
 }
 
-// Draining gives back what no handler has begun, at once.
+// Draining gives back messages that no handler has started, at once.
 func TestDrainLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, false, 100)
@@ -434,7 +437,7 @@ func TestDrainLosesNothing(t *testing.T) {
 		return nil
 	}, nil)
 	o := quick()
-	o.Visibility = 10 * time.Minute // nobody could wait for that
+	o.Visibility = 10 * time.Minute // too long to wait for
 	stop := b.run(b.client, h, o)
 	<-begun
 	stopped := make(chan struct{})

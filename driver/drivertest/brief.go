@@ -6,7 +6,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// briefChecks are of reads that ask for no more than the answer to a duplicate.
+// briefChecks test reads that ask only for the answer to a duplicate.
 func briefChecks() []check {
 	return []check{{name: "Rule20/ABriefReadTellsADuplicateAsMuch", run: checkBrief}}
 }
@@ -49,12 +49,12 @@ func checkBrief(e *env) {
 				e.Errorf("read in brief, the %s record is answered %v, want %v", name, have, want)
 			}
 		}
-		e.same("the "+name+" record, read in brief", toldInBrief(got.Record), toldInBrief(full.Record))
+		e.same("the "+name+" record, read in brief", briefPart(got.Record), briefPart(full.Record))
 	}
 }
 
-// toldInBrief is the part of a record that a brief read must return.
-func toldInBrief(rec driver.Record) driver.Record {
+// briefPart returns the part of a record that a brief read must return.
+func briefPart(rec driver.Record) driver.Record {
 	rec.ID, rec.Scope, rec.Name = driver.RecordID{}, "", ""
 	rec.Steps, rec.Previous, rec.LastError = nil, driver.Previous{}, ""
 	rec.CreatedAt, rec.ClaimedAt, rec.UpdatedAt = time.Time{}, time.Time{}, time.Time{}

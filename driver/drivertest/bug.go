@@ -17,7 +17,7 @@ type bug struct {
 	caught string // the name of the check
 	// plant puts the mistake between the suite and the store.
 	plant func(h Harness) Harness
-	// tries is how often the check is run until it fails, where it meets the mistake by chance. Default 1.
+	// tries is how often the check is run until it fails, if it shows the mistake only by chance. Default 1.
 	tries int
 	// pointless says why the mistake cannot be made on a store; empty where it can.
 	pointless func(h Harness, caps Capabilities) string
@@ -26,7 +26,7 @@ type bug struct {
 // verdict is a cell of the table.
 type verdict struct{ bug, by, how string }
 
-// runBugs plants each bug into stores of its own, and watches the named check fail.
+// runBugs plants each bug into separate stores, and watches the named check fail.
 func runBugs(t *testing.T, factory Factory, caps Capabilities, checks []check, bugs []bug) {
 	t.Helper()
 	byName := make(map[string]check)
@@ -53,7 +53,7 @@ func runBugs(t *testing.T, factory Factory, caps Capabilities, checks []check, b
 					}
 				}
 				if c.needs != nil && !c.needs(caps) {
-					verdicts[i].by, verdicts[i].how = "not applicable", "the store has not the power that the check is of"
+					verdicts[i].by, verdicts[i].how = "not applicable", "the store does not have the power that the check tests"
 					return
 				}
 				var failures []string

@@ -10,7 +10,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// capabilityChecks are of the optional powers.
+// capabilityChecks test the optional powers.
 func capabilityChecks() []check {
 	return []check{
 		{name: "Capabilities/AsDeclared", run: checkDeclared},
@@ -18,15 +18,15 @@ func capabilityChecks() []check {
 		{name: "Lister/SelectsByScope", run: checkListScope, needs: func(c Capabilities) bool { return c.Lister }},
 		{name: "Lister/SelectsByState", run: checkListStates, needs: func(c Capabilities) bool { return c.Lister }},
 		{name: "Lister/SelectsByKey", run: checkListKey, needs: func(c Capabilities) bool { return c.Lister }},
-		{name: "ScopeDeleter/ForgetsATenantAndNobodyElse", run: checkDeleteScope, needs: func(c Capabilities) bool { return c.ScopeDeleter }},
+		{name: "ScopeDeleter/DeletesATenantAndNoOther", run: checkDeleteScope, needs: func(c Capabilities) bool { return c.ScopeDeleter }},
 		{name: "ScopeDeleter/ForgetsAPartOfATenantAndNoMore", run: checkDeletePart, needs: func(c Capabilities) bool { return c.ScopeDeleter }},
 		{name: "ScopeDeleter/SparesAClaimThatComesMeanwhile", run: checkDeleteMeets, needs: func(c Capabilities) bool { return c.ScopeDeleter }},
 		{name: "ScopeDeleter/IsBounded", run: checkDeleteBounded, needs: func(c Capabilities) bool { return c.ScopeDeleter }},
 		{name: "HealthChecker/Counts", run: checkHealth, needs: func(c Capabilities) bool { return c.HealthChecker }},
 		{name: "WriteChecker/LeavesNoRecord", run: checkWrites, needs: func(c Capabilities) bool { return c.WriteChecker }},
 		{name: "IdentityKeeper/KeepsTheFirst", run: checkIdentity, needs: func(c Capabilities) bool { return c.IdentityKeeper }},
-		{name: "IdentityKeeper/ReadsWhatItKeeps", run: checkReadIdentity, needs: func(c Capabilities) bool { return c.IdentityKeeper }},
-		{name: "Recaller/OnlyWhatAClaimWouldReplay", run: checkRecall, needs: func(c Capabilities) bool { return c.Recaller }},
+		{name: "IdentityKeeper/ReadsTheSavedValue", run: checkReadIdentity, needs: func(c Capabilities) bool { return c.IdentityKeeper }},
+		{name: "Recaller/OnlyResultsThatAClaimWouldReplay", run: checkRecall, needs: func(c Capabilities) bool { return c.Recaller }},
 		{name: "ChangeWaiter/WordComesWhenAnAttemptEnds", run: checkWatch, needs: func(c Capabilities) bool { return c.ChangeWaiter }},
 		{name: "ChangeWaiter/AWaiterOfAnotherProcessIsWoken", run: checkWatchWakes, needs: func(c Capabilities) bool { return c.ChangeWaiter }},
 		{name: "IdentityKeeper/NoSecretIsAnIdentityToo", run: checkNoIdentity, needs: func(c Capabilities) bool { return c.IdentityKeeper }},
@@ -223,8 +223,8 @@ func checkDeleteScope(e *env) {
 	}
 }
 
-// checkDeletePart forgets one scope of a tenant: not the tenant's others, nor one whose name begins alike or is like a
-// pattern of it.
+// checkDeletePart deletes one scope of a tenant: not the tenant's others, nor one whose name begins alike or is
+// like a pattern of it.
 func checkDeletePart(e *env) {
 	tenant := string(e.scope)
 	kept := make(map[driver.Scope]*attempt)
@@ -337,7 +337,7 @@ func checkHealth(e *env) {
 		e.Errorf("claimed, abandoned, released and completed are counted %v, want %v", got, want)
 	}
 	if h.OldestAbandoned.IsZero() || h.OldestAbandoned.After(h.Now) || h.Now.Before(normalTime(empty.Now)) {
-		e.Errorf("the oldest abandoned record is of %v, at %v", h.OldestAbandoned, h.Now)
+		e.Errorf("the oldest abandoned record has the time %v, at %v", h.OldestAbandoned, h.Now)
 	}
 	var oldest time.Time
 	for _, name := range []string{"lapsed", "abandoned"} {
@@ -346,7 +346,7 @@ func checkHealth(e *env) {
 		}
 	}
 	if !h.OldestAbandoned.Before(oldest) && e.h.Advance == nil {
-		e.Errorf("the oldest abandoned record is of %v, but there is an older one", h.OldestAbandoned)
+		e.Errorf("the oldest abandoned record has the time %v, but there is an older one", h.OldestAbandoned)
 	}
 }
 
@@ -385,7 +385,7 @@ func checkIdentity(e *env) {
 	e.is("KeepIdentity of none", keep(e.s, [32]byte{}), driver.ErrIdentity)
 }
 
-// checkReadIdentity reads what the store is bound to, where it can be read: that is all that DoTx compares.
+// checkReadIdentity reads what the store is bound to, if it can be read: DoTx compares nothing else.
 func checkReadIdentity(e *env) {
 	read := func(when string, want [32]byte, is bool) {
 		for _, s := range []driver.Store{e.s, e.h.Peer} {

@@ -7,8 +7,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// A write that was only tried is no record: it is not listed, not counted, and not purged; nor is anything that is there touched by
-// it, however many try at once.
+// A tried write leaves no record: none is listed, counted or purged, and existing records are untouched, however
+// many callers try at once.
 func checkWrites(e *env) {
 	checkWrite := func(ctx context.Context) error {
 		return errOf(e.s.(driver.WriteChecker).CheckWrite(ctx, driver.CheckWriteRequest{}))

@@ -7,7 +7,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// claimChecks are of the claim: one atomic operation (rule 1), and who may take what over (1, 8, 14).
+// claimChecks test the claim: one atomic operation (rule 1), and who may take what over (1, 8, 14).
 func claimChecks() []check {
 	return []check{
 		{name: "Rule01/NewKey", run: checkNewKey},
@@ -38,7 +38,7 @@ func claimChecks() []check {
 		{name: "Rule01/ManyCallersOnOneKeyUntilDone", run: checkManyOnOne},
 		{name: "Rule01/ManyCallersOnManyKeys", run: checkManyOnMany},
 		{name: "Rule01/AbandonedIsUntouchedWithoutTakeOver", run: checkAbandonedUntouched},
-		{name: "Rule01/TakeOverKeepsWhatIsKnown", run: checkTakeOver},
+		{name: "Rule01/TakeOverKeepsTheRecord", run: checkTakeOver},
 		{name: "Rule08/MismatchComesBeforeEverythingElse", run: checkMismatch},
 		{name: "Rule08/AnotherAlgIsNoMismatch", run: checkOtherAlg},
 		{name: "Rule14/SettlingNeverInserts", run: func(e *env) {
@@ -135,7 +135,7 @@ func (e *env) oneWinner(request func() driver.ClaimRequest, attempt int) {
 	}
 	rec := e.get(everonce.Key{Scope: reqs[0].Scope, ID: reqs[0].Name})
 	if rec.Nonce != reqs[winner].Nonce || rec.Attempt != attempt {
-		e.Errorf("the record is of attempt %d, by the winner: %v; want %d, true", rec.Attempt, rec.Nonce == reqs[winner].Nonce, attempt)
+		e.Errorf("the record has attempt %d, by the winner: %v; want %d, true", rec.Attempt, rec.Nonce == reqs[winner].Nonce, attempt)
 	}
 	w := attemptOf(e, reqs[winner], results[winner])
 	w.completed("done")
@@ -280,7 +280,7 @@ func checkTakeOver(e *env) {
 	}
 }
 
-// states returns a record in every state, each of a key of its own.
+// states returns a record in every state, each with its own key.
 func (e *env) states() map[string]*attempt {
 	e.Helper()
 	m := make(map[string]*attempt)
@@ -366,7 +366,7 @@ func checkUnknownStep(e *env) {
 	dead.lapse()
 	e.decided(a.taking(driver.TakeAbandoned), driver.DecideAbandoned)
 
-	// Another settles the step, and the operation may go on.
+	// Another settles the step, and the operation may continue.
 	settler := e.claimed(a.taking(driver.TakeToSettle))
 	settler.stepped("mail", driver.StepDone)
 	settler.released(driver.StateReleased)

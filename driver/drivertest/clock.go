@@ -7,7 +7,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// clockChecks are of time, which is the store's (rule 2).
+// clockChecks test that time is the store's (rule 2).
 func clockChecks() []check {
 	return []check{
 		{name: "Rule02/RequestsCarryNoTime", run: checkNoTimes},
@@ -28,7 +28,7 @@ func clockChecks() []check {
 			req.Lease = short
 			a := e.claimed(req)
 			until := e.get(a.key()).LeaseUntil
-			for { // until the store itself says that the lease is over, others are told to wait
+			for { // until the store itself says that the lease is over, others must wait
 				res := e.claim(a.taking(driver.TakeNone))
 				lapsed := !res.Now.Before(until)
 				if lapsed && res.Decision != driver.DecideAbandoned || !lapsed && res.Decision != driver.DecideInProgress {
@@ -79,7 +79,7 @@ func (e *env) leaseFrom(a *attempt, what string) {
 	}
 }
 
-// checkNoTimes proves that no caller can tell a store what time it is.
+// checkNoTimes proves that no request can carry the caller's time.
 func checkNoTimes(e *env) {
 	when := reflect.TypeFor[time.Time]()
 	var walk func(path string, t reflect.Type)
@@ -129,10 +129,10 @@ func checkLifetimes(e *env) {
 	}
 }
 
-// checkSkew runs lives of records while the clocks of those who call and of the store are an hour apart:
-// nothing changes for anybody. Where the store's clock can be moved it is, both ways; and each of two
-// handles, whose processes may have clocks of their own, is held to what the other one claimed. Where it cannot, nothing is
-// off but that: it is said, and that callers' clocks do not matter rests on checkNoTimes.
+// checkSkew runs lives of records while the clocks of the callers and of the store are an hour apart: it must make
+// no difference. If the store's clock can be moved it is, both ways, and each of two handles, whose processes may
+// have different clocks, must respect the other's claims. If it cannot be moved, the check logs that, and
+// checkNoTimes alone shows that callers' clocks do not matter.
 func checkSkew(e *env) {
 	peer := e.to(e.reporter, e.h.Peer)
 	offs := []time.Duration{0, long, -2 * long}

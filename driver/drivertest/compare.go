@@ -52,8 +52,8 @@ func normalResult(r driver.SavedResult) driver.SavedResult {
 	return r
 }
 
-// diff names the fields in which two records differ, as they are at a time; empty if they do not. Values
-// are not told: a result may have megabytes.
+// diff names the fields in which two records differ at a time; empty if they do not. It omits the values: a result
+// may have megabytes.
 func diff(got, want driver.Record, now time.Time) string {
 	got, want = normal(got, now), normal(want, now)
 	var b strings.Builder

@@ -8,7 +8,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// contextChecks are of calls whose context ends, and of errors in general (rule 7).
+// contextChecks test calls whose context ends, and errors in general (rule 7).
 func contextChecks() []check {
 	return []check{
 		{name: "Rule07/ACancelledClaimIsNoDuplicate", run: func(e *env) {
@@ -24,7 +24,7 @@ func contextChecks() []check {
 				// Whatever became of it, its repetition is granted, and its retraction ends it.
 				e.claimed(req)
 				e.release(byNonce(req))
-				e.refused(req, driver.ErrAttemptEnded)
+				e.claimFails(req, driver.ErrAttemptEnded)
 			}
 		}},
 		{name: "Rule07/ACancelledCallIsDoneOrNot", run: checkCancelled},

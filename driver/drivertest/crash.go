@@ -9,9 +9,9 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// crashChecks enumerate crash points: every store call and every effect of an operation is numbered, and
-// for each and each way to go wrong the operation is run, and then retried by fresh processes to its end.
-// What must then be so depends on the policy: it is said at each.
+// crashChecks enumerate crash points: every store call and every effect of an operation is numbered, and for each
+// and each way to go wrong the operation is run, and then retried by fresh processes to its end. The expected end
+// depends on the policy: see each check.
 func crashChecks() []check {
 	return []check{
 		{name: "CrashPoints/Reexecute", run: func(e *env) {
@@ -185,7 +185,7 @@ func (tr *trial) deliver(p *process) {
 	})
 	if !lived {
 		tr.history = append(tr.history, "gone")
-		return // nobody hears what it says
+		return // its error is lost with the process
 	}
 	tr.answered(res, err)
 }
@@ -198,7 +198,7 @@ func (tr *trial) truth(a everonce.Abandoned, name, value string) everonce.Verdic
 	return everonce.NotHappened[string]()
 }
 
-// workInSteps has an effect in each of three steps, each under a policy of its own.
+// workInSteps has an effect in each of three steps, each under a different policy.
 func (tr *trial) workInSteps(ctx context.Context, a *everonce.Attempt, p *process) (string, error) {
 	effect := func(name string, opts ...everonce.CallOption) error {
 		_, err := everonce.Step(ctx, a, name, func(context.Context) (string, error) {
@@ -226,7 +226,7 @@ func (tr *trial) answered(res everonce.Result[string], err error) {
 	}
 }
 
-// lapse ends the lease of an attempt that nobody runs any more.
+// lapse ends the lease of an attempt whose process is gone.
 func (tr *trial) lapse() {
 	tr.e.Helper()
 	got := tr.e.look(tr.key.RecordID())

@@ -8,10 +8,11 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// damageChecks are of records that no version has written so: nobody judges them, and they hold up nobody.
+// damageChecks test records with contents that no version writes: no call judges them, and they delay no other
+// record.
 func damageChecks() []check {
 	return []check{
-		{name: "Damage/NobodyTakesItOver", run: checkDamageRefused},
+		{name: "Damage/IsNotTakenOver", run: checkDamageRefused},
 		{name: "Damage/TheAttemptThatRunsMayEndIt", run: checkDamageEnded},
 		{name: "Damage/APurgePassesItOver", run: checkDamagePurge, needs: func(c Capabilities) bool { return !c.RemovesByItself }},
 		{name: "Damage/GoesWithItsTime", run: checkDamageGoes, needs: func(c Capabilities) bool { return !c.RemovesByItself }},
@@ -37,7 +38,7 @@ func (e *env) damaged() map[string]*attempt {
 	return all
 }
 
-// unleased returns claims of which nobody can tell whether they are live, and which may go by their lifetime.
+// unleased returns claims that may or may not be live, and that may be removed after their lifetime.
 func (e *env) unleased(n int) []*attempt {
 	e.Helper()
 	if e.h.DamagedLease == nil {
@@ -58,7 +59,7 @@ func (e *env) unleased(n int) []*attempt {
 	return all
 }
 
-// stillDamaged checks that the record is as it was.
+// stillDamaged checks that the record is unchanged.
 func (a *attempt) stillDamaged(what string) {
 	a.e.Helper()
 	_, err := a.e.s.Get(a.e.ctx, driver.GetRequest{ID: a.req.ID})
@@ -82,7 +83,7 @@ func checkDamageRefused(e *env) {
 	}
 }
 
-// checkDamageEnded: nobody else has the record. A lease that is renewed is a lease again.
+// checkDamageEnded: no other attempt has the record. Renewing the lease repairs it.
 func checkDamageEnded(e *env) {
 	for i, a := range e.unleased(3) {
 		a.req.Lifetime = forLong
@@ -100,12 +101,13 @@ func checkDamageEnded(e *env) {
 	}
 }
 
-// checkDamagePurge: what a purge may not remove takes no place of what it may, however many there are.
+// checkDamagePurge: records that a purge must not remove take no place of those that it may, however many there
+// are.
 func checkDamagePurge(e *env) {
 	const limit = 2
 	var stays []*attempt
 	results, records := 0, 0
-	for range 4 { // one behind the other, as they are due
+	for range 4 { // one after the other, in the order in which they are due
 		stays = append(stays, e.unleased(limit+1)...)
 		gone := claimReq(e.key())
 		gone.Lifetime = driver.Lifetime{Retention: short}
@@ -141,7 +143,8 @@ func checkDamagePurge(e *env) {
 	}
 }
 
-// checkDamageGoes: what is over by a time that can be read goes with that time, and its key is new. Until a purge has come it is not.
+// checkDamageGoes: a record that is over by a readable time is removed at that time, and its key is new. It is
+// still found until a purge removes it.
 func checkDamageGoes(e *env) {
 	for way, damage := range e.h.Damages {
 		req := claimReq(e.key())
@@ -150,7 +153,7 @@ func checkDamageGoes(e *env) {
 		a.completed("done")
 		damage(req.ID)
 		e.pass(short)
-		e.refused(a.taking(driver.TakeNone), driver.ErrCorruptRecord)
+		e.claimFails(a.taking(driver.TakeNone), driver.ErrCorruptRecord)
 		if got := e.purge(); got.Records != 1 {
 			e.Errorf("damaged by %s: %d records were purged, want 1", way, got.Records)
 		}
@@ -160,7 +163,7 @@ func checkDamageGoes(e *env) {
 	}
 }
 
-// checkDamageListed: it must be found to be dealt with, among all and by itself.
+// checkDamageListed: a damaged record must be listed, among all and alone, so that an operator finds it.
 func checkDamageListed(e *env) {
 	all := e.damaged()
 	for i, a := range e.unleased(1) {
@@ -197,12 +200,12 @@ func checkDamageCounted(e *env) {
 	e.ok("Health", err)
 	got := [5]int64{h.Claimed, h.Abandoned, h.Released, h.Completed, h.Unreadable}
 	if want := [5]int64{3: 1, 4: unreadable}; got != want || !h.OldestAbandoned.IsZero() {
-		e.Errorf("claimed, abandoned, released, completed and unreadable are counted %v, the oldest abandoned is of %v; want %v and none", got, h.OldestAbandoned, want)
+		e.Errorf("claimed, abandoned, released, completed and unreadable are counted %v, the oldest abandoned has the time %v; want %v and none", got, h.OldestAbandoned, want)
 	}
 }
 
-// checkDamageDeleted forgets a tenant. What may be a live claim stays, for all that can be read of it; of the rest a store may remove what it can tell. Where
-// something stays, whoever forgets is told, and only then: the others go first.
+// checkDamageDeleted deletes a tenant's records. A record that may be a live claim remains; a store may remove the
+// others. If a record remains, the caller gets an error, but only after the others are removed.
 func checkDamageDeleted(e *env) {
 	all := e.damaged()
 	unleased := e.unleased(5)
@@ -236,7 +239,7 @@ func checkDamageDeleted(e *env) {
 	}
 }
 
-// forget deletes a scope, in at most so many calls, and returns the sum of what was told, and the last of it.
+// forget deletes a scope, in at most so many calls, and returns the sum of the results, and the last error.
 func (e *env) forget(scope driver.Scope, calls int) (sum driver.DeleteScopeResult, err error) {
 	e.Helper()
 	for range calls {

@@ -5,14 +5,14 @@
 //		drivertest.Run(t, newHarness, drivertest.Capabilities{MaxResult: 1 << 20})
 //	}
 //
-// Tests are named after the rules of the project's design that they check, such as "Rule03/TokenGrowsAcrossRelease". The
-// suite uses only the store's interface, directly and through the engine. It repeats, delays and interrupts calls, compares
-// the store with [driver.Decide] and with the functions of package transition, and checks histories of concurrent runs.
-// [RunWithBugs] also plants known bugs into the store; a named test must find each of them. [RunTx] tests the
-// transactions of a [driver.TxStore].
+// Tests are named after the rules of the project's design that they check, such as
+// "Rule03/TokenGrowsAcrossRelease". The suite uses only the store's interface, directly and through the engine. It
+// repeats, delays and interrupts calls, compares the store with [driver.Decide] and with the functions of package
+// transition, and checks histories of concurrent runs. [RunWithBugs] also plants known bugs into the store; a named
+// test must find each of them. [RunTx] tests the transactions of a [driver.TxStore].
 //
-// Generated cases come from pgregory.net/rapid: its flags (-rapid.checks, -rapid.seed) apply. With -short the suite runs a
-// fifth of them, and for a store with [Capabilities].Variant only the checks of its own calls.
+// Generated cases come from pgregory.net/rapid: its flags (-rapid.checks, -rapid.seed) apply. With -short the suite
+// runs a fifth of them, and for a store with [Capabilities].Variant only the checks of its calls.
 //
 // Time is the store's clock. The suite moves it by [Harness].Advance. Without Advance, the suite uses leases and
 // lifetimes of milliseconds and waits until the store's clock has passed them.
@@ -26,15 +26,15 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Factory returns a new, empty store for one test. It is called a few hundred times, from tests that run in parallel, and
-// frees its resources with t.Cleanup. If the server is missing, it fails the test: a skipped conformance run proves
-// nothing.
+// Factory returns a new, empty store for one test. It is called a few hundred times, from tests that run in
+// parallel, and frees its resources with t.Cleanup. If the server is missing, it fails the test: a skipped
+// conformance run proves nothing.
 type Factory func(t testing.TB) Harness
 
 // Harness is a store under test, and the functions by which the suite controls it.
 type Harness struct {
 	Store driver.Store
-	// Peer, if set, is a second handle on the same records, like that of another process. Default: Store.
+	// Peer, if set, is a second handle on the same records, as another process would have it. Default: Store.
 	Peer driver.Store
 	// Advance moves the store's clock, also backwards. It is nil if the clock cannot be moved: Rule02/CallersAnHourOff
 	// then logs that it proves nothing.
@@ -43,9 +43,9 @@ type Harness struct {
 	// the checks of NewerVersion log that they prove nothing.
 	Newer func(driver.RecordID)
 
-	// Damages are functions, by name, that damage the state or another field of an existing record, so that it has contents
-	// that no version writes. DamagedLease damages the lease of a claim, so that its end cannot be read. If they are empty,
-	// the checks of Damage log that they prove nothing.
+	// Damages are functions, by name, that damage the state or another field of an existing record, so that it has
+	// contents that no version writes. DamagedLease damages the lease of a claim, so that its end cannot be read.
+	// If they are empty, the checks of Damage log that they prove nothing.
 	Damages      map[string]func(driver.RecordID)
 	DamagedLease func(driver.RecordID)
 
@@ -89,19 +89,20 @@ type Capabilities struct {
 	// a claim that conflicts with another transaction, so a claim in the caller's transaction need not exclude others: one
 	// of the two completes.
 	NoSavepoints bool
-	// DecidesAtCommit declares, for RunTx, that a claim in a transaction keeps no others out, as in DynamoDB, where a
-	// transaction is sent as a whole: of several that have claimed a key, the commit of one succeeds, and that of the
-	// others returns driver.ErrConflict.
+	// DecidesAtCommit declares, for RunTx, that a claim in a transaction keeps no others out, as in DynamoDB, where
+	// a transaction is sent as a whole: of several that have claimed a key, one commit succeeds, and the others
+	// return driver.ErrConflict.
 	DecidesAtCommit bool
 	// DuplicateWaits is, for RunTx, the longest time that the claim of a key held by an open transaction may wait inside
 	// the store. Default 0: it does not wait.
 	DuplicateWaits time.Duration
-	// BusyThoughDone declares, for RunTx, that a duplicate may be told that its key is in progress though there is a result, while
-	// other duplicates read it: at an isolation at which a read locks. Nothing else may differ.
+	// BusyThoughDone declares, for RunTx, that a duplicate may get DecideInProgress although there is a result,
+	// while other duplicates read it: at an isolation level at which a read locks. Nothing else may differ.
 	BusyThoughDone bool
-	// Variant declares that the suite also runs on this store with other options, through another driver or on another
-	// server. With -short, Run then leaves out the checks through the engine, those of many generated calls, and the
-	// planted bugs. RunTx leaves out the planted bugs, the crashes and the engine's batches.
+	// Variant declares that the suite also runs on this store with other options, through another driver or on
+	// another server. With -short, Run then leaves out the checks through the engine, the checks with many
+	// generated calls, and the planted bugs. RunTx leaves out the planted bugs, the crashes and the engine's
+	// batches.
 	Variant bool
 	// Callers is the number of concurrent callers in the tests of contention. Default 64.
 	Callers int
@@ -114,7 +115,7 @@ func (c Capabilities) withDefaults() Capabilities {
 	return c
 }
 
-// isBrief reports whether what another run of the suite has shown of this store is left out.
+// isBrief reports whether to skip the checks that another run of the suite makes on this store.
 func (c Capabilities) isBrief() bool { return c.Variant && testing.Short() }
 
 // check is one test of the suite: a function of a harness, so that it can also be run against a store with
@@ -122,7 +123,7 @@ func (c Capabilities) isBrief() bool { return c.Variant && testing.Short() }
 type check struct {
 	name string // "Rule03/TokenGrowsAcrossRelease"
 	run  func(e *env)
-	// needs reports whether a store has the power that the check is of; nil where it needs none.
+	// needs reports whether a store has the power that the check tests; nil if it needs none.
 	needs func(c Capabilities) bool
 }
 

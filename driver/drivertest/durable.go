@@ -4,11 +4,11 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// durableChecks are of what an answer promises: what was acknowledged is there, for everybody (rule 15).
-// That it also survives the loss of power is beyond what a test in one process can show.
+// durableChecks test the promise of an answer: an acknowledged write is visible to every reader (rule 15). Whether
+// it also survives a loss of power is beyond a test in one process.
 func durableChecks() []check {
 	return []check{
-		{name: "Rule15/WhatIsAcknowledgedIsThere", run: func(e *env) {
+		{name: "Rule15/AcknowledgedWritesAreVisible", run: func(e *env) {
 			peer := e.to(e.reporter, e.h.Peer)
 			for _, pair := range [][2]*env{{e, peer}, {peer, e}} {
 				writer, reader := pair[0], pair[1]

@@ -21,8 +21,8 @@ func engineChecks() []check {
 	}
 }
 
-// checkManyDeliveries brings one operation from many processes at once, each of which retries while it is
-// told to.
+// checkManyDeliveries brings one operation from many processes at once, each of which retries while it gets "in
+// progress".
 func checkManyDeliveries(e *env) {
 	key := e.key()
 	var effects atomic.Int64
@@ -49,7 +49,7 @@ func checkManyDeliveries(e *env) {
 	}
 }
 
-// checkCrowdWaits has a crowd wait for an attempt that first fails: one of them works, the others are told.
+// checkCrowdWaits has a crowd wait for an attempt that first fails: one of them works, the others get its result.
 func checkCrowdWaits(e *env) {
 	key := e.key()
 	var runs, executed, failed atomic.Int64
@@ -142,8 +142,8 @@ func checkElided(e *env) {
 		if i == 0 && (err != nil || len(res.Value) != e.caps.MaxResult+1) {
 			e.Errorf("the first caller gets %d bytes, %v; want the value", len(res.Value), err)
 		}
-		var told *everonce.Error
-		if i == 1 && (!errors.Is(err, everonce.ErrResultElided) || !errors.As(err, &told) || string(told.Summary) != "large") {
+		var elided *everonce.Error
+		if i == 1 && (!errors.Is(err, everonce.ErrResultElided) || !errors.As(err, &elided) || string(elided.Summary) != "large") {
 			e.Errorf("a duplicate gets %v; want ErrResultElided, with the summary", err)
 		}
 	}
@@ -182,7 +182,7 @@ func checkRefuseStays(e *env) {
 		e.pass(2 * short)
 		e.purge()
 		if got := e.look(key.RecordID()).Found; got != (policy != everonce.Reexecute) {
-			e.Errorf("under %v the lapsed record is still there: %v", policy, got)
+			e.Errorf("under %v the lapsed record still exists: %v", policy, got)
 		}
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// reporter is what a check tells its findings to: a testing.T, a rapid.T, or a recorder that watches a
-// check fail on a planted bug.
+// reporter receives a check's findings: a testing.T, a rapid.T, or a recorder that watches a check fail on a
+// planted bug.
 type reporter interface {
 	Helper()
 	Logf(format string, args ...any)
@@ -30,12 +30,12 @@ type reporter interface {
 const (
 	long  = time.Hour
 	short = 5 * time.Millisecond
-	// hung is how long a check may take: only a store that hangs needs it. On a machine that is busy with twenty other things, three
-	// minutes were not enough for thousands of calls of a server.
+	// hung is how long a check may take: only a store that hangs needs it. On a machine that is busy with twenty
+	// other things, three minutes were not enough for thousands of calls of a server.
 	hung = 10 * time.Minute
 )
 
-// env is one check's world: a store, and a scope that nobody else has.
+// env is one check's world: a store, and a scope that no other check uses.
 type env struct {
 	reporter
 	ctx   context.Context
@@ -132,15 +132,15 @@ func (e *env) decided(req driver.ClaimRequest, want driver.Decision) driver.Clai
 	return res
 }
 
-// refused sends a claim that must be refused with an error.
-func (e *env) refused(req driver.ClaimRequest, want error) {
+// claimFails sends a claim that must be refused with an error.
+func (e *env) claimFails(req driver.ClaimRequest, want error) {
 	e.Helper()
 	if res, err := e.s.Claim(e.ctx, req); !errors.Is(err, want) {
 		e.Fatalf("Claim: %v, error %v; want the error %q", res.Decision, err, want)
 	}
 }
 
-// get reads a record that must be there.
+// get reads a record that must exist.
 func (e *env) get(k everonce.Key) driver.Record {
 	e.Helper()
 	res := e.look(k.RecordID())
@@ -150,7 +150,7 @@ func (e *env) get(k everonce.Key) driver.Record {
 	return res.Record
 }
 
-// absent reads a record that must not be there.
+// absent reads a record that must not exist.
 func (e *env) absent(k everonce.Key) {
 	e.Helper()
 	if res := e.look(k.RecordID()); res.Found {

@@ -31,7 +31,7 @@ func ExampleRun() {
 	}
 }
 
-// openStore stands for the constructor of your store, on a database of its own.
+// openStore stands for the constructor of your store, on a new database.
 var openStore func(testing.TB) (driver.TxStore[*sql.Tx], *sql.DB)
 
 // The application's data in the same database is a table with a row for every effect.
@@ -54,7 +54,7 @@ func ExampleRunTx() {
 					return n, err
 				},
 				Begin: func(context.Context) (drivertest.CallerTx[*sql.Tx], error) {
-					tx, err := db.BeginTx(context.Background(), nil) // it ends by itself, not with the call
+					tx, err := db.BeginTx(context.Background(), nil) // it must not end with the call
 					if err != nil {
 						return drivertest.CallerTx[*sql.Tx]{}, err
 					}

@@ -38,8 +38,8 @@ var (
 	errHung     = fmt.Errorf("%w: no answer", errInjected)
 )
 
-// patience is how long a caller of the suite waits for a call of the store, and completion for all tries of a completion: within that the
-// engine bounds a call, and the context of a check ends later.
+// patience is how long a caller of the suite waits for a call of the store, and completion for all tries of a
+// completion: within that the engine bounds a call, and the context of a check ends later.
 const (
 	patience   = 10 * time.Second
 	completion = 8 * patience
@@ -99,7 +99,7 @@ func (p *process) do(what string, call func() error) error {
 	case dieBefore:
 		runtime.Goexit()
 	case dieAfter:
-		_ = call() //nolint:errcheck // nobody hears it
+		_ = call() //nolint:errcheck // the process is gone
 		runtime.Goexit()
 	}
 	return call()
@@ -117,8 +117,8 @@ func (p *process) reached() []string {
 	return append([]string(nil), p.points...)
 }
 
-// faultStore is a store as one process has it. Of the optional powers it has the one that writes, which is a call like the others; whether
-// the rest are kept is asked by themselves.
+// faultStore is a store as one process has it. It has one optional power, the one that writes, whose call may fail
+// like the others; separate checks cover the rest.
 type faultStore struct {
 	store driver.Store
 	p     *process
@@ -137,8 +137,8 @@ func reach[Req, Res any](ctx context.Context, p *process, what string, req Req, 
 	return res, nil
 }
 
-// waited returns the error of a call: of one that hangs as if its context had ended, where the engine has seen to it that it will.
-// To wait for that would take the time, and tell no more.
+// waited returns the error of a call: a call that hangs fails as if its context had ended, if the engine has
+// bounded that context. Waiting for it would take long and show no more.
 func waited(ctx context.Context, err error) error {
 	if !errors.Is(err, errHung) {
 		return err
@@ -178,16 +178,16 @@ func (s *faultStore) Purge(ctx context.Context, req driver.PurgeRequest) (driver
 	return reach(ctx, s.p, "Purge", req, s.store.Purge)
 }
 
-// Unwrap makes the store's powers those of the wrapped one: of these it has but the next.
+// Unwrap keeps the store's other powers: of these faultStore has only KeepIdentity.
 func (s *faultStore) Unwrap() driver.Store { return s.store }
 
-// KeepIdentity is a call, too: the first of a receiver, where the store has one.
+// KeepIdentity is a receiver's first call, if the store has this power.
 func (s *faultStore) KeepIdentity(ctx context.Context, req driver.KeepIdentityRequest) (driver.KeepIdentityResult, error) {
 	keeper, _ := driver.PowerOf[driver.IdentityKeeper](s.store)
 	return reach(ctx, s.p, "KeepIdentity", req, keeper.KeepIdentity)
 }
 
-// gateway is the other side of an effect: it keeps the only ledger that counts.
+// gateway is the other side of an effect: it keeps the authoritative ledger.
 type gateway struct {
 	deduplicates bool
 	mu           sync.Mutex
@@ -212,7 +212,7 @@ func (g *gateway) call(p *process, key string) error {
 	})
 }
 
-// happened tells the truth.
+// happened reports whether the effect happened, truthfully.
 func (g *gateway) happened(key string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

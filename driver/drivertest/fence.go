@@ -4,7 +4,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// fenceChecks are of token and nonce: every write is conditional on both, and tokens grow (rule 3).
+// fenceChecks test token and nonce: every write is conditional on both, and tokens grow (rule 3).
 func fenceChecks() []check {
 	return []check{
 		{name: "Rule03/TokenGrowsAcrossRelease", run: func(e *env) {

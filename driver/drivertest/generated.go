@@ -6,7 +6,7 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// decisionChecks drive one record with calls that nobody thought of.
+// decisionChecks drive one record with generated calls.
 func decisionChecks() []check {
 	return []check{{name: "Rule20/DecidesAsSpecified", run: checkDecisions}}
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// historyChecks let clients deliver the same operations at once, over processes that fail and owners that
-// are overtaken, and ask a linearizability checker whether what they were told can be told by one
-// register per key that is written once.
+// historyChecks let clients deliver the same operations at once, over processes that fail and owners that are
+// overtaken, and ask a linearizability checker whether one write-once register per key could have given all their
+// answers.
 func historyChecks() []check {
 	return []check{
 		{name: "History/OfDoIsLinearizable", run: func(e *env) { e.history(e.deliverDo) }},
@@ -32,14 +32,14 @@ type delivery struct {
 	own string
 }
 
-// told is its answer.
-type told struct {
-	outcome everonce.Outcome // 0 where the process did not live to answer
+// reply is its answer.
+type reply struct {
+	outcome everonce.Outcome // 0 if the process died before it answered
 	value   string
 }
 
-// register is the model of a key: empty until an operation is completed, and that value ever after. A call
-// whose end nobody saw may have completed its operation at any later time, or never.
+// register is the model of a key: empty until an operation is completed, and that value ever after. A call whose
+// end was not seen may have completed its operation at any later time, or never.
 func register() porcupine.Model {
 	nm := porcupine.NondeterministicModel{
 		Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
@@ -56,7 +56,7 @@ func register() porcupine.Model {
 		},
 		Init: func() []any { return []any{""} },
 		Step: func(state, input, output any) []any {
-			now, in, out := state.(string), input.(delivery), output.(told)
+			now, in, out := state.(string), input.(delivery), output.(reply)
 			switch out.outcome {
 			case everonce.Executed:
 				if now == "" && out.value == in.own {
@@ -85,17 +85,17 @@ func register() porcupine.Model {
 	return nm.ToModel()
 }
 
-// history runs clients against each other and checks what they were told.
-func (e *env) history(deliver func(p *process, d delivery) (told, error)) {
+// history runs clients against each other and checks their answers.
+func (e *env) history(deliver func(p *process, d delivery) (reply, error)) {
 	e.Helper()
-	e.histories(1, func(p *process, ds []delivery) ([]told, error) {
+	e.histories(1, func(p *process, ds []delivery) ([]reply, error) {
 		answer, err := deliver(p, ds[0])
-		return []told{answer}, err
+		return []reply{answer}, err
 	})
 }
 
 // histories is history for deliveries that come several at a time, of neighbouring keys.
-func (e *env) histories(together int, deliver func(p *process, ds []delivery) ([]told, error)) {
+func (e *env) histories(together int, deliver func(p *process, ds []delivery) ([]reply, error)) {
 	e.Helper()
 	const clients, turns, keys = 8, 36, 12
 	quick := []fault{failBefore, failAfter, dieBefore, dieAfter}
@@ -111,7 +111,7 @@ func (e *env) histories(together int, deliver func(p *process, ds []delivery) ([
 	each(clients, func(client int) {
 		rng := rand.New(rand.NewPCG(seed, uint64(client))) //nolint:gosec // a seeded choice
 		for turn := range turns {
-			// They move over the keys together, so that they meet at each.
+			// They move over the keys together, so that they collide at each.
 			ds := make([]delivery, together)
 			for i, from := range rng.Perm(together) {
 				ds[i] = delivery{key: all[min(turn/3+rng.IntN(2)+from, keys-1)], own: fmt.Sprintf("%d.%d.%d", client, turn, i)}
@@ -142,7 +142,7 @@ func (e *env) histories(together int, deliver func(p *process, ds []delivery) ([
 	})
 	executed := make(map[everonce.Key]int)
 	for _, op := range ops {
-		if out := op.Output.(told); out.outcome == everonce.Executed {
+		if out := op.Output.(reply); out.outcome == everonce.Executed {
 			executed[op.Input.(delivery).key]++
 		}
 	}
@@ -159,15 +159,16 @@ func (e *env) histories(together int, deliver func(p *process, ds []delivery) ([
 	}
 }
 
-// answerable leaves out the calls whose end nobody saw and whose value nobody was told: they can always be taken for calls
-// that did nothing, and the checker would try all their orders. So it leaves out those in progress, where they may be so at any time.
+// answerable leaves out the calls whose end was not seen and whose value was never returned: they can always be
+// taken for calls that did nothing, and the checker would try all their orders. It also leaves out calls in
+// progress, if the store may answer so at any time.
 func answerable(ops []porcupine.Operation, caps Capabilities) (left []porcupine.Operation) {
 	seen := make(map[delivery]bool)
 	for _, op := range ops {
-		seen[delivery{op.Input.(delivery).key, op.Output.(told).value}] = true
+		seen[delivery{op.Input.(delivery).key, op.Output.(reply).value}] = true
 	}
 	for _, op := range ops {
-		if caps.BusyThoughDone && op.Output.(told).outcome == everonce.InProgress {
+		if caps.BusyThoughDone && op.Output.(reply).outcome == everonce.InProgress {
 			continue
 		}
 		if op.Return != math.MaxInt64 || seen[op.Input.(delivery)] {
@@ -177,7 +178,7 @@ func answerable(ops []porcupine.Operation, caps Capabilities) (left []porcupine.
 	return left
 }
 
-// overtake lets the lease of whoever holds the key run out, alive or not.
+// overtake lets the lease of the key's owner run out, alive or not.
 func (e *env) overtake(k everonce.Key) {
 	got, err := e.s.Get(e.ctx, driver.GetRequest{ID: k.RecordID()})
 	if err != nil {
@@ -195,7 +196,7 @@ func (e *env) overtake(k everonce.Key) {
 }
 
 // deliverDo brings an operation to a process in guarded mode, under Reexecute.
-func (e *env) deliverDo(p *process, d delivery) (answer told, err error) {
+func (e *env) deliverDo(p *process, d delivery) (answer reply, err error) {
 	r, err := everonce.NewReceiver(&faultStore{e.s, p}, everonce.Reexecute, historyOptions())
 	if err != nil {
 		return answer, err
@@ -206,7 +207,7 @@ func (e *env) deliverDo(p *process, d delivery) (answer told, err error) {
 			return d.own, p.do("effect", func() error { return nil })
 		}, sumA)
 		if !p.isGone() {
-			answer, err = toldBy(res, doErr)
+			answer, err = replyOf(res, doErr)
 		}
 	})
 	return answer, err
@@ -216,9 +217,9 @@ func historyOptions() *everonce.Options {
 	return &everonce.Options{Lease: long, Lifetime: forLong, Codec: everonce.Raw(), Owner: "suite"}
 }
 
-// toldBy reads an answer. An outcome that no call of a history may have is an error.
-func toldBy(res everonce.Result[string], err error) (told, error) {
-	answer := told{outcome: res.Outcome, value: res.Value}
+// replyOf reads an answer. An outcome that no call of a history may have is an error.
+func replyOf(res everonce.Result[string], err error) (reply, error) {
+	answer := reply{outcome: res.Outcome, value: res.Value}
 	switch res.Outcome {
 	case everonce.Executed, everonce.Replayed:
 		return answer, err

@@ -11,7 +11,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// limitChecks are of keys and values at their limits, and of what errors may tell (rules 9 to 12).
+// limitChecks test keys and values at their limits, and the texts of errors (rules 9 to 12).
 func limitChecks() []check {
 	return []check{
 		{name: "Keys/AtTheirLimits", run: checkKeys},
@@ -70,7 +70,7 @@ func checkKeys(e *env) {
 		if rec := e.get(k); rec.LastError != end.ErrorClass || rec.UnknownStep != end.Step {
 			e.Errorf("error class or step came back changed: %q, %q", rec.LastError, rec.UnknownStep)
 		}
-		// A retracted claim leaves scope and name as they are, too.
+		// A retracted claim leaves scope and name unchanged, too.
 		k.ID = k.ID[:0] + "r"
 		e.release(byNonce(claimReq(k)))
 		if rec := e.get(k); rec.Scope != k.Scope || rec.Name != k.ID {

@@ -8,7 +8,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// The ID and the hash of a key find its record in every scope, or in one, on whatever page, together with all else that selects.
+// The ID and the hash of a key find its record in every scope, or in one, on whatever page, together with all else
+// that selects.
 func checkListKey(e *env) {
 	tenant, route := string(e.scope), driver.ScopeOf(string(e.scope), "charge")
 	var all []driver.Record

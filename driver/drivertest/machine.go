@@ -237,7 +237,7 @@ func (m *machine) claim() {
 	m.answered(a, res)
 }
 
-// answered compares the answer's record with the one that is there, and remembers the claim.
+// answered compares the answer's record with the stored one, and remembers the claim.
 func (m *machine) answered(a *attempt, res driver.ClaimResult) {
 	m.t.Helper()
 	a.rec.Nonce = a.req.Nonce

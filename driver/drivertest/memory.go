@@ -26,7 +26,7 @@ func (m *memory) decided(req driver.ClaimRequest, res driver.ClaimResult) error 
 			return fmt.Errorf("a result is replayed, and none was ever saved")
 		}
 		if res.Record.Token != m.done.Token || string(res.Record.Result.Data) != string(m.done.Result.Data) {
-			return fmt.Errorf("the result of token %d is replayed, want that of token %d", res.Record.Token, m.done.Token)
+			return fmt.Errorf("the result of token %d is replayed, want the one of token %d", res.Record.Token, m.done.Token)
 		}
 	}
 	return nil

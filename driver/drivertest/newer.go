@@ -7,7 +7,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// newerChecks are of what a newer version has written: this one does not judge it, and leaves it as it is.
+// newerChecks test records that a newer version has written: this one does not judge them, and leaves them
+// unchanged.
 func newerChecks() []check {
 	return []check{
 		{name: "NewerVersion/ItsRecordsAreRefused", run: checkNewerRefused},
@@ -32,7 +33,7 @@ func (e *env) newer() map[string]*attempt {
 	return states
 }
 
-// leftAlone checks that the record is still that of a newer version.
+// leftAlone checks that the record still has the newer format.
 func (a *attempt) leftAlone(name string) {
 	a.e.Helper()
 	got, err := a.e.s.Get(a.e.ctx, driver.GetRequest{ID: a.req.ID})
@@ -60,7 +61,8 @@ func checkNewerRefused(e *env) {
 	}
 }
 
-// checkNewerPurge: how long a newer version keeps a result this one does not know. It takes no place of what is to be purged.
+// checkNewerPurge: this version does not know how long a newer one keeps a result. Such a record takes no place of
+// those to be purged.
 func checkNewerPurge(e *env) {
 	if e.h.Newer == nil {
 		e.Logf("nothing writes as a newer version does (Harness.Newer is nil)")
@@ -92,8 +94,8 @@ func checkNewerPurge(e *env) {
 	}
 }
 
-// checkNewerKept forgets a tenant while versions change: what the newer one wrote may be a live claim. That it stays makes no
-// deletion go on for ever, and is told.
+// checkNewerKept deletes a tenant's records while versions change: a record of the newer version may be a live
+// claim. It remains, no deletion goes on for ever because of it, and the caller gets an error.
 func checkNewerKept(e *env) {
 	newer := e.newer()
 	for range 5 {
@@ -113,7 +115,7 @@ func checkNewerKept(e *env) {
 	}
 }
 
-// checkNewerListed: they must be found to be known of, with or without their scope.
+// checkNewerListed: such records must be listed, with or without their scope, so that an operator finds them.
 func checkNewerListed(e *env) {
 	newer := e.newer()
 	for _, req := range []driver.ListRequest{{Steps: true}, {Scope: e.scope, Steps: true}, {States: []driver.State{0}}} {
@@ -136,6 +138,6 @@ func checkNewerCounted(e *env) {
 	e.ok("Health", err)
 	got := [5]int64{h.Claimed, h.Abandoned, h.Released, h.Completed, h.Unreadable}
 	if want := [5]int64{3: 1, 4: int64(len(newer))}; got != want || !h.OldestAbandoned.IsZero() {
-		e.Errorf("claimed, abandoned, released, completed and unreadable are counted %v, the oldest abandoned is of %v; want %v and none", got, h.OldestAbandoned, want)
+		e.Errorf("claimed, abandoned, released, completed and unreadable are counted %v, the oldest abandoned has the time %v; want %v and none", got, h.OldestAbandoned, want)
 	}
 }

@@ -26,7 +26,7 @@ func both(plant func(s driver.Store) driver.Store) func(h Harness) Harness {
 	}
 }
 
-// allBugs are those of every store.
+// allBugs are the bugs for every store.
 func allBugs() []bug {
 	return slices.Concat(storeBugs(), raceBugs(), writeBugs(), endBugs(), removalBugs(), damageBugs(), engineBugs())
 }
@@ -83,7 +83,7 @@ func storeBugs() []bug {
 			},
 		},
 		{
-			name: "acknowledged before commit", caught: "Rule15/WhatIsAcknowledgedIsThere",
+			name: "acknowledged before commit", caught: "Rule15/AcknowledgedWritesAreVisible",
 			plant: func(h Harness) Harness {
 				if h.Peer == nil {
 					h.Peer = h.Store
@@ -175,7 +175,7 @@ func (s *localClock) Claim(ctx context.Context, req driver.ClaimRequest) (driver
 	return s.Store.Claim(ctx, req)
 }
 
-// errorIsDuplicate takes every error of an insert for that of the unique index.
+// errorIsDuplicate takes every error of an insert for a conflict on the unique index.
 type errorIsDuplicate struct{ planted }
 
 func (s *errorIsDuplicate) Claim(ctx context.Context, req driver.ClaimRequest) (driver.ClaimResult, error) {
@@ -233,8 +233,8 @@ func (s *noFingerprint) Claim(ctx context.Context, req driver.ClaimRequest) (dri
 	return s.Store.Claim(ctx, req)
 }
 
-// blindPurge selects what is gone, and later removes what it had selected, without looking again. A claim of what is gone
-// waits until a purge has selected it, and that purge for the claim, so that the race is always run.
+// blindPurge selects what is gone, and later removes what it had selected, without looking again. A claim of what
+// is gone waits until a purge has selected it, and that purge for the claim, so that the race is always run.
 type blindPurge struct {
 	planted
 	mu      sync.Mutex

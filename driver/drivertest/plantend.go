@@ -40,7 +40,7 @@ func endBugs() []bug {
 			plant: both(func(s driver.Store) driver.Store { return &briefWithoutFingerprint{planted{s}} }),
 		},
 		{
-			name: "an identity that is not read", caught: "IdentityKeeper/ReadsWhatItKeeps",
+			name: "an identity that is not read", caught: "IdentityKeeper/ReadsTheSavedValue",
 			plant: both(func(s driver.Store) driver.Store { return &unboundIdentity{planted{s}} }),
 		},
 		{
@@ -53,7 +53,7 @@ func endBugs() []bug {
 	}
 }
 
-// replayExpired replays for as long as the record is there.
+// replayExpired replays for as long as the record exists.
 type replayExpired struct{ planted }
 
 func (s *replayExpired) Claim(ctx context.Context, req driver.ClaimRequest) (driver.ClaimResult, error) {
@@ -127,7 +127,7 @@ func (s *deleteTenant) DeleteScope(ctx context.Context, req driver.DeleteScopeRe
 	return s.Store.(driver.ScopeDeleter).DeleteScope(ctx, req)
 }
 
-// briefWithoutFingerprint reads too little for a duplicate of another request to be told.
+// briefWithoutFingerprint reads too little to detect a duplicate with another request.
 type briefWithoutFingerprint struct{ planted }
 
 func (s *briefWithoutFingerprint) Get(ctx context.Context, req driver.GetRequest) (driver.GetResult, error) {

@@ -8,13 +8,14 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// removalBugs are removals that look first and remove later, what was not to be removed any more. Each has its race run.
+// removalBugs are removals that look first and remove later, what was not to be removed any more. Each has its race
+// run.
 func removalBugs() []bug {
 	return []bug{
 		{
 			name: "a purge that compares the token alone", caught: "Rule13/ALateCompletionSurvivesAPurge",
 			plant: func(h Harness) Harness {
-				s := &purgeByToken{planted: planted{h.Store}, selected: new(meeting), completed: new(meeting)}
+				s := &purgeByToken{planted: planted{h.Store}, selected: new(rendezvous), completed: new(rendezvous)}
 				h.Store, h.Peer = s, s
 				return h
 			},
@@ -28,7 +29,7 @@ func removalBugs() []bug {
 		{
 			name: "a deletion of what was claimed meanwhile", caught: "ScopeDeleter/SparesAClaimThatComesMeanwhile",
 			plant: func(h Harness) Harness {
-				s := &deleteSelected{planted: planted{h.Store}, selected: new(meeting), claimed: new(meeting)}
+				s := &deleteSelected{planted: planted{h.Store}, selected: new(rendezvous), claimed: new(rendezvous)}
 				h.Store, h.Peer = s, s
 				return h
 			},
@@ -40,7 +41,7 @@ func removalBugs() []bug {
 // completed it since.
 type purgeByToken struct {
 	planted
-	selected, completed *meeting
+	selected, completed *rendezvous
 	claims              sync.Map // tokens, by their record's ID
 	removed             sync.Map
 }
@@ -64,7 +65,7 @@ func (s *purgeByToken) Get(ctx context.Context, req driver.GetRequest) (driver.G
 func (s *purgeByToken) Complete(ctx context.Context, req driver.CompleteRequest) (driver.CompleteResult, error) {
 	if got, err := s.Get(ctx, driver.GetRequest{ID: req.ID}); err == nil && !got.Found {
 		s.selected.wait(req.ID)
-		defer s.completed.tell(req.ID)
+		defer s.completed.arrived(req.ID)
 	}
 	return s.Store.Complete(ctx, req)
 }
@@ -75,7 +76,7 @@ func (s *purgeByToken) Purge(ctx context.Context, req driver.PurgeRequest) (driv
 		if got, err := s.Get(ctx, driver.GetRequest{ID: id}); err != nil || got.Found {
 			return true
 		}
-		s.selected.tell(id)
+		s.selected.arrived(id)
 		s.completed.wait(id)
 		if got, err := s.Get(ctx, driver.GetRequest{ID: id}); err == nil && got.Found && got.Record.Token == token.(driver.Token) {
 			s.removed.Store(id, true)
@@ -88,14 +89,14 @@ func (s *purgeByToken) Purge(ctx context.Context, req driver.PurgeRequest) (driv
 // deleteSelected selects what is not live, and later removes what it has selected.
 type deleteSelected struct {
 	planted
-	selected, claimed *meeting
+	selected, claimed *rendezvous
 	keys, removed     sync.Map
 }
 
 func (s *deleteSelected) Claim(ctx context.Context, req driver.ClaimRequest) (driver.ClaimResult, error) {
 	if _, known := s.keys.LoadOrStore(req.ID, true); known {
 		s.selected.wait(req.ID)
-		defer s.claimed.tell(req.ID)
+		defer s.claimed.arrived(req.ID)
 	}
 	return s.Store.Claim(ctx, req)
 }
@@ -118,7 +119,7 @@ func (s *deleteSelected) DeleteScope(ctx context.Context, req driver.DeleteScope
 		return true
 	})
 	for _, id := range ids {
-		s.selected.tell(id)
+		s.selected.arrived(id)
 	}
 	for _, id := range ids {
 		s.claimed.wait(id)
@@ -127,7 +128,7 @@ func (s *deleteSelected) DeleteScope(ctx context.Context, req driver.DeleteScope
 	return s.Store.(driver.ScopeDeleter).DeleteScope(ctx, req)
 }
 
-// damageBugs are of what cannot be read, where it comes in the way of a removal.
+// damageBugs are mistakes with unreadable records that are in the way of a removal.
 func damageBugs() []bug {
 	pointless := func(h Harness, _ Capabilities) string {
 		if h.DamagedLease == nil {
@@ -147,7 +148,8 @@ func damageBugs() []bug {
 	}
 }
 
-// purgeEnds takes a batch that is not full for the last, and none is: a record that may not be removed has its place in each.
+// purgeEnds takes a batch that is not full for the last, and none is: a record that may not be removed has its
+// place in each.
 type purgeEnds struct{ planted }
 
 func (s *purgeEnds) Purge(ctx context.Context, req driver.PurgeRequest) (driver.PurgeResult, error) {

@@ -9,46 +9,46 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// raceBugs are mistakes that show only where two calls meet. Who has looked waits for the other, so that the race is
-// always run.
+// raceBugs are mistakes that show only when two calls collide. The one that has looked waits for the other, so that
+// the race always happens.
 func raceBugs() []bug {
-	shared := func(plant func(s driver.Store, m *meeting) driver.Store) func(h Harness) Harness {
+	shared := func(plant func(s driver.Store, m *rendezvous) driver.Store) func(h Harness) Harness {
 		return func(h Harness) Harness {
-			m := new(meeting)
+			m := new(rendezvous)
 			return both(func(s driver.Store) driver.Store { return plant(s, m) })(h)
 		}
 	}
 	lookThenWrites := func(h Harness) Harness {
-		look := new(meeting)
-		return shared(func(s driver.Store, takeover *meeting) driver.Store {
+		look := new(rendezvous)
+		return shared(func(s driver.Store, takeover *rendezvous) driver.Store {
 			return &lookThenWrite{planted{s}, look, takeover}
 		})(h)
 	}
 	writesBack := func(h Harness) Harness {
-		look := new(meeting)
-		return shared(func(s driver.Store, end *meeting) driver.Store { return &writeBack{planted{s}, look, end} })(h)
+		look := new(rendezvous)
+		return shared(func(s driver.Store, end *rendezvous) driver.Store { return &writeBack{planted{s}, look, end} })(h)
 	}
 	return []bug{
 		{
 			name: "check-then-act", caught: "Rule01/OneWinnerOfMany",
-			plant: shared(func(s driver.Store, m *meeting) driver.Store { return &checkThenAct{planted{s}, m} }),
+			plant: shared(func(s driver.Store, m *rendezvous) driver.Store { return &checkThenAct{planted{s}, m} }),
 		},
 		{
-			name: "no fence, in a history", caught: "History/OfDoIsLinearizable", tries: 5, // somebody has to overtake, by the seed
-			plant: shared(func(s driver.Store, m *meeting) driver.Store { return &lateCompletion{noFence{planted{s}}, m} }),
+			name: "no fence, in a history", caught: "History/OfDoIsLinearizable", tries: 5, // an owner must be overtaken, depending on the seed
+			plant: shared(func(s driver.Store, m *rendezvous) driver.Store { return &lateCompletion{noFence{planted{s}}, m} }),
 		},
 		{
 			name: "a lock of one process alone", caught: "Rule01/OneWinnerOfMany",
-			plant: shared(func(s driver.Store, m *meeting) driver.Store {
-				return &lockOfItsOwn{planted: planted{s}, others: m}
+			plant: shared(func(s driver.Store, m *rendezvous) driver.Store {
+				return &lockPerHandle{planted: planted{s}, others: m}
 			}),
 		},
 		{
-			name: "a token that is looked at before the completion", caught: "Rule03/ALateCompletionMeetsATakeover",
+			name: "a token that is looked at before the completion", caught: "Rule03/ALateCompletionRacesATakeover",
 			plant: lookThenWrites,
 		},
 		{
-			name: "a token that is looked at before the step", caught: "Rule03/ALateStepMeetsATakeover",
+			name: "a token that is looked at before the step", caught: "Rule03/ALateStepRacesATakeover",
 			plant: lookThenWrites,
 		},
 		{
@@ -58,16 +58,16 @@ func raceBugs() []bug {
 	}
 }
 
-// meeting is where calls of one key wait for each other, those of both handles.
-type meeting struct {
+// rendezvous is where calls of one key wait for each other, across both handles.
+type rendezvous struct {
 	mu    sync.Mutex
 	come  map[driver.RecordID]chan struct{}
-	first sync.Map // who came first, by the record's ID
+	first sync.Map // the first call, by the record's ID
 	stale sync.Map // records that were written back, by their ID
 }
 
-// place is closed when whom the others wait for has come.
-func (m *meeting) place(id driver.RecordID) chan struct{} {
+// place returns the channel that is closed when the awaited call has come.
+func (m *rendezvous) place(id driver.RecordID) chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.come == nil {
@@ -79,25 +79,25 @@ func (m *meeting) place(id driver.RecordID) chan struct{} {
 	return m.come[id]
 }
 
-// wait waits for tell. Whoever is waited for comes in every run of the check: only where he does not, and the mistake is
-// not made, does it end by time.
-func (m *meeting) wait(id driver.RecordID) {
+// wait waits for arrived. The awaited call comes in every run of the check; only in runs that do not make the
+// mistake does the wait time out.
+func (m *rendezvous) wait(id driver.RecordID) {
 	select {
 	case <-m.place(id):
 	case <-time.After(patience):
 	}
 }
 
-// both waits until two have come: the one who waits, and the one who finds him there.
-func (m *meeting) both(id driver.RecordID) {
+// both waits until two calls have come: the first waits, and the second releases it.
+func (m *rendezvous) both(id driver.RecordID) {
 	if _, waits := m.first.LoadOrStore(id, true); waits {
-		m.tell(id)
+		m.arrived(id)
 		return
 	}
 	m.wait(id)
 }
 
-func (m *meeting) tell(id driver.RecordID) {
+func (m *rendezvous) arrived(id driver.RecordID) {
 	place := m.place(id)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -108,10 +108,10 @@ func (m *meeting) tell(id driver.RecordID) {
 	}
 }
 
-// checkThenAct looks whether there is a record, and if there is none writes its own over whatever came in between.
+// checkThenAct looks whether there is a record, and if not, overwrites whatever came in between.
 type checkThenAct struct {
 	planted
-	others *meeting
+	others *rendezvous
 }
 
 func (s *checkThenAct) Claim(ctx context.Context, req driver.ClaimRequest) (driver.ClaimResult, error) {
@@ -122,7 +122,7 @@ func (s *checkThenAct) Claim(ctx context.Context, req driver.ClaimRequest) (driv
 	return s.claimOver(ctx, req)
 }
 
-// claimOver claims, whoever has the record.
+// claimOver claims even if another attempt has the record.
 func (s planted) claimOver(ctx context.Context, req driver.ClaimRequest) (driver.ClaimResult, error) {
 	res, err := s.Store.Claim(ctx, req)
 	if err == nil && res.Decision == driver.DecideInProgress {
@@ -132,10 +132,10 @@ func (s planted) claimOver(ctx context.Context, req driver.ClaimRequest) (driver
 	return res, err
 }
 
-// lateCompletion keeps the first completion of each key back, until a key has that of another attempt too.
+// lateCompletion keeps the first completion of each key back, until another attempt completes the key too.
 type lateCompletion struct {
 	noFence
-	others *meeting
+	others *rendezvous
 }
 
 func (s *lateCompletion) Complete(ctx context.Context, req driver.CompleteRequest) (driver.CompleteResult, error) {
@@ -144,19 +144,19 @@ func (s *lateCompletion) Complete(ctx context.Context, req driver.CompleteReques
 	if !known {
 		s.others.wait(anyKey)
 	} else if first != req.Nonce {
-		defer s.others.tell(anyKey)
+		defer s.others.arrived(anyKey)
 	}
 	return s.noFence.Complete(ctx, req)
 }
 
-// lockOfItsOwn looks and then writes, under a lock that the other handle knows nothing of.
-type lockOfItsOwn struct {
+// lockPerHandle looks and then writes, under a lock that the other handle does not use.
+type lockPerHandle struct {
 	planted
 	mu     sync.Mutex
-	others *meeting
+	others *rendezvous
 }
 
-func (s *lockOfItsOwn) Claim(ctx context.Context, req driver.ClaimRequest) (driver.ClaimResult, error) {
+func (s *lockPerHandle) Claim(ctx context.Context, req driver.ClaimRequest) (driver.ClaimResult, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if got, err := s.Get(ctx, driver.GetRequest{ID: req.ID}); err != nil || got.Found {
@@ -166,10 +166,11 @@ func (s *lockOfItsOwn) Claim(ctx context.Context, req driver.ClaimRequest) (driv
 	return s.claimOver(ctx, req)
 }
 
-// lookThenWrite looks whether the token still holds, and writes to the record whosever it is by then.
+// lookThenWrite looks whether the token still holds, and then writes to the record, even if another attempt has it
+// by then.
 type lookThenWrite struct {
 	planted
-	look, takeover *meeting
+	look, takeover *rendezvous
 }
 
 func (s *lookThenWrite) Claim(ctx context.Context, req driver.ClaimRequest) (driver.ClaimResult, error) {
@@ -178,7 +179,7 @@ func (s *lookThenWrite) Claim(ctx context.Context, req driver.ClaimRequest) (dri
 	}
 	res, err := s.Store.Claim(ctx, req)
 	if err == nil && res.Record.Previous.State == driver.StateAbandoned {
-		s.takeover.tell(req.ID)
+		s.takeover.arrived(req.ID)
 	}
 	return res, err
 }
@@ -189,7 +190,7 @@ func (s *lookThenWrite) held(ctx context.Context, id driver.RecordID, token driv
 	if err != nil || got.Record.Token != token || got.Record.Nonce != nonce || got.Record.StateAt(got.Now) != driver.StateAbandoned {
 		return token, nonce
 	}
-	s.look.tell(id)
+	s.look.arrived(id)
 	s.takeover.wait(id)
 	if got, err = s.Get(ctx, driver.GetRequest{ID: id}); err != nil {
 		return token, nonce
@@ -210,12 +211,12 @@ func (s *lookThenWrite) SaveStep(ctx context.Context, req driver.SaveStepRequest
 // writeBack renews by reading a record, and writing all of it.
 type writeBack struct {
 	planted
-	look, end *meeting
+	look, end *rendezvous
 }
 
 func (s *writeBack) Complete(ctx context.Context, req driver.CompleteRequest) (driver.CompleteResult, error) {
 	s.look.wait(req.ID)
-	defer s.end.tell(req.ID)
+	defer s.end.arrived(req.ID)
 	return s.Store.Complete(ctx, req)
 }
 
@@ -224,7 +225,7 @@ func (s *writeBack) Renew(ctx context.Context, req driver.RenewRequest) (driver.
 	if err != nil || got.Record.State != driver.StateClaimed || got.Record.Token != req.Token || got.Record.Nonce != req.Nonce {
 		return s.Store.Renew(ctx, req)
 	}
-	s.look.tell(req.ID)
+	s.look.arrived(req.ID)
 	s.end.wait(req.ID)
 	res, err := s.Store.Renew(ctx, req)
 	if errors.Is(err, driver.ErrLeaseLost) {

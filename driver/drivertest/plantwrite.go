@@ -42,7 +42,7 @@ func writeBugs() []bug {
 			plant: both(func(s driver.Store) driver.Store { return &takeoverWithoutSteps{planted{s}} }),
 		},
 		{
-			name: "whose attempt runs is told to nobody else", caught: "Rule04/WhoMeetsARunningAttemptIsToldWhoseItIs",
+			name: "the running attempt's nonce is not returned", caught: "Rule04/ADuplicateGetsTheRunningAttemptsNonce",
 			plant: both(func(s driver.Store) driver.Store { return &runningForAnybody{planted{s}} }),
 		},
 		{

@@ -7,7 +7,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// purgeChecks are of what may be removed, and what never is (rule 13).
+// purgeChecks test what may be removed, and what must not be (rule 13).
 func purgeChecks() []check {
 	return []check{
 		{name: "Rule13/NothingUnsettledIsEverRemoved", run: checkUnsettledStay},
@@ -71,7 +71,7 @@ func purgeChecks() []check {
 			e.same("the new record", e.get(a.key()), want)
 			b.stepped("mail", driver.StepOpen)
 			if s := e.get(a.key()).Steps; len(s) != 1 || s[0].State != driver.StepOpen {
-				e.Errorf("a step of the new record has met that of the old one: %+v", s)
+				e.Errorf("the new record has a step of the old one: %+v", s)
 			}
 		}},
 		{name: "Rule13/AReclaimedKeySurvivesAPurge", run: checkReclaimed},
@@ -289,7 +289,8 @@ func checkReclaimed(e *env) {
 	}
 }
 
-// claimBeside claims what a removal may hold just now. Until that is over, a store that lets no claim wait says that it is in progress.
+// claimBeside claims what a removal may hold just now. Until that is over, a store that lets no claim wait says
+// that it is in progress.
 func (e *env) claimBeside(over <-chan struct{}, req driver.ClaimRequest) (driver.ClaimResult, error) {
 	for last := false; ; {
 		select {
@@ -341,7 +342,7 @@ func checkCompletionMeetsPurge(e *env) {
 	}
 }
 
-// live reports whether the record is that of the new attempt, and grew over the old.
+// live reports whether the record belongs to the new attempt, with a higher token than the old.
 func (a *attempt) live(b *attempt) bool {
 	a.e.Helper()
 	res := a.e.look(b.req.ID)

@@ -6,30 +6,30 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// raceChecks let two calls of one key meet: each is one atomic operation (rule 1), so one comes first, and the other
-// is answered by what that one has left.
+// raceChecks send two calls of one key at once: each is one atomic operation (rule 1), so one comes first, and the
+// other is answered according to its result.
 func raceChecks() []check {
 	return []check{
-		{name: "Rule03/ALateCompletionMeetsATakeover", run: checkCompletionMeets},
-		{name: "Rule03/ALateStepMeetsATakeover", run: func(e *env) {
+		{name: "Rule03/ALateCompletionRacesATakeover", run: checkCompletionMeets},
+		{name: "Rule03/ALateStepRacesATakeover", run: func(e *env) {
 			e.renewalMeets("SaveStep", func(s driver.Store, a *attempt) error {
 				_, err := s.SaveStep(e.ctx, a.stepping("mail", driver.StepDone))
 				return err
 			})
 		}},
-		{name: "Rule03/ALateRenewalMeetsATakeover", run: func(e *env) {
+		{name: "Rule03/ALateRenewalRacesATakeover", run: func(e *env) {
 			e.renewalMeets("Renew", func(s driver.Store, a *attempt) error {
 				_, err := s.Renew(e.ctx, a.renewal())
 				return err
 			})
 		}},
-		{name: "Rule03/ALateReleaseMeetsATakeover", run: checkReleaseMeets},
+		{name: "Rule03/ALateReleaseRacesATakeover", run: checkReleaseMeets},
 		{name: "Rule03/NoRenewalUndoesACompletion", run: func(e *env) { e.endMeetsRenewals(driver.StateCompleted) }},
 		{name: "Rule03/NoRenewalUndoesARelease", run: func(e *env) { e.endMeetsRenewals(driver.StateReleased) }},
 	}
 }
 
-// meetings is how often each race is run.
+// meetings is the number of runs of each race.
 const meetings = 10
 
 // handle returns one of the two handles: callers by turns are callers of two processes.
@@ -40,8 +40,9 @@ func (e *env) handle(i int) driver.Store {
 	return e.s
 }
 
-// meets lets an attempt's lease run out, and sends a late write of it and a takeover at once, through two handles.
-func (e *env) meets(write func(s driver.Store, a *attempt), judge func(a, b *attempt, decision driver.Decision)) {
+// collide lets an attempt's lease run out, and sends a late write of it and a takeover at once, through two
+// handles.
+func (e *env) collide(write func(s driver.Store, a *attempt), judge func(a, b *attempt, decision driver.Decision)) {
 	e.Helper()
 	for i := range meetings {
 		a := e.claimed(claimReq(e.key()))
@@ -66,7 +67,7 @@ func (e *env) meets(write func(s driver.Store, a *attempt), judge func(a, b *att
 
 func checkCompletionMeets(e *env) {
 	var err error
-	e.meets(func(s driver.Store, a *attempt) {
+	e.collide(func(s driver.Store, a *attempt) {
 		_, err = s.Complete(e.ctx, a.completion("late"))
 	}, func(a, b *attempt, decision driver.Decision) {
 		rec := e.get(a.key())
@@ -85,17 +86,17 @@ func checkCompletionMeets(e *env) {
 	})
 }
 
-// renewalMeets lets a write that renews the lease meet a takeover.
+// renewalMeets sends a write that renews the lease and a takeover at once.
 func (e *env) renewalMeets(what string, write func(s driver.Store, a *attempt) error) {
 	e.Helper()
 	var err error
-	e.meets(func(s driver.Store, a *attempt) { err = write(s, a) }, func(a, b *attempt, decision driver.Decision) {
+	e.collide(func(s driver.Store, a *attempt) { err = write(s, a) }, func(a, b *attempt, decision driver.Decision) {
 		rec := e.get(a.key())
 		step, _ := rec.Step("mail")
 		switch {
 		case err == nil && decision == driver.DecideInProgress:
 			if rec.Nonce != a.req.Nonce || what == "SaveStep" && step.State != driver.StepDone {
-				e.Fatalf("a late %s was accepted, and the record is of another attempt, or its step %v", what, step.State)
+				e.Fatalf("a late %s was accepted, and another attempt has the record, or its step is %v", what, step.State)
 			}
 			a.completed("done")
 		case err == nil:
@@ -111,7 +112,7 @@ func (e *env) renewalMeets(what string, write func(s driver.Store, a *attempt) e
 	})
 }
 
-// tookOver checks that a takeover which was faster than the late write holds the record, as it was told.
+// tookOver checks that a takeover that came before the late write holds the record, as it was answered.
 func (e *env) tookOver(b *attempt, decision driver.Decision, rec driver.Record) {
 	e.Helper()
 	if decision != driver.DecideClaimed {
@@ -123,7 +124,7 @@ func (e *env) tookOver(b *attempt, decision driver.Decision, rec driver.Record) 
 func checkReleaseMeets(e *env) {
 	var res driver.ReleaseResult
 	var err error
-	e.meets(func(s driver.Store, a *attempt) {
+	e.collide(func(s driver.Store, a *attempt) {
 		res, err = s.Release(e.ctx, a.releasing(driver.StateReleased))
 	}, func(a, b *attempt, decision driver.Decision) {
 		if err != nil {
@@ -141,7 +142,7 @@ func checkReleaseMeets(e *env) {
 	})
 }
 
-// endMeetsRenewals ends an attempt while its own renewals and a step are on their way: none of them brings it back.
+// endMeetsRenewals ends an attempt while its own renewals and a step are on their way: none of them revives it.
 func (e *env) endMeetsRenewals(end driver.State) {
 	e.Helper()
 	for range meetings {
@@ -172,7 +173,7 @@ func (e *env) endMeetsRenewals(end driver.State) {
 			e.is("SaveStep", stepped, driver.ErrLeaseLost)
 		}
 		if s, ok := rec.Step("mail"); ok != (stepped == nil) {
-			e.Errorf("the step that met the end was answered %v, and is %v", stepped, fmt.Sprint(ok, s.State))
+			e.Errorf("the step that collided with the end was answered %v, and is %v", stepped, fmt.Sprint(ok, s.State))
 		}
 		if end == driver.StateCompleted {
 			e.decided(a.taking(driver.TakeNone), driver.DecideReplay)

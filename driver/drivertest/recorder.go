@@ -18,7 +18,7 @@ type recorder struct {
 func watch(t testing.TB, check func(r *recorder)) (failures []string) {
 	r := &recorder{TB: t}
 	done := make(chan struct{})
-	go func() { // of its own: a fatal failure ends it
+	go func() { // in a goroutine: a fatal failure exits it
 		defer close(done)
 		check(r)
 	}()

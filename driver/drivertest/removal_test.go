@@ -12,9 +12,9 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// A store may say of what a removal holds that it is in progress, as mysqlstore does where that takes long. The checks then try again,
-// but find one that says so when the removal is over.
-func TestAClaimMayMeetARemoval(t *testing.T) {
+// A store may say of what a removal holds that it is in progress, as mysqlstore does where that takes long. The
+// checks then try again, but find one that says so when the removal is over.
+func TestClaimCollidesWithRemoval(t *testing.T) {
 	for name, check := range map[string]func(*env){"deletion": checkDeleteMeets, "purge": checkReclaimed} {
 		for _, stays := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, held for ever %v", name, stays), func(t *testing.T) {
@@ -22,14 +22,15 @@ func TestAClaimMayMeetARemoval(t *testing.T) {
 				s := &holding{Store: memstore.New(nil), stays: stays}
 				failures := watch(t, func(r *recorder) { check(newEnv(r, Harness{Store: s, Peer: s}, Capabilities{}.withDefaults())) })
 				if stays != (len(failures) > 0) || s.met.Load() == 0 {
-					t.Errorf("%d claims met a removal: %q", s.met.Load(), failures)
+					t.Errorf("%d claims collided with a removal: %q", s.met.Load(), failures)
 				}
 			})
 		}
 	}
 }
 
-// holding holds all records while it removes, until a claim has met that; further claims of a key wait for the next removal to begin.
+// holding holds all records while it removes, until a claim collides with the removal; further claims of a key wait
+// for the next removal to begin.
 type holding struct {
 	driver.Store
 	known sync.Map

@@ -5,7 +5,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// repeatChecks are of calls whose answer was lost, and of packets that come late (rule 4).
+// repeatChecks test calls whose answer was lost, and packets that come late (rule 4).
 func repeatChecks() []check {
 	return []check{
 		{name: "Rule04/ClaimRepeated", run: func(e *env) {
@@ -34,13 +34,13 @@ func repeatChecks() []check {
 				b.released(driver.StateAbandoned)
 			}
 		}},
-		{name: "Rule04/WhoMeetsARunningAttemptIsToldWhoseItIs", run: func(e *env) { // of those who wait, the one whose claim came late is told so by the others
+		{name: "Rule04/ADuplicateGetsTheRunningAttemptsNonce", run: func(e *env) { // a waiting caller whose claim came late learns that from the others
 			a := e.claimed(claimReq(e.key()))
 			res := e.decided(a.taking(driver.TakeNone), driver.DecideInProgress)
 			res.Record.Steps = nil // which are not promised here
-			e.same("the record that is told", res.Record, e.get(a.key()))
+			e.same("the returned record", res.Record, e.get(a.key()))
 			if res.Record.Nonce != a.req.Nonce {
-				e.Errorf("the returned nonce is not that of the running claim")
+				e.Errorf("the returned nonce is not the running claim's")
 			}
 		}},
 		{name: "Rule04/CompleteRepeated", run: func(e *env) {
@@ -123,7 +123,7 @@ func repeatChecks() []check {
 				for _, take := range []driver.TakeOver{driver.TakeNone, driver.TakeAbandoned} {
 					req := a.req
 					req.Take = take
-					e.refused(req, driver.ErrAttemptEnded)
+					e.claimFails(req, driver.ErrAttemptEnded)
 				}
 				e.same("the record after its delayed claim", e.get(a.key()), before)
 			}
@@ -133,7 +133,7 @@ func repeatChecks() []check {
 			if res := e.release(byNonce(req)); res.Superseded {
 				e.Errorf("a release by nonce before its claim is superseded")
 			}
-			e.refused(req, driver.ErrAttemptEnded)
+			e.claimFails(req, driver.ErrAttemptEnded)
 			rec := e.get(everonce.Key{Scope: req.Scope, ID: req.Name})
 			if rec.State != driver.StateReleased || rec.Nonce != req.Nonce {
 				e.Errorf("the record is %v, by that nonce: %v", rec.State, rec.Nonce == req.Nonce)
@@ -206,7 +206,7 @@ func checkDelayedStep(e *env) {
 		a.stepped("mail", driver.StepOpen)
 		after := e.get(a.key()).Steps
 		if len(after) != 1 || after[0].State != end || len(after[0].Result.Data) != len(before[0].Result.Data) {
-			e.Errorf("a delayed begin made the step %v, want %v as it was", after[0].State, end)
+			e.Errorf("a delayed begin made the step %v, want %v unchanged", after[0].State, end)
 		}
 		a.released(driver.StateReleased)
 		b := e.claimed(a.taking(driver.TakeNone))
@@ -225,7 +225,7 @@ func checkDelayedStep(e *env) {
 	e.is("SaveStep", a.step(later), nil)
 	a.stepped("mail", driver.StepOpen)
 	if s, _ := e.rec(a).Step("mail"); s.State != driver.StepOpen || s.Attempt != a.rec.Attempt {
-		e.Errorf("a step that a later attempt than there was says it has not done is %v when it has begun: nobody would know that it may be done", s.State)
+		e.Errorf("a step that began, and that a later attempt never seen here reported as not done, is %v: that hides that it may be done", s.State)
 	}
 }
 
@@ -252,11 +252,11 @@ func checkPutBack(e *env) {
 			e.Errorf("the record that a retracted claim had taken over is %v by step %q, want abandoned by %q", rec.State, rec.UnknownStep, req.Step)
 		}
 		e.decided(a.taking(driver.TakeNone), driver.DecideAbandoned)
-		e.refused(b.req, driver.ErrAttemptEnded)
+		e.claimFails(b.req, driver.ErrAttemptEnded)
 	}
 	live := e.claimed(claimReq(e.key()))
 	e.release(byNonce(e.claimed(live.taking(driver.TakeForced)).req))
 	if state := e.rec(live).State; state != driver.StateAbandoned {
-		e.Errorf("the live claim that a retracted claim had taken over by force is %v, want abandoned: nobody knows what its work has done", state)
+		e.Errorf("the live claim that a retracted claim had taken over by force is %v, want abandoned: it is unknown what its work has done", state)
 	}
 }

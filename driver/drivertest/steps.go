@@ -9,7 +9,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// stepChecks are of steps, which live with their operation's record (rule 18).
+// stepChecks test steps, which live with their operation's record (rule 18).
 func stepChecks() []check {
 	return []check{
 		{name: "Rule18/AStepBeginsAndEnds", run: checkStep},
@@ -46,7 +46,7 @@ func stepChecks() []check {
 			}
 		}},
 		{name: "Rule18/AStepThatCanNotBeReadIsUnknown", run: checkUnreadStep},
-		{name: "Rule18/ADoneStepStaysAsItIs", run: func(e *env) {
+		{name: "Rule18/ADoneStepStaysDone", run: func(e *env) {
 			a := e.claimed(claimReq(e.key()))
 			a.stepped("mail", driver.StepOpen)
 			a.stepped("mail", driver.StepDone)
@@ -156,13 +156,13 @@ func checkStepResults(e *env) {
 	}
 	a.released(driver.StateReleased)
 	b := e.claimed(a.taking(driver.TakeNone))
-	for what, rec := range map[string]driver.Record{"told to the next attempt": b.rec, "read": e.get(a.key())} {
+	for what, rec := range map[string]driver.Record{"returned to the next attempt": b.rec, "read": e.get(a.key())} {
 		if len(rec.Steps) != len(saved) {
 			e.Fatalf("%d steps are %s, want %d", len(rec.Steps), what, len(saved))
 		}
 		for i, step := range rec.Steps {
 			if got, want := normalResult(step.Result), normalResult(saved[i]); !reflect.DeepEqual(got, want) {
-				e.Errorf("as it is %s, the result of a step %s", what, diffResult(got, want))
+				e.Errorf("when it is %s, the result of a step %s", what, diffResult(got, want))
 			}
 		}
 	}

@@ -7,7 +7,7 @@ func storeChecks() []check {
 	return slices.Concat(callChecks(), generatedChecks(), engineChecks(), crashChecks(), historyChecks())
 }
 
-// callChecks are those of the store's calls, one by one: what another driver or server may answer in its own way.
+// callChecks test the store's calls one by one: the parts that may differ with another driver or server.
 func callChecks() []check {
 	return slices.Concat(
 		claimChecks(), fenceChecks(), raceChecks(), repeatChecks(), briefChecks(), clockChecks(), purgeChecks(), stepChecks(), limitChecks(), contextChecks(),

@@ -77,8 +77,8 @@ type txEnv[Tx any] struct {
 	txs driver.TxStore[Tx]
 }
 
-// process returns the world as one of two processes has it: as this one, where the peer has no such transactions, or
-// would wait for those of the store.
+// process returns the world as one of two processes has it. It is this one if the peer has no such transactions, or
+// would wait for the store's.
 func (e *txEnv[Tx]) process(i int) *txEnv[Tx] {
 	txs, ok := e.h.Peer.(driver.TxStore[Tx])
 	if i%2 == 0 || !ok || e.caps.OneWriter {
@@ -142,8 +142,8 @@ func (e *txEnv[Tx]) begin(req *driver.ClaimRequest) *open[Tx] {
 	return o
 }
 
-// told begins a transaction whose claim must not be granted.
-func (e *txEnv[Tx]) told(req *driver.ClaimRequest, want driver.Decision) driver.ClaimResult {
+// notGranted begins a transaction whose claim must not be granted.
+func (e *txEnv[Tx]) notGranted(req *driver.ClaimRequest, want driver.Decision) driver.ClaimResult {
 	e.Helper()
 	h, res, err := e.txs.Begin(e.ctx, driver.BeginRequest{Claim: req, Timeout: hung})
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// txBatchChecks are of transactions that take many keys at once.
+// txBatchChecks test transactions that claim many keys at once.
 func txBatchChecks[Tx any]() []check {
 	has := func(c Capabilities) bool { return c.TxBatch }
 	return []check{
@@ -185,7 +185,7 @@ func checkCommitAll[Tx any](e *txEnv[Tx]) {
 	}
 }
 
-// checkAllOrNothing commits a batch in which one completion is not that of its claim.
+// checkAllOrNothing commits a batch in which one completion does not belong to its claim.
 func checkAllOrNothing[Tx any](e *txEnv[Tx]) {
 	forge := map[string]func(c *driver.CompleteRequest){
 		"another token":       func(c *driver.CompleteRequest) { c.Token++ },
@@ -213,7 +213,8 @@ func checkAllOrNothing[Tx any](e *txEnv[Tx]) {
 	}
 }
 
-// checkBatchBusy lets batches and single claims meet: each is told at once what others are at, and takes the rest.
+// checkBatchBusy runs batches and single claims at once: each fails fast for keys that others hold, and takes the
+// rest.
 func checkBatchBusy[Tx any](e *txEnv[Tx]) {
 	var first, second []driver.ClaimRequest
 	busy := make(map[driver.RecordID]bool)
@@ -236,7 +237,7 @@ func checkBatchBusy[Tx any](e *txEnv[Tx]) {
 		}
 	}
 	began := time.Now()
-	e.told(txClaimReq(everonce.Key{Scope: first[0].Scope, ID: first[0].Name}), driver.DecideInProgress)
+	e.notGranted(txClaimReq(everonce.Key{Scope: first[0].Scope, ID: first[0].Name}), driver.DecideInProgress)
 	e.decided(claimReq(everonce.Key{Scope: first[1].Scope, ID: first[1].Name}), driver.DecideInProgress)
 	o := e.beginMany()
 	for i, res := range o.claimAll(sorted(second)) {

@@ -119,7 +119,7 @@ func checkBatchFails[Tx any](e *txEnv[Tx]) {
 	e.absent(keys[1])
 }
 
-// checkManyBatches lets batches loose that share keys, each in an order of its own.
+// checkManyBatches lets batches loose that share keys, each in a different order.
 func checkManyBatches[Tx any](e *txEnv[Tx]) {
 	keys := e.newKeys(12)
 	executed := make([]atomic.Int64, len(keys))
@@ -194,8 +194,8 @@ func checkBatchCrash[Tx any](e *txEnv[Tx]) {
 }
 
 // deliverBatch brings operations to a process at once. One key may be in it twice.
-func (e *txEnv[Tx]) deliverBatch(p *process, ds []delivery) ([]told, error) {
-	answers, keys := make([]told, len(ds)), make([]everonce.Key, len(ds))
+func (e *txEnv[Tx]) deliverBatch(p *process, ds []delivery) ([]reply, error) {
+	answers, keys := make([]reply, len(ds)), make([]everonce.Key, len(ds))
 	for i, d := range ds {
 		keys[i] = d.key
 	}
@@ -214,7 +214,7 @@ func (e *txEnv[Tx]) deliverBatch(p *process, ds []delivery) ([]told, error) {
 		err = batchErr
 		for i, res := range all {
 			var one error
-			answers[i], one = toldBy(res.Result, res.Err)
+			answers[i], one = replyOf(res.Result, res.Err)
 			err = errors.Join(err, one)
 		}
 	})

@@ -9,7 +9,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// txChecks are of the transactions of a store by themselves.
+// txChecks test the transactions of a store, without the engine.
 func txChecks[Tx any]() []check {
 	return []check{
 		{name: "Tx/EffectAndRecordCommitTogether", run: inTx(func(e *txEnv[Tx]) {
@@ -19,7 +19,7 @@ func txChecks[Tx any]() []check {
 			e.counted(k.ID, 0)
 			o.commit(driver.CommitRequest{Complete: o.completion("done")})
 			e.counted(k.ID, 1)
-			res := e.told(txClaimReq(k), driver.DecideReplay)
+			res := e.notGranted(txClaimReq(k), driver.DecideReplay)
 			rec := e.get(k)
 			e.same("the answer's record", res.Record, rec)
 			want := driver.Record{
@@ -56,15 +56,15 @@ func txChecks[Tx any]() []check {
 			k := e.key()
 			e.claimed(claimReq(k)).completed("done")
 			for range 200 { // more than a pool has
-				e.told(txClaimReq(k), driver.DecideReplay)
+				e.notGranted(txClaimReq(k), driver.DecideReplay)
 			}
 			req := txClaimReq(k)
 			req.Fingerprint = fingerprintB
-			e.told(req, driver.DecideMismatch)
+			e.notGranted(req, driver.DecideMismatch)
 			live := e.claimed(claimReq(e.key()))
-			e.told(txClaimReq(live.key()), driver.DecideInProgress)
+			e.notGranted(txClaimReq(live.key()), driver.DecideInProgress)
 			live.released(driver.StateAbandoned)
-			e.told(txClaimReq(live.key()), driver.DecideAbandoned)
+			e.notGranted(txClaimReq(live.key()), driver.DecideAbandoned)
 		})},
 		{name: "Rule06/ATransactionOutlivesItsContext", run: inTx(func(e *txEnv[Tx]) {
 			k := e.key()
@@ -161,7 +161,7 @@ func checkTxExclusive[Tx any](e *txEnv[Tx]) {
 	began := time.Now()
 	for i := range 3 {
 		e := e.process(i)
-		e.told(txClaimReq(k), driver.DecideInProgress)
+		e.notGranted(txClaimReq(k), driver.DecideInProgress)
 		e.decided(claimReq(k), driver.DecideInProgress)
 		settle := claimReq(k)
 		settle.Take = driver.TakeToSettle
@@ -169,12 +169,12 @@ func checkTxExclusive[Tx any](e *txEnv[Tx]) {
 			e.Errorf("a settlement under an open transaction: %v", res.Decision)
 		}
 	}
-	// Nine calls were told: the rest of the time is for a machine that has much else to do. One that waits does so without end.
+	// Nine calls failed fast: the rest of the time is for a busy machine. A call that waits does so without end.
 	if waited, most := time.Since(began), 30*time.Second+9*e.caps.DuplicateWaits; waited > most {
 		e.Errorf("duplicates waited %v inside the store, want at most %v", waited, most)
 	}
 	o.commit(driver.CommitRequest{Complete: o.completion("done")})
-	e.told(txClaimReq(k), driver.DecideReplay)
+	e.notGranted(txClaimReq(k), driver.DecideReplay)
 	e.decided(claimReq(k), driver.DecideReplay)
 	e.counted(k.ID, 1)
 }
@@ -186,11 +186,11 @@ func checkTxOpen[Tx any](e *txEnv[Tx]) {
 		k := e.key()
 		o := e.begin(txClaimReq(k))
 		o.apply(k.ID)
-		e.told(&o.req, driver.DecideInProgress)
+		e.notGranted(&o.req, driver.DecideInProgress)
 		if commits {
 			o.commit(driver.CommitRequest{Complete: o.completion("done")})
-			if res := e.told(&o.req, driver.DecideReplay); res.Record.Nonce != o.req.Nonce {
-				e.Errorf("the record is of another nonce")
+			if res := e.notGranted(&o.req, driver.DecideReplay); res.Record.Nonce != o.req.Nonce {
+				e.Errorf("the record has another nonce")
 			}
 			e.counted(k.ID, 1)
 			continue
@@ -299,7 +299,7 @@ func checkTxConflict[Tx any](e *txEnv[Tx]) {
 		e.counted(a.req.Name, 0)
 		e.same("the "+name+" record", e.get(a.key()), before)
 	}
-	// What is released is free, but not for another request.
+	// A released record may be claimed, but not by another request.
 	a := e.claimed(claimReq(e.key()))
 	a.released(driver.StateReleased)
 	before := e.get(a.key())
@@ -311,7 +311,7 @@ func checkTxConflict[Tx any](e *txEnv[Tx]) {
 	e.counted(a.req.Name, 0)
 	e.same("the released record", e.get(a.key()), before)
 	if e.caps.OneWriter {
-		return // nobody comes in between
+		return // no other claim comes in between
 	}
 	k := e.key()
 	first, second := e.begin(nil), e.begin(nil)
@@ -399,7 +399,7 @@ func checkTxJoin[Tx any](e *txEnv[Tx]) {
 		if commits {
 			e.ok("the application's commit", tx.Commit(e.ctx))
 			e.counted(k.ID, 1)
-			e.told(txClaimReq(k), driver.DecideReplay)
+			e.notGranted(txClaimReq(k), driver.DecideReplay)
 			continue
 		}
 		e.ok("the application's rollback", tx.Rollback(e.ctx))
@@ -460,7 +460,7 @@ func checkTxTimeout[Tx any](e *txEnv[Tx]) {
 	e.claimed(again).completed("guarded")
 }
 
-// checkTxPurge has a purge meet a key that is being claimed again by a transaction which has not committed.
+// checkTxPurge purges while a transaction that has not committed claims a key again.
 func checkTxPurge[Tx any](e *txEnv[Tx]) {
 	for range 3 {
 		req := claimReq(e.key())
@@ -488,7 +488,7 @@ func checkTxPurge[Tx any](e *txEnv[Tx]) {
 		e.ok("Purge", <-purged)
 		res := e.decided(claimReq(a.key()), driver.DecideReplay)
 		if string(res.Record.Result.Data) != "again" || res.Record.Attempt != 1 {
-			e.Errorf("the record is of attempt %d", res.Record.Attempt)
+			e.Errorf("the record has attempt %d", res.Record.Attempt)
 		}
 		e.counted(a.req.Name, 1)
 	}

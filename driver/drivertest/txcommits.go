@@ -6,8 +6,8 @@ import (
 
 func decidesAtClaim(c Capabilities) bool { return !c.DecidesAtCommit }
 
-// checkTxCommits has a key claimed by several transactions, and by an attempt outside of them: whatever the order, one commits, and with it one
-// effect.
+// checkTxCommits has a key claimed by several transactions, and by an attempt outside of them: whatever the order,
+// one commits, and with it one effect.
 func checkTxCommits[Tx any](e *txEnv[Tx]) {
 	for first := range 3 {
 		k := e.key()
@@ -29,8 +29,8 @@ func checkTxCommits[Tx any](e *txEnv[Tx]) {
 		}
 		e.counted(k.ID, effects)
 		if effects == 1 {
-			if res := e.told(txClaimReq(k), driver.DecideReplay); string(res.Record.Result.Data) != "done" {
-				e.Errorf("the result is that of the commit that was refused")
+			if res := e.notGranted(txClaimReq(k), driver.DecideReplay); string(res.Record.Result.Data) != "done" {
+				e.Errorf("the result comes from the commit that was refused")
 			}
 		}
 	}

@@ -79,8 +79,8 @@ func (e *txEnv[Tx]) crashTx(optimistic bool) {
 	}
 }
 
-// consistent checks what one process did and said: an effect and its record are there together or not at
-// all, and there if it was said so.
+// consistent checks the state that one process left and what it answered: an effect and its record exist together
+// or not at all, and exist if the answer said so.
 func (e *txEnv[Tx]) consistent(name string, key everonce.Key, res everonce.Result[string], err error, lived bool) {
 	e.Helper()
 	n := e.count(key.ID)
@@ -174,8 +174,8 @@ func checkStepTxCrash[Tx any](e *txEnv[Tx]) {
 }
 
 // deliverTx brings an operation to a process in transactional mode, the work's effect a row.
-func (e *txEnv[Tx]) deliverTx(optimistic bool) func(p *process, d delivery) (told, error) {
-	return func(p *process, d delivery) (answer told, err error) {
+func (e *txEnv[Tx]) deliverTx(optimistic bool) func(p *process, d delivery) (reply, error) {
+	return func(p *process, d delivery) (answer reply, err error) {
 		s := newFaultTxStore(e.txs, p)
 		t, err := everonce.NewTxReceiver(s, historyOptions())
 		if err != nil {
@@ -190,7 +190,7 @@ func (e *txEnv[Tx]) deliverTx(optimistic bool) func(p *process, d delivery) (tol
 				return d.own, p.do("effect", func() error { return e.app.Apply(ctx, tx, d.key.ID) })
 			}, opts...)
 			if !p.isGone() {
-				answer, err = toldBy(res, doErr)
+				answer, err = replyOf(res, doErr)
 			}
 		})
 		s.disconnect(e.ctx)

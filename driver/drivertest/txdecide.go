@@ -48,7 +48,7 @@ func checkTxDecisions[Tx any](e *txEnv[Tx]) {
 					e.same(how+", the answer's record", res.Record, *rec)
 				}
 			}
-			decide("in a transaction of its own", func(req driver.ClaimRequest) driver.ClaimResult {
+			decide("in a separate transaction", func(req driver.ClaimRequest) driver.ClaimResult {
 				h, res, err := e.txs.Begin(e.ctx, driver.BeginRequest{Claim: &req, Timeout: hung})
 				e.ok("Begin", err)
 				if h != nil {
@@ -70,8 +70,8 @@ func checkTxDecisions[Tx any](e *txEnv[Tx]) {
 	}
 }
 
-// checkRenewLocks renews one attempt in two transactions: the second one is told when the first one has ended, and
-// so knows what became of it.
+// checkRenewLocks renews one attempt in two transactions: the second one gets its answer only after the first one
+// has ended, and so knows its result.
 func checkRenewLocks[Tx any](e *txEnv[Tx]) {
 	a := e.claimed(claimReq(e.key()))
 	first, second := e.begin(nil), e.begin(nil)

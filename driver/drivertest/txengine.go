@@ -15,7 +15,7 @@ func txEngineChecks[Tx any]() []check {
 	return []check{
 		{name: "Transact/ManyDeliveriesTakeEffectOnce", run: inTx(func(e *txEnv[Tx]) { e.manyTransactions() })},
 		{name: "Transact/ManyOptimisticDeliveriesTakeEffectOnce", run: inTx(func(e *txEnv[Tx]) { e.manyTransactions(everonce.Optimistic()) })},
-		{name: "Transact/WhatDidNotCommitDidNotHappen", run: inTx(checkTransactFails[Tx])},
+		{name: "Transact/NoCommitNoEffect", run: inTx(checkTransactFails[Tx])},
 		{name: "Transact/AndDoShareKeys", run: inTx(func(e *txEnv[Tx]) {
 			key := e.key()
 			res, _, err := e.transact(newProcess(-1, noFault), key, false, nil)
@@ -32,7 +32,7 @@ func txEngineChecks[Tx any]() []check {
 		})},
 		{name: "DoTx/CommitsWithTheCaller", run: inTx(checkDoTx[Tx])},
 		{name: "DoTx/AFailureLeavesTheCallersTransactionAlive", run: inTx(checkDoTxFails[Tx]), needs: hasSavepoints},
-		{name: "DoTx/DuplicatesAtOnceAreTold", run: inTx(checkDoTxDuplicates[Tx]), needs: func(c Capabilities) bool { return !c.OneWriter && hasSavepoints(c) && decidesAtClaim(c) }},
+		{name: "DoTx/ConcurrentDuplicatesFailFast", run: inTx(checkDoTxDuplicates[Tx]), needs: func(c Capabilities) bool { return !c.OneWriter && hasSavepoints(c) && decidesAtClaim(c) }},
 		{name: "Rule19/ACallOnTheStoreInsideOfATransactionIsRefused", run: inTx(checkInside[Tx])},
 		{name: "Rule17/NothingIsRetriedInTheCallersTransaction", run: inTx(checkNoRetry[Tx])},
 	}
@@ -176,7 +176,7 @@ func checkDoTxDuplicates[Tx any](e *txEnv[Tx]) {
 	e.ok("commit of the second", second.Commit(e.ctx))
 	e.ok("commit of the first", first.Commit(e.ctx))
 	e.counted(key.ID, 1)
-	e.told(txClaimReq(key), driver.DecideReplay)
+	e.notGranted(txClaimReq(key), driver.DecideReplay)
 }
 
 // checkInside calls the store from inside a transaction that everonce began on it: an error, where it
@@ -203,8 +203,8 @@ func checkInside[Tx any](e *txEnv[Tx]) {
 	e.counted(key.ID, 1)
 }
 
-// checkNoRetry makes each statement of a DoTx fail as a deadlock does, which has ended the transaction: it
-// is never sent again, for it would take effect by itself.
+// checkNoRetry makes each statement of a DoTx fail as a deadlock does, which has ended the transaction: it is never
+// sent again, for it would take effect outside the transaction.
 func checkNoRetry[Tx any](e *txEnv[Tx]) {
 	for at := 0; ; at++ {
 		p := newProcess(at, failBefore)

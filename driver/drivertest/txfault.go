@@ -94,7 +94,7 @@ type faultHandle[Tx any] struct {
 // broken ends the transaction as a broken connection does.
 func (f *faultHandle[Tx]) broken() {
 	f.s.forget(f)
-	_ = f.h.Rollback(context.Background()) //nolint:errcheck // there is nobody to tell
+	_ = f.h.Rollback(context.Background()) //nolint:errcheck // the process is gone
 }
 
 // do sends a statement; if its connection breaks, the transaction has ended.

@@ -4,8 +4,9 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// checkTxGone has a transaction record a key over a record that is gone by time, and was not purged, with a step that was done. When the
-// key is new once more, its steps are new: that step would be taken for done, and its effect be missing.
+// checkTxGone has a transaction record a key over a record that is gone by time, and was not purged, with a step
+// that was done. When the key is new once more, its steps are new: that step would be taken for done, and its
+// effect be missing.
 func checkTxGone[Tx any](e *txEnv[Tx]) {
 	ways := map[string]func(o *open[Tx]){
 		"claimed first": func(o *open[Tx]) { o.commit(driver.CommitRequest{Complete: o.completion("done")}) },

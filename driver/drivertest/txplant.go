@@ -89,8 +89,8 @@ func txBugs[Tx any]() []bug {
 		{
 			name: "a transaction's key is locked in its own process alone", caught: "Rule01/ATransactionsClaimExcludesOthers",
 			plant: func(h Harness) Harness {
-				h.Store = &keysOfItsOwn[Tx]{TxStore: h.Store.(driver.TxStore[Tx])}
-				h.Peer = &keysOfItsOwn[Tx]{TxStore: h.Peer.(driver.TxStore[Tx])}
+				h.Store = &keysOfOneProcess[Tx]{TxStore: h.Store.(driver.TxStore[Tx])}
+				h.Peer = &keysOfOneProcess[Tx]{TxStore: h.Peer.(driver.TxStore[Tx])}
 				return h
 			},
 			pointless: func(h Harness, c Capabilities) string {
@@ -105,7 +105,7 @@ func txBugs[Tx any]() []bug {
 			plant: overTx(func(s driver.TxStore[Tx]) driver.Store { return &lapsedIsFree[Tx]{s} }),
 		},
 		{
-			name: "a record over that of another request", caught: "Tx/ConflictRollsBack",
+			name: "a record written over another request's", caught: "Tx/ConflictRollsBack",
 			plant: inHandle(func(h driver.TxHandle[Tx]) driver.TxHandle[Tx] { return &unaskedHandle[Tx]{h} }),
 		},
 		{
@@ -156,8 +156,8 @@ func (h *laterHandle[Tx]) Commit(ctx context.Context, _ driver.CommitRequest) (r
 	return res, h.Rollback(ctx)
 }
 
-// againHandle takes a step that the attempt has ended so for written, as SaveStep outside of transactions does of one that is
-// done, and commits what came with it.
+// againHandle takes a step that the attempt has ended so for written, as SaveStep outside of transactions does of
+// one that is done, and commits what came with it.
 type againHandle[Tx any] struct {
 	driver.TxHandle[Tx]
 	over driver.StepState

@@ -7,13 +7,13 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// keysOfItsOwn knows which keys the transactions of its own process have, and takes all others for free.
-type keysOfItsOwn[Tx any] struct {
+// keysOfOneProcess knows only which keys the transactions of its process have, and takes all others for free.
+type keysOfOneProcess[Tx any] struct {
 	driver.TxStore[Tx]
 	own sync.Map
 }
 
-func (s *keysOfItsOwn[Tx]) Begin(ctx context.Context, req driver.BeginRequest) (driver.TxHandle[Tx], driver.ClaimResult, error) {
+func (s *keysOfOneProcess[Tx]) Begin(ctx context.Context, req driver.BeginRequest) (driver.TxHandle[Tx], driver.ClaimResult, error) {
 	h, res, err := s.TxStore.Begin(ctx, req)
 	if req.Claim == nil || err != nil {
 		return h, res, err

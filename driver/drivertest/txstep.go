@@ -30,14 +30,14 @@ func checkTxStepOnce[Tx any](e *txEnv[Tx]) {
 	e.is("Commit of a step that was saved", commit("mail", "late"), driver.ErrLeaseLost)
 	e.counted(a.req.Name, 1)
 
-	// So does one that this attempt has ended as not done: its work was told so.
+	// So does one that this attempt has ended as not done: its work got that answer.
 	a.stepped("refused", driver.StepNotDone)
 	before = e.get(a.key())
 	e.is("Commit of a step that was not done", commit("refused", "late"), driver.ErrLeaseLost)
 	e.counted(a.req.Name, 1)
 	e.same("the record", e.get(a.key()), before)
 
-	// What an earlier attempt left open, or not done, is still written.
+	// A step that an earlier attempt left open, or not done, is still written.
 	for i, state := range []driver.StepState{driver.StepOpen, driver.StepNotDone} {
 		name := state.String()
 		a.stepped(name, state)

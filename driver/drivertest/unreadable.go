@@ -26,7 +26,7 @@ func checkUnreadStep(e *env) {
 
 // checkSpoiltStep spoils a step that was done: it is unknown then, whatever its policy, until somebody settles it.
 func checkSpoiltStep(e *env, how string, spoil func(id driver.RecordID, name string)) {
-	told := func(what string, rec driver.Record) {
+	check := func(what string, rec driver.Record) {
 		hook, ok := rec.Step("hook")
 		mail, there := rec.Step("mail")
 		if len(rec.Steps) != 2 || !ok || hook.State != driver.StepDone || !there || mail.State >= driver.StepOpen && mail.State <= driver.StepNotDone {
@@ -39,12 +39,12 @@ func checkSpoiltStep(e *env, how string, spoil func(id driver.RecordID, name str
 		a.stepped("hook", driver.StepDone)
 		a.released(driver.StateReleased)
 		spoil(a.req.ID, "mail")
-		told("Get", e.get(a.key()))
+		check("Get", e.get(a.key()))
 		b := e.claimed(a.taking(driver.TakeNone))
-		told("a claim", b.rec)
+		check("a claim", b.rec)
 		b.released(driver.StateAbandoned)
 		c := e.claimed(a.taking(driver.TakeToSettle))
-		told("a claim to settle", c.rec)
+		check("a claim to settle", c.rec)
 		c.released(driver.StateAbandoned)
 
 		r, runs := e.receiver(e.s, everonce.Reexecute), 0
@@ -60,7 +60,7 @@ func checkSpoiltStep(e *env, how string, spoil func(id driver.RecordID, name str
 		_, err := deliver()
 		e.is(how+"a delivery", err, everonce.ErrOutcomeUnknown)
 		rec := e.get(a.key())
-		told("after a delivery", rec)
+		check("after a delivery", rec)
 		if runs != 0 || rec.StateAt(e.now()) != driver.StateAbandoned || rec.UnknownStep != "mail" {
 			e.Errorf(how+"the step ran %d times, and the record is %v, with %q unknown; want 0, abandoned, and the step", runs, rec.State, rec.UnknownStep)
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// watch asks the store, through a handle of its own, for word of the end of the attempt that runs.
+// watch asks the store, through a separate handle, for a notification of the end of the running attempt.
 func (e *env) watch(id driver.RecordID) driver.WatchResult {
 	e.Helper()
 	ctx, cancel := context.WithCancel(e.ctx)
@@ -20,8 +20,8 @@ func (e *env) watch(id driver.RecordID) driver.WatchResult {
 	return res
 }
 
-// told waits for word.
-func (e *env) told(what string, w driver.WatchResult) {
+// mustNotify waits for the notification.
+func (e *env) mustNotify(what string, w driver.WatchResult) {
 	e.Helper()
 	select {
 	case <-w.Ended:
@@ -38,7 +38,7 @@ func (e *env) otherWord() {
 	a := e.claimed(claimReq(e.key()))
 	w := e.watch(a.req.ID)
 	a.completed("done")
-	e.told("the end of another attempt", w)
+	e.mustNotify("the end of another attempt", w)
 }
 
 // checkWatch lets attempts end while others, of the same handle and of another, wait for word of it.
@@ -70,11 +70,11 @@ func checkWatch(e *env) {
 		}
 		end(a)
 		for _, w := range watches {
-			e.told(what, w)
+			e.mustNotify(what, w)
 		}
-		e.told(what+" that is over", peer.watch(a.req.ID))
+		e.mustNotify(what+" that is over", peer.watch(a.req.ID))
 	}
-	e.told("an operation that never began", e.watch(e.key().RecordID()))
+	e.mustNotify("an operation that never began", e.watch(e.key().RecordID()))
 }
 
 // checkWatchWakes has receivers of another process wait for an attempt, through the engine. Word may be lost: what

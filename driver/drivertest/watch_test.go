@@ -42,7 +42,7 @@ func (s *wordStore) Watch(ctx context.Context, req driver.WatchRequest) (driver.
 	return driver.WatchResult{Ended: ended, Stop: func() {}}, nil
 }
 
-func (s *wordStore) tell(id driver.RecordID) {
+func (s *wordStore) arrived(id driver.RecordID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range s.waiters[id] {
@@ -52,11 +52,11 @@ func (s *wordStore) tell(id driver.RecordID) {
 }
 
 func (s *wordStore) Complete(ctx context.Context, req driver.CompleteRequest) (driver.CompleteResult, error) {
-	defer s.tell(req.ID)
+	defer s.arrived(req.ID)
 	return s.Store.Complete(ctx, req)
 }
 
 func (s *wordStore) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseResult, error) {
-	defer s.tell(req.ID)
+	defer s.arrived(req.ID)
 	return s.Store.Release(ctx, req)
 }

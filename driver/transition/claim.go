@@ -9,9 +9,9 @@ import (
 // Claim returns the decision of [driver.Decide] and the record to write. Its errors are [driver.ErrAttemptEnded] and
 // [driver.ErrNewerRecord].
 //
-// A claim that finds its own nonce is a repeated call: it renews the lease and changes nothing else. Otherwise the token
-// increases. The creation time, scope, name, steps and unknown step of an existing record are kept, and so is its
-// fingerprint if the request has none.
+// A claim that finds its own nonce is a repeated call: it renews the lease and changes nothing else. Otherwise the
+// token increases. The creation time, scope, name, steps and unknown step of an existing record are kept, and so is
+// its fingerprint if the request has none.
 func Claim(rec *driver.Record, req driver.ClaimRequest, now time.Time) (next *driver.Record, res driver.ClaimResult, err error) {
 	res.Now = now
 	if rec != nil {

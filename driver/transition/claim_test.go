@@ -189,7 +189,7 @@ func TestSettlingKeepsTheUnknownStepUntilItIsSettled(t *testing.T) {
 	equal(t, "Decision", res.Decision, driver.DecideAbandoned)
 }
 
-func TestClaimOfWhatIsAbsentAnswersNoRecord(t *testing.T) {
+func TestClaimToSettleAnAbsentRecord(t *testing.T) {
 	gone := mustComplete(t, claimed(t), t0)
 	settle := claimBy(other)
 	settle.Take = driver.TakeToSettle

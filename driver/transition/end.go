@@ -72,7 +72,7 @@ func Release(rec *driver.Record, req driver.ReleaseRequest, now time.Time) (next
 
 func release(rec *driver.Record, req *driver.ReleaseRequest, now time.Time) {
 	tookOver := rec.Previous.State == driver.StateAbandoned || rec.Previous.State == driver.StateClaimed
-	putBack := req.Token == 0 && tookOver // nobody has settled what the claim found
+	putBack := req.Token == 0 && tookOver // the record that the claim found is still unsettled
 	rec.State = req.State
 	if putBack {
 		rec.State = driver.StateAbandoned

@@ -21,7 +21,7 @@ func TestComplete(t *testing.T) {
 
 func TestCompleteAccepted(t *testing.T) {
 	held := claimed(t)
-	mustComplete(t, held, t0.Add(10*lease)) // lapsed, and nobody came
+	mustComplete(t, held, t0.Add(10*lease)) // lapsed, but not taken over
 
 	done := mustComplete(t, held, t0)
 	next, err := transition.Complete(done, completion(held), t0.Add(time.Second))
@@ -186,7 +186,7 @@ func TestReleaseByNonce(t *testing.T) {
 	got := mustRelease(t, held, byNonce(mine), t0)
 	equal(t, "State", got.State, driver.StateReleased)
 
-	// Before the claim arrived: what is left refuses it.
+	// Before the claim arrived: the record that is left refuses it.
 	at := t0.Add(time.Second)
 	left := mustRelease(t, nil, byNonce(mine), at)
 	equal(t, "record", *left, driver.Record{
@@ -202,7 +202,7 @@ func TestReleaseByNonce(t *testing.T) {
 	isErr(t, "repeated", err, nil)
 	equal(t, "repeated", []any{next != nil, res.Superseded}, []any{false, false})
 
-	// Over a gone record, whoever's.
+	// Over a gone record of any attempt.
 	over := mustRelease(t, left, byNonce(other), at.Add(life.Total()))
 	equal(t, "Nonce over a gone record", over.Nonce, other)
 	if over.Token <= left.Token {
@@ -243,7 +243,7 @@ func TestReleaseByNoncePutsATakenRecordBack(t *testing.T) {
 	}
 }
 
-// A claim that would have expired by itself does not, once a step of it is refused as unknown (rule 13).
+// A claim that would have expired does not expire once a step of it is refused as unknown (rule 13).
 func TestReleaseThatIsToBeSettledDoesNotExpire(t *testing.T) {
 	held := claimed(t)
 	held.PurgeAt = t0.Add(life.Total())

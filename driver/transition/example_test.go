@@ -10,8 +10,8 @@ import (
 	"github.com/everonce/everonce/driver/transition"
 )
 
-// toyStore shows what a store is made of, without contexts and durability: each method locks, reads the
-// record, takes the time, asks this package, and writes what it is told to.
+// toyStore shows the parts of a store, without contexts and durability: each method locks, reads the record, takes
+// the time, calls this package, and writes the record that it returns.
 type toyStore struct {
 	mu      sync.Mutex
 	records map[driver.RecordID]*driver.Record // a record is replaced, never changed
@@ -57,7 +57,7 @@ func (s *toyStore) write(id driver.RecordID, next *driver.Record) {
 	}
 }
 
-// A store is a lock, a place for records, and a clock. How a record goes on is decided here.
+// A store is a lock, a place for records, and a clock. This package decides the rest.
 func Example() {
 	now := time.Date(2026, time.March, 1, 9, 0, 0, 0, time.UTC)
 	s := &toyStore{records: map[driver.RecordID]*driver.Record{}, now: func() time.Time { return now }}

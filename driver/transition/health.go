@@ -4,8 +4,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Count adds a record to the counts of h at the time h.Now, unless the record is gone. A record of a newer Format counts as
-// unreadable.
+// Count adds a record to the counts of h at the time h.Now, unless the record is gone. A record of a newer Format
+// counts as unreadable.
 func Count(h *driver.HealthResult, rec *driver.Record) {
 	if rec.GoneAt(h.Now) {
 		return

@@ -9,8 +9,7 @@ import (
 	"github.com/everonce/everonce/driver/transition"
 )
 
-// What a newer version wrote is refused by every function, to the attempt that holds it too, until it is
-// gone by time.
+// Every function refuses a record of a newer version, to the attempt that holds it too, until the record is gone.
 func TestARecordOfANewerVersionIsLeftAlone(t *testing.T) {
 	for _, state := range []driver.State{driver.StateClaimed, driver.StateReleased, driver.StateCompleted} {
 		rec := claimed(t)

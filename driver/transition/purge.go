@@ -19,8 +19,8 @@ const (
 	Remove
 )
 
-// Purge returns what a purge must do with a record at the store's time. The write that does it must check this again: the
-// key may have been claimed anew in between.
+// Purge returns what a purge must do with a record at the store's time. The write that does it must check this
+// again: the key may have been claimed anew in between.
 func Purge(rec *driver.Record, now time.Time) Action {
 	switch {
 	case rec.GoneAt(now):
@@ -31,8 +31,8 @@ func Purge(rec *driver.Record, now time.Time) Action {
 	return Keep
 }
 
-// Drop returns the record of a tombstone: without steps, and with only the kind and summary of the result. UpdatedAt does
-// not change.
+// Drop returns the record of a tombstone: without steps, and with only the kind and summary of the result.
+// UpdatedAt does not change.
 func Drop(rec *driver.Record) *driver.Record {
 	next := copyOf(rec)
 	next.Result = driver.SavedResult{Kind: rec.Result.Kind, Summary: rec.Result.Summary}

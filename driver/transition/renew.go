@@ -69,9 +69,9 @@ func SaveStep(rec *driver.Record, req driver.SaveStepRequest, now time.Time) (ne
 	return next, nil
 }
 
-// StepStands reports whether a write must leave the old step unchanged. A done step stays done, and a step that ended in
-// an attempt does not reopen in the same attempt. A step that cannot be read does not stand, nor does one that was not
-// done in another attempt.
+// StepStands reports whether a write must leave the old step unchanged. A done step stays done, and a step that
+// ended in an attempt does not reopen in the same attempt. A step that cannot be read does not stand, nor does one
+// that was not done in another attempt.
 func StepStands(old, write *driver.StepRecord) bool {
 	return old.Readable() && (old.State == driver.StepDone ||
 		write.State == driver.StepOpen && old.State == driver.StepNotDone && old.Attempt == write.Attempt)

@@ -94,7 +94,7 @@ func TestSaveStep(t *testing.T) {
 	}
 }
 
-// What cannot be read stands in nobody's way: who settles it writes over it, and it keeps its place and its beginning.
+// A step that cannot be read blocks no write: settling overwrites it, and it keeps its place and its beginning.
 func TestSaveStepOverOneThatCanNotBeRead(t *testing.T) {
 	done := driver.StepRecord{Name: "mail", State: driver.StepDone, Result: driver.SavedResult{Kind: driver.ResultElided}}
 	for _, spoilt := range []driver.StepRecord{
@@ -140,7 +140,8 @@ func TestSaveStepLimit(t *testing.T) {
 	rec = mustStep(t, rec, driver.StepRecord{Name: last, State: driver.StepDone}, t0)
 	equal(t, "the last step", rec.Steps[driver.MaxSteps-1].State, driver.StepDone)
 
-	// Steps that come at the same moment may be more in a store that decides by itself: each can be ended, and no other begins.
+	// Steps that begin at the same moment may exceed the limit in a store that decides natively: each can be ended,
+	// and no other begins.
 	over := *rec
 	over.Steps = append(over.Steps[:len(rec.Steps):len(rec.Steps)], driver.StepRecord{Name: "over", State: driver.StepOpen})
 	rec = mustStep(t, &over, driver.StepRecord{Name: "over", State: driver.StepDone}, t0)

@@ -4,7 +4,7 @@
 // returns, and commits. The suite in driver/drivertest compares stores that decide inside a database's statement with
 // these functions.
 //
-// Pass the record as it is stored, even if it is gone, and nil if there is none: tokens then increase from the old
+// Pass the record as it is stored, even if it is gone, and nil for no record: tokens then increase from the old
 // record's token while the row exists, and by the clock afterwards. The functions never change the record or the
 // contents of its slices. A nil next record means that there is nothing to write.
 //

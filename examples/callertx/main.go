@@ -1,4 +1,4 @@
-// Command callertx imports a file of bookings in one transaction of its own: every line of it is an
+// Command callertx imports a file of bookings in one transaction that it begins itself: every line of it is an
 // operation with its own key, and all of them commit together or not at all.
 package main
 

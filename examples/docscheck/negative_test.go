@@ -44,8 +44,8 @@ func taking[O any](take func(O) error) func(any) error {
 	}
 }
 
-// TestNegativeValues gives each number of the tables of docs/reference/options.md a negative value, to whatever takes the options: it is
-// refused, unless the number's row says what it means.
+// TestNegativeValues gives each number of the tables of docs/reference/options.md a negative value, to whatever takes
+// the options: it is refused, unless the number's row says what it means.
 func TestNegativeValues(t *testing.T) {
 	store, err := sqlitestore.Open(t.Context(), t.TempDir()+"/test.db", nil)
 	if err != nil {
@@ -95,7 +95,7 @@ func TestNegativeValues(t *testing.T) {
 			return err
 		}),
 		"janitor.Options": taking(func(o janitor.Options) error {
-			_, err := janitor.Start(over, store, &o)
+			_, err := janitor.New(store, &o)
 			return err
 		}),
 		"sqlitestore.Options": taking(func(o sqlitestore.Options) error { return o.Validate("payments.db") }),
@@ -121,7 +121,7 @@ func TestNegativeValues(t *testing.T) {
 			return err
 		}),
 		"consume.NaturalSpec": taking(func(s consume.NaturalSpec[T]) error { return natural(&s) }),
-		"consume.Backoff":     taking(func(b consume.Backoff) error { return natural(&consume.NaturalSpec[T]{Retry: b}) }),
+		"consume.RetryPolicy": taking(func(b consume.RetryPolicy) error { return natural(&consume.NaturalSpec[T]{Retry: b}) }),
 		"consume.Workers": taking(func(w consume.Workers) error {
 			dialed := dial(rabbitonce.Queue{}, rabbitonce.Options{Workers: w})
 			served := consumer.Serve(over, nil, &w)
@@ -168,6 +168,9 @@ func TestNegativeValues(t *testing.T) {
 		for _, row := range docs.Table(t, "docs/reference/options.md", table.heading) {
 			options := reflect.New(reflect.TypeOf(table.options)).Elem()
 			field := options.FieldByName(code(row.Cells[0]))
+			if field.IsValid() && field.Type() == reflect.TypeFor[consume.Backoff]() {
+				field = field.FieldByName("Max")
+			}
 			if table.heading == "memstore.Options" || !field.IsValid() || !field.CanInt() || field.Type().PkgPath() != "" && field.Type() != reflect.TypeFor[time.Duration]() {
 				continue // memstore.New returns no error
 			}

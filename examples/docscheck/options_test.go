@@ -65,7 +65,7 @@ var optionTables = []struct {
 	{"consume.TxSpec", "consume", consume.TxSpec[T, Tx]{}},
 	{"consume.NaturalSpec", "consume", consume.NaturalSpec[T]{}},
 	{"consume.Compare", "consume", consume.Compare{}},
-	{"consume.Backoff", "consume", consume.Backoff{}},
+	{"consume.RetryPolicy", "consume", consume.RetryPolicy{}},
 	{"consume.Workers", "consume", consume.Workers{}},
 	{"natsonce.Queue", "consume/natsonce", natsonce.Queue{}},
 	{"natsonce.Options", "consume/natsonce", natsonce.Options{}},
@@ -96,7 +96,7 @@ func TestOptions(t *testing.T) {
 			inTable = append(inTable, field)
 			f, ok := typ.FieldByName(field)
 			if !ok {
-				continue // told below
+				continue // reported below
 			}
 			if got := nameOf(f.Type, names); got != typeName {
 				t.Errorf("options.md:%d: %s is a %s, the table says %s", row.Line, field, got, typeName)
@@ -107,7 +107,7 @@ func TestOptions(t *testing.T) {
 			case f.Type.Kind() == reflect.Bool:
 				want = "false"
 			case hasTable(f.Type):
-				want = "those of its fields"
+				want = "its fields' defaults"
 			default:
 				want = "none"
 			}
@@ -152,7 +152,7 @@ func nameOf(t reflect.Type, aliases map[string]string) string {
 	return ofDriver.ReplaceAllStringFunc(name, func(of string) string { return cmp.Or(aliases[of], of) })
 }
 
-// hasTable reports whether a type is a struct of options that has a table of its own.
+// hasTable reports whether a type is a struct of options with a separate table.
 func hasTable(t reflect.Type) bool {
 	for _, table := range optionTables {
 		if reflect.TypeOf(table.options) == t {

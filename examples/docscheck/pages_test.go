@@ -87,7 +87,8 @@ var (
 	checkName  = regexp.MustCompile(`name: "([A-Z]\w*)/([A-Z]\w*)"`)
 )
 
-// TestNamedTests: a test that a page names exists, and so does a check of driver/drivertest, "Rule13/ResultsGo", by its group.
+// TestNamedTests: a test that a page names exists, and so does a check of driver/drivertest, "Rule13/ResultsGo", by its
+// group.
 func TestNamedTests(t *testing.T) {
 	exists, groups := map[string]bool{}, map[string]bool{}
 	for _, s := range sources(t) {

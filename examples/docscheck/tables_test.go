@@ -152,7 +152,8 @@ func TestRecordFields(t *testing.T) {
 	}
 }
 
-// TestDecision compares the tables of docs/reference/consume.md with the fields of a decision and with the dispositions.
+// TestDecision compares the tables of docs/reference/consume.md with the fields of a decision and with the
+// dispositions.
 func TestDecision(t *testing.T) {
 	var inTable, inStruct, named, names []string
 	for _, row := range docs.Table(t, "docs/reference/consume.md", "The decision") {
@@ -234,7 +235,7 @@ func TestRoundTripTables(t *testing.T) {
 	source := read("store/pgxstore/roundtrip_test.go")
 	costs := regexp.MustCompile(`costs\{begin: (\d+), commit: (\d+), bare: (\d+)\}`).FindAllStringSubmatch(source, -1)
 	if len(costs) != 2 {
-		t.Fatalf("TestRoundTrips has %d kinds of costs, want those of pgx and of database/sql", len(costs))
+		t.Fatalf("TestRoundTrips has %d kinds of costs, want pgx and database/sql", len(costs))
 	}
 	for _, found := range regexp.MustCompile(`count\("([^"]+)", ([^,]+),`).FindAllStringSubmatch(source, -1) {
 		var both [2]string

@@ -1,5 +1,5 @@
-// Command dynamodb charges an account in DynamoDB, once, however often it is run: the charge and the record of it commit
-// together. It takes the configuration of AWS, and makes the tables "everonce" and "accounts".
+// Command dynamodb charges an account in DynamoDB, once, however often it is run: the charge and the record of it
+// commit together. It takes the configuration of AWS, and makes the tables "everonce" and "accounts".
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/everonce/everonce/store/dynamostore"
 )
 
-// bank has its accounts in a table of its own, whose key is the account's ID, a string.
+// bank keeps its accounts in a separate table, whose key is the account's ID, a string.
 type bank struct {
 	receiver *everonce.TxReceiver[*dynamostore.Tx]
 	accounts string

@@ -21,7 +21,7 @@ type Report struct {
 	Documents          int `json:"documents"`           // events with a document
 	DuplicatesAbsorbed int `json:"duplicates_absorbed"` // deliveries that found their document there
 	DeadLettered       int `json:"dead_lettered"`       // events that are dead letters, and have no document
-	Stranded           int `json:"stranded"`            // those of them that are valid, and should have one
+	Stranded           int `json:"stranded"`            // the valid ones among them, which should have a document
 	Lost               int `json:"lost"`                // events that are neither
 	Doubled            int `json:"doubled"`             // documents beside the first of their event
 }
@@ -70,7 +70,7 @@ func (r *Report) count(all []sent, docs map[string][]Event, dead map[string]bool
 		delete(docs, s.id)
 	}
 	if len(docs) > 0 {
-		return fmt.Errorf("%d documents are of events that nobody has sent", len(docs))
+		return fmt.Errorf("%d documents are for events that were never sent", len(docs))
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ const (
 	none            mistake = ""
 	ackFirst        mistake = "ack-first"         // acknowledged, then saved
 	wideCatch       mistake = "wide-catch"        // every error of the insert is taken for a duplicate
-	checkThenInsert mistake = "check-then-insert" // looked for, and inserted if it is not there; no unique index
+	checkThenInsert mistake = "check-then-insert" // looked for, and inserted if it is missing; no unique index
 	noIndex         mistake = "no-index"          // inserted, without a unique index
 )
 

@@ -17,7 +17,7 @@ import (
 type Order struct {
 	Customer string `json:"customer"`
 	Cents    int64  `json:"cents"`
-	// Corrects is the ID of an earlier event. That one is sealed: a correction is an event of its own.
+	// Corrects is the ID of an earlier event. That one is final: a correction is a new event.
 	Corrects string `json:"corrects,omitempty"`
 }
 
@@ -53,7 +53,7 @@ func validate(id string, o Order) error {
 	case o.Cents <= 0:
 		return everonce.Permanent("not_positive", errors.New("an order has a positive amount"), nil)
 	case o.Corrects == id:
-		return everonce.Permanent("corrects_itself", errors.New("a correction is an event of its own"), nil)
+		return everonce.Permanent("corrects_itself", errors.New("a correction must be a new event"), nil)
 	}
 	return nil
 }
@@ -64,7 +64,8 @@ type directory struct {
 	known     sync.Map
 }
 
-// country looks a customer up. One that is not known may be known later: a retry, or a replay of the dead letter, finds it.
+// country looks a customer up. One that is not known may be known later: a retry, or a replay of the dead letter, finds
+// it.
 func (d *directory) country(ctx context.Context, customer string) (string, error) {
 	if country, ok := d.known.Load(customer); ok {
 		return country.(string), nil //nolint:forcetypeassert // nothing else is stored

@@ -7,7 +7,7 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// What no retry makes better is refused for good: it is a dead letter at once.
+// An event that no retry can repair is refused permanently: it is a dead letter at once.
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	good := Order{Customer: "c", Cents: 1, Corrects: "order-1"}

@@ -23,7 +23,7 @@ type fleet struct {
 	said    io.Writer // what the workers log
 
 	mu       sync.Mutex
-	toKill   int // of those that are wanted, what no worker has been told yet
+	toKill   int // wanted kills that no worker has been given yet
 	kills    int
 	counts   map[string]int
 	acked    []string // the IDs, in order
@@ -42,7 +42,7 @@ func (f *fleet) start(ctx context.Context) {
 	}
 }
 
-// stop lets the workers finish what they have in hand, and returns when they have ended.
+// stop lets the workers finish their messages, and returns when they have ended.
 func (f *fleet) stop() {
 	f.mu.Lock()
 	f.stopping = true

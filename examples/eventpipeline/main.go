@@ -1,14 +1,16 @@
 // Command eventpipeline sends events through RabbitMQ to MongoDB, and does to the pipeline what production does: its
-// producer sends duplicates, its workers are killed between the insert and the acknowledgement, the broker is
-// killed and started again, the database goes away. Then it counts: each valid event has one document, and each other is a dead letter.
+// producer sends duplicates, its workers are killed between the insert and the acknowledgement, the broker is killed
+// and started again, the database goes away. Then it audits the documents: each valid event has one document, and every
+// other event is a dead letter.
 //
-// With -with inbox the workers take messages into an inbox in PostgreSQL, and handle them afterwards; with -with outbox they
-// publish to an outbox there, whose relay sends on to MongoDB. The counts are the same.
+// With -with inbox the workers take messages into an inbox in PostgreSQL, and handle them afterwards; with -with outbox
+// they publish to an outbox there, whose relay sends on to MongoDB. The counts are the same.
 //
-// With -broken it is built with one of the usual mistakes, and counts what that costs.
+// With -broken it makes one of the usual mistakes, and counts what that costs.
 //
-// It starts a broker and a database of its own, by the project's scripts/services. EVENTPIPELINE_RABBITMQ_URL and
-// EVENTPIPELINE_MONGODB_URL, and for -with EVENTPIPELINE_POSTGRES_URL, name others; then -restart-broker is the command that restarts the broker.
+// It starts its own broker and database, by the project's scripts/services. EVENTPIPELINE_RABBITMQ_URL and
+// EVENTPIPELINE_MONGODB_URL, and for -with EVENTPIPELINE_POSTGRES_URL, name others; then -restart-broker is the command
+// that restarts the broker.
 package main
 
 import (
@@ -41,7 +43,8 @@ func main() {
 	os.Exit(code) //nolint:gocritic // the signals are the process's
 }
 
-// program is main without the process. Its code is 0 only if nothing is lost or doubled, and no valid event is left among the dead letters.
+// program is main without the process. Its code is 0 only if nothing is lost or doubled, and no valid event is left
+// among the dead letters.
 func program(ctx context.Context, args []string, getenv func(string) string, out, said io.Writer) (code int, err error) {
 	s := settings{Log: log.New(said, "", 0), Said: io.Discard}
 	flags := flag.NewFlagSet("eventpipeline", flag.ContinueOnError)

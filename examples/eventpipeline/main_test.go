@@ -66,8 +66,8 @@ func decoded(text string) (rep Report, err error) {
 	return rep, json.Unmarshal([]byte(text), &rep)
 }
 
-// The pipeline on servers of its own, whose workers are killed, whose broker is killed and started again, and whose
-// database goes away, when nothing may be acknowledged that it does not have: nothing is lost or doubled.
+// The pipeline runs on its own servers. Its workers are killed, its broker is killed and started again, and its
+// database goes away; meanwhile no message without a document may be acknowledged. No event is lost or doubled.
 func TestPipeline(t *testing.T) {
 	t.Parallel()
 	rep, code, said := ran(t, 300, func(string) string { return "" }, "-kills", "10", "-away", "2s")
@@ -94,7 +94,8 @@ func TestPipelineWith(t *testing.T) {
 	}
 }
 
-// Each mistake costs something: else TestPipeline would be blind. With -short one that loses runs, and one that doubles.
+// Each mistake costs something: else TestPipeline would be blind. With -short one that loses runs, and one that
+// doubles.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	shared := map[string]string{rabbitVariable: testserver.URL(t, "rabbitmq"), mongoVariable: testserver.URL(t, "mongodb")}
@@ -114,7 +115,7 @@ func TestMistakes(t *testing.T) {
 		}
 		t.Run(string(m.mistake), func(t *testing.T) {
 			t.Parallel()
-			// What a mistake costs is a matter of chance: which messages are in hand when a worker dies.
+			// The cost of a mistake is a matter of chance: it depends on the messages that a worker holds when it dies.
 			for range 4 {
 				rep, code, said := ran(t, m.events, func(name string) string { return shared[name] }, append(m.args, "-restart=false", "-broken", string(m.mistake))...)
 				if code == 0 && rep.clean() {
@@ -130,7 +131,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// Bad arguments are told, and nothing is started.
+// Bad arguments fail, and nothing is started.
 func TestArguments(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"-broken", "luck"}, {"-n", "0"}, {"-kills", "-1"}, {"more"}, {"-away", "-1s"}, {"-restart"}, {"-with", "luck"}, {"-with", "inbox", "-broken", "no-index"}} {
@@ -142,7 +143,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// A broker or a database that is not there is told by its name, and its password by nothing.
+// A missing broker or database is reported by its name, and its password is never printed.
 func TestServersThatAreNotThere(t *testing.T) {
 	t.Parallel()
 	rabbit, mongo := testserver.URL(t, "rabbitmq"), testserver.URL(t, "mongodb")

@@ -8,7 +8,8 @@ import (
 	"github.com/everonce/everonce/examples/internal/docs"
 )
 
-// The report on the page is one that the program prints, of a run as it is by default; the table beside it has each mistake.
+// The report on the page is one that the program prints, of a run with the defaults; the table beside it has each
+// mistake.
 func TestThePage(t *testing.T) {
 	t.Parallel()
 	quoted := func(page, info string) string {
@@ -43,7 +44,7 @@ func TestThePage(t *testing.T) {
 			of = mistake(name)
 		}
 		if !left[of] {
-			t.Errorf("line %d: there is no mistake %q, or it is there twice", row.Line, of)
+			t.Errorf("line %d: the mistake %q is unknown, or listed twice", row.Line, of)
 		}
 		delete(left, of)
 		row := Report{Distinct: rep.Distinct, Documents: n[0], DeadLettered: n[1], Lost: n[2], Doubled: n[3]}

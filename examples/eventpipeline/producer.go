@@ -14,7 +14,7 @@ import (
 type sent struct {
 	id   string
 	body []byte
-	// order is nil where the body is none.
+	// order is nil if the body is not an order.
 	order *Order
 }
 
@@ -29,7 +29,8 @@ func (s *sent) event() Event {
 // valid reports whether it is to have a document.
 func (s *sent) valid() bool { return s.order != nil && validate(s.id, *s.order) == nil }
 
-// ordersOf makes so many events. Some are not valid, some have a customer who is not known yet, some correct an earlier one.
+// ordersOf makes so many events. Some are not valid, some have a customer who is not known yet, some correct an earlier
+// one.
 func ordersOf(n int) ([]sent, error) {
 	all := make([]sent, n)
 	for i := range all {
@@ -54,10 +55,11 @@ func ordersOf(n int) ([]sent, error) {
 	return all, nil
 }
 
-// newcomer is a customer whom nobody knows until the dead letters are replayed.
+// newcomer is a customer who is unknown until the dead letters are replayed.
 const newcomer = "customer-new"
 
-// withDuplicates is the order in which they are sent: every other event twice in a row, and every fifth once more, later.
+// withDuplicates is the order in which they are sent: every other event twice in a row, and every fifth once more,
+// later.
 func withDuplicates(all []sent) []sent {
 	var stream []sent
 	for i := range all {
@@ -72,7 +74,8 @@ func withDuplicates(all []sent) []sent {
 	return stream
 }
 
-// producer publishes to a queue. What the broker did not confirm is sent again, which is one more way to a duplicate.
+// producer publishes to a queue. Messages that the broker did not confirm are sent again, which is one more source of
+// duplicates.
 type producer struct {
 	url, queue string
 	conn       *amqp.Connection

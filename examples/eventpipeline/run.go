@@ -42,14 +42,14 @@ type run struct {
 	line     *line
 	sent     []sent
 	restarts int
-	declared time.Time // since when the queues are there
+	declared time.Time // when the queues were declared
 
 	events, customers *mongo.Collection // not over the line
 	backlog           *backlog.Table    // of the inbox or the outbox; nil without
 }
 
-// pipeline sends events through the workers while these are killed, the broker is restarted, and the database goes away;
-// and reports what has become of them.
+// pipeline sends events through the workers while these are killed, the broker is restarted, and the database goes
+// away; and reports what has become of them.
 func pipeline(ctx context.Context, servers *servers, s settings) (rep Report, err error) {
 	r := &run{settings: s, servers: servers}
 	if r.sent, err = ordersOf(s.Events); err != nil {
@@ -71,7 +71,7 @@ func pipeline(ctx context.Context, servers *servers, s settings) (rep Report, er
 	if err := r.introduce(ctx, newcomer); err != nil {
 		return rep, err
 	}
-	for range 3 { // where something is lost, it is looked for more than once; what was too often in hand when a worker died is replayed again
+	for range 3 { // if something is missing, look again; replay messages again that were with too many workers when they died
 		if err := r.replay(ctx); err != nil {
 			return rep, err
 		}
@@ -85,7 +85,7 @@ func pipeline(ctx context.Context, servers *servers, s settings) (rep Report, er
 	return rep, err
 }
 
-// prepare makes what the pipeline stands on. What it returns removes that again.
+// prepare creates the tables and queues of the pipeline. The function that it returns removes them.
 func (r *run) prepare(ctx context.Context) (down func() error, err error) {
 	name := "eventpipeline-" + strings.ToLower(rand.Text()[:12])
 	var undo []func() error
@@ -182,12 +182,13 @@ func (r *run) stream(ctx context.Context) error {
 	return r.producer.publish(ctx, stream[at(60):])
 }
 
-// written is how long it may take until a broker that is killed still has a queue. RabbitMQ writes the name of a new quorum
-// queue down within a second, and not at once (https://github.com/rabbitmq/ra/pull/443 mends that): after a kill before that the
-// queue is there, but as a new member without its messages, which nobody elects.
+// written is how long it may take until a killed broker keeps a queue. RabbitMQ writes the name of a new quorum queue
+// to disk within a second, and not at once (https://github.com/rabbitmq/ra/pull/443 fixes that): after a kill before
+// that the queue exists, but as a new member without its messages, which is never elected.
 const written = 3 * time.Second
 
-// restartBroker sends events while the broker is killed and started again; where they are not enough for that, once more.
+// restartBroker sends events while the broker is killed and started again; where they are not enough for that, once
+// more.
 func (r *run) restartBroker(ctx context.Context, stream []sent) error {
 	if !r.RestartBroker {
 		return r.producer.publish(ctx, stream)
@@ -242,7 +243,7 @@ func (r *run) whileAway(ctx context.Context, stream []sent) error {
 	_, before := r.fleet.ackedSince(0)
 	r.line.cut()
 	r.Log.Printf("MongoDB is away for %v", r.Away)
-	there, err := documents(ctx, r.events) // whatever was saved before is there
+	there, err := documents(ctx, r.events) // documents saved before
 	if err != nil {
 		return err
 	}
@@ -288,7 +289,7 @@ func (r *run) settle(ctx context.Context) error {
 		if err := r.untilEmpty(ctx); err != nil {
 			return err
 		}
-		r.fleet.stop() // what was in hand is acknowledged by now, or in its queue again
+		r.fleet.stop() // all messages are acknowledged by now, or in their queue again
 		empty := true
 		for range 3 {
 			n, err := r.waiting(ctx)
@@ -325,7 +326,7 @@ func (r *run) queues() []string {
 	return []string{name, name + ".retry.100ms", name + ".retry.300ms"}
 }
 
-// waiting is how many messages are in the queues, and in nobody's hand, or in the table of an inbox or an outbox.
+// waiting returns how many messages are ready in the queues, or in the table of an inbox or an outbox.
 func (r *run) waiting(ctx context.Context) (n int, err error) {
 	err = r.onChannel(ctx, func(ch *amqp.Channel) error {
 		for _, name := range r.queues() {

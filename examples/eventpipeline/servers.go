@@ -48,8 +48,8 @@ func openServers(ctx context.Context, getenv func(string) string, restartCommand
 	return s, nil
 }
 
-// startServers starts a broker and the databases by the project's script, each in a folder of its own: so they start at the
-// same time, and nobody else's are restarted.
+// startServers starts a broker and the databases by the project's script, each in a separate folder: so they start at
+// the same time, and no other project's servers are restarted.
 func startServers(ctx context.Context, withPostgres bool) (*servers, error) {
 	script, err := findScript()
 	if err != nil {
@@ -59,8 +59,8 @@ func startServers(ctx context.Context, withPostgres bool) (*servers, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What the script has begun it brings to its end, also after Ctrl-C: a start that was cut off would go on behind a
-	// stop, and leave a server.
+	// The script finishes its work, even after Ctrl-C: a start that was cut off would go on behind a stop, and leave a
+	// server.
 	call := func(command, server string) (string, error) {
 		cmd := exec.CommandContext(context.WithoutCancel(ctx), script, command, server) //nolint:gosec // found above
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

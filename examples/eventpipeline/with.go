@@ -37,7 +37,7 @@ func (w *with) Set(text string) error {
 // String implements [flag.Value].
 func (w *with) String() string { return string(*w) }
 
-// lease is short: so long waits what a worker had in hand when it was killed.
+// lease is short, because messages of a killed worker wait this long.
 const lease = time.Second
 
 // openTables opens what a schema of PostgreSQL holds.
@@ -64,7 +64,8 @@ func openTables(ctx context.Context, postgresURL, schema string) (*everonce.TxRe
 	return receiver, pool, nil
 }
 
-// makeTables makes the store's tables, and that of the inbox or the outbox, whose backlog it returns. Down removes them.
+// makeTables makes the store's tables, and the table of the inbox or the outbox, whose backlog it returns. Down removes
+// them.
 func makeTables(ctx context.Context, w with, postgresURL, schema string) (b *backlog.Table, down func() error, err error) {
 	receiver, pool, err := openTables(ctx, postgresURL, schema)
 	if err != nil {
@@ -97,8 +98,8 @@ func makeTables(ctx context.Context, w with, postgresURL, schema string) (b *bac
 	return box.Backlog(), down, box.Migrate(ctx)
 }
 
-// inboxed takes messages in, which acknowledges them; an inbox's worker handles them afterwards. So a slow or absent MongoDB
-// does not hold the broker up.
+// inboxed takes messages in, which acknowledges them; an inbox's worker handles them afterwards. So a slow or absent
+// MongoDB does not hold the broker up.
 func (w *worker) inboxed(receiver *everonce.TxReceiver[pgx.Tx]) (handler *consume.Consumer, run func(context.Context) error, err error) {
 	in, err := inbox.New(receiver, "eventpipeline", nil)
 	if err != nil {
@@ -115,7 +116,8 @@ func (w *worker) inboxed(receiver *everonce.TxReceiver[pgx.Tx]) (handler *consum
 		return nil, nil, err
 	}
 	worker, err := in.Worker(inbox.Handler[pgx.Tx]{
-		// What it writes through tx takes effect once, with the message's mark. MongoDB is elsewhere: there the unique index does it.
+		// The writes through tx take effect once, with the message's record. MongoDB is a different database: there the
+		// unique index does it.
 		Handle: inbox.JSON(func(ctx context.Context, _ pgx.Tx, m *consume.Message, o Order) error {
 			_, err := w.handle(ctx, m, o)
 			return err
@@ -127,7 +129,8 @@ func (w *worker) inboxed(receiver *everonce.TxReceiver[pgx.Tx]) (handler *consum
 	return handler, worker.Run, nil
 }
 
-// outboxed handles messages in a transaction, in which the event is published; the outbox's relay sends it on to MongoDB.
+// outboxed handles messages in a transaction, in which the event is published; the outbox's relay sends it on to
+// MongoDB.
 func (w *worker) outboxed(receiver *everonce.TxReceiver[pgx.Tx]) (handler *consume.Consumer, run func(context.Context) error, err error) {
 	box, err := outbox.New(receiver, nil)
 	if err != nil {

@@ -30,7 +30,7 @@ var byEvent = mongostore.Index{Name: "event_id", Keys: bson.D{{Key: "event_id", 
 // workerFlag makes the program a worker: it is how the program runs itself again.
 const workerFlag = "-worker"
 
-// orders is what a worker is told, as the first line of its input.
+// orders are a worker's orders, the first line of its input.
 type orders struct {
 	RabbitURL, MongoURL, Queue, Database string
 	PostgresURL, Schema                  string // for what it is with
@@ -52,7 +52,7 @@ type worker struct {
 	out       io.Writer
 	customers directory
 	save      saver
-	// begun are the messages in hand: one that is kept there while the database is away is one delivery.
+	// begun holds the messages in progress: a message that waits there while the database is away is one delivery.
 	begun    sync.Map
 	inserted atomic.Int64
 }
@@ -73,7 +73,7 @@ func runWorker(in io.Reader, out io.Writer) error {
 	defer cancel()
 	go func() {
 		defer cancel()
-		io.Copy(io.Discard, in) //nolint:errcheck // its end is all that counts
+		io.Copy(io.Discard, in) //nolint:errcheck // wait for its end
 	}()
 	client, err := connect(w.MongoURL)
 	if err != nil {
@@ -94,8 +94,8 @@ func runWorker(in io.Reader, out io.Writer) error {
 		return w.acknowledgeFirst(ctx, handler)
 	}
 	c, err := rabbitonce.Dial(ctx, w.RabbitURL, queueOf(w.Queue), handler, &rabbitonce.Options{
-		Workers:      consume.Workers{PauseMin: 200 * time.Millisecond, PauseMax: time.Second},
-		ReconnectMin: 200 * time.Millisecond, ReconnectMax: time.Second,
+		Workers: consume.Workers{Backoff: consume.Backoff{Min: 200 * time.Millisecond, Max: time.Second}},
+		Backoff: consume.Backoff{Min: 200 * time.Millisecond, Max: time.Second},
 	})
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func newSaver(ctx context.Context, broken mistake, events *mongo.Collection) (sa
 }
 
 // retries are few and short here.
-var retries = consume.Backoff{Limit: 2, Min: 100 * time.Millisecond, Max: 300 * time.Millisecond}
+var retries = consume.RetryPolicy{Limit: 2, Min: 100 * time.Millisecond, Max: 300 * time.Millisecond}
 
 func (w *worker) handler() (*consume.Consumer, error) {
 	return consume.NewNatural(consume.NaturalSpec[Order]{
@@ -208,7 +208,7 @@ func (w *worker) observe(_ context.Context, m *consume.Message, v consume.Decisi
 	}
 }
 
-// What a worker tells the program, a line for each: what was written is there even if the worker is killed then.
+// Reports of a worker to the program, one per line: a line that was written arrives even if the worker is killed then.
 const (
 	delivered    = "delivered"
 	acknowledged = "acknowledged" // and the event's ID

@@ -12,7 +12,8 @@ import (
 	"github.com/everonce/everonce/session/producer"
 )
 
-// disk is a file with the system's cache before it. A sync that fails takes what it could not write for written, as on Linux.
+// disk is a file with the system's cache before it. A sync that fails takes what it could not write for written, as on
+// Linux.
 type disk struct {
 	io.Reader
 	cache, durable []byte
@@ -43,7 +44,8 @@ func (d *disk) Sync() error {
 	return d.broken
 }
 
-// TestSyncFails: a batch that is acknowledged after its sync has failed, and after the log was opened again, is on the disk.
+// TestSyncFails: a batch that is acknowledged after its sync has failed, and after the log was opened again, is on the
+// disk.
 func TestSyncFails(t *testing.T) {
 	d := &disk{}
 	reopened := func() *Log {
@@ -65,7 +67,7 @@ func TestSyncFails(t *testing.T) {
 		t.Errorf("%+v, and the sync has failed", a)
 	}
 	d.broken = nil
-	if a, err := reopened().Append(b); a != (producer.Answer{Duplicate: true}) || err != nil {
+	if a, err := reopened().Append(b); a != (producer.Decision{Duplicate: true}) || err != nil {
 		t.Errorf("%+v, %v", a, err)
 	}
 	d.cache = d.durable // the power fails

@@ -1,12 +1,13 @@
 //go:build unix
 
-// Package filelog is a log of streams in one file, whose producers may send a batch again: package session/producer without a
-// database.
+// Package filelog is a log of streams in one file, whose producers may send a batch again: package session/producer
+// without a database.
 //
-// A record of the file is a grant, or a batch with its sequence number, so both are durable in one step. What is known of
-// producers is rebuilt from the file when it is opened. A record that was torn by a crash is cut off: nobody was told of it.
+// A record of the file is a grant, or a batch with its sequence number, so both are durable in one step. The state of
+// producers is rebuilt from the file when it is opened. A record that was torn by a crash is cut off: it was never
+// acknowledged.
 //
-// It shows how little a host is: each batch waits for a sync of its own, and all states are in memory. There is no retention.
+// It shows how small a host is: each batch waits for its own sync, and all states are in memory. There is no retention.
 package filelog
 
 import (
@@ -81,7 +82,7 @@ const (
 // fits says that a name is in JSON what it was.
 func fits(name string) bool { return len(name) <= maxName && utf8.ValidString(name) }
 
-// Open opens a file, or creates it, and rebuilds what is known of producers.
+// Open opens a file, or creates it, and rebuilds the state of its producers.
 func Open(name string) (*Log, error) {
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the file is the caller's choice
 	if err != nil {
@@ -125,17 +126,17 @@ func (l *Log) Init(name string) (producer.Grant, error) {
 	return grant, l.table.Admit(name, grant)
 }
 
-// Append appends a batch, or finds that it is there. When it returns a nil error and the answer has no Err, the batch is durable.
-// After an error nobody knows, and the log refuses all until it is opened again: then the same batch tells.
-// A stream's name that cannot be is refused as [producer.ErrNoStream].
-func (l *Log) Append(b *Batch) (producer.Answer, error) {
+// Append appends a batch, or finds that it was appended before. If the error is nil and the decision has no Err, the
+// batch is durable. After an error the outcome is unknown, and the log refuses all batches until it is opened again:
+// then send the same batch again to find out. A stream name that is not valid is refused as [producer.ErrNoStream].
+func (l *Log) Append(b *Batch) (producer.Decision, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.broken != nil {
-		return producer.Answer{}, l.broken
+		return producer.Decision{}, l.broken
 	}
 	if !fits(b.Stream) {
-		return producer.Answer{Err: producer.ErrNoStream}, nil
+		return producer.Decision{Err: producer.ErrNoStream}, nil
 	}
 	return l.table.Apply(b.Stream, b.rules(), func() (int64, error) {
 		if err := l.write(&entry{Batch: b}); err != nil {
@@ -174,7 +175,8 @@ func (l *Log) add(b *Batch) int64 {
 	return position
 }
 
-// A record of the file is its length, the checksum of that, the checksum of the content, and the content, which is JSON.
+// A record of the file is its length, the checksum of that, the checksum of the content, and the content, which is
+// JSON.
 const head = 12
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -194,7 +196,7 @@ func (e *entry) encode() ([]byte, error) {
 	return append(number(number(b, sum(b)), sum(content)), content...), nil
 }
 
-// write makes a record durable. After a write or a sync that has failed nobody knows what is in the file.
+// write makes a record durable. After a failed write or sync the content of the file is unknown.
 func (l *Log) write(e *entry) error {
 	if l.broken != nil {
 		return l.broken
@@ -216,9 +218,9 @@ func (l *Log) put(b []byte) error {
 	return errors.Join(err, l.file.Sync())
 }
 
-// recovered reads the file, and cuts off a record that was torn. The last whole record is written again where it is: if its sync has
-// failed, it may be in the system's cache and not on the disk, and a mere second sync, which has nothing to write, succeeds. The test has a
-// model of such a cache, no disk that fails.
+// recovered reads the file, and cuts off a record that was torn. The last whole record is written again where it is: if
+// its sync has failed, it may be in the system's cache and not on the disk, and a mere second sync, which has nothing
+// to write, succeeds. The test has a model of such a cache, no disk that fails.
 func recovered(file file) (*Log, error) {
 	l := &Log{file: file, table: producer.NewTable(0), streams: map[string][][]byte{}}
 	b, err := io.ReadAll(file)
@@ -257,9 +259,10 @@ func (l *Log) load(b []byte) (last, at int, err error) {
 // errSum: the content, or the length, is not what was written.
 var errSum = errors.New("its checksum does not fit")
 
-// next returns the content of the first record, or nil if that was torn: it ends with the file, or zeros do, as where the size is
-// on the disk and the content is not. If a later page of it is on the disk and the first is not, it is taken for damage, and the file
-// must be cut by hand. What is behind a record was written after that was durable: then it is not torn, but damaged.
+// next returns the content of the first record, or nil if the record was torn: the file ends within it, or it ends in
+// zeros, because the size reached the disk and the content did not. If a later page of it is on the disk and the first
+// is not, it is taken for damage, and the file must be cut by hand. If another record follows, this one was durable
+// before: then it is not torn, but damaged.
 func next(b []byte) ([]byte, error) {
 	if len(bytes.TrimRight(b, "\x00")) <= head { // a content has no zeros
 		return nil, nil

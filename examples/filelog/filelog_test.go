@@ -38,7 +38,7 @@ func batch(g producer.Grant, first int32, records ...string) *filelog.Batch {
 	return b
 }
 
-func wants(t testing.TB, l *filelog.Log, what string, b *filelog.Batch, want producer.Answer) {
+func wants(t testing.TB, l *filelog.Log, what string, b *filelog.Batch, want producer.Decision) {
 	t.Helper()
 	if a, err := l.Append(b); a != want || err != nil {
 		t.Errorf("%s: %+v, %v, want %+v", what, a, err, want)
@@ -60,21 +60,22 @@ func history(t testing.TB) (early, late producer.Grant, before, after []byte) {
 	var err error
 	early, err = l.Init("billing")
 	must(t, err)
-	wants(t, l, "the first", batch(early, 0, "a", "b"), producer.Answer{})
+	wants(t, l, "the first", batch(early, 0, "a", "b"), producer.Decision{})
 	late, err = l.Init("billing")
 	must(t, err)
-	wants(t, l, "the second", batch(late, 0, "c"), producer.Answer{Position: 2})
+	wants(t, l, "the second", batch(late, 0, "c"), producer.Decision{Position: 2})
 	before, err = os.ReadFile(name)
 	must(t, err)
-	wants(t, l, "the third", batch(late, 1, "d", "e"), producer.Answer{Position: 3})
+	wants(t, l, "the third", batch(late, 1, "d", "e"), producer.Decision{Position: 3})
 	after, err = os.ReadFile(name)
 	must(t, err)
 	must(t, l.Close())
 	return early, late, before, after
 }
 
-// TestKilledAtEveryByte: whatever of the last record was written when the process was killed, and whether the file had its full size
-// already, what was acknowledged is there, and the batch that is sent again is there once.
+// TestKilledAtEveryByte: whatever part of the last record was written when the process was killed, and whether or not
+// the file had its full size already, acknowledged batches are in the log, and a batch that is sent again is in it
+// once.
 func TestKilledAtEveryByte(t *testing.T) {
 	early, late, before, after := history(t)
 	dir := t.TempDir()
@@ -85,13 +86,13 @@ func TestKilledAtEveryByte(t *testing.T) {
 			must(t, os.WriteFile(name, append(after[:cut:cut], tail...), 0o600))
 			l := open(t, name)
 			whole := cut == len(after)
-			wants(t, l, "a copy of what was acknowledged", batch(late, 0, "c"), producer.Answer{Duplicate: true, Position: 2})
-			wants(t, l, "the earlier run", batch(early, 2, "z"), producer.Answer{Err: producer.ErrFenced})
-			wants(t, l, fmt.Sprintf("the last, cut at %d of %d", cut, len(after)), batch(late, 1, "d", "e"), producer.Answer{Duplicate: whole, Position: 3})
-			wants(t, l, "the next", batch(late, 3, "f"), producer.Answer{Position: 5})
+			wants(t, l, "a copy of what was acknowledged", batch(late, 0, "c"), producer.Decision{Duplicate: true, Position: 2})
+			wants(t, l, "the earlier run", batch(early, 2, "z"), producer.Decision{Err: producer.ErrFenced})
+			wants(t, l, fmt.Sprintf("the last, cut at %d of %d", cut, len(after)), batch(late, 1, "d", "e"), producer.Decision{Duplicate: whole, Position: 3})
+			wants(t, l, "the next", batch(late, 3, "f"), producer.Decision{Position: 5})
 			must(t, l.Close())
 			l = open(t, name)
-			wants(t, l, "a copy of the last", batch(late, 1, "d", "e"), producer.Answer{Duplicate: true, Position: 3})
+			wants(t, l, "a copy of the last", batch(late, 1, "d", "e"), producer.Decision{Duplicate: true, Position: 3})
 			has(t, l, "a b c d e f")
 			must(t, l.Close())
 		}
@@ -126,19 +127,19 @@ func TestOneProcess(t *testing.T) {
 	g, err := l.Init("")
 	must(t, err)
 	must(t, l.Close())
-	for range 2 { // nobody knows any more
+	for range 2 { // the outcome is unknown
 		if _, err := l.Append(batch(g, 0, "a")); !errors.Is(err, os.ErrClosed) {
 			t.Errorf("a file that cannot be written: %v", err)
 		}
 	}
 	l = open(t, name)
-	wants(t, l, "of a grant that is there", batch(g, 0, "a"), producer.Answer{})
+	wants(t, l, "of an existing grant", batch(g, 0, "a"), producer.Decision{})
 	huge := batch(g, 1)
 	huge.Records = [][]byte{make([]byte, 16<<20)}
 	if _, err := l.Append(huge); !errors.Is(err, filelog.ErrTooLarge) {
 		t.Errorf("too large a batch: %v", err)
 	}
-	wants(t, l, "the next", batch(g, 1, "b"), producer.Answer{Position: 1})
+	wants(t, l, "the next", batch(g, 1, "b"), producer.Decision{Position: 1})
 }
 
 // TestNames: a name that is not in the file as it was given would be another one after a restart.
@@ -152,7 +153,7 @@ func TestNames(t *testing.T) {
 		}
 		b := batch(g, 0, "a")
 		b.Stream = name
-		wants(t, l, "a stream", b, producer.Answer{Err: producer.ErrNoStream})
+		wants(t, l, "a stream", b, producer.Decision{Err: producer.ErrNoStream})
 	}
 }
 
@@ -162,10 +163,10 @@ func TestOtherRecords(t *testing.T) {
 	g, err := l.Init("")
 	must(t, err)
 	b := batch(g, 0, "a", "bc")
-	wants(t, l, "the first", b, producer.Answer{})
+	wants(t, l, "the first", b, producer.Decision{})
 	copy(b.Records[0], "z")
-	wants(t, l, "others", b, producer.Answer{Err: producer.ErrMismatch})
-	wants(t, l, "others of the same bytes", batch(g, 0, "ab", "c"), producer.Answer{Err: producer.ErrMismatch})
+	wants(t, l, "others", b, producer.Decision{Err: producer.ErrMismatch})
+	wants(t, l, "others of the same bytes", batch(g, 0, "ab", "c"), producer.Decision{Err: producer.ErrMismatch})
 	has(t, l, "a bc")
 }
 

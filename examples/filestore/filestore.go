@@ -1,9 +1,9 @@
 //go:build unix
 
-// Package filestore keeps every record in a file of its own: what it has acknowledged survives a crash of
-// the process and, if the disk keeps what it has synced, a loss of power.
+// Package filestore keeps every record in a separate file: acknowledged records survive a crash of the process and, if
+// the disk keeps what was synced, a loss of power.
 //
-// It is a toy, written from docs/how-to/write-a-store.md alone, to show how little a store is: 64 callers wait for one
+// It is a toy, written from docs/how-to/write-a-store.md alone, to show how small a store is: 64 callers wait for one
 // lock and two syncs each. It passes the suite in driver/drivertest.
 package filestore
 
@@ -23,7 +23,7 @@ import (
 	"github.com/everonce/everonce/driver/transition"
 )
 
-// Options are what a store may be told. The zero value of each field is its default.
+// Options are the options of a store. The zero value of each field is its default.
 type Options struct {
 	// Now is the store's clock. Processes that share a folder must have the same. Default [time.Now].
 	Now func() time.Time
@@ -35,7 +35,7 @@ type Store struct {
 	dir  string
 	now  func() time.Time
 	lock *os.File      // locked between processes
-	turn chan struct{} // holds one value while nobody in this process has the lock
+	turn chan struct{} // holds one value while the lock is free in this process
 }
 
 var _ interface {
@@ -48,7 +48,7 @@ func Open(dir string, opts *Options) (*Store, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("filestore: %w", err)
 	}
-	if err := syncDir(filepath.Dir(filepath.Clean(dir))); err != nil { // the folder's name, whoever created it
+	if err := syncDir(filepath.Dir(filepath.Clean(dir))); err != nil { // the folder's name, even if another process created it
 		return nil, err
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the folder is the caller's choice
@@ -131,8 +131,8 @@ func (s *Store) Get(ctx context.Context, req driver.GetRequest) (res driver.GetR
 // defaultLimit bounds a purge that names no limit.
 const defaultLimit = 1000
 
-// Purge removes what time has let go: see [driver.Store]. It looks without the lock, and decides again, record by record,
-// under it. It passes over records of which it cannot read the times: Health counts them.
+// Purge removes what time has let go: see [driver.Store]. It looks without the lock, and decides again, record by
+// record, under it. It passes over records of which it cannot read the times: Health counts them.
 func (s *Store) Purge(ctx context.Context, req driver.PurgeRequest) (res driver.PurgeResult, err error) {
 	if req.Limit <= 0 {
 		req.Limit = defaultLimit

@@ -71,7 +71,7 @@ func setField(t testing.TB, file, field, value string) {
 	}
 }
 
-// TestPurgePassesOverDamage: a file that nobody can read keeps a purge from nothing else.
+// TestPurgePassesOverDamage: an unreadable file does not stop a purge of the others.
 func TestPurgePassesOverDamage(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	s, err := filestore.Open(dir, &filestore.Options{Now: func() time.Time { return now }})
@@ -96,7 +96,7 @@ func TestPurgePassesOverDamage(t *testing.T) {
 	}
 }
 
-// TestCorruptFile: a record that cannot be read is never taken for absent, and its content is not told.
+// TestCorruptFile: a record that cannot be read is never taken for absent, and its content is not in the error.
 func TestCorruptFile(t *testing.T) {
 	dir := t.TempDir()
 	s, err := filestore.Open(dir, nil)

@@ -20,7 +20,7 @@ import (
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
-// api returns the service. What protects it are the lines that name everonce and httponce.
+// api returns the service. The lines that name everonce and httponce protect it.
 func api(store everonce.Store, charge func(cents int64) (receipt string)) (http.Handler, error) {
 	receiver, err := everonce.NewReceiver(store, everonce.Refuse, nil)
 	if err != nil {
@@ -45,11 +45,12 @@ func api(store everonce.Store, charge func(cents int64) (receipt string)) (http.
 	return mux, nil
 }
 
-// account tells whose request it is. A service asks its authentication; a saved answer goes to nobody else.
+// account returns the account of a request. A service uses its authentication; a saved answer is only sent to the same
+// account.
 func account(r *http.Request) (string, error) {
 	name, _, ok := r.BasicAuth()
 	if !ok {
-		return "", errors.New("nobody has signed in")
+		return "", errors.New("no user has signed in")
 	}
 	return name, nil
 }

@@ -73,8 +73,8 @@ func (s *service) again(ctx context.Context, key everonce.Key) error {
 	return nil
 }
 
-// drop is for a process that died before its first step: nothing was done, and only the client knows what it had asked for.
-// If that comes back, its request runs. Without this the record would be unknown for ever.
+// drop is for a process that died before its first step: nothing was done, and only the client knows what it had asked
+// for. If that comes back, its request runs. Without this the record would be unknown for ever.
 func (s *service) drop(ctx context.Context, key everonce.Key, notDone everonce.Settlement) error {
 	err := s.receiver.Settle(ctx, key, notDone)
 	if errors.Is(err, everonce.ErrNotUnknown) || errors.Is(err, everonce.ErrInProgress) || errors.Is(err, everonce.ErrLeaseLost) {

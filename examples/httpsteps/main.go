@@ -47,7 +47,7 @@ func newService(store *sqlitestore.Store, out outside) (*service, error) {
 	}
 	protect, err := httponce.Middleware(receiver, account, &httponce.Options{Route: httponce.Route{
 		Required: true,
-		// It is finished by a request of our own, which comes under no name of a host.
+		// This service finishes the operation by a request that it makes itself, which has no host name.
 		Compare: httponce.Compare{IgnoreHost: true},
 	}})
 	if err != nil {
@@ -85,7 +85,7 @@ func as(ctx context.Context, account string) context.Context {
 func account(r *http.Request) (string, error) {
 	name, ok := r.Context().Value(accountKey{}).(string)
 	if !ok {
-		return "", errors.New("nobody has signed in")
+		return "", errors.New("no user has signed in")
 	}
 	return name, nil
 }

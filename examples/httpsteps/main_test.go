@@ -29,7 +29,8 @@ alice ride-3: 409 (a problem)
 the service itself: found 0
 `
 
-// TestEffectsOfAHandler has a gateway and a mail server lose their answers, and compares what was done, and what was told.
+// TestEffectsOfAHandler makes a gateway and a mail server lose their answers, and compares the effects and the
+// responses.
 func TestEffectsOfAHandler(t *testing.T) {
 	var out strings.Builder
 	if err := run(t.Context(), &out, filepath.Join(t.TempDir(), "test.db")); err != nil {
@@ -40,7 +41,8 @@ func TestEffectsOfAHandler(t *testing.T) {
 	}
 }
 
-// A process that died before its first step has left a record and no ride. It is dropped, and nothing of another route is.
+// A process that died before its first step has left a record and no ride. It is dropped, and nothing of another route
+// is.
 func TestWhatHasNotBegunIsDropped(t *testing.T) {
 	ctx := t.Context()
 	store, err := sqlitestore.Open(ctx, filepath.Join(t.TempDir(), "test.db"), nil)

@@ -1,5 +1,6 @@
 // Command httptx is an HTTP API on PostgreSQL whose effects and answers commit together (transactional mode): exactly
-// once. It takes the database's URL from DATABASE_URL, sends itself the same request several times, and prints the answers.
+// once. It takes the database's URL from DATABASE_URL, sends itself the same request several times, and prints the
+// answers.
 package main
 
 import (
@@ -97,8 +98,8 @@ func run(ctx context.Context, out io.Writer, url string) error {
 		{"order-2", `{"account": "alice", "cents": 9900}`},
 		{"order-3", `{"account": "alice", "cents": 800}`},
 		{"order-1", `{"account": "alice", "cents": 1200}`},
-		{"order-4", `{"account": "nobody", "cents": 1}`},
-		{"order-4", `{"account": "nobody", "cents": 1}`},
+		{"order-4", `{"account": "unknown", "cents": 1}`},
+		{"order-4", `{"account": "unknown", "cents": 1}`},
 	} {
 		status, replayed, text, err := send(ctx, server.URL+"/bookings", r.key, r.body)
 		if err != nil {

@@ -26,7 +26,7 @@ type Order struct {
 	Cents int64  `json:"cents"`
 }
 
-// messages are what a broker delivers: one twice, one that nobody can read, one that nobody knows.
+// messages are the deliveries of a broker: one twice, one that cannot be read, one of an unknown type.
 var messages = []consume.Message{
 	{ID: "m-1", Subject: "order.placed", Body: []byte(`{"id":"order-1","cents":1200}`)},
 	{ID: "m-1", Subject: "order.placed", Body: []byte(`{"id":"order-1","cents":1200}`)},
@@ -49,7 +49,7 @@ func invoices(in *inbox.Inbox[*sql.Tx], observe func(m *consume.Message, v inbox
 			return nil
 		}),
 	}, &inbox.WorkerOptions{
-		Retry:   consume.Backoff{Limit: 3, Min: 10 * time.Millisecond},
+		Retry:   consume.RetryPolicy{Limit: 3, Min: 10 * time.Millisecond},
 		Observe: func(_ context.Context, m *consume.Message, v inbox.Report) { observe(m, v) },
 	})
 }

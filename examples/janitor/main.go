@@ -47,10 +47,8 @@ func run(ctx context.Context, out io.Writer) error {
 		fmt.Fprintln(out)
 	}
 
-	// The janitor stops with its context. A service gives it the context that ends at shutdown.
-	ctx, stop := context.WithCancel(ctx)
 	removed := make(chan janitor.Result, 1)
-	stopped, err := janitor.Start(ctx, store, &janitor.Options{
+	cleaner, err := janitor.New(store, &janitor.Options{
 		Every: 10 * time.Millisecond,
 		Report: func(res janitor.Result, err error) {
 			if err != nil {
@@ -62,13 +60,13 @@ func run(ctx context.Context, out io.Writer) error {
 		},
 	})
 	if err != nil {
-		stop()
 		return err
 	}
-	defer func() {
-		stop()
-		<-stopped
-	}()
+	// The janitor stops with its context. A service passes the context that ends at shutdown.
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	stopped := make(chan error, 1)
+	go func() { stopped <- cleaner.Run(ctx) }()
 	later := func(days int) {
 		passed.Add(int64(time.Duration(days) * day))
 		res := <-removed
@@ -80,5 +78,6 @@ func run(ctx context.Context, out io.Writer) error {
 	deliver()
 	later(30)
 	deliver()
-	return nil
+	stop()
+	return <-stopped
 }

@@ -1,5 +1,5 @@
-// Command kafkaconsumer handles the orders of a Kafka topic, each once: an invoice in PostgreSQL, which commits with the
-// record of its order. It takes DATABASE_URL and BROKER_URL, and runs until it is interrupted.
+// Command kafkaconsumer handles the orders of a Kafka topic, each once: an invoice in PostgreSQL, which commits with
+// the record of its order. It takes DATABASE_URL and BROKER_URL, and runs until it is interrupted.
 package main
 
 import (
@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
@@ -48,7 +49,8 @@ func run(ctx context.Context, pool *pgxpool.Pool, broker, topic string) error {
 	if err := errors.Join(store.Migrate(ctx), created); err != nil {
 		return err
 	}
-	if _, err := janitor.Start(ctx, store, nil); err != nil { // removes what is remembered no longer
+	cleaner, err := janitor.New(store, nil)
+	if err != nil {
 		return err
 	}
 	receiver, err := everonce.NewTxReceiver(store, nil)
@@ -59,7 +61,10 @@ func run(ctx context.Context, pool *pgxpool.Pool, broker, topic string) error {
 	if err != nil {
 		return err
 	}
-	return consumer.Run(ctx)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return cleaner.Run(ctx) }) // removes expired records
+	group.Go(func() error { return consumer.Run(ctx) })
+	return group.Wait()
 }
 
 // invoices is a consumer with a business row: effect and record are one commit.

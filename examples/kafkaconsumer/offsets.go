@@ -10,7 +10,8 @@ import (
 	"github.com/everonce/everonce/consume/kafkaonce"
 )
 
-// withOffsets is the consumer of invoices whose offsets are in the database too: effect, record and offset are one commit.
+// withOffsets is the consumer of invoices whose offsets are in the database too: effect, record and offset are one
+// commit.
 func withOffsets(ctx context.Context, broker, topic string, receiver *everonce.TxReceiver[pgx.Tx]) (*kafkaonce.Consumer, error) {
 	offsets, err := kafkaonce.NewOffsets(receiver)
 	if err != nil {

@@ -17,7 +17,7 @@ var (
 
 // invoicing makes invoices of orders, from Kafka to Kafka.
 func invoicing(ctx context.Context, broker string) error {
-	transform, err := kafkaonce.NewTransform(ctx, broker, "orders", "invoicing", func(ctx context.Context, r *kgo.Record) ([]*kgo.Record, error) {
+	transform, err := kafkaonce.DialTransform(ctx, broker, "orders", "invoicing", func(ctx context.Context, r *kgo.Record) ([]*kgo.Record, error) {
 		return []*kgo.Record{{Topic: "invoices", Key: r.Key, Value: r.Value, Headers: r.Headers}}, nil
 	}, &kafkaonce.TransformOptions{TransactionalID: os.Getenv("POD_NAME")})
 	if err != nil {

@@ -1,5 +1,6 @@
 // Command keepkey is a shop that pays its orders through an HTTP API, and may be killed at any moment: it asks again
-// with the key that it wrote down beside the order. The API's address is an argument; an order to take first may follow:
+// with the key that it wrote down beside the order. The API's address is an argument; an order to take first may
+// follow:
 //
 //	keepkey shop.db http://127.0.0.1:8080 order-7 1200
 //	keepkey shop.db http://127.0.0.1:8080
@@ -53,7 +54,7 @@ func (s *shop) take(ctx context.Context, id string, cents int64) error {
 	return err
 }
 
-// pay sends the payment of an order. What it sends is made of what was written down, and so the same each time.
+// pay sends the payment of an order. The request is made only of stored values, and so is the same each time.
 func (s *shop) pay(ctx context.Context, o order) error {
 	body := strings.NewReader(fmt.Sprintf(`{"order": %q, "cents": %d}`, o.id, o.cents))
 	req, err := http.NewRequestWithContext(client.WithKey(ctx, o.key), http.MethodPost, s.api+"/charges", body)
@@ -62,7 +63,7 @@ func (s *shop) pay(ctx context.Context, o order) error {
 	}
 	resp, err := s.client.Do(req)
 	if err != nil {
-		return err // nobody knows: the order stays unpaid, and is asked for again
+		return err // the outcome is unknown: the order stays unpaid, and is tried again
 	}
 	receipt, err := io.ReadAll(resp.Body)
 	if err = errors.Join(err, resp.Body.Close()); err != nil {

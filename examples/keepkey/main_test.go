@@ -116,7 +116,7 @@ func TestKeySurvivesKill(t *testing.T) {
 	}
 }
 
-// TestKeysOfOrders: each order has a key of its own, which is a row's and stays; a refund's is its order's.
+// TestKeysOfOrders: each order has its own key, which is a row's and does not change; a refund's key is its order's.
 func TestKeysOfOrders(t *testing.T) {
 	a := newAPI(t, "", nil)
 	store, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "shop.db"), nil)
@@ -175,7 +175,7 @@ func TestARefusedOrderHoldsUpNoOther(t *testing.T) {
 	var out strings.Builder
 	for _, order := range []string{"order-1", "order-2"} {
 		if err := run(t.Context(), &out, []string{file, api.URL, order, "500"}); err == nil {
-			t.Errorf("%s: nothing was told of the order that was refused", order)
+			t.Errorf("%s: the refused order was not reported", order)
 		}
 	}
 	if out.String() != "order-2 is paid\n" {

@@ -1,5 +1,6 @@
-// Command monitored is an HTTP API that shows Prometheus what became of its requests, and what waits for somebody to settle
-// it. With an address, like localhost:8080, it goes on and serves there, for trying the dashboard and the alerts.
+// Command monitored is an HTTP API that shows Prometheus what became of its requests, and what waits for somebody to
+// settle it. With an address, like localhost:8080, it goes on and serves there, for trying the dashboard and the
+// alerts.
 package main
 
 import (
@@ -45,7 +46,7 @@ func api(store *memstore.Store) (*otelonce.Observer, http.Handler, error) {
 	mux.Handle("POST /broken", protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusInternalServerError)
 	})))
-	mux.Handle("GET /metrics", page) // on an address of its own, if clients must not see it
+	mux.Handle("GET /metrics", page) // on a separate address, if clients must not see it
 	return observer, mux, nil
 }
 

@@ -1,5 +1,5 @@
-// Command natsconsumer handles the orders of a JetStream stream, each once: an invoice in PostgreSQL, which commits with
-// the record of its order. It takes DATABASE_URL and BROKER_URL, and runs until it is interrupted.
+// Command natsconsumer handles the orders of a JetStream stream, each once: an invoice in PostgreSQL, which commits
+// with the record of its order. It takes DATABASE_URL and BROKER_URL, and runs until it is interrupted.
 package main
 
 import (
@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
@@ -44,9 +45,10 @@ func run(ctx context.Context, pool *pgxpool.Pool, broker, stream string) error {
 	if err == nil {
 		_, err = pool.Exec(ctx, `CREATE TABLE IF NOT EXISTS invoice (order_id text NOT NULL, cents bigint NOT NULL)`)
 	}
-	if err == nil {
-		_, err = janitor.Start(ctx, store, nil) // removes what is remembered no longer
+	if err != nil {
+		return err
 	}
+	cleaner, err := janitor.New(store, nil)
 	if err != nil {
 		return err
 	}
@@ -58,7 +60,10 @@ func run(ctx context.Context, pool *pgxpool.Pool, broker, stream string) error {
 	if err != nil {
 		return err
 	}
-	return consumer.Run(ctx)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return cleaner.Run(ctx) }) // removes expired records
+	group.Go(func() error { return consumer.Run(ctx) })
+	return group.Wait()
 }
 
 // invoices is a consumer with a business row: effect and record are one commit.

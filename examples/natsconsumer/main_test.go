@@ -15,8 +15,8 @@ import (
 	"github.com/everonce/everonce/internal/testserver"
 )
 
-// What happens to a message of this stream, without everonce and with it. The stream's own window is as short as can be: it knows an ID for
-// no longer.
+// A message of this stream without everonce and with it. The stream's deduplication window is as short as possible: it
+// knows an ID for no longer.
 type window struct {
 	t      *testing.T
 	url    string
@@ -60,7 +60,8 @@ func (w *window) publish(id string, often int) {
 	}
 }
 
-// The window of a stream is not enough: what is published after it is stored again. There is one invoice for each order all the same.
+// The window of a stream is not enough: what is published after it is stored again. There is one invoice for each order
+// all the same.
 func TestRun(t *testing.T) {
 	w := newWindow(t)
 	pool, err := pgxpool.New(t.Context(), pgschema.URL(t))

@@ -213,7 +213,7 @@ func TestShip(t *testing.T) {
 		t.Errorf("an order that is not paid: %v", err)
 	}
 	if err := Ship(t.Context(), db, "o99"); !errors.Is(err, sql.ErrNoRows) {
-		t.Errorf("an order that is not there: %v", err)
+		t.Errorf("an order that does not exist: %v", err)
 	}
 	if after := dump(t, db); after != before {
 		t.Errorf("left\n%s\nand there was\n%s", after, before)

@@ -11,8 +11,7 @@ import (
 	"github.com/everonce/everonce/oncetest"
 )
 
-// shape is an operation that has a key of its own in the business table: it is put through the whole
-// practice list.
+// shape is an operation that keeps its key in the business table: it is put through the whole practice list.
 type shape struct {
 	capabilities oncetest.Capabilities
 	// deliver sends it; first says that this call did it.
@@ -119,7 +118,7 @@ func TestReservations(t *testing.T) {
 			t.Errorf("%s: %v, and %d left (%v), want %v and %d", what, err, n, countErr, wanted, left)
 		}
 	}
-	want("ten are there", nil, nil, 10)
+	want("ten exist", nil, nil, 10)
 	want("six", Reserve(ctx, db, "o1", "tea", 6), nil, 4)
 	want("six again", Reserve(ctx, db, "o1", "tea", 6), nil, 4) // though there are only four left
 	want("five for another order", Reserve(ctx, db, "o2", "tea", 5), ErrOutOfStock, 4)

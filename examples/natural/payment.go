@@ -16,8 +16,8 @@ type Payment struct {
 // ErrOtherAmount says that the order is paid, with another amount.
 var ErrOtherAmount = errors.New("the order is paid with another amount")
 
-// Pay books the payment of an order, and returns it; or the one that is booked already, and says which. What
-// makes it once is the unique constraint on order_id, in the business table itself.
+// Pay books the payment of an order, and returns it; or returns the payment that was booked before, and reports which.
+// The unique constraint on order_id, in the business table itself, makes it once.
 func Pay(ctx context.Context, db DB, p Payment) (booked Payment, first bool, err error) {
 	booked, first, err = sqlitestore.InsertOnce(ctx, db, sqlitestore.Insert{
 		Table:     "payment",

@@ -7,7 +7,7 @@ type Profile struct {
 	ID, Name, Mail string
 }
 
-// PutProfile makes the profile what it is to be, whether it is there or not: PUT /profiles/{id}.
+// PutProfile creates or replaces the profile: PUT /profiles/{id}.
 func PutProfile(ctx context.Context, db DB, p Profile) error {
 	_, err := db.ExecContext(ctx,
 		`INSERT INTO profile (id, name, mail) VALUES (?, ?, ?)

@@ -13,8 +13,8 @@ var (
 	ErrOtherQuantity = errors.New("reserved in another quantity")
 )
 
-// Reserve takes goods out of the stock for an order: a row that says so, in place of a number that is
-// counted down. What is available is the stock without the reservations.
+// Reserve takes goods out of the stock for an order: it inserts a row, instead of decrementing a number. The available
+// quantity is the stock without the reservations.
 func Reserve(ctx context.Context, db DB, order, product string, quantity int) error {
 	var reserved int
 	err := db.QueryRowContext(ctx,

@@ -70,11 +70,11 @@ func (b *books) count(orders []Order) (Report, error) {
 		delete(b.lines, o.ID)
 	}
 	if len(b.lines) > 0 {
-		return rep, fmt.Errorf("the ledgers know %d orders that nobody has sent", len(b.lines))
+		return rep, fmt.Errorf("the ledgers have %d orders that were never sent", len(b.lines))
 	}
 	reserved, paid, shipped := b.sums["reserve"]-b.sums["release"], b.sums["charge"]-b.sums["refund"], b.sums["ship"]-b.sums["cancel"]
 	if rep.clean() && (reserved != goods || shipped != goods || paid != cents || b.free != int64(len(items))*inStock-goods) {
-		return rep, fmt.Errorf("%d things and %d cents are of orders that were shipped: %d are reserved, %d shipped, %d left, and %d cents paid",
+		return rep, fmt.Errorf("%d things and %d cents belong to orders that were shipped: %d are reserved, %d shipped, %d left, and %d cents paid",
 			goods, cents, reserved, shipped, b.free, paid)
 	}
 	return rep, nil

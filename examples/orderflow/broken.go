@@ -11,7 +11,7 @@ import (
 // mistake is one that the services are built with. None is the right way.
 type mistake string
 
-// noBarrier: participants do what they are told, as often as they are told, in whatever order.
+// noBarrier: participants execute every call, however often and in whatever order it arrives.
 const noBarrier mistake = "no-barrier"
 
 // Set implements [flag.Value].

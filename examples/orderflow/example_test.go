@@ -14,7 +14,7 @@ import (
 	"github.com/everonce/everonce/saga"
 )
 
-// inShop runs do with a database in a file of its own.
+// inShop runs do with a database in a temporary file.
 func inShop(do func(ctx context.Context, receiver *everonce.TxReceiver[*sql.Tx]) error) {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "everonce-example-")
@@ -50,7 +50,7 @@ func Example_saga() {
 			saga.Step[Order, *sql.Tx]{Name: "reserve", Action: says("reserve"), Compensation: undoes("release")},
 			saga.Step[Order, *sql.Tx]{Name: "charge", Action: says("charge"), Compensation: undoes("refund")},
 			saga.Step[Order, *sql.Tx]{Name: "ship", Final: true, Action: func(context.Context, *saga.Call[Order]) (any, error) {
-				return nil, everonce.Permanent("address", errors.New("nobody delivers there"), nil)
+				return nil, everonce.Permanent("address", errors.New("no carrier delivers there"), nil)
 			}},
 		)
 		if err != nil {
@@ -84,7 +84,7 @@ func Example_saga() {
 	// charge lamp
 	// refund
 	// release
-	// order-7 compensated the step "ship" failed: address: nobody delivers there
+	// order-7 compensated the step "ship" failed: address: no carrier delivers there
 }
 
 // A compensation that keeps failing waits for an operator, who skips it.
@@ -99,12 +99,12 @@ func Example_operator() {
 		}
 		fulfil, err := saga.Define("fulfilment", 1,
 			saga.Step[Order, *sql.Tx]{
-				Name: "charge", Retry: consume.Backoff{Limit: 1, Min: 1, Max: 1},
+				Name: "charge", Retry: consume.RetryPolicy{Limit: 1, Min: 1, Max: 1},
 				Action:       func(context.Context, *saga.Call[Order]) (any, error) { return "receipt 5", nil },
 				Compensation: func(context.Context, *saga.Call[Order]) error { return errors.New("the bank is closed") },
 			},
 			saga.Step[Order, *sql.Tx]{Name: "ship", Final: true, Action: func(context.Context, *saga.Call[Order]) (any, error) {
-				return nil, everonce.Permanent("address", errors.New("nobody delivers there"), nil)
+				return nil, everonce.Permanent("address", errors.New("no carrier delivers there"), nil)
 			}},
 		)
 		if err != nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/everonce/everonce/saga"
 )
 
-// fulfilment is the saga of an order. Its first and last step are in the order service's own database, the others in those
-// of services that are called over HTTP.
+// fulfilment is the saga of an order. Its first and last step are in the order service's own database, the others in
+// the databases of services that are called over HTTP.
 func fulfilment(to *services) (*saga.Definition[Order, *sql.Tx], error) {
 	const timeout = 400 * time.Millisecond
-	retry := consume.Backoff{Limit: 3, Min: 20 * time.Millisecond, Max: 200 * time.Millisecond}
+	retry := consume.RetryPolicy{Limit: 3, Min: 20 * time.Millisecond, Max: 200 * time.Millisecond}
 	return saga.Define("fulfilment", 1,
 		saga.Step[Order, *sql.Tx]{Name: "accept", ActionTx: become("accepted"), CompensationTx: cancelled},
 		saga.Step[Order, *sql.Tx]{

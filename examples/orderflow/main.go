@@ -1,7 +1,7 @@
-// Command orderflow fulfils orders as sagas over four services, each a process with a database of its own: order, which
-// owns the sagas, stock, payment and shipping. Some orders are refused, some answers get lost or come too late, and
+// Command orderflow fulfils orders as sagas over four services, each a process with its own database: order, which owns
+// the sagas, stock, payment and shipping. Some orders are refused, some answers get lost or arrive too late, and
 // processes are killed at random (SIGKILL) and started again. Then it reads the four databases and counts: each order
-// was either reserved, charged and shipped, each once, or all that was done for it was taken back, once.
+// was either reserved, charged and shipped, each once, or all that was done for it was reverted, once.
 //
 // The databases are SQLite files in a temporary folder, or schemas of a PostgreSQL server, by -postgres.
 package main

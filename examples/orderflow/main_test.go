@@ -96,19 +96,19 @@ func TestCount(t *testing.T) {
 		doubled, half  int
 		clean, refused bool
 	}{
-		"shipped":                       {"shipped", shipped, sums, stock - q, 0, 0, true, false},
-		"shipped, and less is left":     {"shipped", shipped, sums, stock - q - 1, 0, 0, true, true},
-		"shipped, and less is paid":     {"shipped", shipped, map[string]int64{"reserve": q, "charge": c - 1, "ship": q}, stock - q, 0, 0, true, true},
-		"taken back":                    {"cancelled", map[string]int{"reserve": 1, "release": 1}, nil, stock, 0, 0, true, false},
-		"refused at once":               {"cancelled", nil, nil, stock, 0, 0, true, false},
-		"charged twice":                 {"shipped", map[string]int{"reserve": 1, "charge": 2, "ship": 1}, sums, stock, 1, 0, false, false},
-		"not charged":                   {"shipped", map[string]int{"reserve": 1, "ship": 1}, sums, stock, 0, 1, false, false},
-		"shipped and refunded":          {"shipped", map[string]int{"reserve": 1, "charge": 1, "ship": 1, "refund": 1}, sums, stock, 0, 1, false, false},
-		"not refunded":                  {"cancelled", map[string]int{"charge": 1}, sums, stock, 0, 1, false, false},
-		"refunded, and never charged":   {"cancelled", map[string]int{"refund": 1}, sums, stock, 0, 1, false, false},
-		"taken back twice":              {"cancelled", map[string]int{"charge": 1, "refund": 2}, sums, stock, 1, 0, false, false},
-		"it has not ended":              {"accepted", nil, nil, stock, 0, 1, false, false},
-		"it is not there, but for this": {"", map[string]int{"charge": 1}, nil, stock, 0, 1, false, false},
+		"shipped":                     {"shipped", shipped, sums, stock - q, 0, 0, true, false},
+		"shipped, and less is left":   {"shipped", shipped, sums, stock - q - 1, 0, 0, true, true},
+		"shipped, and less is paid":   {"shipped", shipped, map[string]int64{"reserve": q, "charge": c - 1, "ship": q}, stock - q, 0, 0, true, true},
+		"taken back":                  {"cancelled", map[string]int{"reserve": 1, "release": 1}, nil, stock, 0, 0, true, false},
+		"refused at once":             {"cancelled", nil, nil, stock, 0, 0, true, false},
+		"charged twice":               {"shipped", map[string]int{"reserve": 1, "charge": 2, "ship": 1}, sums, stock, 1, 0, false, false},
+		"not charged":                 {"shipped", map[string]int{"reserve": 1, "ship": 1}, sums, stock, 0, 1, false, false},
+		"shipped and refunded":        {"shipped", map[string]int{"reserve": 1, "charge": 1, "ship": 1, "refund": 1}, sums, stock, 0, 1, false, false},
+		"not refunded":                {"cancelled", map[string]int{"charge": 1}, sums, stock, 0, 1, false, false},
+		"refunded, and never charged": {"cancelled", map[string]int{"refund": 1}, sums, stock, 0, 1, false, false},
+		"taken back twice":            {"cancelled", map[string]int{"charge": 1, "refund": 2}, sums, stock, 1, 0, false, false},
+		"it has not ended":            {"accepted", nil, nil, stock, 0, 1, false, false},
+		"only this step was done":     {"", map[string]int{"charge": 1}, nil, stock, 0, 1, false, false},
 	} {
 		b := &books{status: map[string]string{id: tc.status}, lines: map[string]map[string]int{id: tc.lines}, sums: tc.sums, free: tc.free}
 		rep, err := b.count(all)
@@ -117,11 +117,11 @@ func TestCount(t *testing.T) {
 		}
 	}
 	if _, err := (&books{lines: map[string]map[string]int{"other": shipped}}).count(nil); err == nil {
-		t.Error("an order that nobody has sent is not told")
+		t.Error("an order that was never sent is not reported")
 	}
 }
 
-// Bad arguments are told, and nothing is started.
+// Bad arguments fail, and nothing is started.
 func TestArguments(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"-broken", "luck"}, {"-n", "0"}, {"-kills", "-1"}, {"more"}} {

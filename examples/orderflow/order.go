@@ -15,10 +15,10 @@ type Order struct {
 	Country  string `json:"country"`
 }
 
-// What is wrong with some orders.
+// The faults of some orders.
 const (
 	declinedCard = "declined" // payment refuses it
-	slowCard     = "slow"     // payment takes it, but so late that nobody waits for its answer
+	slowCard     = "slow"     // payment takes it, but so late that no caller waits for the answer
 	nowhere      = "nowhere"  // shipping refuses it
 )
 

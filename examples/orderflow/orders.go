@@ -59,7 +59,7 @@ func newOrders(ctx context.Context, d *database, to *services) (*orders, error) 
 	}
 	s.HandleFunc("POST /orders", func(w http.ResponseWriter, r *http.Request) {
 		take.ServeHTTP(w, r)
-		s.runner.Wake() // SQLite wakes nobody
+		s.runner.Wake() // SQLite has no notifications
 	})
 	s.HandleFunc("POST /retry", s.retry)
 	return s, nil

@@ -39,8 +39,8 @@ func (p *participant) do(ctx context.Context, b saga.Branch, o *Order) (receipt 
 	return res.Value, err
 }
 
-// ServeHTTP takes actions and compensations. 422 says that the action was refused for good, or was compensated before it
-// came; after 503 the client asks again.
+// ServeHTTP takes actions and compensations. 422 says that the action was refused for good, or was compensated before
+// it came; after 503 the client asks again.
 func (p *participant) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b, err := saga.ParseBranch(r.Header.Get)
 	if err != nil {

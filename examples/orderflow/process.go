@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// process is a service in a process of its own, which may be killed, and started again where it listened before.
+// process is a service in a separate process, which may be killed, and started again at the same address.
 type process struct {
-	told
+	serviceSettings
 	said io.Writer
 	cmd  *exec.Cmd
 	in   io.Closer // the service ends with it
@@ -50,7 +50,7 @@ func (p *process) start(ctx context.Context) error {
 	}
 	late := time.AfterFunc(startLimit, func() { p.cmd.Process.Kill() }) //nolint:errcheck // it is gone then
 	defer late.Stop()
-	if err := json.NewEncoder(in).Encode(p.told); err != nil {
+	if err := json.NewEncoder(in).Encode(p.serviceSettings); err != nil {
 		return errors.Join(err, p.stop())
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
@@ -69,15 +69,15 @@ func (p *process) kill() error {
 	err := p.cmd.Wait()
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	if !ok {
-		return fmt.Errorf("the service %s has ended by itself: %w", p.Name, err)
+		return fmt.Errorf("the service %s has ended unexpectedly: %w", p.Name, err)
 	}
 	if status, ok := exit.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
-		return fmt.Errorf("the service %s has ended by itself: %w", p.Name, err)
+		return fmt.Errorf("the service %s has ended unexpectedly: %w", p.Name, err)
 	}
 	return nil
 }
 
-// stop lets the service finish what it has in hand.
+// stop lets the service finish its work.
 func (p *process) stop() error {
 	if p.cmd == nil || p.cmd.Process == nil || p.cmd.ProcessState != nil {
 		return nil

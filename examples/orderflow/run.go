@@ -29,7 +29,7 @@ type settings struct {
 	Said          io.Writer // by the services
 }
 
-// names are the services'. The order service comes last: it is told where the others are.
+// names are the services' names. The order service comes last, because it needs the addresses of the others.
 var names = []string{"stock", "payment", "shipping", "order"}
 
 // run is one run.
@@ -87,7 +87,7 @@ func (r *run) makePlaces(ctx context.Context) (remove func() error, err error) {
 func (r *run) operate(ctx context.Context) error {
 	addrs := map[string]string{}
 	for _, name := range names {
-		p := &process{said: r.Said, told: told{Name: name, Addr: anywhere, Database: r.places[name], Addrs: addrs, Seed: r.Seed, Broken: r.Broken}}
+		p := &process{said: r.Said, serviceSettings: serviceSettings{Name: name, Addr: anywhere, Database: r.places[name], Addrs: addrs, Seed: r.Seed, Broken: r.Broken}}
 		r.processes[name] = p
 		if err := p.start(ctx); err != nil {
 			return err

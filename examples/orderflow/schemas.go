@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// makeSchemas makes a schema of a PostgreSQL server for each service, which stands for a database of its own, and fills
+// makeSchemas makes a schema of a PostgreSQL server for each service, which stands for a separate database, and fills
 // in their URLs.
 func makeSchemas(ctx context.Context, server string, places map[string]string) (remove func() error, err error) {
 	u, err := url.Parse(server)

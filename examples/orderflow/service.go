@@ -23,9 +23,9 @@ import (
 // serviceFlag makes the program a service: it is how the program runs itself again.
 const serviceFlag = "-service"
 
-// told is what a service is told, as the first line of its input.
-type told struct {
-	Name     string            // "order", or that of a participant
+// serviceSettings are the settings of a service, the first line of its input.
+type serviceSettings struct {
+	Name     string            // "order", or a participant's name
 	Addr     string            // where to listen
 	Database string            // its file, or its URL
 	Addrs    map[string]string // of the participants
@@ -36,7 +36,7 @@ type told struct {
 // runService serves until its input ends, as it does when the program is gone, or until it is told to end by a signal.
 // Its first line of output is where it listens.
 func runService(in io.Reader, out io.Writer) (err error) {
-	var t told
+	var t serviceSettings
 	dec := json.NewDecoder(in)
 	if err := dec.Decode(&t); err != nil {
 		return err
@@ -47,7 +47,7 @@ func runService(in io.Reader, out io.Writer) (err error) {
 	defer cancel()
 	go func() {
 		defer cancel()
-		io.Copy(io.Discard, in) //nolint:errcheck // its end is all that counts
+		io.Copy(io.Discard, in) //nolint:errcheck // wait for its end
 	}()
 	var handler http.Handler
 	var working sync.WaitGroup
@@ -112,8 +112,8 @@ func serve(ctx context.Context, addr string, h http.Handler, out io.Writer) erro
 	return srv.Shutdown(ctx)
 }
 
-// listen opens a port of this machine: any, or one that was announced before. It waits for one that is taken: it may have
-// become the near end of somebody's short connection.
+// listen opens a port of this machine: any, or one that was announced before. It waits for one that is taken: it may
+// have become the near end of somebody's short connection.
 func listen(ctx context.Context, addr string) (net.Listener, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -60,7 +60,7 @@ func (s *services) call(ctx context.Context, path string, c *saga.Call[Order]) (
 	}
 	res, err := s.client.Do(req)
 	if err != nil {
-		return "", err // nobody knows whether it happened
+		return "", err // the outcome is unknown
 	}
 	defer res.Body.Close() //nolint:errcheck // it was read
 	text, err := io.ReadAll(res.Body)

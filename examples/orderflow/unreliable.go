@@ -13,8 +13,8 @@ import (
 	"github.com/everonce/everonce/saga"
 )
 
-// unreliable is a handler on a bad day: some answers get lost after the work was done, and an order with a slow card is
-// worked on when nobody waits for it any more, as if the network had kept it back.
+// unreliable makes a handler lose some answers after the work was done, and handles an order with a slow card after the
+// caller has stopped waiting, as if the network had delayed it.
 func unreliable(h http.Handler, random *rand.Rand) http.Handler {
 	var mu sync.Mutex
 	loses := func() bool {

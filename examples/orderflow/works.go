@@ -18,7 +18,7 @@ func book(ctx context.Context, tx *sql.Tx, what string, o *Order, amount int64) 
 	return err
 }
 
-// inStock is how much there is of each item in the beginning: enough.
+// inStock is the initial quantity of each item: enough.
 const inStock = 1_000_000
 
 // works are the participants' by their names.
@@ -49,7 +49,7 @@ var works = map[string]work{
 		tables: []string{ledger},
 		act: func(ctx context.Context, tx *sql.Tx, o *Order) (string, error) {
 			if o.Country == nowhere {
-				return "", everonce.Permanent("address", errors.New("nobody delivers there"), nil)
+				return "", everonce.Permanent("address", errors.New("no carrier delivers there"), nil)
 			}
 			return "shipped", book(ctx, tx, "ship", o, o.Quantity)
 		},

@@ -122,7 +122,7 @@ func TestFailedWorkLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestFailedCommitIsNoResult: what did not commit did not happen, and is not told as executed.
+// TestFailedCommitIsNoResult: an operation that did not commit did not happen, and is not reported as executed.
 func TestFailedCommitIsNoResult(t *testing.T) {
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -160,8 +160,8 @@ func TestGORMOutsideOfATransaction(t *testing.T) {
 	}
 }
 
-// TestEntDoesNotEndTheTransaction runs what ent's generated code runs for a new row with an edge: it begins
-// a transaction of its own for that, commits it, and the caller's rollback must still take all back.
+// TestEntDoesNotEndTheTransaction runs the statements of ent's generated code for a new row with an edge: it begins a
+// nested transaction for that, commits it, and the caller's rollback must still revert all.
 func TestEntDoesNotEndTheTransaction(t *testing.T) {
 	db, _ := newShop(t)
 	for _, text := range []string{
@@ -226,7 +226,7 @@ func openGORM(t *testing.T, db *sql.DB, cfg *gorm.Config) *gorm.DB {
 	return g
 }
 
-// newShop returns a schema of its own, with the tables of everonce and an account.
+// newShop returns a new schema, with the tables of everonce and an account.
 func newShop(t *testing.T) (*sql.DB, *Receiver) {
 	t.Helper()
 	db, err := sql.Open("pgx", pgschema.URL(t))

@@ -15,7 +15,7 @@ import (
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
-// inOutbox runs do with an outbox in a file of its own.
+// inOutbox runs do with an outbox in a temporary file.
 func inOutbox(do func(ctx context.Context, receiver *everonce.TxReceiver[*sql.Tx], box *outbox.Outbox[*sql.Tx]) error) {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "everonce-example-")

@@ -1,5 +1,6 @@
-// Command outbox places orders and tells others of them: an event commits with its order, or not at all, and a relay publishes
-// it afterwards. By default it goes to a consumer in this process, which writes an invoice; -to sends it elsewhere.
+// Command outbox places orders and tells others of them: an event commits with its order, or not at all, and a relay
+// publishes it afterwards. By default it goes to a consumer in this process, which writes an invoice; -to sends it
+// elsewhere.
 package main
 
 import (
@@ -41,7 +42,7 @@ func place(ctx context.Context, receiver *everonce.TxReceiver[*sql.Tx], box *out
 			return "", err
 		}
 		if o.Cents > 5000 { // the event is rolled back with the order
-			return "", everonce.Permanent("too_expensive", errors.New("nobody pays that"), nil)
+			return "", everonce.Permanent("too_expensive", errors.New("the amount is over the limit"), nil)
 		}
 		return o.ID, nil
 	}, everonce.FingerprintOf(o.Cents))

@@ -11,8 +11,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// TestExpired: a day later the receipt is not kept any more, nor are the words of the refusal; but nobody who was declined
-// is told that the charge was made.
+// TestExpired: a day later neither the receipt nor the text of the refusal is kept; but a declined customer never gets
+// the answer that the charge was made.
 func TestExpired(t *testing.T) {
 	start, passed := time.Now(), new(atomic.Int64)
 	store := memstore.New(&memstore.Options{Now: func() time.Time { return start.Add(time.Duration(passed.Load())) }})

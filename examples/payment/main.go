@@ -80,7 +80,7 @@ func refuse(w http.ResponseWriter, o everonce.Outcome, err error) {
 	case everonce.Mismatch:
 		status, text = http.StatusUnprocessableEntity, "the key was used with another charge"
 	case everonce.Unknown:
-		status, text = http.StatusInternalServerError, "nobody knows yet whether the charge was made; we look into it"
+		status, text = http.StatusInternalServerError, "it is not yet known whether the charge was made; we look into it"
 	case everonce.Expired, everonce.Elided:
 		status, text = http.StatusGone, "the charge was made; its receipt is no longer kept"
 	case everonce.Invalid:

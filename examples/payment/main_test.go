@@ -13,8 +13,8 @@ const want = `
 "order-2" empty     1200 → 402 card_declined: the card is empty
 "order-2" empty     1200 → 402 card_declined: the card is empty
 "order-3" busy      1200 → 503 not done, try again
-"order-4" timeout   1200 → 500 nobody knows yet whether the charge was made; we look into it
-"order-4" timeout   1200 → 500 nobody knows yet whether the charge was made; we look into it
+"order-4" timeout   1200 → 500 it is not yet known whether the charge was made; we look into it
+"order-4" timeout   1200 → 500 it is not yet known whether the charge was made; we look into it
 ""       good      1200 → 400 the Idempotency-Key is missing or wrong
 calls of the gateway: 4
 `

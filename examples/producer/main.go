@@ -31,7 +31,7 @@ func main() {
 	if err := errors.Join(store.Migrate(ctx), store.CreateStream(ctx, "orders")); err != nil {
 		log.Fatal(err)
 	}
-	grant, err := granted(ctx, file.DB(), store) // a producer elsewhere has a database of its own
+	grant, err := granted(ctx, file.DB(), store) // a producer elsewhere has a separate database
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -58,7 +58,8 @@ func granted(ctx context.Context, own *sql.DB, store *sqlproducer.Store[*sql.Tx]
 	return g, err
 }
 
-// send sends all orders: a program with many keeps up to which they were acknowledged. The number of an order is its place, in every run.
+// send sends all orders: a program with many keeps up to which they were acknowledged. The number of an order is its
+// place, in every run.
 func send(ctx context.Context, store *sqlproducer.Store[*sql.Tx], g producer.Grant, orders []string) error {
 	for i, order := range orders {
 		batch := &sqlproducer.Batch{
@@ -67,7 +68,7 @@ func send(ctx context.Context, store *sqlproducer.Store[*sql.Tx], g producer.Gra
 		answer, err := store.Append(ctx, batch)
 		switch {
 		case err != nil:
-			return err // nobody knows: the same again, by the next run too
+			return err // the outcome is unknown: send the same again, in the next run too
 		case answer.Err == producer.ErrTooOld:
 			fmt.Println(order, "was appended before")
 		case answer.Err != 0:

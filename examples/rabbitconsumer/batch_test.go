@@ -22,7 +22,7 @@ var errClosed = errors.New("the bank is closed")
 // spec books the orders of a batch by one statement; after is called behind it, with their IDs.
 func (b *bench) spec(after func(ctx context.Context, tx pgx.Tx, ids []string) error) orderSpec {
 	return orderSpec{
-		Consumer: "billing", Key: consume.ProducerID(), Retry: consume.Backoff{Limit: 3, Min: time.Millisecond, Max: 100 * time.Millisecond},
+		Consumer: "billing", Key: consume.ProducerID(), Retry: consume.RetryPolicy{Limit: 3, Min: time.Millisecond, Max: 100 * time.Millisecond},
 		HandleAll: func(ctx context.Context, tx pgx.Tx, batch []consume.Received[Order]) error {
 			if err := insertInvoices(ctx, tx, batch); err != nil {
 				return err
@@ -64,7 +64,7 @@ func TestBatchesFillUp(t *testing.T) {
 	}
 }
 
-// A batch that does not fill up is handled all the same; so is a message that is there twice, and one without a key.
+// A batch that does not fill up is handled too; so is a message that is in the queue twice, and one without a key.
 func TestAnIncompleteBatchIsHandled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -80,7 +80,8 @@ func TestAnIncompleteBatchIsHandled(t *testing.T) {
 	b.wants(2, 0)
 }
 
-// A message that fails is retried, and becomes a dead letter, alone; so is one that is refused. Their neighbours commit.
+// A message that fails is retried, and becomes a dead letter, alone; so is one that is refused. Their neighbours
+// commit.
 func TestAFailingMessageOfABatchIsAlone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

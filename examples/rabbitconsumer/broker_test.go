@@ -45,14 +45,14 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.pool.Close)
-	if _, err := b.pool.Exec(t.Context(), `CREATE TABLE invoice (order_id text NOT NULL, cents bigint NOT NULL)`); err != nil { // no unique index: what is there twice must show
+	if _, err := b.pool.Exec(t.Context(), `CREATE TABLE invoice (order_id text NOT NULL, cents bigint NOT NULL)`); err != nil { // no unique index: duplicates must show
 		t.Fatal(err)
 	}
 	var schema string
 	if err := b.pool.QueryRow(t.Context(), `SELECT current_schema()`).Scan(&schema); err != nil {
 		t.Fatal(err)
 	}
-	// Named, and not only found by the search_path: the locks of keys are of the whole database.
+	// A named schema, not only one in the search_path: the locks of keys are shared by the whole database.
 	store, err := pgxstore.New(b.pool, &pgxstore.Options{Schema: schema})
 	if err != nil {
 		t.Fatal(err)
@@ -182,8 +182,8 @@ func (b *bench) dial(broker string, spec orderSpec, workers consume.Workers) (*r
 		return nil, err
 	}
 	workers.Log = slog.New(slog.DiscardHandler)
-	workers.PauseMin, workers.PauseMax = 10*time.Millisecond, 100*time.Millisecond
-	return rabbitonce.Dial(b.t.Context(), broker, b.queue, h, &rabbitonce.Options{Workers: workers, ReconnectMin: 10 * time.Millisecond, ReconnectMax: 200 * time.Millisecond})
+	workers.Backoff.Min, workers.Backoff.Max = 10*time.Millisecond, 100*time.Millisecond
+	return rabbitonce.Dial(b.t.Context(), broker, b.queue, h, &rabbitonce.Options{Workers: workers, Backoff: consume.Backoff{Min: 10 * time.Millisecond, Max: 200 * time.Millisecond}})
 }
 
 // run runs a consumer until the test ends, or until stop is called.
@@ -276,7 +276,7 @@ func newWire(t *testing.T, broker string) *wire {
 				return
 			}
 			if out, err := net.Dial("tcp", to); err != nil {
-				in.Close() //nolint:errcheck // there is nobody at the other end
+				in.Close() //nolint:errcheck // the other end is closed
 			} else {
 				w.relay(in, out)
 			}

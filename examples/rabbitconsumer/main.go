@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
@@ -50,7 +51,8 @@ func run(ctx context.Context, database, broker, queue string) error {
 	if _, err := pool.Exec(ctx, `CREATE TABLE IF NOT EXISTS invoice (order_id text NOT NULL, cents bigint NOT NULL)`); err != nil {
 		return err
 	}
-	if _, err := janitor.Start(ctx, store, nil); err != nil { // removes what is remembered no longer
+	cleaner, err := janitor.New(store, nil)
+	if err != nil {
 		return err
 	}
 	receiver, err := everonce.NewTxReceiver(store, nil)
@@ -61,7 +63,10 @@ func run(ctx context.Context, database, broker, queue string) error {
 	if err != nil {
 		return err
 	}
-	return consumer.Run(ctx)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return cleaner.Run(ctx) }) // removes expired records
+	group.Go(func() error { return consumer.Run(ctx) })
+	return group.Wait()
 }
 
 // invoices is a consumer with a business row: effect and record are one commit.

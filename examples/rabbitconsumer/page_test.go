@@ -9,7 +9,8 @@ import (
 	"github.com/everonce/everonce/examples/internal/program"
 )
 
-// From an empty folder beside a clone, the commands of docs/how-to/consume-from-rabbitmq.md lead to programs that build.
+// From an empty folder beside a clone, the commands of docs/how-to/consume-from-rabbitmq.md lead to programs that
+// build.
 func TestHowToFromAnEmptyFolder(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {

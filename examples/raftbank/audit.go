@@ -18,8 +18,8 @@ type Report struct {
 	Seconds       float64 `json:"seconds"`
 }
 
-// count compares the ledger with what tellers were told. A transfer whose outcome is unknown may be there once, or not, but only
-// those that give up early may not know: the others are to be told.
+// count compares the ledger with the replies that tellers got. A transfer whose outcome is unknown may be in it once,
+// or not, but only tellers that give up early may have unknown outcomes: the others must get a reply.
 func (b *Books) count(entries []entry) (rep Report, err error) {
 	times := map[string]int{}
 	for _, id := range b.Ledger {
@@ -31,7 +31,7 @@ func (b *Books) count(entries []entry) (rep Report, err error) {
 		}
 		rep.Transfers++
 		if (e.told == unknown || e.told == unsent) && !e.early {
-			return rep, fmt.Errorf("of the transfer %s nobody was told what became of it, with %v of patience", e.transfer.ID, patience)
+			return rep, fmt.Errorf("the outcome of the transfer %s is unknown, after %v of patience", e.transfer.ID, patience)
 		}
 		n := times[e.transfer.ID]
 		delete(times, e.transfer.ID)
@@ -52,7 +52,7 @@ func (b *Books) count(entries []entry) (rep Report, err error) {
 		}
 	}
 	if len(times) > 0 {
-		return rep, fmt.Errorf("nobody has sent these transfers of the ledger: %v", slices.Sorted(maps.Keys(times)))
+		return rep, fmt.Errorf("these transfers of the ledger were never sent: %v", slices.Sorted(maps.Keys(times)))
 	}
 	var sum int64
 	for _, cents := range b.Balances {

@@ -19,7 +19,7 @@ import (
 type mistake string
 
 const (
-	// noSessions: commands are bare entries of the log, and tellers send them again as they are.
+	// noSessions: commands are bare entries of the log, and tellers send them again unchanged.
 	noSessions mistake = "no-sessions"
 	// localReads: a node reads what it has, and does not ask whether it is the leader still.
 	localReads mistake = "local-reads"
@@ -40,7 +40,7 @@ func (m *mistake) Set(text string) error {
 // String implements [flag.Value].
 func (m *mistake) String() string { return string(*m) }
 
-// unused is a table of sessions that raft does not know of. As an FSM, it would be missed in raft's snapshots.
+// unused is a table of sessions outside of raft. As an FSM, it would be missed in raft's snapshots.
 type unused struct{ *raftonce.FSM }
 
 // bare answers a command as programs on hashicorp/raft do that have no sessions.

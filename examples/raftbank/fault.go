@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// fault is something that is done to a node. What it returns ends that.
+// fault is a disturbance of a node. The function that it returns ends it.
 type fault struct {
 	name    string
 	inflict func(r *run, p *process) (heal func() error, err error)
@@ -30,8 +30,8 @@ func (r *run) kill(p *process) (heal func() error, err error) {
 	return func() error { return p.start(context.Background()) }, p.kill()
 }
 
-// feed gives the transfers to the tellers. In the middle of each part, when all have their hands full, something is done to a
-// node, mostly to the leader, for longer than it takes to elect another.
+// feed gives the transfers to the tellers. In the middle of each part, when all have their hands full, something is
+// done to a node, mostly to the leader, for longer than it takes to elect another.
 func (r *run) feed(ctx context.Context, queue chan<- Transfer, transfers []Transfer) error {
 	random := rand.New(rand.NewPCG(r.Seed, 2)) //nolint:gosec // when, whom and what
 	give := func(some []Transfer) error {

@@ -11,7 +11,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// knows is what a teller knows of its call.
+// knows is a teller's knowledge of its call.
 type knows int
 
 const (
@@ -51,8 +51,8 @@ type state struct {
 	transfers, reads int // reads are those since the last transfer
 }
 
-// model is a bank on one machine, one call after another. It is told how many reads saw each number of transfers: all of these come
-// before the next transfer, so the checker need not look at other orders.
+// model is a bank on one machine, one call after another. It gets how many reads saw each number of transfers: all of
+// these come before the next transfer, so the checker need not look at other orders.
 func model(reads map[int]int) porcupine.Model {
 	step := func(was state, e entry) (bool, state) {
 		if e.told == read {
@@ -71,8 +71,8 @@ func model(reads map[int]int) porcupine.Model {
 	}
 }
 
-// stale returns a call that was answered before another one began, which missed it; and false if there is none. It is to show why a
-// history is not linearizable.
+// stale returns a call that was answered before another one began, which missed it; and false if no such calls exist.
+// It shows why a history is not linearizable.
 func (h *history) stale() (seen, missed entry, found bool) {
 	calls := slices.DeleteFunc(slices.Clone(h.entries), func(e entry) bool { return e.told != done && e.told != read })
 	slices.SortFunc(calls, func(a, b entry) int { return cmp.Compare(a.call, b.call) })
@@ -94,9 +94,9 @@ func (h *history) stale() (seen, missed entry, found bool) {
 // checkLimit is how long the checker may think.
 const checkLimit = time.Minute
 
-// linearizable reports whether there is an order of the calls that explains all answers, and the ledger: each took effect at
-// one moment between its beginning and its end. What is unknown to its teller, the ledger tells, but not when; to leave
-// that open would be too many orders to look at.
+// linearizable reports whether an order of the calls explains all answers, and the ledger: each took effect at one
+// moment between its beginning and its end. If an outcome is unknown to its teller, the ledger has it, but not its
+// time; to leave that open would be too many orders to search.
 func (h *history) linearizable(ledger []string) (bool, error) {
 	at := map[string]int{}
 	for i, id := range slices.Backward(ledger) {

@@ -1,7 +1,8 @@
-// Command raftbank is a bank on three nodes, each a process with its own files: a state machine on hashicorp/raft, whose
-// transfers take effect once by package raftonce. Tellers transfer money and read balances, while nodes, mostly the leader,
-// are killed (SIGKILL) and started again, paused (SIGSTOP), and cut off from the others, and while answers get lost. Then it
-// audits: the sum of the money, each transfer once, the replicas equal, and whether any order explains what the tellers saw.
+// Command raftbank is a bank on three nodes, each a process with its own files: a state machine on hashicorp/raft,
+// whose transfers take effect once by package raftonce. Tellers transfer money and read balances, while nodes, mostly
+// the leader, are killed (SIGKILL) and started again, paused (SIGSTOP), and cut off from the others, and while answers
+// get lost. Then it audits: the sum of the money, each transfer once, the replicas equal, and whether any order
+// explains what the tellers saw.
 //
 // With -broken it is built with one of the usual mistakes, and counts what that costs.
 package main
@@ -37,7 +38,8 @@ func main() {
 	os.Exit(code) //nolint:gocritic // the signals are the process's
 }
 
-// perform is main without the process. Its code is 0 only if nothing is doubled or lost, and the history is linearizable.
+// perform is main without the process. Its code is 0 only if nothing is doubled or lost, and the history is
+// linearizable.
 func perform(ctx context.Context, args []string, out, said io.Writer) (code int, err error) {
 	s := settings{Log: log.New(said, "", 0), Said: io.Discard}
 	flags := flag.NewFlagSet("raftbank", flag.ContinueOnError)

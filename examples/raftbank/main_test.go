@@ -67,7 +67,7 @@ func decoded(text string) (rep Report, err error) {
 	return rep, json.Unmarshal([]byte(text), &rep)
 }
 
-// Nodes are killed, paused and cut off, and answers get lost: each transfer takes effect once, nothing that was answered is
+// Nodes are killed, paused and cut off, and answers get lost: each transfer takes effect once, no answered transfer is
 // lost, and the history is linearizable.
 func TestRaftbank(t *testing.T) {
 	t.Parallel()
@@ -87,7 +87,7 @@ func TestMistakes(t *testing.T) {
 	for m, doubles := range map[mistake]bool{noSessions: true, localReads: false} {
 		t.Run(string(m), func(t *testing.T) {
 			t.Parallel()
-			// What a mistake costs is a matter of chance: what is under way when a node is lost.
+			// The cost of a mistake is a matter of chance: it depends on the calls in progress when a node is lost.
 			for range 3 {
 				rep, code, said := ran(t, "-n", "300", "-faults", "3", "-broken", string(m))
 				if code == 0 || doubles && rep.Doubled == 0 {
@@ -126,7 +126,7 @@ func TestCount(t *testing.T) {
 		"refused":                                    {"a", with(refused), 0, 0, false},
 		"not sent":                                   {"a", with(unsent), 0, 0, false},
 		"it was not sent, they say, and took effect": {"a c", with(unsent), 0, 0, true},
-		"nobody has sent it":                         {"a d", all, 0, 0, true},
+		"it was never sent":                          {"a d", all, 0, 0, true},
 		"the unknown was not given up early":         {"a", with(unknown), 0, 0, true},
 	} {
 		b := newBooks()
@@ -140,11 +140,12 @@ func TestCount(t *testing.T) {
 	poorer.Balances[0]--
 	poorer.Ledger = []string{"a"}
 	if _, err := poorer.count(all); err == nil {
-		t.Error("that money is missing is not told")
+		t.Error("missing money is not reported")
 	}
 }
 
-// The checker knows a read that is stale, and an effect that nobody asked for; what is unknown may have happened at any time.
+// The checker finds a read that is stale, and an effect that was never requested; a call with an unknown outcome may
+// have happened at any time.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	before, after, twice := newBooks().Balances, newBooks().Balances, newBooks().Balances
@@ -189,8 +190,8 @@ func TestNoPipeline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := told{Name: "north", Peers: map[string]string{"north": ln.Addr().String()}}
-	transport := newTransport(&ways{Listener: ln, told: at}, hclog.NewNullLogger())
+	at := nodeSettings{Name: "north", Peers: map[string]string{"north": ln.Addr().String()}}
+	transport := newTransport(&ways{Listener: ln, nodeSettings: at}, hclog.NewNullLogger())
 	if _, err := transport.AppendEntriesPipeline("north", "north"); !errors.Is(err, raft.ErrPipelineReplicationNotSupported) {
 		t.Error(err)
 	}
@@ -260,7 +261,7 @@ func TestReplicaHasSessions(t *testing.T) {
 	}
 }
 
-// Bad arguments are told, and nothing is started.
+// Bad arguments fail, and nothing is started.
 func TestArguments(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"-broken", "luck"}, {"-n", "0"}, {"-clients", "0"}, {"-faults", "-1"}, {"more"}} {

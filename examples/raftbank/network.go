@@ -12,8 +12,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// network is what is between the processes: a way from each node to each other, and one from the clients to each node. It also
-// has the sockets at which nodes listen, for peers and for clients, so that a node that comes back is where it was.
+// network is what is between the processes: a way from each node to each other, and one from the clients to each node.
+// It also has the sockets at which nodes listen, for peers and for clients, so that a node that comes back is where it
+// was.
 type network struct {
 	peers   map[[2]string]*toxiproxy.Proxy // from, to
 	front   map[string]*toxiproxy.Proxy
@@ -21,7 +22,7 @@ type network struct {
 	sockets map[string][]*os.File
 }
 
-// newNetwork opens everything. What was opened is to be closed after an error too.
+// newNetwork opens all connections. The caller must close them, after an error too.
 func newNetwork(ctx context.Context) (*network, error) {
 	n := &network{peers: map[[2]string]*toxiproxy.Proxy{}, front: map[string]*toxiproxy.Proxy{}, sockets: map[string][]*os.File{}}
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())

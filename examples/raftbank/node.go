@@ -29,8 +29,8 @@ const nodeFlag = "-node"
 // names are the nodes', in raft too: where they are is the network's matter.
 var names = []string{"north", "south", "west"}
 
-// told is what a node is told, as the first line of its input.
-type told struct {
+// nodeSettings are the settings of a node, the first line of its input.
+type nodeSettings struct {
 	Name   string
 	Folder string            // of its files
 	Peers  map[string]string // where its ways to the others begin
@@ -47,19 +47,19 @@ const (
 
 // node is one process of the bank.
 type node struct {
-	told
+	nodeSettings
 	bank *bank
 	fsm  *raftonce.FSM
 	raft *raft.Raft
 	once *raftonce.Node
 }
 
-// runNode serves until its input ends, as it does when the program is gone, or until it is told to end by a signal. Its first
-// line of output is that it listens; each line after that is a term in which it leads.
+// runNode serves until its input ends, as it does when the program is gone, or until it is told to end by a signal. Its
+// first line of output is that it listens; each line after that is a term in which it leads.
 func runNode(in io.Reader, out io.Writer) error {
 	n := &node{bank: &bank{books: newBooks()}}
 	dec := json.NewDecoder(in)
-	if err := dec.Decode(&n.told); err != nil {
+	if err := dec.Decode(&n.nodeSettings); err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -68,7 +68,7 @@ func runNode(in io.Reader, out io.Writer) error {
 	defer cancel()
 	go func() {
 		defer cancel()
-		io.Copy(io.Discard, in) //nolint:errcheck // its end is all that counts
+		io.Copy(io.Discard, in) //nolint:errcheck // wait for its end
 	}()
 	peers, err := net.FileListener(os.NewFile(3, "peers")) // the first two files that a process is given
 	if err != nil {
@@ -111,7 +111,7 @@ func (n *node) join(peers net.Listener, elected chan<- bool) (err error) {
 	if err != nil {
 		return err
 	}
-	transport := newTransport(&ways{Listener: peers, told: n.told}, logger)
+	transport := newTransport(&ways{Listener: peers, nodeSettings: n.nodeSettings}, logger)
 
 	config := raft.DefaultConfig()
 	config.LocalID = raft.ServerID(n.Name)
@@ -151,16 +151,16 @@ func newTransport(stream raft.StreamLayer, logger hclog.Logger) raft.Transport {
 // ways are the node's connections to the others. It implements [raft.StreamLayer].
 type ways struct {
 	net.Listener
-	told told
+	nodeSettings nodeSettings
 }
 
 // Dial goes the way to a node.
 func (w *ways) Dial(name raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	return (&net.Dialer{Timeout: timeout}).Dial("tcp", w.told.Peers[string(name)])
+	return (&net.Dialer{Timeout: timeout}).Dial("tcp", w.nodeSettings.Peers[string(name)])
 }
 
 // Addr is what the others know the node by.
-func (w *ways) Addr() net.Addr { return name(w.told.Name) }
+func (w *ways) Addr() net.Addr { return name(w.nodeSettings.Name) }
 
 type name string
 

@@ -8,7 +8,8 @@ import (
 	"github.com/everonce/everonce/examples/internal/docs"
 )
 
-// The report on the page is one that the program prints, of a run as it is by default; the table beside it has each mistake.
+// The report on the page is one that the program prints, of a run with the defaults; the table beside it has each
+// mistake.
 func TestThePage(t *testing.T) {
 	t.Parallel()
 	quoted := func(page, info string) string {
@@ -36,7 +37,7 @@ func TestThePage(t *testing.T) {
 		name, _, _ = strings.Cut(name, "`")
 		of := mistake(name)
 		if !left[of] {
-			t.Errorf("line %d: there is no mistake %q, or it is there twice", row.Line, of)
+			t.Errorf("line %d: the mistake %q is unknown, or listed twice", row.Line, of)
 		}
 		delete(left, of)
 		doubled, err := strconv.Atoi(row.Cells[1])

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// process is a node in a process of its own, which may be killed, paused, and started again.
+// process is a node in a separate process, which may be killed, paused, and started again.
 type process struct {
-	told
+	nodeSettings
 	said  io.Writer
 	leads func(name string, term uint64) // is called for each term in which the node leads
 
@@ -50,7 +50,7 @@ func (p *process) start(ctx context.Context) error {
 	}
 	late := time.AfterFunc(startLimit, func() { p.cmd.Process.Kill() }) //nolint:errcheck // it is gone then
 	defer late.Stop()
-	if err := json.NewEncoder(in).Encode(p.told); err != nil {
+	if err := json.NewEncoder(in).Encode(p.nodeSettings); err != nil {
 		return errors.Join(err, p.stop())
 	}
 	lines := bufio.NewReader(out)
@@ -75,15 +75,15 @@ func (p *process) kill() error {
 	err := p.cmd.Wait()
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	if !ok {
-		return fmt.Errorf("the node %s has ended by itself: %w", p.Name, err)
+		return fmt.Errorf("the node %s has ended unexpectedly: %w", p.Name, err)
 	}
 	if status, ok := exit.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
-		return fmt.Errorf("the node %s has ended by itself: %w", p.Name, err)
+		return fmt.Errorf("the node %s has ended unexpectedly: %w", p.Name, err)
 	}
 	return nil
 }
 
-// stop lets the node finish what it has in hand.
+// stop lets the node finish its work.
 func (p *process) stop() error {
 	if p.cmd == nil || p.cmd.Process == nil || p.cmd.ProcessState != nil {
 		return nil

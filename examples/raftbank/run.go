@@ -117,7 +117,7 @@ func (r *run) open(ctx context.Context, folder string) error {
 		doors[names[i]] = door
 	}
 	for _, name := range names {
-		p := &process{said: r.Said, leads: r.leads, sockets: r.network.sockets[name], told: told{
+		p := &process{said: r.Said, leads: r.leads, sockets: r.network.sockets[name], nodeSettings: nodeSettings{
 			Name: name, Folder: filepath.Join(folder, name), Peers: r.network.from(name), Doors: doors, Broken: r.Broken,
 		}}
 		r.processes[name] = p
@@ -170,7 +170,7 @@ func (r *run) operate(ctx context.Context) (tellers []*teller, err error) {
 		}
 		tellers = append(tellers, t)
 	}
-	queue := make(chan Transfer) // without a buffer: what was given is in hand
+	queue := make(chan Transfer) // without a buffer: a sent transfer has been received
 	var working sync.WaitGroup
 	for i := range r.Tellers * lanes {
 		working.Go(func() {

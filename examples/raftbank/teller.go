@@ -42,7 +42,7 @@ func (r *run) newTeller(ctx context.Context) (*teller, error) {
 		t.do = t.bareDo
 		return t, nil
 	}
-	client, err := raftonce.NewClient(ctx, r.network.doors, t.send, &raftonce.ClientOptions{Attempt: attemptLimit})
+	client, err := raftonce.Dial(ctx, r.network.doors, t.send, &raftonce.ClientOptions{AttemptTimeout: attemptLimit})
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (t *teller) work(ctx context.Context, queue <-chan Transfer, random *rand.R
 	return nil
 }
 
-// transfer has money transferred, and notes what it is told.
+// transfer makes a transfer, and records the reply.
 func (t *teller) transfer(ctx context.Context, transfer Transfer, limit time.Duration) error {
 	command, err := json.Marshal(transfer)
 	if err != nil {

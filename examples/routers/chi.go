@@ -9,8 +9,8 @@ import (
 	"github.com/everonce/everonce/httponce"
 )
 
-// Chi takes the middleware as it is. With puts it behind the routing, where the pattern is known, which then
-// names the route.
+// Chi takes the middleware unchanged. With puts it behind the routing, where the pattern is known, which then names the
+// route.
 func Chi(receiver *everonce.Receiver, pay http.HandlerFunc) (http.Handler, error) {
 	protect, err := httponce.Middleware(receiver, account, &httponce.Options{Route: httponce.Route{
 		Name: func(r *http.Request) string { return chi.RouteContext(r.Context()).RoutePattern() },

@@ -20,8 +20,8 @@ func Echo(receiver *everonce.Receiver, pay echo.HandlerFunc) (http.Handler, erro
 	return e, nil
 }
 
-// answerErrors makes an answer of a handler's error. Echo would do that when the middleware has returned: until then the handler has said
-// nothing, which in net/http is a 200, and would be saved.
+// answerErrors makes an answer of a handler's error. Echo would do that when the middleware has returned: until then
+// the handler has said nothing, which in net/http is a 200, and would be saved.
 func answerErrors(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c *echo.Context) error {
 		if err := next(c); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// routers are those of this package.
+// routers are the routers of this package.
 var routers = map[string]func(*everonce.Receiver, http.HandlerFunc) (http.Handler, error){
 	"chi": Chi, "gin": Gin,
 	"echo": func(receiver *everonce.Receiver, pay http.HandlerFunc) (http.Handler, error) {
@@ -92,7 +92,8 @@ func TestOnceBehindEachRouter(t *testing.T) {
 	}
 }
 
-// TestErrorsOfEcho: what a handler of echo returns is an answer as any other, saved or unknown by its status, and no empty 200.
+// TestErrorsOfEcho: what a handler of echo returns is an answer as any other, saved or unknown by its status, and no
+// empty 200.
 func TestErrorsOfEcho(t *testing.T) {
 	for want, failed := range map[string]error{
 		"402 402": echo.NewHTTPError(http.StatusPaymentRequired, "no money"),

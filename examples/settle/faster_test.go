@@ -11,8 +11,8 @@ import (
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
-// TestSettleAllLeavesWhatIsNotItsOwn: what an operator settles while the list is worked through is neither counted nor an
-// error, and a step is not settled by the ledger of the operation.
+// TestSettleAllLeavesWhatIsNotItsOwn: what an operator settles while the list is worked through is neither counted nor
+// an error, and a step is not settled by the ledger of the operation.
 func TestSettleAllLeavesWhatIsNotItsOwn(t *testing.T) {
 	ctx, file := t.Context(), filepath.Join(t.TempDir(), "shop.db")
 	unknowns(t, file)
@@ -46,7 +46,8 @@ func TestSettleAllLeavesWhatIsNotItsOwn(t *testing.T) {
 	}
 }
 
-// TestSettleAllPassesOverWhatCanNotBeRead: a record that is listed by what can be read of it does not keep the others unknown.
+// TestSettleAllPassesOverWhatCanNotBeRead: a record that is listed by what can be read of it does not keep the others
+// unknown.
 func TestSettleAllPassesOverWhatCanNotBeRead(t *testing.T) {
 	for what, set := range map[string]string{"state": "state = 9", "nonce": "nonce = x'00'", "format": "format = format + 1"} {
 		ctx, file := t.Context(), filepath.Join(t.TempDir(), "shop.db")

@@ -1,5 +1,5 @@
-// Command settle lists the operations whose outcome nobody knows, compares them with the gateway's own
-// ledger, and settles them.
+// Command settle lists the operations with an unknown outcome, compares them with the gateway's own ledger, and settles
+// them.
 package main
 
 import (
@@ -17,9 +17,9 @@ import (
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
-// settleAll settles what is unknown within a scope by what the ledger says, and returns how many. What is not in the
-// ledger counts as not done when nothing has happened to it for so long that its charge cannot arrive there any more:
-// late is longer than a lease and the gateway's own timeout together.
+// settleAll settles the unknown operations within a scope by the ledger, and returns how many. An operation that is not
+// in the ledger is settled as not done when it has been unchanged for so long that its charge cannot arrive there any
+// more: late is longer than a lease and the gateway's own timeout together.
 func settleAll(ctx context.Context, store *sqlitestore.Store, r *everonce.Receiver, within everonce.Scope, ledger map[string]string, late time.Duration) (int, error) {
 	settled := 0
 	list := everonce.ListRequest{Scope: within, States: []everonce.State{everonce.StateAbandoned}}

@@ -14,7 +14,7 @@ import (
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
-// unknowns makes a database with three orders whose outcome nobody knows, one of them because of a step.
+// unknowns makes a database with three orders whose outcome is unknown, one of them because of a step.
 func unknowns(t *testing.T, file string) {
 	t.Helper()
 	store, err := sqlitestore.Open(t.Context(), file, nil)

@@ -117,7 +117,8 @@ func TestDeclined(t *testing.T) {
 	}
 }
 
-// TestUnknown: a timeout of the gateway says nothing; under Refuse nobody charges again, not even Temporal.
+// TestUnknown: after a timeout of the gateway the outcome is unknown; under Refuse the charge is not repeated, even by
+// Temporal.
 func TestUnknown(t *testing.T) {
 	g := &gateway{fail: func(context.Context, string) error { return errors.New("gateway timeout") }}
 	_, err := run(t, newActivities(t, g).Charge, Order{ID: "7"})
@@ -127,7 +128,8 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// TestUnknownButAsked: where another attempt would ask about what is unknown, Temporal makes one, with everonce's pause.
+// TestUnknownButAsked: where another attempt would ask about what is unknown, Temporal makes one, with everonce's
+// pause.
 func TestUnknownButAsked(t *testing.T) {
 	for after, final := range map[time.Duration]bool{0: true, 2 * time.Second: false} {
 		err := forTemporal(everonce.Unknown, &everonce.Error{Outcome: everonce.Unknown, Sentinel: everonce.ErrOutcomeUnknown, RetryAfter: after})
@@ -156,8 +158,8 @@ func TestNotDone(t *testing.T) {
 	}
 }
 
-// TestTheStoreIsAway: nothing was charged, and Temporal tries again by its retry policy, until the store is back: after more claims than one
-// attempt makes.
+// TestTheStoreIsAway: nothing was charged, and Temporal tries again by its retry policy, until the store is back: after
+// more claims than one attempt makes.
 func TestTheStoreIsAway(t *testing.T) {
 	r, err := everonce.NewReceiver(failing(oncetest.OpClaim, 4), everonce.Refuse, nil)
 	if err != nil {
@@ -170,11 +172,11 @@ func TestTheStoreIsAway(t *testing.T) {
 	}
 	lost := &everonce.Error{Outcome: everonce.LeaseLost, Sentinel: everonce.ErrLeaseLost}
 	if got := forTemporal(everonce.LeaseLost, lost); got != error(lost) { //nolint:errorlint // the very error
-		t.Errorf("of a lost lease Temporal is told %v", got)
+		t.Errorf("for a lost lease Temporal gets %v", got)
 	}
 }
 
-// TestStillRunning: Temporal gave an attempt up that still runs. The next one is told when to come back.
+// TestStillRunning: Temporal gave an attempt up that still runs. The next one gets the time at which to try again.
 func TestStillRunning(t *testing.T) {
 	inside, leave := make(chan struct{}), make(chan struct{})
 	g := &gateway{fail: func(context.Context, string) error {

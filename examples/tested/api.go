@@ -18,7 +18,7 @@ func (s *Service) API() (http.Handler, error) {
 			http.Error(w, "no payment in the body", http.StatusBadRequest)
 			return nil
 		}
-		p.Client, _, _ = r.BasicAuth() // whoever has signed in, whatever the body says
+		p.Client, _, _ = r.BasicAuth() // the user who has signed in, whatever the body says
 		balance, err := s.Bank.Charge(r.Context(), tx, p)
 		if err != nil {
 			return err
@@ -33,7 +33,7 @@ func (s *Service) API() (http.Handler, error) {
 func client(r *http.Request) (string, error) {
 	name, _, ok := r.BasicAuth()
 	if !ok {
-		return "", errors.New("nobody has signed in")
+		return "", errors.New("no user has signed in")
 	}
 	return name, nil
 }

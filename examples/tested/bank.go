@@ -1,5 +1,5 @@
-// Package tested is a payment service whose tests are those of package oncetest: each payment takes money
-// off an account, in a transaction, or as a step beside the mail that tells of it.
+// Package tested is a payment service that is tested by package oncetest: each payment takes money off an account, in a
+// transaction, or as a step beside the mail that confirms it.
 package tested
 
 import (

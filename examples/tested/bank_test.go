@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// lease is short, for the tests wait until that of a process that "died" has run out, and longer than a busy machine holds this one up.
+	// lease is short, because the tests wait until the lease of a process that "died" has ended, and longer than a busy
+	// machine delays this one.
 	lease = 6 * time.Second
 	// operations of the chaos: its time is real here, and so are the pauses before a retry.
 	operations = 25
@@ -130,7 +131,7 @@ func TestPay(t *testing.T) {
 	})
 }
 
-// TestPayAndMail: at most one mail, and never a second charge. What may be unknown is the mail alone.
+// TestPayAndMail: at most one mail, and never a second charge. Only the mail may be unknown.
 func TestPayAndMail(t *testing.T) {
 	t.Parallel()
 	var system func(tb testing.TB, w *world, f *oncetest.Faults) oncetest.System

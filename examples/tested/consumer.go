@@ -7,7 +7,8 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// Consumer returns the consumer of the payments that come by a queue: each is a charge, in one transaction with its record.
+// Consumer returns the consumer of the payments that come by a queue: each is a charge, in one transaction with its
+// record.
 func (s *Service) Consumer() (*consume.Consumer, error) {
 	return consume.NewTx(s.Tx, consume.TxSpec[Payment, *sql.Tx]{
 		Consumer: "payments",

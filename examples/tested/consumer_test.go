@@ -46,8 +46,8 @@ func TestConsumer(t *testing.T) {
 	})
 }
 
-// TestConsumerOfAnUnrulyBroker: the producer sends again, the payments overtake each other, acknowledgements are lost, and
-// each payment is charged once.
+// TestConsumerOfAnUnrulyBroker: the producer sends again, the payments overtake each other, acknowledgements are lost,
+// and each payment is charged once.
 func TestConsumerOfAnUnrulyBroker(t *testing.T) {
 	w := newWorld(t)
 	consumer, err := w.service(t, &oncetest.Faults{}).Consumer()

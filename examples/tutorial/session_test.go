@@ -34,8 +34,8 @@ func (s *service) known() string {
 	return "secret=c2VjcmV0LW9mLXR1dG9yaWFs\n" + s.commands("charge() {")
 }
 
-// TestSessionByHand follows the first half of docs/tutorials/session-over-http.md with its commands: a session, a request
-// twice, one in whose middle the process is killed, and a mark.
+// TestSessionByHand follows the first half of docs/tutorials/session-over-http.md with its commands: a session, a
+// request twice, one in whose middle the process is killed, and a mark.
 func TestSessionByHand(t *testing.T) {
 	file, dir := program.Build(t, "session"), t.TempDir()
 	s := start(t, file, dir)
@@ -76,7 +76,8 @@ func TestSessionByHand(t *testing.T) {
 	}
 }
 
-// TestSessionClientSurvivesKill follows the second half: the client sends a hundred charges while the service is killed.
+// TestSessionClientSurvivesKill follows the second half: the client sends a hundred charges while the service is
+// killed.
 func TestSessionClientSurvivesKill(t *testing.T) {
 	file, sender, dir := program.Build(t, "session"), program.Build(t, "sessionclient"), t.TempDir()
 	s := start(t, file, dir, "-slow", "10ms")
@@ -107,7 +108,8 @@ func TestSessionClientSurvivesKill(t *testing.T) {
 	s.send(http.MethodGet, "/kept", "", "").is(t, 200, "0")
 }
 
-// TestSessionFromAnEmptyFolder runs the tutorial's commands that make a module, beside a clone, and builds both programs.
+// TestSessionFromAnEmptyFolder runs the tutorial's commands that make a module, beside a clone, and builds both
+// programs.
 func TestSessionFromAnEmptyFolder(t *testing.T) {
 	parent := t.TempDir()
 	root, err := filepath.Abs("../..")

@@ -18,7 +18,7 @@ import (
 	"github.com/everonce/everonce/examples/internal/program"
 )
 
-// service is a program of the tutorial, running as a process of its own.
+// service is a program of the tutorial, running as a separate process.
 type service struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -177,7 +177,7 @@ func TestMailSurvivesKill(t *testing.T) {
 	s.balance(7600) // the step "charge" had committed
 	a := s.charge("order-2")
 	for deadline := time.Now().Add(time.Minute); a.status == http.StatusConflict && time.Now().Before(deadline); {
-		time.Sleep(100 * time.Millisecond) // as a client does; the dead process's lease ends by itself
+		time.Sleep(100 * time.Millisecond) // as a client does; the dead process's lease ends on its own
 		a = s.charge("order-2")
 	}
 	a.is(t, 500, `step "mail"`)

@@ -1,5 +1,5 @@
-// Command webhook receives events of a provider that sends no Idempotency-Key: the key is the event's ID, which is in its
-// body. It sends itself some events and prints the answers.
+// Command webhook receives events of a provider that sends no Idempotency-Key: the key is the event's ID, which is in
+// its body. It sends itself some events and prints the answers.
 package main
 
 import (
@@ -30,7 +30,7 @@ func events(receiver *everonce.TxReceiver[*sql.Tx], secret []byte) (http.Handler
 	provider := func(*http.Request) (string, error) { return "provider", nil } // the signature says so
 	once, err := httponce.HandleTx(receiver, provider, book, &httponce.Options{Route: httponce.Route{
 		Required: true,
-		// What else is in an event may differ when it is sent again, like the time of sending.
+		// Other fields of an event may differ when it is sent again, like the time of sending.
 		Compare: httponce.Compare{JSON: true, JSONOnly: []string{"/id", "/type"}},
 	}})
 	if err != nil {

@@ -17,7 +17,8 @@ const want = `
 rows: 2
 `
 
-// TestKeyOfABody sends events whose key is in their body: sent again, under a key of the client's own, changed, forged, without an ID.
+// TestKeyOfABody sends events whose key is in their body: sent again, under a key of the client's own, changed, forged,
+// without an ID.
 func TestKeyOfABody(t *testing.T) {
 	var out strings.Builder
 	if err := run(t.Context(), &out, filepath.Join(t.TempDir(), "test.db")); err != nil {

@@ -59,8 +59,8 @@ func (u *upgraded) Close() error {
 	return u.ReadWriteCloser.Close()
 }
 
-// peek reads up to n bytes of the answer's body; the next reader gets them again. whole means that there was no more. An
-// err is returned to the next reader too.
+// peek reads up to n bytes of the answer's body; the next reader gets them again. whole means that there was no more.
+// An err is returned to the next reader too.
 func (a *attempt) peek(n int64) (text []byte, whole bool, err error) {
 	body := a.resp.Body
 	if body == nil || body == http.NoBody {
@@ -71,7 +71,7 @@ func (a *attempt) peek(n int64) (text []byte, whole bool, err error) {
 		buf.Grow(int(min(l, n, defaultBuffer) + bytes.MinRead))
 	}
 	_, err = buf.ReadFrom(io.LimitReader(body, n+1))
-	err = a.told(err)
+	err = a.contextCause(err)
 	text = buf.Bytes()
 	read := &answerBody{head: bytes.NewReader(text), fault: err, rest: body, done: a.release}
 	whole = err == nil && int64(len(text)) <= n
@@ -86,12 +86,12 @@ func (a *attempt) peek(n int64) (text []byte, whole bool, err error) {
 	return text[:min(int64(len(text)), n)], whole, err
 }
 
-// drop reads the rest of an answer that is not returned, within bounds, and closes it. spare is what MaxElapsed leaves for
-// that and the next attempt.
+// drop reads the rest of an answer that is not returned, within bounds, and closes it. spare is what MaxElapsed leaves
+// for that and the next attempt.
 func (a *attempt) drop(spare time.Duration) {
 	if a.resp != nil && a.resp.Body != nil {
 		a.timer.Reset(min(drainTime, spare/2))
-		_, _ = io.CopyN(io.Discard, a.resp.Body, drainBytes) //nolint:errcheck // nobody will see it
+		_, _ = io.CopyN(io.Discard, a.resp.Body, drainBytes) //nolint:errcheck // the result is not needed
 		_ = a.resp.Body.Close()                              //nolint:errcheck // nor that
 	}
 	a.release()

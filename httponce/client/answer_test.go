@@ -99,8 +99,8 @@ type twoWays struct{ io.Reader }
 func (twoWays) Write(p []byte) (int, error) { return len(p), nil }
 func (twoWays) Close() error                { return nil }
 
-// What an attempt holds, its timer and its context, is given back when the attempt is over: with its error, with an answer that is read
-// here or to its end by the caller, or when the caller closes it.
+// An attempt gives back its timer and its context when it is over: with its error, with an answer that is read here or
+// to its end by the caller, or when the caller closes it.
 func TestTransportGivesBackWhatAnAttemptHolds(t *testing.T) {
 	for name, tc := range map[string]struct {
 		status int // 0: an error
@@ -219,7 +219,7 @@ func TestTransportSlowAnswerIsAskedForAgain(t *testing.T) {
 	})
 }
 
-// Answers that nobody sees are read up to a bound, so that the connection can be used again, and no further.
+// Dropped answers are read up to a bound, so that the connection can be used again, and no further.
 func TestTransportDropsAnswers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		write func(w http.ResponseWriter, r *http.Request)
@@ -254,7 +254,7 @@ func TestTransportDropsAnswers(t *testing.T) {
 	}
 }
 
-// What is read of such an answer leaves time for the next attempt.
+// Reading a dropped answer leaves time for the next attempt.
 func TestTransportDropsAnswersWithinMaxElapsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := true
@@ -303,7 +303,7 @@ func TestTransportClosesAnswers(t *testing.T) {
 	}
 }
 
-// The trailer of an answer that was read as a whole is there at once.
+// The trailer of an answer that was read as a whole is available at once.
 func TestTransportKeepsTrailers(t *testing.T) {
 	url, _ := first(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Trailer", "Sum")

@@ -30,8 +30,8 @@ func (t *Transport) attempt(req *http.Request, op *operation, n int) *attempt {
 	a.ctx, a.cancel = context.WithCancelCause(req.Context())
 	late := &limitError{"Options.AttemptTimeout", t.set.AttemptTimeout}
 	limit := t.set.AttemptTimeout
-	if left := t.left(op, time.Now()); limit < 0 || left < limit {
-		late, limit = t.late(op), left
+	if left := t.timeLeft(op, time.Now()); limit < 0 || left < limit {
+		late, limit = t.limitExceeded(op), left
 	}
 	if op.most > 0 && (limit < 0 || op.most < limit) {
 		late, limit = &limitError{"a third of the lease", op.most}, op.most
@@ -59,7 +59,7 @@ func (t *Transport) attempt(req *http.Request, op *operation, n int) *attempt {
 	}
 	switch {
 	case err != nil:
-		a.resp, a.err = nil, a.told(err)
+		a.resp, a.err = nil, a.contextCause(err)
 	case op.put != nil:
 		a.resp.Request = req // what was put into it is a secret
 	}
@@ -81,8 +81,8 @@ func (a *attempt) status() int {
 	return a.resp.StatusCode
 }
 
-// told returns the reason for an error of the base if that is the end of a context.
-func (a *attempt) told(err error) error {
+// contextCause returns the reason for an error of the base transport if a context ended it.
+func (a *attempt) contextCause(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -95,8 +95,8 @@ func (a *attempt) told(err error) error {
 	return err
 }
 
-// hand returns the answer to the caller; the attempt ends with its body.
-func (a *attempt) hand(ctx context.Context, op *operation) *http.Response {
+// response returns the answer to the caller; the attempt ends with its body.
+func (a *attempt) response(ctx context.Context, op *operation) *http.Response {
 	a.timer.Stop()
 	op.mark(ctx, a.resp, a.out)
 	body := a.resp.Body

@@ -14,8 +14,8 @@ type backoff struct {
 	first, most time.Duration // above zero; first is at most most, and that a day
 }
 
-// pause returns the pause after the n-th attempt, n from 1: random, up to first × 2ⁿ⁻¹ and up to most. After a Retry-After
-// it is that, and up to first more.
+// pause returns the pause after the n-th attempt, n from 1: random, up to first × 2ⁿ⁻¹ and up to most. After a
+// Retry-After it is that, and up to first more.
 func (b backoff) pause(n int, retryAfter time.Duration) time.Duration {
 	if retryAfter > 0 {
 		return retryAfter + min(jitter(b.first), math.MaxInt64-retryAfter)

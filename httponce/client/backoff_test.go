@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What the options say of their defaults.
+// The documented defaults of the options.
 func TestTransportDefaults(t *testing.T) {
 	s, err := settingsOf(nil)
 	if err != nil {
@@ -55,7 +55,7 @@ func TestTransportBackoffKeepsRetryAfter(t *testing.T) {
 			most = max(most, p-after)
 		}
 		if after <= time.Hour && most < b.first*9/10 {
-			t.Errorf("on top of a Retry-After of %v is no more than %v: who was told the same comes back together", after, most)
+			t.Errorf("on top of a Retry-After of %v is no more than %v: clients with the same Retry-After come back together", after, most)
 		}
 	}
 }

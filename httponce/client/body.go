@@ -23,10 +23,10 @@ func (t *Transport) repeatable(req *http.Request) (*http.Request, error) {
 		_ = req.Body.Close() //nolint:errcheck // it was not read
 		return nil, fmt.Errorf("%w: it has %d bytes, Options.BufferRequest is %d", ErrBodyNotRepeatable, req.ContentLength, limit)
 	}
-	stop := context.AfterFunc(req.Context(), func() { _ = req.Body.Close() }) //nolint:errcheck // nobody waits for it any more
+	stop := context.AfterFunc(req.Context(), func() { _ = req.Body.Close() }) //nolint:errcheck // the request has ended
 	text, err := io.ReadAll(io.LimitReader(req.Body, limit+1))
 	if stop() {
-		_ = req.Body.Close() //nolint:errcheck // what was read is what counts
+		_ = req.Body.Close() //nolint:errcheck // the body is read already
 	}
 	if ctxErr := req.Context().Err(); ctxErr != nil {
 		return nil, ctxErr
@@ -50,7 +50,7 @@ func (t *Transport) repeatable(req *http.Request) (*http.Request, error) {
 		}
 		return io.NopCloser(bytes.NewReader(text)), nil
 	}
-	buffered.Body, _ = buffered.GetBody() //nolint:errcheck // there is none
+	buffered.Body, _ = buffered.GetBody() //nolint:errcheck // it returns no error
 	return buffered, nil
 }
 

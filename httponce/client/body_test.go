@@ -160,7 +160,7 @@ func TestTransportBodyThatFails(t *testing.T) {
 	}
 }
 
-// A body that nobody writes to any more does not hold the caller longer than its context.
+// A body whose writer has stopped does not hold the caller longer than its context.
 func TestTransportBodyThatHangsWhileItIsBuffered(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r, w := io.Pipe()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What a [Transport] refuses to send.
+// Requests that a [Transport] rejects.
 var (
 	// ErrInvalidKey means that the key cannot be sent in a header.
 	ErrInvalidKey = errors.New("client: invalid idempotency key")

@@ -35,7 +35,7 @@ func exampleAPI(lost int) (server *httptest.Server, charges *int) {
 	}))
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if lost--; lost >= 0 {
-			charge.ServeHTTP(httptest.NewRecorder(), r) // done, and nobody hears of it
+			charge.ServeHTTP(httptest.NewRecorder(), r) // done, and the answer is lost
 			panic(http.ErrAbortHandler)
 		}
 		charge.ServeHTTP(w, r)
@@ -108,7 +108,7 @@ func ExampleRetryError() {
 	if err != nil {
 		panic(err)
 	}
-	_, err = (&http.Client{Transport: transport}).Post(dead.URL, "text/plain", strings.NewReader("charge")) //nolint:bodyclose // there is none
+	_, err = (&http.Client{Transport: transport}).Post(dead.URL, "text/plain", strings.NewReader("charge")) //nolint:bodyclose // the call fails
 	if e, ok := errors.AsType[*client.RetryError](err); ok {
 		fmt.Println("attempts:", e.Attempts)
 		fmt.Println("refused:", strings.Contains(e.Err.Error(), "connection refused"))
@@ -126,8 +126,8 @@ func ExampleDefaultRetryStatuses() {
 	// Output: [408 425 429 502 503 504 500] <nil>
 }
 
-// One place that names every operation by what it is about, an API that takes no quoted keys and says itself what is worth
-// another attempt, and that may redirect an operation to any of its own hosts.
+// One place that names every operation by its content, and an API that takes no quoted keys, says itself whether
+// another attempt helps, and may redirect an operation to other hosts that it owns.
 func ExampleOptions() {
 	transport, err := client.NewTransport(nil, &client.Options{
 		RawKey: true,
@@ -152,7 +152,7 @@ func ExampleOptions() {
 		panic(err)
 	}
 	client := &http.Client{Transport: transport}
-	_, err = client.Post("https://api.pay.example/charges", "text/plain", strings.NewReader("charge")) //nolint:bodyclose // there is none
+	_, err = client.Post("https://api.pay.example/charges", "text/plain", strings.NewReader("charge")) //nolint:bodyclose // the call fails
 	fmt.Println(err)
 	// Output: Post "https://api.pay.example/charges": client: Options.KeyFunc: a charge without an order
 }

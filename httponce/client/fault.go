@@ -11,8 +11,9 @@ import (
 	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
-// hopeless are the beginnings of net/http's errors about the request, its end by Request.Cancel included, or about a peer
-// that will not change, which have neither a type nor a name. TestTransportErrorsThatAreNotRetried makes net/http say each of them.
+// hopeless are the beginnings of net/http's errors about the request, its end by Request.Cancel included, or about a
+// peer that will not change, which have neither a type nor a name. TestTransportErrorsThatAreNotRetried makes net/http
+// say each of them.
 var hopeless = []string{
 	"unsupported protocol scheme",
 	"http: nil Request.",

@@ -50,7 +50,7 @@ func TestTransportErrorsThatAreRetried(t *testing.T) {
 				}
 			}
 			if len(told) != 2 || told[0].Err == nil || told[1].Attempt != 2 {
-				t.Errorf("OnRetry was told %+v", told)
+				t.Errorf("OnRetry got %+v", told)
 			}
 		})
 	}
@@ -117,7 +117,7 @@ func TestTransportTimeoutsAreRetried(t *testing.T) {
 				base, pipes := serve(t, func(http.ResponseWriter, *http.Request) { <-hang })
 				defer close(hang)
 				tc.base(base)
-				if tc.tls { // nobody answers the hello
+				if tc.tls { // the hello is not answered
 					base.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 						pipes.dials.Add(1)
 						here, there := net.Pipe()
@@ -144,7 +144,7 @@ func TestTransportTimeoutsAreRetried(t *testing.T) {
 	}
 }
 
-// What is known to come again is not asked for twice.
+// Errors that are certain to repeat are not retried.
 func TestTransportErrorsThatAreNotRetried(t *testing.T) {
 	quiet := log.New(io.Discard, "", 0)
 	tlsServer := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -182,12 +182,12 @@ func TestTransportErrorsThatAreNotRetried(t *testing.T) {
 		"another scheme":                            {base: base(), url: "ftp://pay.example/", want: "unsupported protocol scheme"},
 		"no host":                                   {base: base(), url: "http:///", want: "no Host in request URL"},
 		"no URL":                                    {base: base(), url: plain.URL, req: func(r *http.Request) { r.URL = nil }, want: "nil Request.URL"},
-		"a header's name that is none":              {base: base(), url: plain.URL, req: func(r *http.Request) { r.Header["a b"] = []string{"x"} }, want: "invalid header field name"},
-		"a header's value that is none":             {base: base(), url: plain.URL, req: func(r *http.Request) { r.Header.Set("A", "x\ny") }, want: "invalid header field value"},
+		"an invalid header name":                    {base: base(), url: plain.URL, req: func(r *http.Request) { r.Header["a b"] = []string{"x"} }, want: "invalid header field name"},
+		"an invalid header value":                   {base: base(), url: plain.URL, req: func(r *http.Request) { r.Header.Set("A", "x\ny") }, want: "invalid header field value"},
 		"the caller's own key, not to be sent":      {base: base(), url: plain.URL, req: func(r *http.Request) { r.Header.Set("Idempotency-Key", "x\ny") }, want: "invalid header field value"},
 		"the end by Request.Cancel":                 {base: base(), url: plain.URL, req: func(r *http.Request) { r.Cancel = over }, want: "request canceled"}, //nolint:staticcheck // who still uses it wants no other attempt
 		"a length without a body":                   {base: base(), url: plain.URL, req: func(r *http.Request) { r.Body, r.ContentLength = nil, 3 }, want: "ContentLength=3 with nil Body"},
-		"an address that is none, of a bad port":    {base: base(), url: "http://127.0.0.1:99999/", want: "invalid port"},
+		"an invalid port":                           {base: base(), url: "http://127.0.0.1:99999/", want: "invalid port"},
 		"an address that has no port to connect to": {base: base(), url: "http://[::1]:http:x/", req: nil, want: "invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -221,7 +221,8 @@ func TestTransportErrorsThatAreNotRetried(t *testing.T) {
 	}
 }
 
-// A limit of the transport may come back from its base as no more than the end of a context, which the caller's would not be.
+// A limit of the transport may come back from its base as no more than the end of a context, which the caller's would
+// not be.
 func TestTransportTimeoutThatTheBaseTellsAsAnEnd(t *testing.T) {
 	ended := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	for name, slow := range map[string]func(context.Context) (*http.Response, error){
@@ -247,7 +248,7 @@ func TestTransportTimeoutThatTheBaseTellsAsAnEnd(t *testing.T) {
 	}
 }
 
-// What a base says of itself, and not of the network, is not asked for twice. What nobody knows is: with a key that is safe.
+// An error of the base itself, and not of the network, is not retried. An unknown error is: with a key that is safe.
 func TestTransportErrorsOfTheBase(t *testing.T) {
 	for _, tc := range []struct {
 		err      error
@@ -292,7 +293,7 @@ func TestTransportRequestWithoutHeaders(t *testing.T) {
 	}
 }
 
-// counts is a base that counts.
+// counts is a base that counts requests.
 type counts struct {
 	*http.Transport
 	n *atomic.Int32

@@ -8,8 +8,8 @@ import (
 	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
-// fieldOf returns the header field's value for a key: a String of RFC 9651, or the raw key. A key that a server could read
-// as another one, or as two, is refused. The error wraps [ErrInvalidKey] and does not quote the key.
+// fieldOf returns the header field's value for a key: a String of RFC 9651, or the raw key. A key that a server could
+// read as another one, or as two, is refused. The error wraps [ErrInvalidKey] and does not quote the key.
 func fieldOf(key string, raw bool) (string, error) {
 	switch {
 	case key == "":

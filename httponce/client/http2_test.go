@@ -75,8 +75,8 @@ func serveHTTP2(t *testing.T, act func(p h2Peer, stream uint32) (more bool)) *pi
 	return pipes
 }
 
-// serveFrames reads requests to their end and calls act for each, until the connection ends or act says that it is
-// enough. What was to be written is written before it returns.
+// serveFrames reads requests to their end and calls act for each, until the connection ends or act returns false.
+// Pending writes are done before it returns.
 func serveFrames(c net.Conn, act func(p h2Peer, stream uint32) (more bool)) {
 	p := h2Peer{c, make(chan []byte, 100)}
 	var writer sync.WaitGroup
@@ -121,8 +121,8 @@ func h2C() *http.Protocols {
 	return p
 }
 
-// What an HTTP/2 server does instead of answering: net/http repeats by itself what was surely not processed; the rest is retried
-// here. Either way the server that answers gets the body and the key of the first attempt.
+// An HTTP/2 server refuses instead of answering. net/http repeats a request that was surely not processed; the
+// transport retries the others. Either way the server that answers gets the body and the key of the first attempt.
 func TestTransportHTTP2(t *testing.T) {
 	for name, tc := range map[string]struct {
 		act      func(p h2Peer, stream uint32) bool
@@ -184,7 +184,7 @@ func TestTransportHTTP2(t *testing.T) {
 }
 
 // A server that refuses every stream: net/http repeats each attempt seven times before it says so.
-func TestTransportTrapHTTP2SendsAgainByItself(t *testing.T) {
+func TestTransportTrapHTTP2SendsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int32
 		pipes := serveHTTP2(t, func(p h2Peer, stream uint32) bool {
@@ -203,7 +203,8 @@ func TestTransportTrapHTTP2SendsAgainByItself(t *testing.T) {
 	})
 }
 
-// The same over TLS, with Go's own server: statuses, a handler that gives up in the middle of its answer, and the end of the server.
+// The same over TLS, with Go's own server: statuses, a handler that gives up in the middle of its answer, and the end
+// of the server.
 func TestTransportHTTP2OverTLS(t *testing.T) {
 	var keys []string
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -27,8 +27,8 @@ type live struct {
 	last time.Time // when what the service last accepted was sent
 }
 
-// accepted notes that the service has accepted what was sent then. The wall clock counts: the other one may stand still
-// while the machine sleeps.
+// accepted records when an accepted request was sent. It uses the wall clock, because the monotonic clock may stand
+// still while the machine sleeps.
 func (l *live) accepted(sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,8 +52,8 @@ func (l *live) note(refusal session.Refusal) {
 	}
 }
 
-// keep renews the session. While a request is executed, some services cannot, and say so: it is asked again soon, since the request
-// renews the session only if it succeeds.
+// keep renews the session. While a request is executed, some services cannot, and say so: it is asked again soon, since
+// the request renews the session only if it succeeds.
 func (l *live) keep(ctx context.Context, mark uint64) {
 	for l.renew(ctx, mark) == session.ErrInProgress && wait(ctx, l.lease/12) == nil {
 		mark = l.calls.BeatMark()
@@ -83,7 +83,8 @@ func (l *live) finish(ctx context.Context) error {
 	return nil
 }
 
-// ask sends what is about the session itself, until it is answered. The error is the refusal, or why there is no answer.
+// ask sends what is about the session itself, until it is answered. The error is the refusal, or why there is no
+// answer.
 func (l *live) ask(ctx context.Context, method string, with func(http.Header)) (http.Header, error) {
 	req, err := http.NewRequestWithContext(ctx, method, l.s.at.String(), http.NoBody)
 	if err != nil {
@@ -137,8 +138,8 @@ func (a *attempt) problem() (d wire.Document) {
 	return d
 }
 
-// refusalOf returns the problem that an answer is whose attempt has ended, and the refusal by which the session cannot be
-// used, or the number.
+// refusalOf returns the problem that an answer is whose attempt has ended, and the refusal by which the session cannot
+// be used, or the number.
 func refusalOf(resp *http.Response) (wire.Document, session.Refusal) {
 	a := attempt{resp: resp, parent: context.Background(), ctx: context.Background(), timer: time.NewTimer(0), cancel: func(error) {}}
 	d := a.problem()

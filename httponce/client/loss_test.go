@@ -116,8 +116,8 @@ func loss(t *testing.T, operations int, perAttempt bool) map[string]int {
 	return effects
 }
 
-// 10 000 operations, a tenth of them with -short, over a network that loses 30 % of the requests and of the answers: each takes effect once, and every
-// caller gets the answer of that one.
+// 10 000 operations, a tenth of them with -short, over a network that loses 30 % of the requests and of the answers:
+// each takes effect once, and every caller gets the answer of that effect.
 func TestTransportUnderLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		operations := 10_000

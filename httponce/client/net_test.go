@@ -80,8 +80,8 @@ func serve(t *testing.T, h http.HandlerFunc) (*http.Transport, *pipes) {
 // peer answers one request on a connection, or does not.
 type peer func(c net.Conn)
 
-// wire is a server whose connections do as they are told: the first one as the first peer, and so on; the last
-// peer does for all that follow. It counts what came over the wire.
+// wire is a server with one peer per connection, in order; the last peer serves all further ones. It counts what came
+// over the wire.
 type wire struct {
 	url   string
 	mu    sync.Mutex
@@ -127,7 +127,7 @@ type conn struct {
 	r    *bufio.Reader
 }
 
-// reads reads a request with its body, or returns nil where there is none.
+// reads reads a request with its body, or returns nil if there is no request.
 func reads(c net.Conn) *http.Request {
 	conn := c.(*conn)
 	if conn.r == nil {

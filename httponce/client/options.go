@@ -25,14 +25,14 @@ type Options struct {
 	// operation, and must not change the request or read its body. An empty key is refused. Default: a random key for
 	// each call of RoundTrip.
 	KeyFunc func(*http.Request) (string, error)
-	// RawKey sends the key as it is instead of as a quoted string, for servers that accept nothing else. To a server
-	// that does not know the quoted spelling, the two are different keys: do not change this while operations are
-	// under way. Default false.
+	// RawKey sends the key unquoted instead of as a quoted string, for servers that accept nothing else. To a server that
+	// does not know the quoted spelling, the two are different keys: do not change this while operations are under way.
+	// Default false.
 	RawKey bool
 
 	// MaxAttempts is how often a request is sent, including the first time. 1 also accepts bodies that cannot be sent
-	// twice. Unless it is 1, a [Session] does not count attempts that met another request of the session, or a copy, being
-	// executed. Default 10.
+	// twice. Unless it is 1, a [Session] does not count attempts that found another request of the session, or a copy,
+	// being executed. Default 10.
 	MaxAttempts int
 	// MaxElapsed bounds attempts, pauses and redirects together. If a pause would exceed it, or the deadline of the
 	// request's context, the last answer is returned at once. Negative means no bound. Default 2 min.

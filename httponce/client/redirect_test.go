@@ -74,7 +74,7 @@ func start(t *testing.T, sender *http.Client, url, from string) (*http.Response,
 	return sender.Do(req)
 }
 
-// An operation that is redirected as it is keeps its body and its key, over all hops and attempts.
+// An operation that is redirected unchanged keeps its body and its key, over all hops and attempts.
 func TestTransportRedirectKeepsTheKey(t *testing.T) {
 	for _, status := range []int{http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
 		for _, from := range []string{"header", "context", "random"} {
@@ -147,7 +147,7 @@ func TestTransportRedirectElsewhereByLeave(t *testing.T) {
 		t.Errorf("the other server got %q", got)
 	}
 	sender = over(t, nil, &client.Options{FollowTo: func(_, _ *url.URL) bool { return false }})
-	if _, err := start(t, sender, srv.URL, "context"); !errors.Is(err, client.ErrRedirectedElsewhere) || len(other.requests()) != 4 { //nolint:bodyclose // there is none
+	if _, err := start(t, sender, srv.URL, "context"); !errors.Is(err, client.ErrRedirectedElsewhere) || len(other.requests()) != 4 { //nolint:bodyclose // the call fails
 		t.Errorf("without leave: %v, and the other server got %q", err, other.requests())
 	}
 }

@@ -13,7 +13,7 @@ import (
 // http.Transport itself sends a request that carries Idempotency-Key or X-Idempotency-Key again, when a
 // connection that it reuses turns out to be dead: seen on the wire, and nowhere else. The key is the same.
 // Under another header it does not, and the transport does.
-func TestTransportTrapNetHTTPSendsAgainByItself(t *testing.T) {
+func TestTransportTrapNetHTTPSendsAgain(t *testing.T) {
 	for header, byItself := range map[string]bool{"Idempotency-Key": true, "X-Idempotency-Key": true, "Repeatability-Request-Id": false} {
 		t.Run(header, func(t *testing.T) {
 			wire := onTheWire(t,

@@ -22,7 +22,7 @@ import (
 	"github.com/everonce/everonce/httponce/client"
 )
 
-// first is a server that answers the first request with h and the others with 201; it counts.
+// first is a server that answers the first request with h and the others with 201, and counts requests.
 func first(t *testing.T, h http.HandlerFunc) (url string, requests *atomic.Int32) {
 	t.Helper()
 	requests = new(atomic.Int32)
@@ -37,7 +37,7 @@ func first(t *testing.T, h http.HandlerFunc) (url string, requests *atomic.Int32
 	return srv.URL, requests
 }
 
-// Each status of an error, bare: those of DefaultRetryStatuses are retried, and no other.
+// Each bare error status: the statuses of DefaultRetryStatuses are retried, and no other.
 func TestTransportStatuses(t *testing.T) {
 	retried := []int{408, 425, 429, 502, 503, 504}
 	if got := client.DefaultRetryStatuses(); !slices.Equal(got, retried) {
@@ -85,8 +85,8 @@ func TestTransportStatusesAreChangeable(t *testing.T) {
 	}
 }
 
-// A 409 is retried where it says that another attempt is running, and left alone where it is the application's,
-// or says that nobody knows the outcome and nothing of when to come back. The body of one that is left alone can be read.
+// A 409 is retried if it says that another attempt is running. It is left alone if it is the application's, or says
+// that the outcome is unknown without a Retry-After. Its body can then be read.
 func TestTransportConflicts(t *testing.T) {
 	const base = "https://github.com/everonce/everonce/blob/main/docs/reference/problems/"
 	for name, tc := range map[string]struct {
@@ -188,7 +188,7 @@ func TestTransportConflictsAreCompressed(t *testing.T) {
 	}
 }
 
-// What was saved is the same the next time: an answer that is marked as replayed is the answer.
+// A saved answer is the same the next time: an answer marked as replayed is final.
 func TestTransportReplayedAnswersAreFinal(t *testing.T) {
 	for _, code := range []int{429, 500, 503} {
 		for configured, marker := range map[string]string{"": "Idempotent-Replayed", "x-was-REPLAYED": "X-Was-Replayed"} {
@@ -220,7 +220,7 @@ func TestTransportMarkerThatSaysNo(t *testing.T) {
 	}
 }
 
-// RetryIf has the last word, both ways, and is told what would be done.
+// RetryIf decides, both ways, and gets the default decision.
 func TestTransportRetryIf(t *testing.T) {
 	errBroken := errors.New("broken")
 	for name, tc := range map[string]struct {
@@ -254,7 +254,7 @@ func TestTransportRetryIf(t *testing.T) {
 				}
 				asked++
 				if retry != tc.would || (resp == nil) == (err == nil) || !errors.Is(err, tc.fault) {
-					t.Errorf("RetryIf was told %v, %v, %v", resp, err, retry)
+					t.Errorf("RetryIf got %v, %v, %v", resp, err, retry)
 				}
 				return tc.say
 			}})
@@ -313,7 +313,7 @@ func TestTransportObeysRetryAfter(t *testing.T) {
 	}
 }
 
-// Where a pause would outlast a limit, the answer is given at once, with its body: nobody waits for nothing.
+// If a pause would outlast a limit, the answer is returned at once, with its body.
 func TestTransportLimits(t *testing.T) {
 	for name, tc := range map[string]struct {
 		opts        client.Options
@@ -379,7 +379,7 @@ func TestTransportMaxElapsedEndsAnAttempt(t *testing.T) {
 	})
 }
 
-// OnRetry is told of each attempt that is followed by another, and of nothing else.
+// OnRetry is called for each attempt that is followed by another, and for no other.
 func TestTransportOnRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		statuses := []int{503, 429, 201}
@@ -392,13 +392,13 @@ func TestTransportOnRetry(t *testing.T) {
 		var told []string
 		resp, err := post(t, over(t, base, &client.Options{OnRetry: func(ctx context.Context, r client.Retry) {
 			told = append(told, fmt.Sprint(r.Attempt, " ", r.Status, " ", r.Err, " ", r.Pause.Truncate(time.Second), " ", r.Request.Method, " ", ctx.Err()))
-			if len(r.Request.Header["Idempotency-Key"]) > 0 { // that of an attempt, which has one
-				t.Error("OnRetry was told of another request than the caller's")
+			if len(r.Request.Header["Idempotency-Key"]) > 0 { // an attempt's header has one
+				t.Error("OnRetry got another request than the caller's")
 			}
 		}}), "http://pay.example/")
 		wantAnswer(t, resp, err, http.StatusCreated, "")
 		if want := []string{"1 503 <nil> 2s POST <nil>", "2 429 <nil> 3s POST <nil>"}; !slices.Equal(told, want) {
-			t.Errorf("OnRetry was told %q, want %q", told, want)
+			t.Errorf("OnRetry got %q, want %q", told, want)
 		}
 	})
 }

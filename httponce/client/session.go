@@ -17,11 +17,11 @@ import (
 
 // SessionOptions configure a [Session]. The zero value of each field means its default.
 type SessionOptions struct {
-	// Options are as for a [Transport], but for those of keys: KeyHeader, KeyFunc and RawKey are refused. FollowTo allows
-	// the secret to be sent to another origin than that of the sessions.
+	// Options are as for a [Transport], except for keys: KeyHeader, KeyFunc and RawKey are rejected. FollowTo allows the
+	// secret to be sent to other origins than the sessions' own.
 	Options
-	// Ordered has the service execute the operations one after the other, in the order in which they began. So there is one
-	// under way at a time.
+	// Ordered has the service execute the operations one after the other, in the order in which they began. So there is
+	// one under way at a time.
 	Ordered bool
 	// OneSession has operations fail once the session is lost, with the error that says why. Default: the next operation
 	// registers another session.
@@ -36,42 +36,44 @@ type SessionOptions struct {
 //	defer s.Close(ctx)
 //	c := &http.Client{Transport: s} // without a Timeout
 //
-// Do not set http.Client.Timeout: when it is over, net/http puts an error of its own in the place of everonce.ErrOutcomeUnknown.
-// Use Options.MaxElapsed. (An operation ends a little before its context's deadline, so that its error comes first, but that is
-// a race.)
+// Do not set http.Client.Timeout: when it is over, net/http replaces everonce.ErrOutcomeUnknown by its own error. Use
+// Options.MaxElapsed. (An operation ends a little before its context's deadline, so that its error comes first, but
+// that is a race.)
 //
-// An operation is a request with one of Options.Methods: POST and PATCH by default. GET, HEAD, OPTIONS and TRACE are sent once,
-// unchanged, and any other method is refused: see [ErrMethod]. An operation may be for any path of the origin that is served by
-// a httponce.HandleSession over the same host of sessions: they share the session and its numbers.
+// An operation is a request with one of Options.Methods: POST and PATCH by default. GET, HEAD, OPTIONS and TRACE are
+// sent once, unchanged, and any other method is refused: see [ErrMethod]. An operation may be for any path of the
+// origin that is served by a httponce.HandleSession over the same host of sessions: they share the session and its
+// numbers.
 //
-// The first operation registers the session. Each has the next number, and is sent again with the same number, by the rules
-// of [Transport], until it has an answer. Any number of operations may be under way; where the service's window is full,
-// further ones wait. With each, the service is told up to which number there are answers, so that it forgets them. The
-// session is renewed at a third of its lease, until Close.
+// The first operation registers the session. Each operation has the next number, and is sent again with the same
+// number, by the rules of [Transport], until it has an answer. Any number of operations may be under way; if the
+// service's window is full, further ones wait. Each request carries the number up to which all answers have arrived, so
+// that the service forgets them. The session is renewed at a third of its lease, until Close.
 //
-// # When nobody knows
+// # Unknown outcomes
 //
-// After any attempt that may have executed an operation, only the answer that the service keeps for its number is one. If the
-// operation ends without it, by its context, by the limits of the options, or because the session was lost (nothing could
-// renew it within its lease), the error is everonce.ErrOutcomeUnknown (the driver's constant of that name is the same). Why
-// is in its text only: it matches no other error but [ErrNotHeeded]. An error that is not ErrOutcomeUnknown, and an answer of
-// 400 or above, mean that it was not executed.
+// After any attempt that may have executed an operation, only the answer that the service keeps for its number is one.
+// If the operation ends without it, by its context, by the limits of the options, or because the session was lost
+// (nothing could renew it within its lease), the error is everonce.ErrOutcomeUnknown (the driver's constant of that
+// name is the same). Why is in its text only: it matches no other error but [ErrNotHeeded]. An error that is not
+// ErrOutcomeUnknown, and an answer of 400 or above, mean that it was not executed.
 //
-// An answer below 400 means that it was executed, whatever becomes of its body: look at the status first. An error from reading
-// the body (the answer was larger than Options.BufferAnswer, or the last attempt's was cut off) says nothing of the effect.
+// An answer below 400 means that it was executed, whatever becomes of its body: look at the status first. An error from
+// reading the body (the answer was larger than Options.BufferAnswer, or the last attempt's was cut off) says nothing of
+// the effect.
 //
-// What is unknown is never sent under another session. Do not send it again: as a new operation, it may take effect a second
-// time. Find out what became of it first. A copy that is still on its way, or runs, may take effect after the error, until
-// the service knows that the number was given up: the client tells it at once, and again until it is answered, but not
-// before the operations that began earlier have ended, nor of a number that is more than the window above the last one that
-// was executed. For certainty call Close: when that has succeeded, nothing of the session is executed any more. (With a
-// host that has transactions: see [session.Host] in package session.)
+// Never send an operation with an unknown outcome again: as a new operation, under this session or another, it may take
+// effect a second time. Find out its outcome first. A copy that is still on its way, or runs, may take effect after the
+// error, until the service knows that the client gave the number up. The client reports that at once, and again until
+// the service answers, but not before earlier operations have ended, nor for a number that is more than the window
+// above the last executed one. For certainty call Close: when it has succeeded, no request of the session is executed
+// any more. (With a host that has transactions: see [session.Host] in package session.)
 //
-// The loss of a session is told by the operations that were under way. A new operation registers another session, so that
-// one unknown outcome stops no other payment; see SessionOptions.OneSession.
+// Only the operations that were under way report the loss of a session. A new operation registers another session, so
+// that one unknown outcome stops no other payment; see SessionOptions.OneSession.
 //
-// The secret of the session is sent to its origin only (SessionOptions.FollowTo), is not in an answer's Request, and in no
-// error. A redirect followed by an [http.Client] is a new operation.
+// The secret of the session is sent to its origin only (SessionOptions.FollowTo), is not in an answer's Request, and in
+// no error. A redirect followed by an [http.Client] is a new operation.
 //
 // A Session is safe for concurrent use.
 type Session struct {
@@ -79,39 +81,39 @@ type Session struct {
 	at   *url.URL
 	opts SessionOptions
 
-	secret []byte    // of the registration that is to succeed; whoever has the turn uses it
+	secret []byte    // of the next registration; the holder of the turn uses it
 	asked  time.Time // when a renewal before an operation last ended, by the wall clock; the same
 
 	mu     sync.Mutex
-	turn   *turn // nil if nobody has it
+	turn   *turn // nil if no operation has it
 	live   *live // the last one that was registered
 	closed bool
 }
 
-// What a [Session] says.
+// Errors of a [Session].
 var (
 	// ErrSessionClosed means that Session.Close was called.
 	ErrSessionClosed = errors.New("client: the session is closed")
-	// ErrMethod means that a request may change something by its method, but that this is none of Options.Methods, so it has no
-	// number. It was not sent.
+	// ErrMethod means that a request may change something by its method, but that this is none of Options.Methods, so it
+	// has no number. It was not sent.
 	ErrMethod = errors.New("client: the request's method is not one of Options.Methods, and is not safe")
-	// ErrOtherOrigin means that a request is for another origin than that of the sessions, which must not get the secret. It
+	// ErrOtherOrigin means that a request is for another origin than the sessions' own, which must not get the secret. It
 	// was not sent.
 	ErrOtherOrigin = errors.New("client: the request is for another origin than the session (see SessionOptions.FollowTo)")
-	// ErrNotHeeded means that a request was accepted by a service that heeds no sessions, so each time that it was sent it
-	// may have taken effect. Look at the URL. It comes with everonce.ErrOutcomeUnknown.
-	ErrNotHeeded = errors.New("client: the service has not heeded the session")
+	// ErrNotHeeded means that the service accepted a request but does not support sessions, so the request may have taken
+	// effect each time it was sent. Check the URL. It comes with everonce.ErrOutcomeUnknown.
+	ErrNotHeeded = errors.New("client: the service does not support sessions at this URL")
 )
 
-// NewSession returns a session of the service whose sessions are registered at sessionsURL; base is what requests are sent
-// through, as for [NewTransport]. Nothing is sent yet. It returns an error if the URL or opts are invalid.
+// NewSession returns a session of the service whose sessions are registered at sessionsURL; base is what requests are
+// sent through, as for [NewTransport]. Nothing is sent yet. It returns an error if the URL or opts are invalid.
 func NewSession(sessionsURL string, base http.RoundTripper, opts *SessionOptions) (*Session, error) {
 	var set SessionOptions
 	if opts != nil {
 		set = *opts
 	}
 	if set.KeyHeader != "" || set.KeyFunc != nil || set.RawKey {
-		return nil, errors.New("client: SessionOptions: KeyHeader, KeyFunc and RawKey are of keys, which a session has not")
+		return nil, errors.New("client: SessionOptions: KeyHeader, KeyFunc and RawKey are for keys, and a session has none (leave them unset)")
 	}
 	at, err := url.Parse(sessionsURL)
 	if err != nil || at.Host == "" {
@@ -127,10 +129,10 @@ func NewSession(sessionsURL string, base http.RoundTripper, opts *SessionOptions
 // CloseIdleConnections closes the base's idle connections, for [http.Client.CloseIdleConnections].
 func (s *Session) CloseIdleConnections() { s.t.CloseIdleConnections() }
 
-// RoundTrip sends the request until it has an answer, within the limits. The error is everonce.ErrOutcomeUnknown if nobody
-// knows what became of it, [ErrNotHeeded] too where that is why. Otherwise the request was not executed: [ErrMethod], [ErrOtherOrigin],
-// [ErrSessionClosed], [ErrBodyNotRepeatable], a [*RetryError], the session's end (session.ErrSessionExpired and others), or
-// an error of the registration or the context.
+// RoundTrip sends the request until it has an answer, within the limits. The error is everonce.ErrOutcomeUnknown if the
+// outcome is unknown, and also [ErrNotHeeded] if that is the reason. With any other error the request was not executed:
+// [ErrMethod], [ErrOtherOrigin], [ErrSessionClosed], [ErrBodyNotRepeatable], a [*RetryError], the session's end
+// (session.ErrSessionExpired and others), or an error of the registration or the context.
 func (s *Session) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL == nil || !s.t.isOperation(req.Method) {
 		switch req.Method {
@@ -162,8 +164,8 @@ func (s *Session) RoundTrip(req *http.Request) (*http.Response, error) {
 	return call.end(op, resp, err)
 }
 
-// margin is how long before the request's deadline an operation ends: at the deadline itself net/http may put an error of its
-// own in the place of ours.
+// margin is how long before the request's deadline an operation ends: at the deadline itself net/http may replace the
+// error by its own.
 const margin = 100 * time.Millisecond
 
 func closeBody(req *http.Request) {
@@ -172,9 +174,9 @@ func closeBody(req *http.Request) {
 	}
 }
 
-// begin gives a number in a session that is there, as far as is known.
+// begin allots a number in the current session, as far as the client knows it.
 func (s *Session) begin(ctx context.Context, op *operation) (*call, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.t.left(op, time.Now()), s.t.late(op))
+	ctx, cancel := context.WithTimeoutCause(ctx, s.t.timeLeft(op, time.Now()), s.t.limitExceeded(op))
 	defer cancel()
 	for {
 		if ctx.Err() != nil {
@@ -194,8 +196,8 @@ func (s *Session) begin(ctx context.Context, op *operation) (*call, error) {
 	}
 }
 
-// ready returns the session: it registers one where there is none, and renews one that was quiet for so long that it may be
-// gone, before an operation is sent under it.
+// ready returns the session before an operation is sent under it. It registers one if there is no session, and renews
+// one that was idle so long that it may have expired.
 func (s *Session) ready(ctx context.Context) (*live, error) {
 	if l, err := s.current(); err != nil || l != nil && !l.quiet() {
 		return l, err
@@ -221,11 +223,11 @@ func (s *Session) ready(ctx context.Context) (*live, error) {
 	}
 }
 
-// turn is that of who registers, or renews before an operation. Those who wait share what it comes to.
+// turn belongs to the operation that registers or renews the session. Operations that wait share its result.
 type turn struct {
 	over chan struct{} // closed when it is
 	live *live
-	err  error // neither is there if its operation had no time left: another one may do better
+	err  error // both are nil if its operation had no time left: another one may do better
 }
 
 func (s *Session) take(ctx context.Context, mine *turn) (l *live, err error) {
@@ -291,7 +293,7 @@ func (s *Session) register(ctx context.Context) (*live, error) {
 	id, found, _ := wire.SessionInteger(h, wire.SessionHeader)
 	window, _, _ := wire.SessionInteger(h, wire.SessionWindow)
 	if l.lease = wire.Lease(h); !found || l.lease == 0 {
-		return nil, errors.New("client: the session was not registered: the answer has no session, or no lease (is the URL that of httponce.Sessions?)")
+		return nil, errors.New("client: the session was not registered: the answer has no session, or no lease (does httponce.Sessions serve the URL?)")
 	}
 	s.secret = nil
 	if l.id = id; s.opts.Ordered {
@@ -299,21 +301,21 @@ func (s *Session) register(ctx context.Context) (*live, error) {
 	}
 	l.calls, l.renewed = sessioncalls.New(window), make(chan struct{})
 	l.accepted(begun)
-	if !s.begun(l) {
+	if !s.startRenewal(l) {
 		return nil, errors.Join(ErrSessionClosed, l.finish(ctx))
 	}
 	return l, nil
 }
 
-// begun has the session renewed from now on. It returns false if Close was called meanwhile.
-func (s *Session) begun(l *live) bool {
+// startRenewal has the session renewed from now on. It returns false if Close was called meanwhile.
+func (s *Session) startRenewal(l *live) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return false
 	}
 	s.live = l
-	var ctx context.Context // not that of the operation that comes first: its values are not those of the renewals
+	var ctx context.Context // not the first operation's: its values do not belong to renewals
 	ctx, l.cancel = context.WithCancel(context.Background())
 	go func() {
 		defer close(l.renewed)
@@ -323,8 +325,8 @@ func (s *Session) begun(l *live) bool {
 	return true
 }
 
-// Close ends the session. The outcome of operations that are under way is unknown then, unless they still get their answer.
-// Later operations are refused with [ErrSessionClosed]. If the service cannot be told, the error says why, and the session
+// Close ends the session. The outcome of operations under way is then unknown, unless they still get their answer.
+// Later operations fail with [ErrSessionClosed]. If the service cannot be reached, the error says why, and the session
 // ends with its lease.
 func (s *Session) Close(ctx context.Context) error {
 	s.mu.Lock()
@@ -343,8 +345,8 @@ func (s *Session) Close(ctx context.Context) error {
 	return l.finish(ctx)
 }
 
-// drained reads an answer that nobody gets, within bounds.
+// drained reads and drops an unused answer, within bounds.
 func drained(body io.ReadCloser) {
-	_, _ = io.CopyN(io.Discard, body, drainBytes) //nolint:errcheck // nobody will see it
+	_, _ = io.CopyN(io.Discard, body, drainBytes) //nolint:errcheck // the result is not needed
 	_ = body.Close()                              //nolint:errcheck // nor that
 }

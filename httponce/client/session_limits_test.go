@@ -17,7 +17,8 @@ import (
 	"github.com/everonce/everonce/session"
 )
 
-// TestSessionResentByNetHTTP: net/http sends a request again by itself, and then there is no connection. That says nothing of the first copy.
+// TestSessionResentByNetHTTP: net/http sends a request again automatically, and then cannot connect. That is no
+// evidence about the first copy.
 func TestSessionResentByNetHTTP(t *testing.T) {
 	b := newBank(t, session.Config{Lease: time.Minute})
 	var server *httptest.Server
@@ -43,7 +44,7 @@ func TestSessionResentByNetHTTP(t *testing.T) {
 		t.Errorf("paid %d times, and got %v", b.paid("rent"), err)
 	}
 	if err := s.Close(t.Context()); err == nil {
-		t.Error("the session is said to be ended, though nobody was told")
+		t.Error("Close reports success, but the service was not called")
 	}
 	server.Close()
 }
@@ -62,8 +63,8 @@ func TestSessionRetriesWhatIsDone(t *testing.T) {
 	}
 }
 
-// TestSessionClientTimeout: http.Client.Timeout puts an error of its own in the place of one that comes at the deadline. So an
-// operation ends before that.
+// TestSessionClientTimeout: http.Client.Timeout replaces an error that comes at the deadline by its own. So an
+// operation ends earlier.
 func TestSessionClientTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBank(t, session.Config{Lease: time.Hour})
@@ -85,7 +86,8 @@ func TestSessionClientTimeout(t *testing.T) {
 	})
 }
 
-// TestSessionWaitsTogether: operations share a registration that fails, and none waits for longer than Options.MaxElapsed.
+// TestSessionWaitsTogether: operations share a registration that fails, and none waits for longer than
+// Options.MaxElapsed.
 func TestSessionWaitsTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(t, "http://bank.test", trip(func(r *http.Request) (*http.Response, error) {
@@ -103,7 +105,7 @@ func TestSessionWaitsTogether(t *testing.T) {
 		}
 		senders.Wait()
 		if took := time.Since(begun); took > time.Minute {
-			t.Errorf("the last one was told after %v", took)
+			t.Errorf("the last one ended after %v", took)
 		}
 	})
 }

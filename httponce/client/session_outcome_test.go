@@ -22,9 +22,10 @@ import (
 	"github.com/everonce/everonce/session"
 )
 
-// scripted answers the attempts of an operation in turn, the last step for all further ones; "" is the service's own answer,
-// "lost" its answer lost behind the effect, "cut" its body, "other" is of another number, "dial" no connection. "undone" is the
-// service's refusal that nothing was done, a status with "heeded" its answer that does not say so.
+// scripted answers the attempts of an operation in turn, and repeats the last step. "" is the service's own answer;
+// "lost" loses its answer after the effect, and "cut" cuts its body; "other" answers for another number; "dial" refuses
+// the connection. "undone" is the service's refusal that nothing was done, and a status with "ours" is its answer that
+// does not say so.
 func scripted(b *bank, steps ...string) trip {
 	var n atomic.Int64
 	return func(r *http.Request) (*http.Response, error) {
@@ -65,8 +66,8 @@ func scripted(b *bank, steps ...string) trip {
 			w.Header().Set("Idempotency-Session-Outcome", "none")
 			w.WriteHeader(http.StatusServiceUnavailable)
 		default:
-			status, heeded := 0, ""
-			if fmt.Sscan(step, &status, &heeded); heeded != "" {
+			status, ours := 0, ""
+			if fmt.Sscan(step, &status, &ours); ours != "" {
 				w.Header().Set("Idempotency-Session-Request", number)
 			}
 			w.WriteHeader(status)
@@ -97,13 +98,13 @@ func TestSessionOutcomes(t *testing.T) {
 		{"cut,", 201, not, nil},
 		{"cut,dial", 0, unknown, nil},
 		{"cut,401", 0, unknown, nil},
-		{"503 heeded", 0, unknown, nil}, // as of a commit that was lost
-		{"503 heeded,dial", 0, unknown, nil},
-		{"lost,409 heeded", 0, unknown, nil},
-		{"lost,422 heeded", 0, unknown, nil},
+		{"503 ours", 0, unknown, nil}, // as after a lost commit
+		{"503 ours,dial", 0, unknown, nil},
+		{"lost,409 ours", 0, unknown, nil},
+		{"lost,422 ours", 0, unknown, nil},
 		{"other", 0, unknown, client.ErrNotHeeded},
 		{"lost,other", 0, unknown, nil},
-		{"503", 0, unknown, nil}, // from whom it is, nobody knows
+		{"503", 0, unknown, nil}, // its sender is unknown
 		{"500", 0, unknown, nil},
 		{"504,401", 0, unknown, nil}, // of who is in between: the service was not asked what became of it
 		{"lost,undone", 0, unknown, nil},
@@ -130,8 +131,8 @@ func TestSessionOutcomes(t *testing.T) {
 	}
 }
 
-// TestSessionGivenUp: an operation whose caller gave up has an unknown outcome, and the service is told at once, so that a
-// copy of it that comes late does nothing.
+// TestSessionGivenUp: an operation whose caller gave up has an unknown outcome. The client reports that to the service
+// at once, so that a late copy has no effect.
 func TestSessionGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBank(t, session.Config{Lease: time.Minute})
@@ -165,8 +166,8 @@ func TestSessionGivenUp(t *testing.T) {
 	})
 }
 
-// TestSessionSecretStaysAtHome: it is sent to no other origin, and is not in what the application sees.
-func TestSessionSecretStaysAtHome(t *testing.T) {
+// TestSessionSecretIsSentToItsOriginOnly: it is sent to no other origin, and is not in what the application sees.
+func TestSessionSecretIsSentToItsOriginOnly(t *testing.T) {
 	b := newBank(t, session.Config{Lease: time.Minute})
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("another origin was asked") }))
 	defer elsewhere.Close()
@@ -233,8 +234,8 @@ func TestSessionSecretStaysAtHome(t *testing.T) {
 	}
 }
 
-// TestSessionWindow: operations beyond the service's window wait for each other, and are not refused. Those of an ordered
-// session come one after the other.
+// TestSessionWindow: operations beyond the service's window wait, and are not refused. In an ordered session they run
+// one after the other.
 func TestSessionWindow(t *testing.T) {
 	for _, ordered := range []bool{false, true} {
 		b := newBank(t, session.Config{Lease: time.Minute, Window: 4})
@@ -273,7 +274,8 @@ func TestSessionWindow(t *testing.T) {
 	}
 }
 
-// TestSessionIsRegisteredOnce: a registration whose answer was lost is repeated, and finds the session. Close leaves room.
+// TestSessionIsRegisteredOnce: a registration whose answer was lost is repeated, and finds the session. Close leaves
+// room.
 func TestSessionIsRegisteredOnce(t *testing.T) {
 	b := newBank(t, session.Config{Lease: time.Minute, PerPrincipal: 1})
 	for range 2 {
@@ -299,8 +301,8 @@ func TestSessionIsRegisteredOnce(t *testing.T) {
 	}
 }
 
-// TestSessionIsKept while its client is quiet; and a client whose renewals did not come through asks before it sends, so
-// that nothing is unknown.
+// TestSessionIsKept while its client is quiet; and a client whose renewals did not come through asks before it sends,
+// so that nothing is unknown.
 func TestSessionIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBank(t, session.Config{Lease: time.Minute})
@@ -336,7 +338,8 @@ func TestSessionIsKept(t *testing.T) {
 	})
 }
 
-// TestSessionIsKeptBehindARequest: a service that cannot renew a session while a request of it is executed is asked again until it does.
+// TestSessionIsKeptBehindARequest: a service that cannot renew a session while a request of it is executed is asked
+// again until it does.
 func TestSessionIsKeptBehindARequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBank(t, session.Config{Lease: time.Minute})
@@ -404,7 +407,8 @@ func TestSessionLongProblem(t *testing.T) {
 	}
 }
 
-// TestSessionAfterRefusals: operations that came to nothing, more than the window has, do not cost the session its renewals.
+// TestSessionAfterRefusals: operations that came to nothing, more than the window has, do not cost the session its
+// renewals.
 func TestSessionAfterRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBank(t, session.Config{Lease: time.Minute, Window: 4, PerPrincipal: 1})

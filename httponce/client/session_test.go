@@ -192,8 +192,8 @@ func audit(t *testing.T, b *bank, send func(text string) error) (wrong []string)
 	return wrong
 }
 
-// TestSessionOverALossyNetwork: 32 operations at a time, and the network loses and doubles. Each takes effect once. The audit
-// sees it if a client registers another session and sends again.
+// TestSessionOverALossyNetwork: 32 operations at a time, and the network loses and doubles. Each takes effect once. The
+// audit sees it if a client registers another session and sends again.
 func TestSessionOverALossyNetwork(t *testing.T) {
 	for name, planted := range map[string]bool{"one session": false, "planted: sent again under another session": true} {
 		t.Run(name, func(t *testing.T) {
@@ -237,8 +237,8 @@ func paid(ctx context.Context, s *client.Session, at, text string) error {
 	return err
 }
 
-// TestSessionExpiresUnderWay: what was sent before has an unknown outcome, and is sent under no other session; what comes
-// after has a session of its own, unless there is to be one only.
+// TestSessionExpiresUnderWay: an operation that was sent before has an unknown outcome, and is not sent under another
+// session. Later operations have another session, unless OneSession is set.
 func TestSessionExpiresUnderWay(t *testing.T) {
 	for _, only := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

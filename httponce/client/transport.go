@@ -23,15 +23,15 @@ import (
 //
 // # The key
 //
-// The key is the request's own Idempotency-Key header, sent unchanged; else the key of [WithKey]; else that of
-// Options.KeyFunc; else a random one of 130 bits. A random key covers one call of RoundTrip and its redirects: calling
+// The key is the request's own Idempotency-Key header, sent unchanged; else the key of [WithKey]; else the result of
+// Options.KeyFunc; else a random key of 130 bits. A random key covers one call of RoundTrip and its redirects: calling
 // again, in a loop or after a restart, starts another operation. The key is sent as a quoted string, as the draft
-// requires; see Options.RawKey for servers that do not accept that. The answer's Request.Header has the header that
-// was sent.
+// requires; see Options.RawKey for servers that do not accept that. The answer's Request.Header has the header that was
+// sent.
 //
-// A redirect with 307 or 308 keeps the key; with 301, 302 or 303 it becomes a GET, which has none. Whoever may ask as
-// the same caller can read the saved answer with the key, and another origin may not share the record, so the key is
-// not sent to another origin: see [ErrRedirectedElsewhere].
+// A redirect with 307 or 308 keeps the key; with 301, 302 or 303 it becomes a GET, which has none. A server that has
+// the key and the caller's credentials can read the saved answer, and another origin may not share the record, so the
+// key is not sent to another origin: see [ErrRedirectedElsewhere].
 //
 // # What is retried
 //
@@ -47,9 +47,9 @@ import (
 // another attempt was interrupted, the error is a [*RetryError]. If the last answer, or one too large to be buffered,
 // is cut off, reading its body returns the error.
 //
-// An [http.Transport] below may send a request with this header again by itself, which is not counted as an attempt:
-// if a reused connection turns out to be closed, and over HTTP/2 after GOAWAY and REFUSED_STREAM, up to seven times
-// within a minute. It has the same key.
+// An [http.Transport] below may send a request with this header again automatically, which is not counted as an
+// attempt: if a reused connection turns out to be closed, and over HTTP/2 after GOAWAY and REFUSED_STREAM, up to seven
+// times within a minute. It has the same key.
 //
 // A Transport is safe for concurrent use.
 type Transport struct {
@@ -81,7 +81,7 @@ func (t *Transport) CloseIdleConnections() {
 }
 
 // RoundTrip sends the request until it has an answer, within the limits. If nothing was sent, the error is
-// [ErrInvalidKey], [ErrBodyNotRepeatable], KeyFunc's error, or that of reading the body into memory. It is
+// [ErrInvalidKey], [ErrBodyNotRepeatable], KeyFunc's error, or an error from reading the body into memory. It is
 // [ErrRedirectedElsewhere] if a redirect leads to another origin, otherwise a [*RetryError]. If the request is not an
 // operation, it is the base's error.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -123,32 +123,32 @@ func (t *Transport) repeat(req *http.Request, op *operation) (*http.Response, er
 	ctx := req.Context()
 	for n := 1; ; n++ {
 		a := t.attempt(req, op, n)
-		op.call.tried(a)
+		op.call.noteAttempt(a)
 		retry := t.worthAnother(ctx, a)
 		pause, may := t.pauseAfter(ctx, op, n, a)
 		if a.resp != nil && a.err == nil && (!retry || !may) {
 			if a.err = a.buffer(t.set.BufferAnswer); a.err == nil {
-				return a.hand(ctx, op), nil
+				return a.response(ctx, op), nil
 			}
 			retry = t.worthAnother(ctx, a)
 			pause, may = t.pauseAfter(ctx, op, n, a)
 		}
 		if !retry || !may {
 			if a.resp != nil {
-				return a.hand(ctx, op), nil
+				return a.response(ctx, op), nil
 			}
 			a.release()
-			return nil, op.failed(a.sent(n), a.err)
+			return nil, op.retryError(a.sent(n), a.err)
 		}
-		a.drop(t.left(op, time.Now()) - pause)
+		a.drop(t.timeLeft(op, time.Now()) - pause)
 		if t.set.OnRetry != nil {
 			t.set.OnRetry(ctx, Retry{Request: req, Attempt: n, Status: a.status(), Err: a.err, Pause: pause})
 		}
 		if err := wait(ctx, pause); err != nil {
-			return nil, op.failed(n, err)
+			return nil, op.retryError(n, err)
 		}
 		if err := op.call.over(); err != nil {
-			return nil, op.failed(n, err)
+			return nil, op.retryError(n, err)
 		}
 	}
 }
@@ -196,7 +196,7 @@ func (t *Transport) pauseAfter(ctx context.Context, op *operation, n int, a *att
 		retryAfter = retryAfterOf(a.resp.Header, now)
 	}
 	pause := backoff{t.set.Backoff, t.set.MaxBackoff}.pause(n, retryAfter)
-	if pause >= t.left(op, now) {
+	if pause >= t.timeLeft(op, now) {
 		return 0, false
 	}
 	if deadline, ok := ctx.Deadline(); ok && pause >= deadline.Sub(now) {
@@ -205,7 +205,7 @@ func (t *Transport) pauseAfter(ctx context.Context, op *operation, n int, a *att
 	return pause, true
 }
 
-func (t *Transport) left(op *operation, now time.Time) time.Duration {
+func (t *Transport) timeLeft(op *operation, now time.Time) time.Duration {
 	left := time.Duration(math.MaxInt64)
 	if t.set.MaxElapsed >= 0 {
 		left = t.set.MaxElapsed - now.Sub(op.begun)
@@ -216,8 +216,8 @@ func (t *Transport) left(op *operation, now time.Time) time.Duration {
 	return left
 }
 
-// late is the error of an operation for which nothing is left.
-func (t *Transport) late(op *operation) *limitError {
+// limitExceeded returns the error of an operation whose time is over.
+func (t *Transport) limitExceeded(op *operation) *limitError {
 	if within := op.until.Sub(op.begun); !op.until.IsZero() && (t.set.MaxElapsed < 0 || within < t.set.MaxElapsed) {
 		return &limitError{"the request's deadline", within}
 	}
@@ -252,7 +252,7 @@ func (op *operation) mark(ctx context.Context, resp *http.Response, sent *http.R
 	resp.Request = sent.WithContext(context.WithValue(ctx, operationInContext{}, op))
 }
 
-func (op *operation) failed(attempts int, err error) error {
+func (op *operation) retryError(attempts int, err error) error {
 	return &RetryError{Attempts: attempts, Elapsed: time.Since(op.begun), Err: err}
 }
 

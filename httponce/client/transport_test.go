@@ -52,7 +52,7 @@ func (k *keys) keys(header string) []string {
 	return all
 }
 
-// A key generated per attempt in the client (gocardless-pro-python#12): each retry would be an operation of its own.
+// A key generated per attempt in the client (gocardless-pro-python#12): each retry would be a separate operation.
 func TestTransportTrapAKeyGeneratedPerAttempt(t *testing.T) {
 	for _, failures := range []int{0, 1, 5} {
 		srv := newKeys(t, failures)
@@ -144,7 +144,7 @@ func TestTransportKeyFuncIsCalledOncePerOperation(t *testing.T) {
 	}
 }
 
-// What cannot be a key is refused before anything is sent, and never quoted; the body is closed all the same.
+// An invalid key is rejected before anything is sent, and the error does not quote it; the body is closed all the same.
 func TestTransportRefusesKeys(t *testing.T) {
 	errNoTenant := errors.New("no tenant")
 	for name, tc := range map[string]struct {
@@ -237,7 +237,7 @@ func TestTransportOtherMethodsPassUntouched(t *testing.T) {
 	req = httptest.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL, http.NoBody)
 	req.RequestURI = ""
 	var retry *client.RetryError
-	if _, err := over(t, nil, nil).Do(req); err == nil || errors.As(err, &retry) { //nolint:bodyclose // there is none
+	if _, err := over(t, nil, nil).Do(req); err == nil || errors.As(err, &retry) { //nolint:bodyclose // the call fails
 		t.Errorf("the error of what is no operation is %v, want the base's", err)
 	}
 }
@@ -249,7 +249,7 @@ type idle struct {
 
 func (i *idle) CloseIdleConnections() { i.closed++ }
 
-// Without a base it has one of its own, as the default is at that moment; the base's idle connections are closed through it.
+// Without a base it clones the current default transport; the base's idle connections are closed through it.
 func TestTransportBase(t *testing.T) {
 	tr, err := client.NewTransport(nil, nil)
 	if err != nil {
@@ -260,7 +260,7 @@ func TestTransportBase(t *testing.T) {
 	http.DefaultTransport.(*http.Transport).RegisterProtocol(scheme, roundTrip(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 	}))
-	if _, err := post(t, &http.Client{Transport: tr}, scheme+"://pay.example/"); err == nil { //nolint:bodyclose // there is none
+	if _, err := post(t, &http.Client{Transport: tr}, scheme+"://pay.example/"); err == nil { //nolint:bodyclose // the call fails
 		t.Error("what the default can do by now, it can too")
 	}
 	base := &idle{}

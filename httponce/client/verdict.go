@@ -12,17 +12,17 @@ import (
 	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
-// call is an operation of a session. A nil one is none.
+// call is an operation of a session. A nil call is a request without a session.
 //
-// What became of it follows one rule. Each attempt may have executed it, unless there is proof that this attempt did not, and
-// will not. Once one may have, only the answer that the service keeps for the number ends the operation as answered: all
-// else is unknown. Without such an attempt, it was not executed.
+// Its outcome follows one rule. Each attempt may have executed it, unless there is proof that the attempt did not, and
+// will not. Once an attempt may have executed it, only the answer that the service keeps for the number ends the
+// operation as answered; otherwise the outcome is unknown. Without such an attempt it was not executed.
 type call struct {
 	t      *Transport
 	live   *live
 	number uint64
 	maybe  bool // an attempt may have executed it
-	busy   int  // how many attempts met a busy session, which are not counted
+	busy   int  // how many attempts found a busy session; they are not counted
 }
 
 // put writes the headers of an attempt, with the mark of the moment.
@@ -40,12 +40,12 @@ func (c *call) over() error {
 	return c.live.calls.Gone()
 }
 
-// tried notes what an attempt may have done.
-func (c *call) tried(a *attempt) {
+// noteAttempt records whether an attempt may have executed the operation.
+func (c *call) noteAttempt(a *attempt) {
 	switch {
-	case c == nil || c.didNothing(a):
+	case c == nil || c.hadNoEffect(a):
 		return
-	case c.t.set.MaxAttempts > 1 && a.status() == http.StatusConflict && c.heeded(a.resp):
+	case c.t.set.MaxAttempts > 1 && a.status() == http.StatusConflict && c.answeredBySession(a.resp):
 		c.busy++
 	}
 	c.maybe = true
@@ -59,8 +59,8 @@ func (c *call) idle() int {
 	return c.busy
 }
 
-// didNothing reports whether there is proof that an attempt did not execute the operation, and will not.
-func (c *call) didNothing(a *attempt) bool {
+// hadNoEffect reports whether there is proof that an attempt did not execute the operation, and will not.
+func (c *call) hadNoEffect(a *attempt) bool {
 	if a.unsent {
 		return true
 	}
@@ -70,9 +70,9 @@ func (c *call) didNothing(a *attempt) bool {
 		return sent == 0 && errors.As(a.err, &op) && op.Op == "dial" // there was no connection
 	}
 	switch code := a.resp.StatusCode; {
-	case sent > 1: // net/http has sent it again by itself: the answer is that of the last copy
+	case sent > 1: // net/http has sent it again: this is the last copy's answer
 		return false
-	case c.heeded(a.resp):
+	case c.answeredBySession(a.resp):
 		return a.resp.Header.Get(wire.SessionOutcome) == wire.OutcomeNone
 	case code == http.StatusRequestTimeout, code == http.StatusConflict:
 		return false
@@ -84,8 +84,9 @@ func (c *call) didNothing(a *attempt) bool {
 	}
 }
 
-// heeded reports whether an answer is the session's service's for this number, and not of who is in between, or knows no sessions.
-func (c *call) heeded(resp *http.Response) bool {
+// bySession reports whether an answer comes from the session's service and is for this number, and not from an
+// intermediary or a service without sessions.
+func (c *call) answeredBySession(resp *http.Response) bool {
 	number, found, problem := wire.SessionInteger(resp.Header, wire.SessionRequest)
 	return found && problem == "" && number == c.number
 }
@@ -93,20 +94,20 @@ func (c *call) heeded(resp *http.Response) bool {
 // end gives the number up, and says what became of the operation.
 func (c *call) end(op *operation, resp *http.Response, err error) (*http.Response, error) {
 	if err != nil {
-		return nil, c.failed(err)
+		return nil, c.giveUp(err)
 	}
-	heeded := c.heeded(resp)
-	if heeded && resp.Header.Get(wire.SessionOutcome) == wire.OutcomeKept {
+	bySession := c.answeredBySession(resp)
+	if bySession && resp.Header.Get(wire.SessionOutcome) == wire.OutcomeKept {
 		c.live.calls.End(c.number, true)
 		c.live.accepted(op.begun)
 		return resp, nil
 	}
 	_, refusal := refusalOf(resp)
 	switch {
-	case heeded && refusal != 0:
+	case bySession && refusal != 0:
 		c.live.note(refusal)
 		err = refusal
-	case !heeded && resp.StatusCode < http.StatusMultipleChoices:
+	case !bySession && resp.StatusCode < http.StatusMultipleChoices:
 		err = ErrNotHeeded
 	case c.maybe:
 		err = fmt.Errorf("the last answer is %d", resp.StatusCode)
@@ -115,12 +116,12 @@ func (c *call) end(op *operation, resp *http.Response, err error) (*http.Respons
 		return resp, nil
 	}
 	drained(resp.Body)
-	return nil, c.failed(err)
+	return nil, c.giveUp(err)
 }
 
-// failed gives the number up, and says why there is no answer. Of an unknown outcome the cause is text only: who looks for an
-// error that elsewhere means that nothing was done must not find it.
-func (c *call) failed(err error) error {
+// giveUp gives the number up, and says why there is no answer. Of an unknown outcome the cause is text only: who looks
+// for an error that elsewhere means that nothing was done must not find it.
+func (c *call) giveUp(err error) error {
 	if !c.maybe {
 		c.live.calls.End(c.number, false)
 		return fmt.Errorf("client: request %d of session %d was not executed: %w", c.number, c.live.id, err)

@@ -17,8 +17,8 @@ import (
 // one packet then, and a body that came in chunks has a length.
 const heldBody = 64 << 10
 
-// holdBody gives a request with a small body that body in memory, and one with a larger body its length, where in is of a
-// middleware, which has read it to its end.
+// holdBody gives a request with a small body that body in memory, and sets the length of a larger one, if in comes from
+// a middleware, which has read it to its end.
 func holdBody(out *http.Request, in io.Reader) error {
 	if out.Body == nil || out.Body == http.NoBody || out.ContentLength > heldBody || len(out.Trailer) > 0 {
 		return nil // nothing to hold, too much of it, or fields that only chunks can carry
@@ -66,18 +66,19 @@ func sendOnce(out *http.Request) {
 		return
 	}
 	out.Body = io.NopCloser(strings.NewReader(""))
-	// A body of length 0 that is not none counts as one of unknown length, and would go in chunks, which not
-	// every server reads. With another transfer encoding than chunked it goes as it is; and its length,
-	// which the transport leaves out then, by a spelling of the name that it does not look for. HTTP/2 has its own framing
-	// and drops the field.
+	// The transport takes a body of length 0, other than its own empty one, for one of unknown length, and would send it
+	// in chunks, which not every server reads. With another transfer encoding than chunked it sends the body unchanged,
+	// but leaves out its length, so the length is set by a spelling of the name that the transport does not look for.
+	// HTTP/2 has its own framing and drops the field.
 	out.ContentLength, out.TransferEncoding = 0, []string{"identity"}
-	if _, told := out.Header["Content-Length"]; told || !safeMethods[out.Method] && out.Method != http.MethodDelete {
+	if _, declared := out.Header["Content-Length"]; declared || !safeMethods[out.Method] && out.Method != http.MethodDelete {
 		delete(out.Header, "Content-Length")
 		out.Header["content-length"] = []string{"0"}
 	}
 }
 
-// upload is the body of a request without a key, which flows. Behind it the trailers have come, of which those are passed on that were announced.
+// upload is the body of a request without a key, which flows. Behind it the trailers have come, of which those are
+// passed on that were announced.
 type upload struct {
 	io.ReadCloser
 	trailer   http.Header
@@ -99,14 +100,15 @@ func (u *upload) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// clientError means that a client did not send its request without a key to the end, or disconnected: not a failure of the upstream.
+// clientError means that a client did not send its request without a key to the end, or disconnected: not a failure of
+// the upstream.
 type clientError struct{ err error }
 
 func (e *clientError) Error() string { return e.err.Error() }
 func (e *clientError) Unwrap() error { return e.err }
 
-// asClientError returns err as a clientError, if it is one. net/http ends the context of a client whose connection fails before the reader
-// gets an error: then the upload has the reason.
+// asClientError returns err as a clientError, if it is one. net/http ends the context of a client whose connection
+// fails before the reader gets an error: then the upload has the reason.
 func (x *passage) asClientError(err error) (e *clientError, ok bool) {
 	if errors.As(err, &e) {
 		return e, true
@@ -120,7 +122,8 @@ func (x *passage) asClientError(err error) (e *clientError, ok bool) {
 	return cmp.Or(e, &clientError{err}), true
 }
 
-// answer answers the client, if it is still there. Without closing, net/http would wait for the rest of the body first.
+// answer answers the client, if it is still connected. Without closing, net/http would wait for the rest of the body
+// first.
 func (e *clientError) answer(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "close")

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// An alert tells of a handshake that the server never ended only where nothing was answered on the connection, soon, and in TLS 1.3: before, a server
-// looks at the certificate before anything can be written, or, asked for it anew, behind a request that it has read.
+// An alert tells of a handshake that the server never ended only where nothing was answered on the connection, soon,
+// and in TLS 1.3: before, a server looks at the certificate before anything can be written, or, asked for it anew,
+// behind a request that it has read.
 func TestProxyHandshakeThatNeverEnded(t *testing.T) {
 	srv := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(srv.Close)
@@ -35,7 +36,7 @@ func TestProxyHandshakeThatNeverEnded(t *testing.T) {
 		"TLS 1.2":                {tls.VersionTLS12, false, 0, alert(48), false},
 		"internal_error":         {tls.VersionTLS13, false, 0, alert(80), false},
 		"close_notify":           {tls.VersionTLS13, false, 0, alert(0), false},
-		"of our own":             {tls.VersionTLS13, false, 0, &net.OpError{Op: "local error", Err: tls.AlertError(48)}, false},
+		"our own alert":          {tls.VersionTLS13, false, 0, &net.OpError{Op: "local error", Err: tls.AlertError(48)}, false},
 		"a text that is no word": {tls.VersionTLS13, false, 0, errors.New("remote error: tls: bad certificate"), false},
 	} {
 		conn, err := net.Dial("tcp", srv.Listener.Addr().String())
@@ -46,8 +47,8 @@ func TestProxyHandshakeThatNeverEnded(t *testing.T) {
 		if err := own.HandshakeContext(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		var s, other sending // of requests that share the connection, as those of HTTP/2 do
-		if s.unshaken(tc.err, time.Minute) {
+		var s, other sending // of requests that share the connection, as in HTTP/2
+		if s.handshakeRefused(tc.err, time.Minute) {
 			t.Errorf("%s: so, before there was a connection", name)
 		}
 		s.gotConn(httptrace.GotConnInfo{Conn: own})
@@ -56,12 +57,12 @@ func TestProxyHandshakeThatNeverEnded(t *testing.T) {
 			other.firstByte()
 		}
 		for _, s := range []*sending{&s, &other} {
-			if got := s.unshaken(tc.err, time.Minute); got != tc.want {
+			if got := s.handshakeRefused(tc.err, time.Minute); got != tc.want {
 				t.Errorf("%s: %v, want %v", name, got, tc.want)
 			}
 		}
 		s.gotConn(httptrace.GotConnInfo{Conn: &countedConn{}})
-		if s.unshaken(tc.err, time.Minute) {
+		if s.handshakeRefused(tc.err, time.Minute) {
 			t.Errorf("%s: so, of a connection without TLS", name)
 		}
 		own.Close()

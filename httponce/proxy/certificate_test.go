@@ -18,9 +18,9 @@ import (
 	"github.com/everonce/everonce/httponce/proxy"
 )
 
-// An upstream that refuses the proxy's certificate, because it has expired perhaps, has processed nothing. In TLS 1.3 it says so when requests
-// were written already, several over HTTP/2: whichever hears of it leaves its key free. Without that word, as where the connection's end comes
-// before it, the outcome is unknown.
+// An upstream that refuses the proxy's certificate, because it has expired perhaps, has processed nothing. In TLS 1.3
+// it says so when requests were written already, several over HTTP/2: whichever hears of it leaves its key free.
+// Without that word, as where the connection's end comes before it, the outcome is unknown.
 func TestProxyReleasesWhatRefusesItsCertificate(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		for _, presented := range []bool{false, true} {

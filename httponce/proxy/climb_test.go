@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A request does not leave the path that the upstream was given with, however it spells that; without such a path it is the
-// service's own business.
+// A request does not leave the path that the upstream was given with, however it spells that; without such a path it is
+// the service's own business.
 func TestProxyStaysBelowTheUpstreamsPath(t *testing.T) {
 	for path, leaves := range map[string]bool{
 		"/../admin": true, "/%2e%2e/admin": true, "/a/../../admin": true, "/..%2Fadmin": true, "/..;x=1/admin": true, "/;x/../admin": true, "/..%5Cadmin": true, "//../admin": true, "/a/./../..": true, "/..": true,

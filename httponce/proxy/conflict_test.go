@@ -15,8 +15,8 @@ import (
 	"github.com/everonce/everonce/httponce"
 )
 
-// A service that honours keys itself, and says that another attempt runs or that the outcome is unknown, has not given its answer for
-// good: what a retry gets is for the service to say. Its own conflicts are answers.
+// A service that honours keys itself, and says that another attempt runs or that the outcome is unknown, has not given
+// its answer for good: what a retry gets is for the service to say. Its own conflicts are answers.
 func TestProxyBeforeAServiceThatHonoursKeys(t *testing.T) {
 	free, began := make(chan struct{}), make(chan struct{}, 9)
 	var calls atomic.Int64
@@ -78,7 +78,7 @@ func TestProxyBeforeAServiceThatHonoursKeys(t *testing.T) {
 	}
 }
 
-// Such a service may have members of its own in its problems, under names that other problems have too.
+// Such a service may have its own members in its problems, under names that other problems have too.
 func TestProxyReadsProblemsWithMembersOfTheirOwn(t *testing.T) {
 	for _, more := range []string{`"error":"Conflict"`, `"error":{"code":409}`, `"code":409`, `"status":"409"`} {
 		u, calls := saysLater(t, 409, "", `{"title":"A request is outstanding for this Idempotency-Key",`+more+`}`)
@@ -94,8 +94,9 @@ func TestProxyReadsProblemsWithMembersOfTheirOwn(t *testing.T) {
 	}
 }
 
-// What such a service says of a moment is no answer for good, whatever a Save makes of its status, and be it compressed. A conflict
-// frees the key. Whether a 503 did something is not known: under Reexecute the service is asked again, under Refuse it is not.
+// A temporary answer of such a service is not final, whatever a Save makes of its status, even if it is compressed. A
+// conflict frees the key. Whether a 503 did something is unknown: under Reexecute the service gets the request again,
+// under Refuse it does not.
 func TestProxyBeforeAServiceThatSaysLater(t *testing.T) {
 	for _, tc := range []struct {
 		status      int
@@ -139,8 +140,9 @@ func TestProxyBeforeAServiceThatSaysLater(t *testing.T) {
 	}
 }
 
-// A service is asked for no coding in which such a problem could not be read: by brotli or zstd it would be the answer for good. Without
-// a key nothing is read, and all is asked for. What a client may refuse (q=0) is not asked for.
+// The proxy asks a service for no coding in which it could not read such a problem: with brotli or zstd the problem
+// would become the final answer. Without a key the proxy reads nothing, and asks for all codings. It does not ask for a
+// coding that the client refuses (q=0).
 func TestProxyAsksForWhatItCanRead(t *testing.T) {
 	for takes, want := range map[string]string{
 		"":                            "",
@@ -162,7 +164,7 @@ func TestProxyAsksForWhatItCanRead(t *testing.T) {
 				return
 			}
 			if strings.Contains(strings.Join(asked, ","), "br") {
-				w.Header().Set("Content-Encoding", "br") // which nobody reads here
+				w.Header().Set("Content-Encoding", "br") // which the proxy cannot read
 			}
 			w.Header().Set("Content-Type", "application/problem+json")
 			w.WriteHeader(http.StatusConflict)
@@ -189,7 +191,8 @@ func TestProxyAsksForWhatItCanRead(t *testing.T) {
 	}
 }
 
-// saysLater returns an upstream that gives that problem for its answer twice, and then 201; and how often it was called.
+// saysLater returns an upstream that gives that problem for its answer twice, and then 201; and how often it was
+// called.
 func saysLater(t *testing.T, status int, coding, body string) (*url.URL, *atomic.Int64) {
 	t.Helper()
 	calls := new(atomic.Int64)
@@ -221,8 +224,8 @@ func packed(t *testing.T, text string) string {
 	return b.String()
 }
 
-// A service that honours no keys may speak of itself in words of ours: only the whole problem, by type and title, says that it
-// recognises keys. Taken for that, it would be asked to do again what nobody knows.
+// A service without keys may use our words in its own problems. Only the whole problem, by type and title, says that it
+// recognises keys. Otherwise it would get a request with an unknown outcome again.
 func TestProxyTakesNoForeignProblemForOurs(t *testing.T) {
 	for body, status := range map[string]int{
 		`{"type":"https://bank.example/problems/outcome-unknown","title":"The bank did not answer"}`: 409,

@@ -29,7 +29,7 @@ func TestProxyConnectIsBounded(t *testing.T) {
 	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 		t.Fatal(err)
 	}
-	const backlog = 0 // the kernel makes one connection, which nobody accepts, and answers no further one
+	const backlog = 0 // the kernel makes one connection, which is not accepted, and answers no further one
 	if err := syscall.Listen(fd, backlog); err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,8 @@ func TestProxyConnectIsBounded(t *testing.T) {
 	}
 }
 
-// A Unix domain socket that does not take one connection more refuses it at once: nothing was sent, and the key is free.
+// A Unix domain socket that does not take one connection more refuses it at once: nothing was sent, and the key is
+// free.
 func TestProxyToABusyUnixSocket(t *testing.T) {
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -67,7 +68,7 @@ func TestProxyToABusyUnixSocket(t *testing.T) {
 	if err := syscall.Listen(fd, 0); err != nil {
 		t.Fatal(err)
 	}
-	first, err := net.Dial("unix", path) // nobody accepts it
+	first, err := net.Dial("unix", path) // it is not accepted
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,8 +59,8 @@ func TestProxyKeepsSoManyConnections(t *testing.T) {
 	}
 }
 
-// A connection to the upstream is kept unused for so long and no longer, so that the upstream is not the one that closes it, in
-// the moment in which a request is written to it.
+// A connection to the upstream is kept unused for so long and no longer, so that the upstream is not the one that
+// closes it, in the moment in which a request is written to it.
 func TestProxyIdleConnectionsAreBounded(t *testing.T) {
 	for name, tc := range map[string]struct {
 		idle   time.Duration
@@ -94,7 +94,7 @@ func TestProxyIdleConnectionsAreBounded(t *testing.T) {
 					t.Fatalf("%s: %d %s", key, status, body)
 				}
 				if tc.waits {
-					<-closed // the server has no limit of its own: it is the proxy's end
+					<-closed // the server has no limit, so the proxy closed it
 				}
 			}
 			if n := len(opened); n != tc.opened {

@@ -10,8 +10,9 @@ import (
 	"strings"
 )
 
-// pseudonym is the name by which one proxy signs Via (RFC 9110, 7.6.3). Each proxy has its own, so that a request may pass one
-// proxy after the other, and none twice. A gateway must send Via; CDN-Loop (RFC 8586) is more often dropped in between.
+// pseudonym is the name by which one proxy signs Via (RFC 9110, 7.6.3). Each proxy has its own, so that a request may
+// pass one proxy after the other, and none twice. A gateway must send Via; CDN-Loop (RFC 8586) is more often dropped in
+// between.
 type pseudonym string
 
 func newPseudonym() pseudonym { return pseudonym("everonce-" + rand.Text()) }

@@ -18,8 +18,8 @@ import (
 	"github.com/everonce/everonce/httponce/proxy"
 )
 
-// A proxy adds itself to what stands in Via, by a name that no other has; one behind the other is no loop. What stands there is no
-// part of an operation.
+// A proxy adds itself to Via, by a unique name; one proxy behind the other is not a loop. Via is not part of an
+// operation.
 func TestProxySignsVia(t *testing.T) {
 	var got []string
 	calls := 0
@@ -46,15 +46,15 @@ func TestProxySignsVia(t *testing.T) {
 	}
 }
 
-// A request that its upstream leads back to the proxy, by itself or by way of another one, is ended there. Whatever is saved
-// otherwise, the key has no answer by it.
+// A request that its upstream leads back to the proxy, directly or through another proxy, ends there. The key gets no
+// answer from it, whatever is saved otherwise.
 func TestProxyEndsALoop(t *testing.T) {
 	for name, tc := range map[string]struct {
 		hops       int
 		key        string
 		downstream bool
 		want       []string // of each request that is sent
-		passed     int64    // requests that met a proxy
+		passed     int64    // requests that reached a proxy
 	}{
 		"at once":                      {1, "", false, []string{"508 upstream-loop", "508 upstream-loop"}, 4},
 		"by another":                   {2, "", false, []string{"508 upstream-loop"}, 3},
@@ -100,11 +100,11 @@ func TestProxyEndsALoop(t *testing.T) {
 			}
 		}
 		if n := passed.Load(); n != tc.passed {
-			t.Errorf("%s: the proxies met %d requests, want %d", name, n, tc.passed)
+			t.Errorf("%s: the proxies got %d requests, want %d", name, n, tc.passed)
 		}
 		if tc.downstream { // where the loop was found nothing was sent
 			if first := <-told; first != "failed upstream-loop" {
-				t.Errorf("%s: told was %q", name, first)
+				t.Errorf("%s: Observe got %q", name, first)
 			}
 		}
 	}

@@ -20,7 +20,7 @@ func TestProxySendsOneAttemptOnce(t *testing.T) {
 		"DELETE without a body":      {"DELETE", "k", "Idempotency-Key", ""},
 		"GET with a key":             {"GET", "k", "Idempotency-Key", ""},
 		"the key in another header":  {"POST", "k", "X-Idempotency-Key", ""},
-		"a method that heeds no key": {"PUT", "", "", ""},
+		"a method that takes no key": {"PUT", "", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer := func(n int, _ wireRequest) (string, bool) {
@@ -29,7 +29,7 @@ func TestProxySendsOneAttemptOnce(t *testing.T) {
 				}
 				return wireCreated, false
 			}
-			headers := []string{"Idempotency-Key", "beside"} // for the method that heeds none
+			headers := []string{"Idempotency-Key", "beside"} // for the method that takes none
 			if tc.header != "" {
 				headers = []string{tc.header, tc.key}
 			}
@@ -56,7 +56,7 @@ func TestProxySendsOneAttemptOnce(t *testing.T) {
 	}
 }
 
-// What net/http does by itself, in the same setting: were it not so, the test above would prove nothing.
+// net/http alone, in the same setting, sends twice: otherwise the test above would prove nothing.
 func TestReverseProxyAloneSendsTwice(t *testing.T) {
 	u := newWireUpstream(t, func(n int, _ wireRequest) (string, bool) {
 		if n == 2 {
@@ -89,8 +89,8 @@ func TestProxyEmptyBodyOnTheWire(t *testing.T) {
 	}
 }
 
-// A body that came in chunks, and was read before the key was claimed, goes out with its length: a small one, and one that is
-// not handed over in memory.
+// A body that came in chunks, and was read before the key was claimed, goes out with its length: a small one, and one
+// that is not handed over in memory.
 func TestProxyChunkedBodyHasALength(t *testing.T) {
 	for _, size := range []int{1, 8, 64 << 10, 64<<10 + 1, 200 << 10} {
 		u := newWireUpstream(t, func(int, wireRequest) (string, bool) { return wireCreated, false })
@@ -125,7 +125,7 @@ func TestProxyLargeBodyWithAKey(t *testing.T) {
 	}
 }
 
-// A body that has been read waits for nobody's leave: an upstream that gives none would be waited for.
+// A body that has been read is sent without waiting for 100 Continue: an upstream that sends none would delay it.
 func TestProxyAsksForNoLeaveToSend(t *testing.T) {
 	u := newWireUpstream(t, func(int, wireRequest) (string, bool) { return wireCreated, false })
 	srv := newProxy(t, u.url, nil, nil)

@@ -21,7 +21,7 @@ type Options struct {
 	KeyHeader string
 	// DownstreamKey replaces the client's key by one made of scope and key ([everonce.Attempt.DownstreamKey]), for an
 	// upstream that honours keys itself, and would take equal keys of two clients for one. Default: the key is passed on
-	// unchanged, as it always is without an attempt, because its method heeds no key or its route failed open.
+	// unchanged, as it always is without an attempt, because its method takes no key or its route failed open.
 	DownstreamKey bool
 	// UpstreamHost sends the upstream's own name as Host. Default: the Host of the request.
 	UpstreamHost bool
@@ -56,7 +56,7 @@ const (
 	defaultMaxIdle        = 256
 )
 
-func (o *Options) checked() (Options, error) {
+func (o *Options) withDefaults() (Options, error) {
 	var c Options
 	if o != nil {
 		c = *o

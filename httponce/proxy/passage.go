@@ -47,7 +47,7 @@ func answered(res *http.Response) error {
 		return fmt.Errorf("%03d is not a status", res.StatusCode)
 	}
 	if _, typed := res.Header["Content-Type"]; !typed {
-		unguessed(x.w.Header())
+		keepContentType(x.w.Header())
 	}
 	wire.OnlyTrailers(res.Trailer)
 	if x.attempt == nil {
@@ -64,22 +64,23 @@ func answered(res *http.Response) error {
 	switch res.StatusCode {
 	case http.StatusConflict, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusLoopDetected:
 		if wire.IsProblem(res.Header) {
-			x.undecided(res)
+			x.markTemporary(res)
 		}
 	}
 	return nil
 }
 
-// unguessed keeps net/http from guessing a Content-Type: it might turn a user's text into a page.
-func unguessed(h http.Header) {
+// keepContentType keeps net/http from guessing a Content-Type: it might turn a user's text into a page.
+func keepContentType(h http.Header) {
 	if _, typed := h["Content-Type"]; !typed {
 		h["Content-Type"] = nil
 	}
 }
 
-// undecided checks for a temporary problem of a service that honours keys itself. After a conflict (another attempt is running, or the
-// outcome is unknown) this request did nothing. After any other it is not known whether the operation was done.
-func (x *passage) undecided(res *http.Response) {
+// markTemporary checks for a temporary problem of a service that honours keys itself. After a conflict (another attempt
+// is running, or the outcome is unknown) this request did nothing. After any other it is not known whether the
+// operation was done.
+func (x *passage) markTemporary(res *http.Response) {
 	text, err := io.ReadAll(io.LimitReader(res.Body, wire.MaxProblem+1))
 	if d, unread := wire.ReadProblem(res.Header, text); err == nil && unread == nil {
 		switch {
@@ -92,8 +93,8 @@ func (x *passage) undecided(res *http.Response) {
 	res.Body = &joined{Reader: io.MultiReader(bytes.NewReader(text), res.Body), Closer: res.Body}
 }
 
-// readable asks for no other coding than gzip, which [wire.ReadProblem] reads: a problem of the service's that could not be read would be
-// saved as a final answer. A client that gives gzip a weight gets no coding.
+// readable asks for no other coding than gzip, which [wire.ReadProblem] reads: a problem of the service's that could
+// not be read would be saved as a final answer. A client that gives gzip a weight gets no coding.
 func readable(h http.Header) {
 	takes := h["Accept-Encoding"]
 	if len(takes) == 0 { // then servers choose none
@@ -111,13 +112,13 @@ func readable(h http.Header) {
 // holding is the ResponseWriter of an attempt. ReverseProxy flushes what has no Content-Length after every
 // piece; a middleware takes a flush for a stream, whose body it cannot keep.
 type holding struct {
-	informed
+	headerKeeper
 	x    *passage
 	gone bool // the client takes no more
 }
 
-// Write passes on. A client that disconnects does not end a stream: ReverseProxy would panic, and close the upstream's connection while it
-// works. The upstream's answer is read to its end.
+// Write passes on. A client that disconnects does not end a stream: ReverseProxy would panic, and close the upstream's
+// connection while it works. The upstream's answer is read to its end.
 func (h *holding) Write(p []byte) (int, error) {
 	if h.gone {
 		return len(p), nil
@@ -130,7 +131,7 @@ func (h *holding) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// FlushError flushes a stream, and nothing that is held.
+// FlushError flushes a stream, but not a held answer.
 func (h *holding) FlushError() error {
 	if h.x.stream.Load() || streams(h.ResponseWriter) {
 		return http.NewResponseController(h.ResponseWriter).Flush()

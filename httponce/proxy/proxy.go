@@ -16,8 +16,8 @@ import (
 	"github.com/everonce/everonce/internal/socketurl"
 )
 
-// New returns a handler that passes requests on to a service, in any language, that knows nothing of keys. Put it inside
-// a middleware:
+// New returns a handler that passes requests on to a service, in any language, that knows nothing of keys. Put it
+// inside a middleware:
 //
 //	p, err := proxy.New(upstream, nil)
 //	…
@@ -46,20 +46,20 @@ import (
 // Deadline, unless the route says EndWithClient. Requests without a key are streamed both ways in bounded memory.
 //
 // Every ResponseWriter between the middleware and the proxy needs the method Unwrap, as for [http.ResponseController].
-// If one hides the middleware, as that of [http.TimeoutHandler] does, a request without an answer ends as a panic does:
-// its connection is closed, and the outcome is unknown, even if nothing was written.
+// If one hides the middleware, as [http.TimeoutHandler]'s does, a request without an answer ends as a panic does: its
+// connection is closed, and the outcome is unknown, even if nothing was written.
 //
 // A method that is not in capital letters is answered 501, because some services take "post" for POST, which no
-// middleware protects. A target that is not a path, or has a blank in its query, is answered 400, and so is a path that
-// leaves that of upstream.
+// middleware protects. A target that is not a path, or has a blank in its query, is answered 400, and so is a path
+// outside of upstream's path.
 //
-// upstream is http or https, with or without a path, which is put before that of the request; or it is a Unix domain
+// upstream is http or https, with or without a path, which is put before the request's path; or it is a Unix domain
 // socket, like unix:/run/service.sock, where HTTP/1.1 is spoken. The error wraps [everonce.ErrInvalidArgument].
 func New(upstream *url.URL, opts *Options) (http.Handler, error) {
 	if err := checkUpstream(upstream); err != nil {
 		return nil, err
 	}
-	o, err := opts.checked()
+	o, err := opts.withDefaults()
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func New(upstream *url.URL, opts *Options) (http.Handler, error) {
 		Rewrite:        p.rewrite,
 		Transport:      o.transport(socket),
 		ModifyResponse: answered,
-		ErrorHandler:   p.failed,
+		ErrorHandler:   p.handleError,
 		BufferPool:     &copyBuffers,
 		ErrorLog:       log.New(unquoting{o.Log}, "", 0),
 	}
@@ -131,9 +131,9 @@ func (p *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the target of the request is not a path with a query", http.StatusBadRequest)
 		return
 	}
-	if p.upstream.Path != "" && climbs(r.URL.Path) {
+	if p.upstream.Path != "" && leavesRoot(r.URL.Path) {
 		wire.MarkNotDone(w)
-		http.Error(w, "the path leaves that of the service", http.StatusBadRequest)
+		http.Error(w, "the path is outside of the service's path", http.StatusBadRequest)
 		return
 	}
 	x := &passage{w: w}
@@ -142,16 +142,16 @@ func (p *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r = r.WithContext(withPassage(r.Context(), x))
 	if p.name.signed(r) {
-		p.tell(w, r, x, errLoop)
+		p.answerError(w, r, x, errLoop)
 		return
 	}
-	h := &holding{informed: informing(w), x: x}
+	h := &holding{headerKeeper: keepHeader(w), x: x}
 	if x.attempt == nil {
-		p.reverse.ServeHTTP(&h.informed, r)
+		p.reverse.ServeHTTP(&h.headerKeeper, r)
 		wire.WithoutWrongTrailers(w.Header())
 		return
 	}
-	defer p.brokeOff(x, r)
+	defer p.recoverBrokenAnswer(x, r)
 	p.reverse.ServeHTTP(h, r)
 	// Outside of a server, ReverseProxy returns where it would panic.
 	if x.answer.broken() != nil {
@@ -159,9 +159,9 @@ func (p *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// brokeOff is the end of an attempt. If the upstream's answer broke off, the client gets a problem, or, if a part of the
-// answer has been sent, its connection is closed.
-func (p *handler) brokeOff(x *passage, r *http.Request) {
+// recoverBrokenAnswer is the end of an attempt. If the upstream's answer broke off, the client gets a problem, or, if a
+// part of the answer has been sent, its connection is closed.
+func (p *handler) recoverBrokenAnswer(x *passage, r *http.Request) {
 	err := x.answer.broken()
 	if err == nil {
 		return
@@ -171,7 +171,8 @@ func (p *handler) brokeOff(x *passage, r *http.Request) {
 		panic(cause)
 	}
 	err = fmt.Errorf("the answer broke off: %w", err)
-	// What lies between may have seen a status, and pass on no other: the problem goes to the middleware's own ResponseWriter.
+	// A ResponseWriter in between may have seen a status already, and pass on no other: the problem goes to the
+	// middleware's own ResponseWriter.
 	recorder, ok := wire.Unwrapped[wire.Recorder](x.w)
 	switch {
 	case !ok:
@@ -179,7 +180,7 @@ func (p *handler) brokeOff(x *passage, r *http.Request) {
 	case !recorder.Restart():
 		panic(cause)
 	}
-	p.tell(recorder, r, x, err)
+	p.answerError(recorder, r, x, err)
 }
 
 func (p *handler) rewrite(pr *httputil.ProxyRequest) {

@@ -11,7 +11,8 @@ import (
 	"github.com/everonce/everonce/httponce/proxy"
 )
 
-// What net/http cannot read it quotes in its errors: a line of the answer, or what is left over of somebody else's. It is in no log.
+// net/http quotes in its errors what it cannot read: a line of the answer, or the rest of somebody else's. No log
+// repeats it.
 func TestProxyQuotesNoAnswerInTheLog(t *testing.T) {
 	const head = "HTTP/1.1 200 OK\r\n"
 	for name, answer := range map[string]string{

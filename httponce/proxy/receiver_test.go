@@ -12,7 +12,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// newReceiver returns a receiver on a store of its own.
+// newReceiver returns a receiver on a new store.
 func newReceiver(t testing.TB, policy everonce.Policy) *everonce.Receiver {
 	t.Helper()
 	recv, err := everonce.NewReceiver(memstore.New(nil), policy, nil)
@@ -42,7 +42,7 @@ func bodyOf(t testing.TB, r *http.Response) string {
 	return string(b)
 }
 
-// protected returns a handler behind a middleware of its own.
+// protected returns a handler behind a new middleware.
 func protected(t testing.TB, opts *httponce.Options, h http.HandlerFunc) http.Handler {
 	t.Helper()
 	protect, err := httponce.Middleware(newReceiver(t, everonce.Refuse), httponce.Unscoped(), opts)

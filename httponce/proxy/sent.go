@@ -20,7 +20,8 @@ type onceTransport struct {
 	handshake time.Duration // how long after a connection was made its TLS handshake may end, the upstream's side included
 }
 
-// notSentError: no byte of the request reached the upstream's connection, or the upstream promised not to have processed it.
+// notSentError: no byte of the request reached the upstream's connection, or the upstream promised not to have
+// processed it.
 type notSentError struct{ err error }
 
 func (e *notSentError) Error() string { return e.err.Error() }
@@ -45,7 +46,7 @@ func (t *onceTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		_ = res.Body.Close() //nolint:errcheck // its connection is closed
 		res, err = nil, errUnasked
 	}
-	if err != nil && (s.nothing(r) || promised(err) || s.unshaken(err, t.handshake)) {
+	if err != nil && (s.wroteNothing(r) || notProcessed(err) || s.handshakeRefused(err, t.handshake)) {
 		err = &notSentError{err}
 	}
 	if res != nil {
@@ -54,10 +55,10 @@ func (t *onceTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// promised reports whether an error is HTTP/2's word that a request was not processed: RST_STREAM with
+// notProcessed reports whether an error is HTTP/2's word that a request was not processed: RST_STREAM with
 // REFUSED_STREAM (RFC 9113, 8.7), or GOAWAY with a lower stream (6.8). net/http has no type for what it says
 // of a request that it cannot send again; TestHTTP2Refused makes it say so.
-func promised(err error) bool {
+func notProcessed(err error) bool {
 	var said string
 	_, said, ok := strings.Cut(err.Error(), "http2: Transport: cannot retry err [")
 	if !ok {
@@ -71,10 +72,10 @@ func promised(err error) bool {
 // sending is what is seen of a request on its way out.
 type sending struct {
 	fields  atomic.Bool // its head was begun, or that is not looked at
-	unasked atomic.Bool // what came as its answer was there before it
+	unasked atomic.Bool // its answer arrived before the request was written
 	mu      sync.Mutex
 	got     bool         // there was a connection
-	tls     *tls.Conn    // it, where it is of TLS
+	tls     *tls.Conn    // conn, if it uses TLS
 	conn    *countedConn // its own; nil where it is shared, as HTTP/2's are
 	before  written
 }
@@ -92,9 +93,9 @@ func (s *sending) gotConn(info httptrace.GotConnInfo) {
 
 var errUnasked = errors.New("the upstream sent bytes before the request: they are not its answer")
 
-// firstByte is called when an answer begins. net/http may give a connection to the next request while bytes are left on it that no answer
-// has announced (a body behind 204, or behind HEAD, or longer than its length), and takes them for the answer. That would be saved as this
-// request's, and may be what somebody else could make the upstream say.
+// firstByte is called when an answer begins. net/http may give a connection to the next request while bytes are left on
+// it that no answer has announced (a body behind 204, or behind HEAD, or longer than its length), and takes them for
+// the answer. That would be saved as this request's, and may be what somebody else could make the upstream say.
 func (s *sending) firstByte() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +104,7 @@ func (s *sending) firstByte() {
 	}
 	if s.conn != nil && s.conn.heardBefore(s.before) {
 		s.unasked.Store(true)
-		_ = s.conn.Close() //nolint:errcheck // nobody may have it again
+		_ = s.conn.Close() //nolint:errcheck // it must not be used again
 	}
 }
 
@@ -131,8 +132,8 @@ func ownConn(c net.Conn) *countedConn {
 // wroteField is called before a field is encoded, so before anything is written.
 func (s *sending) wroteField(string, []string) { s.fields.Store(true) }
 
-// nothing reports whether it is certain that nothing of the request was written, nor will be.
-func (s *sending) nothing(r *http.Request) bool {
+// wroteNothing reports whether it is certain that nothing of the request was written, nor will be.
+func (s *sending) wroteNothing(r *http.Request) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -146,11 +147,12 @@ func (s *sending) nothing(r *http.Request) bool {
 	return !s.fields.Load()
 }
 
-// unshaken reports whether an error says that the upstream never ended its side of the TLS handshake, because of the proxy's certificate. In
-// TLS 1.3 a client has ended its own side before the server looks at that, and what it has written by then is never read (RFC 8446, 4.4.4
-// and 6.2). Where anything was answered on the connection, or it is older than a handshake may last, the handshake was ended, and such an alert
-// may be of a certificate that has expired since. Go's client takes no request for a certificate after it.
-func (s *sending) unshaken(err error, handshake time.Duration) bool {
+// handshakeRefused reports whether an error says that the upstream never ended its side of the TLS handshake, because
+// of the proxy's certificate. In TLS 1.3 a client has ended its own side before the server looks at that, and what it
+// has written by then is never read (RFC 8446, 4.4.4 and 6.2). Where anything was answered on the connection, or it is
+// older than a handshake may last, the handshake was ended, and such an alert may be of a certificate that has expired
+// since. Go's client takes no request for a certificate after it.
+func (s *sending) handshakeRefused(err error, handshake time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := belowTLS(s.tls)
@@ -219,8 +221,8 @@ func (c *countedConn) count() written {
 	return c.written
 }
 
-// seal gives the connection up if nothing was written since it had written before, and reports whether that is so.
-// What is written from then on fails. A connection whose request failed is used no more.
+// seal closes the connection for writes if nothing was written since before, and reports whether it did. Later writes
+// fail. A connection whose request failed is not used again.
 func (c *countedConn) seal(before written) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

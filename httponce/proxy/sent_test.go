@@ -22,7 +22,7 @@ type deafConn struct {
 	left int
 }
 
-var errDeaf = errors.New("nobody is there")
+var errDeaf = errors.New("not connected")
 
 func (c *deafConn) Write(p []byte) (int, error) {
 	c.mu.Lock()
@@ -67,7 +67,7 @@ func TestProxyNothingWrittenToAKeptConnection(t *testing.T) {
 	}
 }
 
-// A connection is given up in one step: what is being written, or was, counts; what comes later fails.
+// A connection is given up in one step: writes in progress or done prevent it; later ones fail.
 func TestProxySeal(t *testing.T) {
 	client, server := net.Pipe()
 	t.Cleanup(func() { server.Close() })
@@ -101,7 +101,8 @@ func TestProxySeal(t *testing.T) {
 	}
 }
 
-// Below TLS, too, a connection knows what was written to it; one that speaks HTTP/2 is of many requests, and is none's to give up.
+// Below TLS, too, a connection knows what was written to it. One that speaks HTTP/2 carries many requests, and no
+// single request may give it up.
 func TestProxyOwnConnectionBelowTLS(t *testing.T) {
 	srv := httptest.NewUnstartedServer(http.NotFoundHandler())
 	srv.EnableHTTP2 = true
@@ -124,20 +125,21 @@ func TestProxyOwnConnectionBelowTLS(t *testing.T) {
 	}
 }
 
-// Over HTTP/2 nothing was written before a field was encoded; but who cancels leaves the writer behind, who may just begin.
+// Over HTTP/2 nothing was written before a field was encoded; but who cancels leaves the writer behind, who may just
+// begin.
 func TestProxyNothingWrittenOverHTTP2(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", http.NoBody)
 	s := sending{got: true}
-	if !s.nothing(r) {
+	if !s.wroteNothing(r) {
 		t.Error("something, though no field was encoded")
 	}
 	cancel()
-	if s.nothing(r) {
+	if s.wroteNothing(r) {
 		t.Error("nothing, though the writer may go on")
 	}
 	s.wroteField("", nil)
-	if s.nothing(httptest.NewRequest(http.MethodPost, "/", http.NoBody)) {
+	if s.wroteNothing(httptest.NewRequest(http.MethodPost, "/", http.NoBody)) {
 		t.Error("nothing, though a field was encoded")
 	}
 }
@@ -170,13 +172,14 @@ func TestProxyPromised(t *testing.T) {
 		"http2: server sent GOAWAY and closed the connection; LastStreamID=3, ErrCode=NO_ERROR, debug=\"; REFUSED_STREAM\"": false,
 		"EOF": false,
 	} {
-		if got := promised(errors.New(text)); got != want {
+		if got := notProcessed(errors.New(text)); got != want {
 			t.Errorf("%q: %v, want %v", text, got, want)
 		}
 	}
 }
 
-// A request that has passed is sent once, though its body could be had again, as of one that somebody in between has made.
+// A request that has passed is sent once, though its body could be had again, as of one that somebody in between has
+// made.
 func TestProxySendsNoBodyTwice(t *testing.T) {
 	for name, body := range map[string]io.Reader{"a body": strings.NewReader("{}"), "an empty one": strings.NewReader(""), "none": nil} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://service.test/", body)
@@ -189,8 +192,8 @@ func TestProxySendsNoBodyTwice(t *testing.T) {
 	}
 }
 
-// An answer that begins before its request was written is none, and its connection is closed; one that begins behind the first write is the
-// request's, also where more is to be written.
+// An answer that begins before its request was written is not its answer, and the connection is closed. One that begins
+// after the first write is the request's, even if more is to be written.
 func TestProxyAnswerBeforeItsRequest(t *testing.T) {
 	for name, asked := range map[string]bool{"before": false, "behind": true} {
 		client, server := net.Pipe()
@@ -208,7 +211,7 @@ func TestProxyAnswerBeforeItsRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.firstByte()
-		client.SetWriteDeadline(time.Now()) // nobody reads it
+		client.SetWriteDeadline(time.Now()) // it is not read
 		_, err := c.Write([]byte("d"))
 		if closed := errors.Is(err, io.ErrClosedPipe); s.unasked.Load() == asked || closed == asked {
 			t.Errorf("%s: taken for an answer: %v; the connection is closed: %v (%v)", name, !s.unasked.Load(), closed, err)

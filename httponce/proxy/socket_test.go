@@ -42,7 +42,8 @@ func serveAt(t *testing.T, path string, h http.Handler) *httptest.Server {
 	return srv
 }
 
-// A service at a Unix domain socket is one as any other: while it is not there, nothing is sent, and the key is free.
+// A service at a Unix domain socket behaves like any other: while the socket is missing, nothing is sent, and the key
+// is free.
 func TestProxyToAUnixSocket(t *testing.T) {
 	path, calls := socketPath(t), 0
 	srv := newProxy(t, &url.URL{Scheme: "unix", Path: path}, nil, &proxy.Options{UpstreamHost: true})
@@ -87,8 +88,8 @@ func TestProxyRefusesWhatIsNoSocket(t *testing.T) {
 	}
 }
 
-// What stands in front at a Unix domain socket has no address: where it is trusted, what it says of the client is passed on as it is,
-// and where it is not, nothing is.
+// A proxy in front at a Unix domain socket has no address. If it is trusted, its headers about the client are passed on
+// unchanged, and otherwise not at all.
 func TestProxyForwardedAtAUnixSocket(t *testing.T) {
 	var got http.Header
 	u := newUpstream(t, func(_ http.ResponseWriter, r *http.Request) { got = r.Header })
@@ -114,7 +115,7 @@ func TestProxyForwardedAtAUnixSocket(t *testing.T) {
 		}
 		res.Body.Close()
 		if got.Get("X-Forwarded-For") != want {
-			t.Errorf("trusted: %v: the upstream was told %q, want %q", trusted, got.Get("X-Forwarded-For"), want)
+			t.Errorf("trusted: %v: the upstream got %q, want %q", trusted, got.Get("X-Forwarded-For"), want)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/everonce/everonce/httponce"
 )
 
-// Paths that some servers route alike, and that are not equivalent, are different requests to the service behind the proxy: the same key
-// on the other one is refused, and each request goes out with the path that it came with.
+// Paths that some servers route alike, and that are not equivalent, are different requests to the service behind the
+// proxy: the same key on the other one is refused, and each request goes out with the path that it came with.
 func TestProxyTellsSpellingsApart(t *testing.T) {
 	for name, opts := range map[string]*httponce.Options{
 		"by path":    nil,

@@ -148,8 +148,8 @@ func TestProxyHopByHop(t *testing.T) {
 	}
 }
 
-// A Content-Type that the service did not give is not guessed from the body, which may be what a client has written; one that
-// a middleware has chosen stands.
+// A Content-Type that the service did not give is not guessed from the body, which may be what a client has written;
+// one that a middleware has chosen stands.
 func TestProxyGuessesNoContentType(t *testing.T) {
 	u := newWireUpstream(t, func(int, wireRequest) (string, bool) {
 		return "HTTP/1.1 200 OK\r\nX-Content-Type-Options: nosniff\r\nContent-Length: 14\r\n\r\n<html><script>", false
@@ -175,7 +175,7 @@ func TestProxyGuessesNoContentType(t *testing.T) {
 	}
 }
 
-// What says for whom a request is made is the proxy's own word, unless what is in front is trusted.
+// The headers that name the client are the proxy's own, unless the proxy in front is trusted.
 func TestProxyForwarded(t *testing.T) {
 	var got http.Header
 	u := newUpstream(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -250,11 +250,11 @@ func TestProxyDownstreamKey(t *testing.T) {
 	}
 	srv = newProxy(t, u, &httponce.Options{Route: httponce.Route{Methods: []string{}}}, &proxy.Options{DownstreamKey: true})
 	if post(t, srv, "/a", "k", ""); got != "k" {
-		t.Errorf("where no method heeds a key, the upstream got %q, want what came", got)
+		t.Errorf("where no method takes a key, the upstream got %q, want what came", got)
 	}
 }
 
-// What cannot be an upstream is refused where the proxy is made, and the refusal tells no password.
+// An invalid upstream is rejected when the proxy is made, and the error reveals no password.
 func TestProxyRefuses(t *testing.T) {
 	for _, text := range []string{"", "localhost:8080", "ftp://host", "http://", "http://user:hunter2@host", "http://host?x=1", "http://host#x", "http:opaque", "http://host:99999", "user:hunter2@host", "http:user:hunter2@host", "user%3Ahunter2%40host", "/user:hunter2@host"} {
 		u, err := url.Parse(text)
@@ -278,7 +278,8 @@ func TestProxyRefuses(t *testing.T) {
 	}
 }
 
-// With a key, a stream passes as it comes all the same; its repetition is not passed on, and says that the body was not kept.
+// With a key, a stream passes as it comes all the same; its repetition is not passed on, and says that the body was not
+// kept.
 func TestProxyStreamsWithAKey(t *testing.T) {
 	next := make(chan struct{})
 	calls := 0
@@ -342,8 +343,8 @@ func TestProxyBrokenStreamWithAKey(t *testing.T) {
 	}
 }
 
-// A client that leaves in the middle of an answer that is not held ends nothing: the upstream is heard out, and the key is
-// what its status says, under each policy.
+// A client that leaves in the middle of an answer that is not held ends nothing: the upstream is heard out, and the key
+// is what its status says, under each policy.
 func TestProxyClientLeavesAStream(t *testing.T) {
 	for _, policy := range []everonce.Policy{everonce.Refuse, everonce.Reexecute} {
 		for _, kind := range []string{"text/plain", "text/event-stream"} {

@@ -14,8 +14,8 @@ import (
 	"github.com/everonce/everonce/httponce"
 )
 
-// What net/http takes for the target of a request, and is no path, would go out as it came: to another path than the one that was routed, past
-// the key that it requires, and out of the upstream's own.
+// net/http accepts targets that are not paths. They would be passed on unchanged: to another path than the one that was
+// routed, past the key that it requires, and outside of the upstream's own path.
 func TestProxyPassesOnNothingButAPath(t *testing.T) {
 	for _, below := range []string{"", "/api"} {
 		calls := 0
@@ -42,7 +42,8 @@ func TestProxyPassesOnNothingButAPath(t *testing.T) {
 	}
 }
 
-// Over HTTP/2 a query may hold a blank. In a line of HTTP/1.1 that would be the end of the target, and what follows it the version.
+// Over HTTP/2 a query may hold a blank. In a line of HTTP/1.1 that would be the end of the target, and what follows it
+// the version.
 func TestProxyPassesOnNoBlankInAQuery(t *testing.T) {
 	up := httptest.NewUnstartedServer(http.NotFoundHandler())
 	asked := &tapped{Listener: up.Listener} // before net/http refuses it

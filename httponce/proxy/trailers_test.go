@@ -14,8 +14,8 @@ import (
 	"github.com/everonce/everonce/httponce"
 )
 
-// Trailers reach the first client and every repetition, be they announced or not, and however short the body is that they
-// follow: net/http alone counts a short one, and then has no place for them.
+// Trailers reach the first client and every repetition, be they announced or not, and however short the body is that
+// they follow: net/http alone counts a short one, and then has no place for them.
 func TestProxyTrailers(t *testing.T) {
 	const head, body = "HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n", "\r\n4\r\npaid\r\n0\r\n"
 	one := map[string]string{"X-Sum": "7"}
@@ -23,22 +23,22 @@ func TestProxyTrailers(t *testing.T) {
 		text string
 		want map[string]string
 	}{
-		"announced":                              {head + "Trailer: X-Sum\r\n" + body + "X-Sum: 7\r\n\r\n", one},
-		"not announced":                          {head + body + "X-Sum: 7\r\n\r\n", one},
-		"one of two announced":                   {head + "Trailer: X-Sum\r\n" + body + "X-Sum: 7\r\nX-More: 8\r\n\r\n", map[string]string{"X-Sum": "7", "X-More": "8"}},
-		"behind no body":                         {head + "\r\n0\r\nX-Sum: 7\r\n\r\n", one},
-		"none":                                   {head + body + "\r\n", nil},
-		"that may be none":                       {head + body + "X-Sum: 7\r\n" + wrongTrailers + "\r\n", one},
-		"behind an announced":                    {head + "Trailer: X-Sum\r\n" + body + "X-Sum: 7\r\n" + wrongTrailers + "\r\n", one},
-		"nothing but wrong":                      {head + body + wrongTrailers + "\r\n", nil},
-		"one that is announced, and may be none": {head + "Trailer: X-Sum, Content-Encoding\r\n" + body + "X-Sum: 7\r\nContent-Encoding: br\r\n\r\n", one},
+		"announced":            {head + "Trailer: X-Sum\r\n" + body + "X-Sum: 7\r\n\r\n", one},
+		"not announced":        {head + body + "X-Sum: 7\r\n\r\n", one},
+		"one of two announced": {head + "Trailer: X-Sum\r\n" + body + "X-Sum: 7\r\nX-More: 8\r\n\r\n", map[string]string{"X-Sum": "7", "X-More": "8"}},
+		"behind no body":       {head + "\r\n0\r\nX-Sum: 7\r\n\r\n", one},
+		"none":                 {head + body + "\r\n", nil},
+		"that is forbidden":    {head + body + "X-Sum: 7\r\n" + wrongTrailers + "\r\n", one},
+		"behind an announced":  {head + "Trailer: X-Sum\r\n" + body + "X-Sum: 7\r\n" + wrongTrailers + "\r\n", one},
+		"nothing but wrong":    {head + body + wrongTrailers + "\r\n", nil},
+		"one that is announced, and one that is forbidden": {head + "Trailer: X-Sum, Content-Encoding\r\n" + body + "X-Sum: 7\r\nContent-Encoding: br\r\n\r\n", one},
 	} {
 		for how, route := range map[string]httponce.Route{"held": {}, "held, in a goroutine": {AnswerWithin: time.Minute}, "passed on": {MaxAnswer: 2}} {
 			u := newWireUpstream(t, func(int, wireRequest) (string, bool) { return tc.text, false })
 			srv := newProxy(t, u.url, &httponce.Options{Route: route}, nil)
 			for _, marker := range []string{"", "true"} {
 				if marker == "true" && how == "passed on" {
-					continue // of a body that was not kept there are none
+					continue // a body that was not kept has no trailers
 				}
 				header, got := trailersOf(t, srv.Client(), srv.URL, "k")
 				if header.Get("Idempotent-Replayed") != marker || !maps.Equal(got, tc.want) {
@@ -112,8 +112,9 @@ func TestProxyTrailersOfARequest(t *testing.T) {
 	}
 }
 
-// A trailer that was not announced is passed on with a key alone, whose middleware has read it; and none that would frame the request, that
-// carries credentials or the key, or that each hop writes anew: a service may take it for its header, at which others have looked.
+// A trailer that was not announced is passed on with a key alone, whose middleware has read it; and none that would
+// frame the request, that carries credentials or the key, or that each hop writes anew: a service may take it for its
+// header, at which others have looked.
 func TestProxyPassesOnNoTrailerThatFrames(t *testing.T) {
 	for key, want := range map[string]string{"": "[X-Sum]", "Idempotency-Key: k\r\n": "[X-Sum X-User]"} {
 		for _, body := range []string{"", "2\r\nhi\r\n"} {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Nobody gets a connection to the service on which HTTP goes on: what follows on it would be neither protected nor scoped. The request
-// itself is answered as if it had not asked.
+// No client gets a connection to the service on which HTTP continues: requests on it would be neither protected nor
+// scoped. The request itself is answered as if it had asked for no upgrade.
 func TestProxyUpgradesToNoHTTP(t *testing.T) {
 	u := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		for _, name := range []string{"Connection", "Upgrade", "Http2-Settings"} {

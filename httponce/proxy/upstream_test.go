@@ -28,7 +28,7 @@ type wireUpstream struct {
 	conns    []net.Conn
 }
 
-// wireRequest is a request as it was on the wire.
+// wireRequest is a request in the form that it had on the wire.
 type wireRequest struct {
 	head string
 	body string

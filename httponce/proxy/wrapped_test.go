@@ -68,14 +68,14 @@ func TestProxyBrokenAnswerBehindAWrapper(t *testing.T) {
 	}
 }
 
-// Where the middleware cannot be told that the upstream gave no answer, the proxy's own is not saved in place of one, whatever a Save
-// says: the connection is cut, the outcome is unknown, and the log says why.
+// If the middleware cannot learn that the upstream gave no answer, the proxy's own answer is not saved in its place,
+// whatever a Save says: the connection is cut, the outcome is unknown, and the log says why.
 func TestProxyBehindAWriterThatHidesTheMiddleware(t *testing.T) {
 	text := func(s string) *url.URL {
 		return newWireUpstream(t, func(int, wireRequest) (string, bool) { return s, true }).url
 	}
 	for name, upstream := range map[string]*url.URL{
-		"nobody there":   {Scheme: "http", Host: refusing},
+		"no upstream":    {Scheme: "http", Host: refusing},
 		"no answer":      text(""),
 		"half of a body": text("HTTP/1.1 201 Created\r\nContent-Length: 8\r\n\r\nhalf"),
 	} {
@@ -106,7 +106,8 @@ func TestProxyBehindAWriterThatHidesTheMiddleware(t *testing.T) {
 	}
 }
 
-// A body that a middleware has wrapped, and in which there is nothing, goes out as none: not in chunks, which not every server reads.
+// A body that a middleware has wrapped, and in which there is nothing, goes out as none: not in chunks, which not every
+// server reads.
 func TestProxyOfAnEmptyBodyThatIsWrapped(t *testing.T) {
 	u := newWireUpstream(t, func(int, wireRequest) (string, bool) { return wireCreated, false })
 	p, err := proxy.New(u.url, &proxy.Options{Log: slog.New(slog.DiscardHandler)})
@@ -125,5 +126,5 @@ func TestProxyOfAnEmptyBodyThatIsWrapped(t *testing.T) {
 	}
 }
 
-// hiding is a ResponseWriter that shows nothing of what is behind it, as those of many logging middlewares do.
+// hiding is a ResponseWriter that hides the one behind it, as many logging middlewares do.
 type hiding struct{ http.ResponseWriter }

@@ -226,7 +226,7 @@ func TestWrongLinks(t *testing.T) {
 		"[Key]": true, "[everonce.Gone]": true, "[everonce.Key.Gone]": true, "everonce.Gone": true, "[driver.Store]": true, "[sqlstore.Driver]": true, "- [Gone]": true,
 	} {
 		if got := all["store/x"].wrongLinks("store/x", text+"\n", all); (len(got) > 0) != wrong {
-			t.Errorf("%s: told %q, wrong is %v", text, got, wrong)
+			t.Errorf("%s: got %q, want %v", text, got, wrong)
 		}
 	}
 }

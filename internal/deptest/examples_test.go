@@ -17,8 +17,8 @@ var isExample = regexp.MustCompile(`^examples/.*\.go$|(^|/)example[a-z_]*_test\.
 // ofStores are the examples for authors of stores and of tools that read one. All others are for applications.
 var ofStores = []string{"driver", "examples/filestore", "examples/docscheck", "httponce/example_answer_binary_test.go"}
 
-// beyondApplications reports whether an example has an import that an application does without, or that nobody else can
-// have. Tests of examples may use the packages for tests in internal.
+// beyondApplications reports whether an example has an import that an application does not need or cannot have. Tests
+// of examples may use the packages for tests in internal.
 func beyondApplications(file, importPath string) bool {
 	to, isOurs := local(importPath)
 	if !isOurs || !isExample.MatchString(file) || slices.ContainsFunc(ofStores, func(dir string) bool { return within(file, dir) }) {

@@ -49,7 +49,7 @@ var mayImport = []struct {
 
 	{"demo", []string{"driver", "httponce", "store/sqlitestore"}}, // and no other store, so that it builds fast
 
-	// What nobody links may import all, but for the program.
+	// Packages that no other one links may import all, except for the program.
 	{"cmd", everything},
 	{"examples", everything},
 	{"internal/sqlstore", []string{"driver", "internal/sqldb", "internal/retry"}},
@@ -106,9 +106,9 @@ func TestEveryPackageHasItsPlace(t *testing.T) {
 
 func allowed(from, to string) bool {
 	switch {
-	case from == "": // the engine stands on the contract, and on leaves of its own
+	case from == "": // the engine uses the contract, and its own leaf packages
 		return slices.Contains([]string{"driver", "internal/waiting", "internal/retry", "internal/doomed", "internal/placed", "internal/panics", "internal/probe"}, to)
-	case within(from, "driver") && !within(from, "driver/drivertest"): // the contract knows nobody
+	case within(from, "driver") && !within(from, "driver/drivertest"): // the contract imports no other package
 		return from == "driver/transition" && to == "driver"
 	}
 	if to == "" || within(to, from) {
@@ -235,8 +235,8 @@ func TestClientLinksNoEngine(t *testing.T) {
 	}
 }
 
-// TestCoreLinksTheStandardLibraryOnly: the packages of the root module, but for the suites that others
-// run in their tests, need nothing that is not Go's or ours, and no leaf but their own. So the SQL engine imports no driver.
+// TestCoreLinksTheStandardLibraryOnly: the packages of the root module, except for the suites that others run in their
+// tests, need only the standard library, this module, and no leaf but their own. So the SQL engine imports no driver.
 func TestCoreLinksTheStandardLibraryOnly(t *testing.T) {
 	others := modulePaths(t)
 	for _, path := range linked(t) {

@@ -132,8 +132,8 @@ func TestInstallPage(t *testing.T) {
 	}
 }
 
-// TestRootRequiresLeavesOnly: what the root module requires is linked by a package of it, and requires nothing itself.
-// Libraries that only tests need are required by modules of their own.
+// TestRootRequiresLeavesOnly: each requirement of the root module is linked by a package of it, and has no
+// requirements. Libraries that only tests need are required by separate modules.
 func TestRootRequiresLeavesOnly(t *testing.T) {
 	for _, r := range readGoMod(t, ".").Require {
 		if _, isOurs := local(r.Path); isOurs {

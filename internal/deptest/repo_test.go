@@ -81,8 +81,8 @@ func within(dir, outer string) bool {
 	return dir == outer || strings.HasPrefix(dir, outer+"/")
 }
 
-// eachFile calls fn with every file of the repository, but for those of git, of tools and of other
-// hidden folders.
+// eachFile calls fn with every file of the repository, except for the files of git, of tools and of other hidden
+// folders.
 func eachFile(t *testing.T, fn func(path string, read func() []byte)) {
 	t.Helper()
 	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {

@@ -8,24 +8,24 @@ import (
 	"sync/atomic"
 )
 
-// Set knows which transactions did not survive an error, so that nothing more is written through
-// them, nor committed: on some databases the next statement would commit by itself.
+// Set records which transactions did not survive an error, so that nothing more is written through them or
+// committed: on some databases the next statement would be committed on its own.
 //
-// A transaction that calls of this package are inside has an entry of its own, which nothing pushes out. One that everonce
-// began is forgotten with it. A caller's own may come back with the next call: the latest few that are doomed are remembered.
-// Whoever goes on with one for longer than that has been told by ErrTxDoomed, and has not rolled it back.
+// A transaction that calls of this package are inside has an entry, which is never dropped. A transaction that
+// everonce began is forgotten at its end. A caller's transaction may come back with the next call, so the latest
+// few doomed ones are remembered. A caller that keeps using one for longer has ignored ErrTxDoomed.
 type Set struct {
 	mu     sync.Mutex
 	inside map[any]*Tx
-	left   [256]any // callers' own that are doomed, and that no call is inside
+	left   [256]any // doomed transactions of callers that no call is inside
 	n      int
 }
 
 // Tx is a transaction that calls of this package are inside.
 type Tx struct {
-	tx    any  // nil where it cannot be told apart from others: no DoTx takes it
+	tx    any  // nil if it is not comparable: DoTx rejects it
 	own   bool // everonce began it
-	calls int  // the set is locked
+	calls int  // guarded by the set's lock
 	dead  atomic.Bool
 	cause atomic.Pointer[error]
 }
@@ -36,7 +36,7 @@ func (o *Tx) Doom(cause error) {
 	o.dead.Store(true)
 }
 
-// Why is the cause, where it was one of the calls that are inside.
+// Why returns the cause, if one of the calls that are inside doomed the transaction, else nil.
 func (o *Tx) Why() error {
 	if cause := o.cause.Load(); cause != nil {
 		return *cause
@@ -44,7 +44,8 @@ func (o *Tx) Why() error {
 	return nil
 }
 
-// With returns the error of work in the transaction, and why that is doomed, whatever the work has made of it.
+// With returns the error of work in the transaction, joined with the reason why it is doomed, if the work dropped
+// that.
 func (o *Tx) With(err error) error {
 	if why := o.Why(); why != nil && !errors.Is(err, why) {
 		return errors.Join(err, why)
@@ -55,7 +56,7 @@ func (o *Tx) With(err error) error {
 // Doomed reports whether the transaction did not survive.
 func (o *Tx) Doomed() bool { return o.dead.Load() }
 
-// Enter is a call's first look at a transaction. Each call leaves it again.
+// Enter registers a call inside a transaction. Each call must end with Leave.
 func (d *Set) Enter(tx any, own bool) *Tx {
 	if tx == nil || !reflect.ValueOf(tx).Comparable() {
 		return new(Tx)
@@ -92,7 +93,7 @@ func (d *Set) Leave(o *Tx) {
 	}
 }
 
-// remembers reports whether a transaction was doomed when the last call left it. The set is locked.
+// remembers reports whether a transaction was doomed when the last call left it. The caller must hold d.mu.
 func (d *Set) remembers(tx any) bool {
 	for i := range min(d.n, len(d.left)) {
 		if d.left[i] == tx {

@@ -9,15 +9,15 @@ func (d *Set) doom(tx any, own bool) {
 	d.Leave(o)
 }
 
-// isDoomed is what a call is told that enters a caller's transaction.
+// isDoomed reports whether a caller's transaction is doomed to a call that enters it.
 func (d *Set) isDoomed(tx any) bool {
 	o := d.Enter(tx, false)
 	defer d.Leave(o)
 	return o.Doomed()
 }
 
-// Of callers' transactions that no call is inside, the latest doomed ones are remembered, each of them, and no more than there
-// is room for. To be asked about does not cost another its place.
+// Of callers' transactions that no call is inside, the latest doomed ones are remembered, each of them, and no more
+// than there is room for. To be asked about does not cost another its place.
 func TestDoomedSet(t *testing.T) {
 	var d Set
 	txs := make([]*int, 2*len(d.left))
@@ -46,12 +46,12 @@ func TestDoomedSet(t *testing.T) {
 		t.Error("more is remembered than there is room for")
 	}
 	if len(d.inside) != 0 {
-		t.Errorf("%d transactions are left that nobody is inside", len(d.inside))
+		t.Errorf("%d transactions are left without a call inside", len(d.inside))
 	}
 }
 
 // While a call is inside a transaction nothing pushes its mark out, nor does another call take it away by leaving.
-func TestDoomedSetKeepsWhatIsOpen(t *testing.T) {
+func TestDoomedSetKeepsOpenTransactions(t *testing.T) {
 	for name, own := range map[string]bool{"everonce's": true, "the caller's": false} {
 		t.Run(name, func(t *testing.T) {
 			var d Set
@@ -66,17 +66,17 @@ func TestDoomedSetKeepsWhatIsOpen(t *testing.T) {
 			}
 			d.Leave(outer)
 			if d.isDoomed(tx) == own {
-				t.Errorf("remembered after its end: %v, want that of a caller's alone", !own)
+				t.Errorf("remembered after its end: %v, want only a caller's transaction", !own)
 			}
 			if len(d.inside) != 0 {
-				t.Errorf("%d transactions are left that nobody is inside", len(d.inside))
+				t.Errorf("%d transactions are left without a call inside", len(d.inside))
 			}
 		})
 	}
 }
 
-// Handles that cannot be compared are nobody's in DoTx, and so are never doomed.
-func TestDoomedSetOfWhatCanNotBeTold(t *testing.T) {
+// Handles that cannot be compared are rejected by DoTx, and so are never doomed.
+func TestDoomedSetOfIncomparableHandles(t *testing.T) {
 	var d Set
 	for _, tx := range []any{nil, []int{1}, struct{ v any }{[]int{1}}} {
 		d.doom(tx, true)

@@ -25,7 +25,8 @@ func dialDynamoDB(url string) *dynamodb.Client {
 	})
 }
 
-// ledgerKey is of the service's own items: the account, and one for each operation's charges. They are in the records' table.
+// ledgerKey returns the key of an item of the service: the account, or the charges of an operation. They are in the
+// records' table.
 func ledgerKey(name string) map[string]types.AttributeValue {
 	return map[string]types.AttributeValue{"pk": &types.AttributeValueMemberB{Value: []byte("ledger")}, "sk": &types.AttributeValueMemberB{Value: []byte(name)}}
 }

@@ -15,7 +15,7 @@ type gateway struct {
 	inFlight map[int]bool   // operations begun and not ended by the living worker
 	outcomes map[int]string // the latest answer that the worker got for an operation
 	done     map[int]bool   // operations of which a worker has heard that they are done
-	undone   []int          // those of them that were executed again after that, or unknown
+	undone   []int          // the ones among them that were executed again after that, or are unknown
 	calls    map[string]int // effects per key of a gateway that does not deduplicate
 	once     map[string]int // effects per key of one that does
 	free     int            // calls that pass before the gate closes

@@ -229,8 +229,9 @@ func kills(t *testing.T, spec workerSpec, audit func() audited, withStore func(f
 	judge(t, g, audit(), ops)
 }
 
-// leastHeld is how many calls the gateway holds at a kill, at least. On DynamoDB, where the first one is soon followed by the kill, and few of
-// the others have come so far, every second kill waits until there are some: else re-execution may happen to make no double.
+// leastHeld is how many calls the gateway holds at a kill, at least. On DynamoDB, where the first one is soon followed
+// by the kill, and few of the others have come so far, every second kill waits until there are some: else re-execution
+// may happen to make no double.
 func (s *workerSpec) leastHeld(cycle int) int {
 	if s.DynamoDB != "" && cycle%2 == 1 {
 		return leastInFlight
@@ -238,8 +239,8 @@ func (s *workerSpec) leastHeld(cycle int) int {
 	return 1
 }
 
-// finish runs a worker that nobody kills, and returns the operations that it found unknown. Its leases hold on a machine that is busy: one that
-// was lost would make one more.
+// finish runs a worker that is not killed, and returns the operations that it found unknown. Its leases outlast the
+// delays of a busy machine: a lease that was lost would make one more.
 func finish(t *testing.T, g *gateway, spec workerSpec, deadline time.Time) []int {
 	t.Helper()
 	g.arm(-1)

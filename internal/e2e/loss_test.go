@@ -81,7 +81,7 @@ func book(w http.ResponseWriter, r *http.Request, enter func(order string) (line
 	return json.NewEncoder(w).Encode(booking{string(order), line})
 }
 
-// ledger is one in memory: it books whatever it is told to.
+// ledger is a ledger in memory: it books every call.
 type ledger struct {
 	mu     sync.Mutex
 	orders []string

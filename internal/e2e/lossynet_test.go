@@ -10,7 +10,7 @@ import (
 )
 
 // lossyNet dials real connections, and cuts them: a share of the requests anywhere in their bytes, and a share of the
-// answers. What was cut off a request did not arrive; what was cut off an answer had been done.
+// answers. A request that was cut off did not arrive; if its answer was cut off, it was done.
 type lossyNet struct {
 	share float64
 
@@ -44,7 +44,7 @@ func (l *lossyNet) dial(ctx context.Context, network, addr string) (net.Conn, er
 
 var errCut = errors.New("the network cut the connection")
 
-// lossyConn is a client's connection. A write is a request, whole: they are small here. What is read after it is its
+// lossyConn is a client's connection. A write is a whole request: they are small here. The reads after it are its
 // answer, until the next write.
 type lossyConn struct {
 	*net.TCPConn

@@ -12,7 +12,7 @@ import (
 
 const ackFirstWorkers = 8
 
-// ackFirst is the mistake: what it has in hand when it ends is lost, and so is what it cannot save.
+// ackFirst is the mistake: it loses the messages that it holds when it ends, and those that it cannot save.
 func (w *messageWorker) ackFirst(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := w.ackFirstSession(ctx); err != nil {

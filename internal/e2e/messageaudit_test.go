@@ -18,7 +18,7 @@ type messageAudit struct {
 // audit is what became of the messages in one way of consuming.
 type audit struct {
 	once, lost, doubled int
-	// redoubled are those of doubled that were sent once: what doubled them is not their publisher.
+	// redoubled are the doubled messages that were sent once: their publisher has not doubled them.
 	redoubled int
 	foreign   int // effects of messages that were never sent
 	undone    int // messages that were done, and then handled again, or unknown

@@ -8,18 +8,18 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// broker is what the stream needs of one kind of broker. Each way of consuming has a queue of its own.
+// broker is the part of a broker that the stream needs. Each way of consuming has a separate queue.
 type broker interface {
 	// consumer returns what consumes in a way, by the spec's line, and gives up soon what does not answer.
 	consumer(ctx context.Context, way string, h *consume.Consumer, workers consume.Workers) (runner, error)
 	// declare makes the queues of ways, as any consumer does; remove deletes them, with what belongs to them.
 	declare(ctx context.Context, ways []string) error
 	remove(ctx context.Context, ways []string) error
-	// publish sends messages, and returns those that the broker has not confirmed. A message has the ID op-N and the payload of
-	// operation. After an error cut is called, and publish connects again.
+	// publish sends messages, and returns those that the broker has not confirmed. A message has the ID op-N and the
+	// payload of operation. After an error cut is called, and publish connects again.
 	publish(way string, ops []int) (left []int, err error)
 	cut()
-	// waiting is how many messages are in the queues of ways and in nobody's hand, by queue: way, way.retry… and way.dead.
+	// waiting is how many messages are ready in the queues of ways, by queue: way, way.retry… and way.dead.
 	waiting(ways []string) (map[string]int, error)
 	// letters are the dead letters of a way.
 	letters(ctx context.Context, way string) (consume.DeadLetters, error)
@@ -30,7 +30,7 @@ type runner interface {
 	Run(ctx context.Context) error
 }
 
-// brokerKind is what the tests know of a kind of broker.
+// brokerKind is the part of a kind of broker that the tests need.
 type brokerKind struct {
 	server  string // its name in scripts/services.d
 	connect func(*messageSpec) broker

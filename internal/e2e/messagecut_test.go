@@ -22,8 +22,8 @@ import (
 	"github.com/everonce/everonce/store/redisstore"
 )
 
-// lineCuts are what happens to the line between a consumer and its store, or its broker. Nothing comes through it but where it
-// is slow (heard).
+// lineCuts are what happens to the line between a consumer and its store, or its broker. Nothing comes through it but
+// where it is slow (heard).
 var lineCuts = []cut{
 	{phase: "cut"},
 	{phase: "half open, the answers are swallowed", way: answerWay, toxic: "timeout", amount: `"timeout":0`},
@@ -37,8 +37,8 @@ var lineCuts = []cut{
 // cutOptions make a receiver give a store up soon that does not answer.
 var cutOptions = &everonce.Options{Lease: e2eLease, StoreTimeout: 500 * time.Millisecond, TxTimeout: time.Second, CompletionTimeout: time.Second}
 
-// The line to PostgreSQL is cut, slow, and half open in mid-stream: consumption pauses, without a busy loop, and goes on; each
-// message takes effect once, and none is lost.
+// The line to PostgreSQL is cut, slow, and half open in mid-stream: consumption pauses, without a busy loop, and goes
+// on; each message takes effect once, and none is lost.
 func TestMessagesCutFromPostgres(t *testing.T) {
 	t.Parallel()
 	t.Run("Transactional", func(t *testing.T) {
@@ -88,8 +88,8 @@ func TestMessagesCutFromRedis(t *testing.T) {
 	s.runGuarded(store, proxy)
 }
 
-// The same of the line to each broker, for longer than the broker waits for its consumer: what comes again takes effect once. With
-// -short the first three happen, for a short time, to one consumer of each broker.
+// The same of the line to each broker, for longer than the broker waits for its consumer: what comes again takes effect
+// once. With -short the first three happen, for a short time, to one consumer of each broker.
 func TestMessagesCutFromBroker(t *testing.T) {
 	t.Parallel()
 	eachBroker(t, func(t *testing.T, name string, _ brokerKind) {

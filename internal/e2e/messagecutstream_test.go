@@ -26,10 +26,10 @@ const (
 	brokerPatience = 3500 * time.Millisecond
 )
 
-var cutRetry = consume.Backoff{Min: 50 * time.Millisecond, Max: 500 * time.Millisecond}
+var cutRetry = consume.RetryPolicy{Min: 50 * time.Millisecond, Max: 500 * time.Millisecond}
 
-// cutStream is a stream through one consumer, in this process, whose line to its store is ill-treated; or, where the spec has a
-// line, that to its broker.
+// cutStream is a stream through one consumer, in this process, whose line to its store is ill-treated; or, where the
+// spec has a line, that to its broker.
 type cutStream struct {
 	t    *testing.T
 	ctx  context.Context //nolint:containedctx // the test's own end
@@ -46,7 +46,7 @@ type cutStream struct {
 	settled  map[int]bool
 	outcomes map[everonce.Outcome]int
 	handled  int // verdicts
-	done     int // those of them that say that it took effect, now or earlier
+	done     int // the ones among them that say that it took effect, now or earlier
 	longest  time.Duration
 	warnings int
 	again    int // acknowledged deliveries beyond one for each sending
@@ -189,7 +189,7 @@ func (s *cutStream) run(h *consume.Consumer, proxy *toxiproxy.Proxy) {
 	s.until("the last duplicate", func() bool { return s.done >= sent })
 	s.untilEmpty()
 	drain()
-	for s.spec.Line != "" { // what was sent ahead by a line that was cut is given back when the broker knows of it
+	for s.spec.Line != "" { // messages prefetched over a line that was cut are requeued when the broker notices the cut
 		if left, err := s.spec.waiting(s.way); err == nil && len(left) == 0 {
 			break
 		}
@@ -205,7 +205,7 @@ func (s *cutStream) run(h *consume.Consumer, proxy *toxiproxy.Proxy) {
 func (s *cutStream) start(h *consume.Consumer) (drain func()) {
 	s.t.Helper()
 	c, err := s.spec.broker().consumer(context.Background(), s.way, h, consume.Workers{
-		Concurrency: cutConcurrency, PauseMin: cutFirstPause, PauseMax: cutLongestPause, SettleTimeout: time.Second,
+		Concurrency: cutConcurrency, Backoff: consume.Backoff{Min: cutFirstPause, Max: cutLongestPause}, SettleTimeout: time.Second,
 		Log: slog.New(&warned{slog.DiscardHandler, s}),
 	})
 	if err != nil {
@@ -223,7 +223,7 @@ func (s *cutStream) start(h *consume.Consumer) (drain func()) {
 	}
 }
 
-// through sends a block of messages, and inflicts something on the line while one of them is in hand.
+// through sends a block of messages, and disturbs the line while one of them is being handled.
 func (s *cutStream) through(begin int, broken cut, proxy *toxiproxy.Proxy) {
 	s.t.Helper()
 	s.mu.Lock()
@@ -267,7 +267,7 @@ func (s *cutStream) through(begin int, broken cut, proxy *toxiproxy.Proxy) {
 	settled()
 }
 
-// untilEmpty waits until the broker waits for no acknowledgement that it counts.
+// untilEmpty waits until the broker counts no unacknowledged message.
 func (s *cutStream) untilEmpty() {
 	s.t.Helper()
 	for {
@@ -283,7 +283,7 @@ func (s *cutStream) untilEmpty() {
 	}
 }
 
-// counts are those of a moment.
+// counts are the counts at one time.
 type counts struct{ handled, done int }
 
 func (s *cutStream) count() counts {
@@ -292,8 +292,8 @@ func (s *cutStream) count() counts {
 	return counts{s.handled, s.done}
 }
 
-// wantPaused: what was in hand was tried a few times, each after a pause that doubled, and nothing was acknowledged but
-// what was on its way.
+// wantPaused: the messages in progress were tried a few times, each after a pause that doubled, and no message was
+// acknowledged except those whose acknowledgement was on its way.
 func (s *cutStream) wantPaused(broken cut, before, after counts) {
 	s.t.Helper()
 	pauses := 1
@@ -326,7 +326,7 @@ func (s *cutStream) wantOnce(effects map[int]int) {
 	switch {
 	case s.spec.Line == "":
 		blind = blind || s.outcomes[everonce.StoreFailed] == 0
-	case s.cutFor > 0 && s.spec.Kind != "sqs": // whose consumer knows what comes again while it is in hand
+	case s.cutFor > 0 && s.spec.Kind != "sqs": // whose consumer recognises a message that comes again while it is being handled
 		blind = blind || s.again == 0
 	}
 	if blind {

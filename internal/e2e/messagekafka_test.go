@@ -60,7 +60,7 @@ func (k *kafka) asking(ctx context.Context, ask func(context.Context, *kadm.Clie
 
 func (k *kafka) declare(ctx context.Context, ways []string) error {
 	nobody, err := consume.NewNatural(consume.NaturalSpec[operation]{
-		Consumer: "nobody", Key: consume.ProducerID(),
+		Consumer: "none", Key: consume.ProducerID(),
 		Handle: func(context.Context, *consume.Message, operation) (bool, error) { return false, nil },
 	})
 	if err != nil {
@@ -106,7 +106,7 @@ func (k *kafka) remove(ctx context.Context, ways []string) error {
 	})
 }
 
-// waiting is what is not committed: it is nobody's for good.
+// waiting returns how many messages are not committed.
 func (k *kafka) waiting(ways []string) (map[string]int, error) {
 	counts := map[string]int{}
 	short := func(topic string) string { return strings.TrimPrefix(topic, k.spec.Queues+".") }

@@ -94,7 +94,7 @@ func TestMessagesKilledStore(t *testing.T) {
 // eachBroker runs a test for each kind of broker.
 func eachBroker(t *testing.T, test func(t *testing.T, name string, kind brokerKind)) {
 	t.Helper()
-	for name, kind := range brokerKinds { // one after the other: each has processes and servers of its own
+	for name, kind := range brokerKinds { // one after the other: each has separate processes and servers
 		t.Run(name, func(t *testing.T) { test(t, name, kind) })
 	}
 }
@@ -115,7 +115,7 @@ func (s *stream) run(tr trouble) *messageAudit {
 	for range messageWorkers {
 		s.workers = append(s.workers, s.startWorker())
 	}
-	// One that finds no broker when it starts ends, and is started again by whoever runs it.
+	// A worker that finds no broker when it starts ends, and is started again by its supervisor.
 	s.until(func() bool { return s.referee.up == messageWorkers }, "the workers do not start")
 	var inFlight []string
 	at, phases := points(s.rng, s.messages)
@@ -124,7 +124,7 @@ func (s *stream) run(tr trouble) *messageAudit {
 		name := ""
 		var victim *messageProcess
 		stopped := s.referee.stopped("")
-		if tr.worker { // of Kafka's partitions those of one worker may have come to their end, while those of another lag
+		if tr.worker { // with Kafka, the partitions of one worker may be finished while another worker's lag
 			order := s.rng.Perm(len(s.workers))
 			stopped = func() bool {
 				for _, j := range order {
@@ -179,8 +179,8 @@ func (s *stream) must(err error, format string, args ...any) {
 	}
 }
 
-// finish lets the workers come to the end of everything, settles what is unknown, and drains them. What they had been sent ahead goes back to its
-// queue by that, and to the next workers.
+// finish lets the workers handle all messages, settles the unknown ones, and drains the workers. That returns their
+// prefetched messages to the queue, and so to the next workers.
 func (s *stream) finish() {
 	s.t.Helper()
 	for {

@@ -31,7 +31,7 @@ func (n *natsServer) consumer(ctx context.Context, way string, h *consume.Consum
 		workers.Batch = 4 // the other ways have one message at a time
 	}
 	return natsonce.Dial(ctx, n.spec.byLine(), natsQueue(n.spec, way), h, &natsonce.Options{
-		Workers: workers, PauseMin: 50 * time.Millisecond, PauseMax: time.Second,
+		Workers: workers, Backoff: consume.Backoff{Min: 50 * time.Millisecond, Max: time.Second},
 		Connect: []nats.Option{nats.ReconnectWait(50 * time.Millisecond), nats.PingInterval(time.Second), nats.Timeout(time.Second)},
 	})
 }
@@ -42,7 +42,7 @@ func (n *natsServer) letters(ctx context.Context, way string) (consume.DeadLette
 
 func (n *natsServer) declare(ctx context.Context, ways []string) error {
 	nobody, err := consume.NewNatural(consume.NaturalSpec[operation]{
-		Consumer: "nobody", Key: consume.ProducerID(),
+		Consumer: "none", Key: consume.ProducerID(),
 		Handle: func(context.Context, *consume.Message, operation) (bool, error) { return false, nil },
 	})
 	if err != nil {
@@ -84,7 +84,7 @@ func (n *natsServer) remove(ctx context.Context, ways []string) error {
 	})
 }
 
-// waiting counts what is in hand too: it is not done.
+// waiting also counts messages in progress: they are not done.
 func (n *natsServer) waiting(ways []string) (counts map[string]int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), natsTimeout)
 	defer cancel()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// publisher sends the stream: each message, and a second time where the draw says so; and again whatever the broker has not
-// confirmed, as a producer must.
+// publisher sends the stream: each message, and a second time where the draw says so; and again whatever the broker has
+// not confirmed, as a producer must.
 type publisher struct {
 	broker      broker
 	ways        []string

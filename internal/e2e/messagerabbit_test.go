@@ -29,7 +29,7 @@ func rabbitQueue(s *messageSpec, way string) rabbitonce.Queue {
 
 func (r *rabbit) consumer(ctx context.Context, way string, h *consume.Consumer, workers consume.Workers) (runner, error) {
 	return rabbitonce.Dial(ctx, r.spec.byLine(), rabbitQueue(r.spec, way), h, &rabbitonce.Options{
-		Workers: workers, Heartbeat: time.Second, ReconnectMin: 50 * time.Millisecond, ReconnectMax: time.Second,
+		Workers: workers, Heartbeat: time.Second, Backoff: consume.Backoff{Min: 50 * time.Millisecond, Max: time.Second},
 	})
 }
 
@@ -39,7 +39,7 @@ func (r *rabbit) letters(ctx context.Context, way string) (consume.DeadLetters, 
 
 func (r *rabbit) declare(ctx context.Context, ways []string) error {
 	nobody, err := consume.NewNatural(consume.NaturalSpec[operation]{
-		Consumer: "nobody", Key: consume.ProducerID(),
+		Consumer: "none", Key: consume.ProducerID(),
 		Handle: func(context.Context, *consume.Message, operation) (bool, error) { return false, nil },
 	})
 	if err != nil {

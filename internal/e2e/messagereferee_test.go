@@ -21,7 +21,7 @@ const (
 	phaseReceived = "received" // nothing is done yet
 	phaseWorking  = "working"  // its handler runs, and has done nothing yet
 	phaseWorked   = "worked"   // the effect was made, and is not recorded
-	phaseRecorded = "recorded" // all is durable, and the broker does not know of it
+	phaseRecorded = "recorded" // all is durable, and not acknowledged
 )
 
 var messagePhases = []string{phaseReceived, phaseWorking, phaseWorked, phaseRecorded}
@@ -30,14 +30,14 @@ var messagePhases = []string{phaseReceived, phaseWorking, phaseWorked, phaseReco
 // something is killed.
 const ahead = 20
 
-// referee is told of every phase of every message. It holds the calls of one phase back, so that a kill falls into it;
-// and it is the gateway of the guarded consumers.
+// referee gets every phase of every message. It holds the calls of one phase back, so that a kill falls into it; and it
+// is the gateway of the guarded consumers.
 type referee struct {
 	mu      sync.Mutex
 	up      int           // workers that have begun to consume
 	changed chan struct{} // closed at every change that somebody may wait for, and made anew
 	ways    map[string]*way
-	open    map[holder]int            // messages in hand
+	open    map[holder]int            // messages in progress
 	held    map[holder]int            // calls that are held back
 	charges map[charge]map[string]int // calls of the gateway, by downstream key
 	point   int                       // messages of the first way, at which the gate closes; negative: never
@@ -58,13 +58,13 @@ type charge struct {
 	op  int
 }
 
-// way is what is known of one way of consuming.
+// way is the state of one way of consuming.
 type way struct {
 	seen     map[int]bool // messages that were received
 	settled  map[int]bool // messages that were acknowledged, or became dead letters, or were about to
 	done     map[int]bool // messages that were done, as their verdict says
-	undone   []int        // those of them that were handled again after that, or unknown
-	received int          // deliveries, and what was handled again in hand
+	undone   []int        // the ones among them that were handled again after that, or are unknown
+	received int          // deliveries, and messages handled again without one
 	again    int          // deliveries that the broker flagged as redelivered
 	outcomes map[string]int
 }
@@ -163,8 +163,8 @@ func (r *referee) enter(ctx context.Context, q url.Values) {
 			return // it was killed
 		}
 	case phaseWorking:
-		// In a transaction a claim writes nothing. That of a copy which came before the other one committed may be granted just after
-		// that: its work is rolled back.
+		// In a transaction a claim writes nothing. The claim of a copy that arrived before the other one committed may be
+		// granted just after that: its work is rolled back.
 		if w.done[op] && (name != wayTx || q.Get("after") != "") {
 			w.undone = append(w.undone, op)
 		}
@@ -172,12 +172,12 @@ func (r *referee) enter(ctx context.Context, q url.Values) {
 		outcome := q.Get("outcome")
 		w.outcomes[outcome]++
 		switch {
-		case q.Get("after") != "" && (outcome == "unknown" || outcome == "executed"): // one that was called so before it was done may be told of after that
+		case q.Get("after") != "" && (outcome == "unknown" || outcome == "executed"): // a phase from before the end may arrive after it
 			w.undone = append(w.undone, op)
 		case acked:
 			w.done[op] = true
 		}
-		if acked || q.Get("buried") != "" {
+		if acked || q.Get("dead") != "" {
 			w.settled[op] = true
 		}
 		r.notify()
@@ -202,8 +202,8 @@ func (r *referee) hold(ctx context.Context, h holder) {
 	}
 }
 
-// isAhead tells whether a way has received more than the others, by as much as is allowed. Where something was killed none is:
-// the others may come no further before it is mended, and it is mended when each way has felt it.
+// isAhead tells whether a way has received more than the others, by as much as is allowed. Where something was killed
+// none is: the others may come no further before it is mended, and it is mended when each way has felt it.
 func (r *referee) isAhead(w *way) bool {
 	if r.struck {
 		return false
@@ -233,8 +233,8 @@ func (r *referee) progress() int {
 	return least
 }
 
-// beyondKill is how many messages may be sent beyond a kill, before it and after it: enough to be in flight then, and too few
-// for the stream to be over before a server is back.
+// beyondKill is how many messages may be sent beyond a kill, before it and after it: enough to be in flight then, and
+// too few for the stream to be over before a server is back.
 const beyondKill = 80
 
 // arm closes the gate, for the calls of a phase, once so many messages were received.
@@ -246,8 +246,8 @@ func (r *referee) arm(point int, phase string) {
 	r.notify()
 }
 
-// stopped tells whether the gate is closed, and calls of every way are held: those of one worker, if it is named. It is called with
-// r.mu held.
+// stopped tells whether the gate is closed, and calls of every way are held: only the named worker's, if it is named.
+// It is called with r.mu held.
 func (r *referee) stopped(worker string) func() bool {
 	return func() bool {
 		if !r.closed {
@@ -268,7 +268,7 @@ func (r *referee) stopped(worker string) func() bool {
 	}
 }
 
-// inFlight is how many messages are in hand: in one worker's, if it is named.
+// inFlight is how many messages are in progress: only the named worker's, if it is named.
 func (r *referee) inFlight(worker string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -289,7 +289,7 @@ func (r *referee) lift() {
 	r.notify()
 }
 
-// release lets the held calls go on, and forgets what a dead worker had in hand.
+// release lets the held calls go on, and forgets the messages of a dead worker.
 func (r *referee) release(dead string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -304,7 +304,7 @@ func (r *referee) release(dead string) {
 // redelivered is how many deliveries to a way the broker has flagged. The caller holds r.mu.
 func (r *referee) redelivered(way string) int { return r.ways[way].again }
 
-// repeated is how many deliveries to a way were of messages that it had received before. The caller holds r.mu.
+// repeated is how many deliveries to a way were repetitions. The caller holds r.mu.
 func (r *referee) repeated(way string) int { return r.ways[way].received - len(r.ways[way].seen) }
 
 // charged is how often the gateway was charged for a message.
@@ -317,7 +317,7 @@ func (r *referee) charged(way string, op int) (keys, calls int) {
 	return len(r.charges[charge{way, op}]), calls
 }
 
-// failed is how often a way has met with a store that did not answer. The caller holds r.mu.
+// failed is how often a way has found a store that did not answer. The caller holds r.mu.
 func (r *referee) failed(way string) int {
 	n := 0
 	for outcome, times := range r.ways[way].outcomes {
@@ -370,8 +370,8 @@ func points(rng *rand.Rand, messages int) (at []int, phases []string) {
 	return at, phases
 }
 
-// What was done before a message was begun is held against a verdict; what another worker did meanwhile is not, for it may
-// have done it after that verdict, and have told of it before.
+// Effects before a message was begun are held against a verdict. Effects of another worker meanwhile are not, because
+// they may have happened after that verdict, and have been reported before it.
 func TestRefereeHoldsAVerdictAgainstWhatWasDoneBefore(t *testing.T) {
 	r := newReferee([]string{wayRefused})
 	tell := func(op int, phase, more string) (done bool) {
@@ -384,14 +384,14 @@ func TestRefereeHoldsAVerdictAgainstWhatWasDoneBefore(t *testing.T) {
 		t.Error("done before anything was")
 	}
 	tell(1, phaseRecorded, "ack=1&outcome=executed")
-	tell(1, phaseRecorded, "outcome=unknown&buried=1")
+	tell(1, phaseRecorded, "outcome=unknown&dead=1")
 	if got := r.ways[wayRefused].undone; len(got) != 0 {
 		t.Errorf("a copy that was begun before is held against it: %v", got)
 	}
 	if !tell(1, phaseReceived, "") {
 		t.Error("not done after it was")
 	}
-	tell(1, phaseRecorded, "after=1&outcome=unknown&buried=1")
+	tell(1, phaseRecorded, "after=1&outcome=unknown&dead=1")
 	tell(1, phaseWorking, "")
 	tell(1, phaseRecorded, "after=1&ack=1&outcome=executed")
 	if got := r.ways[wayRefused].undone; !slices.Equal(got, []int{1, 1, 1}) {
@@ -399,8 +399,8 @@ func TestRefereeHoldsAVerdictAgainstWhatWasDoneBefore(t *testing.T) {
 	}
 }
 
-// In a transaction, whose claim writes nothing, a copy that came before another one was done may be begun after that, and is rolled back. One
-// that came later may not.
+// In a transaction, whose claim writes nothing, a copy that came before another one was done may be begun after that,
+// and is rolled back. One that came later may not.
 func TestRefereeLetsATransactionBeginInVain(t *testing.T) {
 	r := newReferee([]string{wayTx})
 	tell := func(phase, more string) {

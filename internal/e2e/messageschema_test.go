@@ -13,7 +13,8 @@ import (
 	"github.com/everonce/everonce/internal/testserver"
 )
 
-// A consumer whose store has no tables ends at its start, and says what to run: waiting would not make them. Its messages stay.
+// A consumer whose store has no tables ends at its start, and says what to run: waiting would not make them. Its
+// messages remain in the queue.
 func TestMessagesForAStoreWithoutTables(t *testing.T) {
 	t.Parallel()
 	s := newCutStream(t, "rabbitmq", wayTx)

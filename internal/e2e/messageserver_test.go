@@ -52,15 +52,16 @@ func (s *server) kill() {
 	}
 }
 
-// writeDown makes a broker write down the names of its queues at once. RabbitMQ does so within a second, and until then a kill
-// leaves it with queues that have no leader for ever: a defect of its own (rabbitmq/ra#443), which is not what is tested here.
+// writeDown makes a broker write the names of its queues to disk at once. RabbitMQ does so within a second, and until
+// then a kill leaves it with queues that have no leader for ever: a defect of RabbitMQ (rabbitmq/ra#443), which is not
+// tested here.
 func (s *server) writeDown() {
 	s.t.Helper()
 	s.Run(`node rabbitmqctl eval '[] = [T || T <- dets:all(), dets:sync(T) =/= ok].'`)
 }
 
-// revive starts a broker that was killed. The script does that too, and asks it twice whether it runs, each time by a program
-// that takes as long as the broker itself.
+// revive starts a broker that was killed. The script does that too, and asks it twice whether it runs, each time by a
+// program that takes as long as the broker itself.
 func (s *server) revive() {
 	s.t.Helper()
 	s.Run(`rm -f "$dir/pid" && node rabbitmq-server -detached`)

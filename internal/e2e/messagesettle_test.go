@@ -9,8 +9,8 @@ import (
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
-// settleUnknown does what an operator does: every message among the dead letters is settled by what the gateway says, and
-// all of them are replayed. It reports whether there were any.
+// settleUnknown does what an operator does: every message among the dead letters is settled by what the gateway says,
+// and all of them are replayed. It reports whether there were any.
 func (s *stream) settleUnknown() bool {
 	s.t.Helper()
 	letters, err := s.spec.broker().letters(s.ctx, wayRefused)
@@ -47,7 +47,7 @@ func (s *stream) settleUnknown() bool {
 		key := everonce.Key{Scope: everonce.ScopeOf(wayRefused), ID: all[i].Message.ID}
 		err = everonce.Settle(s.ctx, store, key.RecordID(), everonce.Settlement{Verdict: s.verdicts[op], By: "audit"})
 		if errors.Is(err, everonce.ErrNotUnknown) {
-			// A copy met a lease that had run out, and then the attempt that nobody knew of had its end recorded after all.
+			// A copy found a lease that had ended, and then the end of the unknown attempt was recorded after all.
 			selfSettled++
 			continue
 		}

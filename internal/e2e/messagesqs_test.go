@@ -27,7 +27,7 @@ func sqsClient(url string) *sqs.Client {
 	return sqs.New(sqs.Options{
 		BaseEndpoint: &url, Region: "elasticmq", RetryMaxAttempts: 1,
 		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-			return aws.Credentials{AccessKeyID: "test", SecretAccessKey: "test"}, nil //nolint:gosec // of nobody
+			return aws.Credentials{AccessKeyID: "test", SecretAccessKey: "test"}, nil //nolint:gosec // no real account
 		}),
 	})
 }
@@ -39,7 +39,7 @@ const sqsTimeout = 10 * time.Second
 
 func (q *sqsServer) consumer(ctx context.Context, way string, h *consume.Consumer, workers consume.Workers) (runner, error) {
 	return sqsonce.Dial(ctx, sqsClient(q.spec.byLine()), sqsonce.Queue{Name: sqsQueue(q.spec, way)}, h, &sqsonce.Options{
-		Workers: workers, Visibility: 3 * time.Second, Wait: time.Second, ReconnectMax: time.Second,
+		Workers: workers, Visibility: 3 * time.Second, Wait: time.Second, Backoff: consume.Backoff{Max: time.Second},
 	})
 }
 
@@ -89,7 +89,7 @@ func (q *sqsServer) remove(ctx context.Context, ways []string) error {
 	})
 }
 
-// waiting counts what is in hand too: it is not done.
+// waiting also counts messages in progress: they are not done.
 func (q *sqsServer) waiting(ways []string) (counts map[string]int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), sqsTimeout)
 	defer cancel()

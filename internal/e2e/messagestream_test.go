@@ -39,8 +39,8 @@ type stream struct {
 	verdicts map[int]everonce.SettleVerdict // on messages that were unknown
 }
 
-// streamLength is how many messages a stream has: EVERONCE_E2E_MESSAGES thousands in the soak. With -short each phase of a message still
-// meets a kill.
+// streamLength is how many messages a stream has: EVERONCE_E2E_MESSAGES thousands in the soak. With -short a kill still
+// falls into each phase of a message.
 func streamLength(t *testing.T) int {
 	t.Helper()
 	s := os.Getenv("EVERONCE_E2E_MESSAGES")
@@ -68,7 +68,7 @@ func newStream(t *testing.T, kind, broker, postgres string) *stream {
 	s.kind = brokerKinds[kind]
 	s.ways = s.kind.ways()
 	s.referee = newReferee(s.ways)
-	name := "e2e_" + strconv.FormatUint(rand.Uint64(), 36) // of its own, whatever the seed
+	name := "e2e_" + strconv.FormatUint(rand.Uint64(), 36) // a new name, whatever the seed
 	server := httptest.NewServer(s.referee)
 	t.Cleanup(server.Close)
 	s.spec = messageSpec{Kind: kind, Broker: broker, Queues: name, Postgres: postgres, Schema: name, Referee: server.URL}
@@ -142,7 +142,7 @@ func (p *messageProcess) kill(t *testing.T) {
 func (p *messageProcess) end(ctx context.Context, t *testing.T) {
 	t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatalf("%s ended by itself: %v\n%s", p.name, err, lastOf(p.stderr.String()))
+		t.Fatalf("%s ended unexpectedly: %v\n%s", p.name, err, lastOf(p.stderr.String()))
 	}
 	select {
 	case <-p.done:

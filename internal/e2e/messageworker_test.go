@@ -26,7 +26,7 @@ import (
 
 const messageWorkerEnv = "EVERONCE_E2E_MESSAGE_WORKER"
 
-// The ways of consuming. Each has a queue of its own, with the same messages, and each worker consumes in all of them.
+// The ways of consuming. Each has a separate queue, with the same messages, and each worker consumes in all of them.
 const (
 	wayTx       = "transactional" // the effect commits with the record of the message
 	wayGuarded  = "guarded"       // the effect is at a gateway that takes each downstream key once
@@ -74,7 +74,7 @@ type messageWorker struct {
 	spec   messageSpec
 	client *http.Client
 	pool   *pgxpool.Pool
-	after  sync.Map // messages in hand that had been done before
+	after  sync.Map // messages in progress that had been done before
 }
 
 func runMessageWorker(raw string) error {
@@ -139,7 +139,7 @@ func (w *messageWorker) run(ctx context.Context) error {
 }
 
 // quickWorkers make pauses short.
-var quickWorkers = consume.Workers{PauseMin: 20 * time.Millisecond, PauseMax: 500 * time.Millisecond}
+var quickWorkers = consume.Workers{Backoff: consume.Backoff{Min: 20 * time.Millisecond, Max: 500 * time.Millisecond}}
 
 const insertEffect = `INSERT INTO effect (way, op) VALUES ($1, $2)`
 
@@ -180,7 +180,7 @@ func (w *messageWorker) guarded(recv *everonce.Receiver, way string) (*consume.C
 	})
 }
 
-// bare is what everonce is to be compared to: everything is right but that nobody remembers what was done.
+// bare is the consumer to compare everonce with: all is right, but there are no records.
 func (w *messageWorker) bare() (*consume.Consumer, error) {
 	return consume.NewNatural(consume.NaturalSpec[operation]{
 		Consumer: wayBare, Key: consume.ProducerID(), Decode: w.received(wayBare), Observe: w.recorded(wayBare),
@@ -210,7 +210,7 @@ func (w *messageWorker) received(way string) func(*consume.Message) (operation, 
 	}
 }
 
-// recorded tells the referee of a verdict, before the broker is told.
+// recorded reports a verdict to the referee, before the broker gets it.
 func (w *messageWorker) recorded(way string) func(context.Context, *consume.Message, consume.Decision) {
 	return func(_ context.Context, m *consume.Message, v consume.Decision) {
 		var op operation
@@ -223,7 +223,7 @@ func (w *messageWorker) recorded(way string) func(context.Context, *consume.Mess
 			more.Set("ack", "1")
 		}
 		if v.Disposition == consume.SetAside {
-			more.Set("buried", "1")
+			more.Set("dead", "1")
 		}
 		more.Set("outcome", v.Outcome.String())
 		if _, err := w.tell(phaseRecorded, way, op.Op, more); err != nil {

@@ -31,7 +31,8 @@ import (
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
-// The tests in this file join two parts as a user would: with the defaults of both, and an answer between them that is lost.
+// The tests in this file join two parts as a user would: with the defaults of both, and an answer between them that is
+// lost.
 
 // answerLost hands every request on, and closes the connection in place of the first answers.
 func answerLost(answers int32, next http.Handler) http.Handler {
@@ -128,8 +129,8 @@ func proxied(t *testing.T, upstream *url.URL) http.Handler {
 	return protect(p)
 }
 
-// TestPairClientProxyMiddleware: the client's key goes through the proxy to a service that recognises it too. One answer is lost in
-// front of the proxy: the proxy replays it.
+// TestPairClientProxyMiddleware: the client's key goes through the proxy to a service that recognises it too. One
+// answer is lost in front of the proxy: the proxy replays it.
 func TestPairClientProxyMiddleware(t *testing.T) {
 	t.Parallel()
 	books := openBooks(t)
@@ -149,7 +150,8 @@ func TestPairClientProxyMiddleware(t *testing.T) {
 	wantLedger(t, books, "order-1")
 }
 
-// TestPairSessionClientProxy: the proxy passes on a session's registration and its numbered requests, which have no key.
+// TestPairSessionClientProxy: the proxy passes on a session's registration and its numbered requests, which have no
+// key.
 func TestPairSessionClientProxy(t *testing.T) {
 	t.Parallel()
 	books := openBooks(t)
@@ -190,7 +192,8 @@ func TestPairSessionClientProxy(t *testing.T) {
 	wantLedger(t, books, "order-0", "order-1", "order-2")
 }
 
-// TestPairOutboxWebhookHandler: an event that was answered in vain is sent again, and its receiver recognises it by the key.
+// TestPairOutboxWebhookHandler: an event that was answered in vain is sent again, and its receiver recognises it by the
+// key.
 func TestPairOutboxWebhookHandler(t *testing.T) {
 	t.Parallel()
 	sender, books := openBooks(t), openBooks(t)
@@ -221,8 +224,8 @@ func TestPairOutboxWebhookHandler(t *testing.T) {
 	wantLedger(t, books, "order-1")
 }
 
-// TestPairSagaParticipantOverMessages: a saga sends its commands through the outbox and RabbitMQ to a participant, which gets each of
-// them twice. A later step is refused, and what the participant did is undone once.
+// TestPairSagaParticipantOverMessages: a saga sends its commands through the outbox and RabbitMQ to a participant,
+// which gets each of them twice. A later step is refused, and what the participant did is undone once.
 func TestPairSagaParticipantOverMessages(t *testing.T) {
 	t.Parallel()
 	orders, stock := openBooks(t), openBooks(t)

@@ -20,7 +20,7 @@ type answer struct {
 	location, marker, body string
 }
 
-// unknown reports whether it says that nobody knows.
+// unknown reports whether the answer says that the outcome is unknown.
 func (a answer) unknown() bool {
 	return a.status == http.StatusConflict && strings.Contains(a.body, "outcome-unknown")
 }

@@ -23,7 +23,7 @@ const (
 // cut is what happens to a connection, at one phase of a request.
 type cut struct {
 	phase  string
-	way    string // empty: nobody listens
+	way    string // empty: the address is closed
 	toxic  string
 	amount string
 	// done: the upstream has the request whole, and its effect happens all the same.
@@ -121,8 +121,8 @@ func (c cut) inflict(t *testing.T, p *toxiproxy.Proxy) (heal func()) {
 	}
 }
 
-// TestProxyCutFromTheClient cuts the connection between a client and `everonce proxy` at each phase of a request. Nothing
-// is unknown of that: the client sends it again, and there is one effect.
+// TestProxyCutFromTheClient cuts the connection between a client and `everonce proxy` at each phase of a request.
+// Nothing is unknown of that: the client sends it again, and there is one effect.
 func TestProxyCutFromTheClient(t *testing.T) {
 	t.Parallel()
 	w := newWires(t)
@@ -184,7 +184,7 @@ func TestProxyCutFromTheUpstream(t *testing.T) {
 		}
 		want := http.StatusCreated
 		if unknown && c.done {
-			want = http.StatusOK // done, and nobody knows with which answer
+			want = http.StatusOK // done, with an unknown answer
 		}
 		if again.status != want || c.heard && !first.same(again) {
 			t.Errorf("%s: in the end the client got %d %q, after %d; want %d", c.phase, again.status, again.marker, first.status, want)

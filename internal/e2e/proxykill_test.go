@@ -68,7 +68,7 @@ func (s *sidecar) killedAt(t *testing.T, moment string, v victims, order string)
 	first := make(chan struct{})
 	go func() {
 		defer close(first)
-		_, _ = post(t.Context(), once, s.proxy.addr, order) //nolint:errcheck // it is cut off, or answered that nobody knows
+		_, _ = post(t.Context(), once, s.proxy.addr, order) //nolint:errcheck // it is cut off, or answered as unknown
 	}()
 	<-here
 	s.kill(t, v, func() {
@@ -124,7 +124,7 @@ func TestProxyKilled(t *testing.T) {
 	}
 }
 
-// audit sends an order until it is answered for good, and reads the ledger. settled: it is done, and nobody knows with which answer.
+// audit sends an order until it gets a final answer, and reads the ledger. settled: it is done, with an unknown answer.
 func (s *sidecar) audit(t *testing.T, order string, settled bool) answer {
 	t.Helper()
 	want := http.StatusCreated

@@ -104,7 +104,7 @@ func startProxy(t *testing.T, listen, upstream, store string, flags ...string) *
 	})
 }
 
-// freeAddr returns an address that nobody listens on.
+// freeAddr returns an address without a listener.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	return fmt.Sprintf("127.0.0.1:%d", testserver.FreePort(t))

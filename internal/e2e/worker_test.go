@@ -86,7 +86,7 @@ func (s workerSpec) openSQL() func(context.Context) (*app[*sql.Tx], error) {
 	return nil
 }
 
-// worker delivers every operation to a final answer, in an order of its own.
+// worker delivers every operation to a final answer, in its own order.
 type worker[Tx any] struct {
 	spec     workerSpec
 	app      *app[Tx]

@@ -11,8 +11,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// A caller that leaves while its claim is granted: work that is called with a dead context would fail at
-// once, and nobody could tell what it has done.
+// A caller that leaves while its claim is granted: work called with an ended context would fail at once, and its
+// outcome would be unknown.
 func TestCallerGoneWhenTheClaimIsGranted(t *testing.T) {
 	for _, p := range policies {
 		t.Run(p.String(), func(t *testing.T) {
@@ -48,8 +48,8 @@ func TestCallerGoneWhenATakeoverIsGranted(t *testing.T) {
 	checkEqual(t, "value", res.Value, "found")
 }
 
-// A claim is lost on its way and taken back; its packet arrives afterwards, when nobody owns it. On a
-// record that an earlier attempt has released it is refused as it is on none (rule 4).
+// A claim is lost on its way and taken back; its packet arrives afterwards, when no call owns it. It is refused on
+// a record that an earlier attempt has released, and without a record too (rule 4).
 func TestLateClaimAfterItsRetractIsRefused(t *testing.T) {
 	for _, state := range []string{"absent", "released"} {
 		t.Run(state, func(t *testing.T) {
@@ -75,7 +75,8 @@ func TestLateClaimAfterItsRetractIsRefused(t *testing.T) {
 	}
 }
 
-// What is done is answered, however long the store took to say so, and to a caller that has gone meanwhile: nothing is called for it.
+// A finished operation is replayed however long the store took to answer, even to a caller that has gone meanwhile:
+// nothing is called for it.
 func TestLateReplayIsAReplay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
@@ -95,7 +96,8 @@ func TestLateReplayIsAReplay(t *testing.T) {
 	})
 }
 
-// An operation is found inside its own work at any depth, whatever stands between: to wait for it would be to wait for itself.
+// An operation is found inside its own work at any depth, whatever stands between: to wait for it would be to wait
+// for itself.
 func TestNestedAtAnyDepth(t *testing.T) {
 	r, other := newReceiver(t, memstore.New(nil), everonce.Refuse, nil), newReceiver(t, memstore.New(nil), everonce.Refuse, nil)
 	x := newTxReceiver(t, newMapStore(), nil)

@@ -34,8 +34,8 @@ func TestClaimIsRepeatedWithItsNonce(t *testing.T) {
 	}
 }
 
-// A claim that failed for good is taken back by its nonce, so that nobody waits for an attempt that
-// never was, and a delayed packet of it makes no ghost.
+// A claim that failed for good is taken back by its nonce, so that no call waits for an attempt that never ran, and
+// a delayed packet of it has no effect.
 func TestClaimThatFailedIsRetracted(t *testing.T) {
 	for name, c := range map[string]struct {
 		do    behaviour
@@ -78,7 +78,7 @@ func TestClaimThatFailedIsRetracted(t *testing.T) {
 	}
 }
 
-// What was taken over and then retracted is unknown again: nobody has settled it.
+// A takeover that was retracted leaves the record unknown again: it has not been settled.
 func TestRetractedTakeoverIsAbandonedAgain(t *testing.T) {
 	for _, p := range []everonce.Policy{everonce.Reexecute, everonce.Reconcile} {
 		t.Run(p.String(), func(t *testing.T) {
@@ -233,7 +233,7 @@ func TestWaitEndsAtItsLimit(t *testing.T) {
 		}
 		start = time.Now()
 		do(t, r, keyOf("x"), never(t), everonce.InProgress, everonce.ErrInProgress, everonce.WithWait(time.Second))
-		checkEqual(t, "with a limit of its own", time.Since(start), time.Second)
+		checkEqual(t, "with a separate limit", time.Since(start), time.Second)
 		start = time.Now()
 		claims := s.count("Claim")
 		do(t, r, keyOf("x"), never(t), everonce.InProgress, everonce.ErrInProgress, everonce.WithWait(0))
@@ -261,7 +261,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// An attempt of another process wakes nobody here: a waiter asks again, soon.
+// An attempt of another process wakes no waiter here: a waiter asks again, soon.
 func TestWaitAsksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(nil)
@@ -320,7 +320,7 @@ func TestWaitComparesFirst(t *testing.T) {
 	})
 }
 
-// Waiters decode copies of their own.
+// Each waiter decodes a separate copy.
 func TestWaitersShareNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReceiver(t, memstore.New(nil), everonce.Refuse, &everonce.Options{Codec: everonce.Raw(), Wait: time.Hour})

@@ -13,8 +13,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// What an operation costs is counted here, not timed: it is the same on every machine. The race detector
-// allocates too, so it does not count.
+// Allocations are counted here, not time: they are the same on every machine. The test is skipped under the race
+// detector, which allocates too.
 func TestAllocations(t *testing.T) {
 	const runs = 1000
 	ctx := context.Background()
@@ -48,7 +48,8 @@ func TestAllocations(t *testing.T) {
 	i = 0
 	ready := testing.AllocsPerRun(runs, func() { call(keys[i], everonce.Executed, prepared, &printed); i++ })
 	replay := testing.AllocsPerRun(runs, func() { call(keys[0], everonce.Replayed) })
-	// The attempt, the saved copy of the value, a timer and what it calls, the record as claimed and as completed; the copy that is handed out.
+	// The attempt, the saved copy of the value, a timer and what it calls, the record as claimed and as completed;
+	// the copy that is handed out.
 	if newKey > 6 {
 		t.Errorf("a new key costs %v allocations, want at most 6", newKey)
 	}

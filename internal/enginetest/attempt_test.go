@@ -65,7 +65,7 @@ func TestDownstreamKeysDiffer(t *testing.T) {
 	}
 }
 
-func TestAttemptTellsWhatTheClaimFound(t *testing.T) {
+func TestAttemptReturnsThePreviousAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(nil)
 		r := newReceiver(t, s, everonce.Reexecute, &everonce.Options{Owner: "host:1"})
@@ -148,7 +148,7 @@ func TestAttemptFrom(t *testing.T) {
 			none(ctx)
 			return nil
 		}), nil)
-		checkEqual(t, "keys of the outer operation, in transactions of their own", len(downstream), 0)
+		checkEqual(t, "keys of the outer operation, in separate transactions", len(downstream), 0)
 		_, err = everonce.Do(ctx, other, keyOf("inner"), func(ctx context.Context, _ *everonce.Attempt) (string, error) {
 			want(ctx, keyOf("inner"))
 			return "", nil

@@ -11,7 +11,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// What is known of a commit that was lost, and was not made, is not said of the runs after it.
+// A lost commit that turns out not to have been made does not affect the runs after it.
 func TestBatchForgetsALostCommitThatWasNotMade(t *testing.T) {
 	batches(t, everonce.Options{}, func(b *batchTest) {
 		b.s.on("Commit", 0, refuse(errDeadlock))
@@ -24,7 +24,8 @@ func TestBatchForgetsALostCommitThatWasNotMade(t *testing.T) {
 	})
 }
 
-// An item that is alone is as one of many: it does not wait, its work finds no attempt, and its error is the work's own.
+// An item that is alone is as one of many: it does not wait, its work finds no attempt, and its error is the work's
+// own.
 func TestBatchOfOne(t *testing.T) {
 	batches(t, everonce.Options{Wait: time.Hour, Optimistic: true}, func(b *batchTest) {
 		diedIn(b, b.s, keyOf("busy"), 2*time.Hour)
@@ -44,7 +45,8 @@ func TestBatchOfOne(t *testing.T) {
 	})
 }
 
-// A commit that meets a deadlock is made again for all, as often as TxRetries allow; and the number of the attempt is the record's.
+// A commit that ends in a deadlock is made again for all, as often as TxRetries allow; and the number of the
+// attempt is the record's.
 func TestBatchWhoseCommitDeadlocks(t *testing.T) {
 	rec := &recorder{}
 	batches(t, everonce.Options{Observer: rec}, func(b *batchTest) {
@@ -72,7 +74,7 @@ func TestBatchWhoseCommitDeadlocks(t *testing.T) {
 	})
 }
 
-// A caller that ends between two runs is told so.
+// A caller whose context ends between two runs gets its cause.
 func TestBatchWhoseCallerEndsBetweenTwoRuns(t *testing.T) {
 	batches(t, everonce.Options{}, func(b *batchTest) {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -103,7 +105,8 @@ func TestBatchAtAStoreThatHangs(t *testing.T) {
 	})
 }
 
-// A record that cannot be read, or that a newer version has written, while versions change, is one item's answer, and not its neighbours'.
+// A record that cannot be read, or that a newer version has written, while versions change, is one item's answer,
+// and not its neighbours'.
 func TestBatchWithARecordThatIsRefused(t *testing.T) {
 	for _, bad := range []error{driver.ErrCorruptRecord, driver.ErrNewerRecord} {
 		batches(t, everonce.Options{}, func(b *batchTest) {
@@ -174,7 +177,7 @@ func TestBatchOfTheMost(t *testing.T) {
 }
 
 // A second item with another fingerprint is a mismatch also where the result is gone, or was never kept.
-func TestBatchSecondsOfWhatIsGone(t *testing.T) {
+func TestBatchSecondsOfAnExpiredResult(t *testing.T) {
 	batches(t, everonce.Options{MaxResult: 1}, func(b *batchTest) {
 		do := func() string {
 			all := items("a", "a")
@@ -190,8 +193,9 @@ func TestBatchSecondsOfWhatIsGone(t *testing.T) {
 	})
 }
 
-// A second item with a fingerprint that the first cannot be compared with is compared with the record's, also where that was refused.
-func TestBatchSecondsOfWhatWasRefused(t *testing.T) {
+// A second item with a fingerprint that the first cannot be compared with is compared with the record's, also where
+// that was refused.
+func TestBatchSecondsOfARefusal(t *testing.T) {
 	batches(t, everonce.Options{}, func(b *batchTest) {
 		b.fails = func(int, *mapTx) error { return everonce.Permanent("declined", nil, nil) }
 		b.transact(context.Background(), items("a"))

@@ -30,7 +30,7 @@ func TestBatchWhoseCommitWasLost(t *testing.T) {
 	}
 }
 
-// What became of a lost commit is found out though the caller has gone.
+// A lost commit is looked up even if the caller has gone.
 func TestBatchWhoseCommitWasLostWithItsCaller(t *testing.T) {
 	batches(t, everonce.Options{}, func(b *batchTest) {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -79,7 +79,7 @@ func TestBatchWhoseCommitWasLostWithTheStore(t *testing.T) {
 	})
 }
 
-// After a deadlock the whole transaction runs again; where it never ends, whoever causes it is found.
+// After a deadlock the whole transaction runs again; if it never succeeds, the item that causes it is found.
 func TestBatchAfterADeadlock(t *testing.T) {
 	batches(t, everonce.Options{}, func(b *batchTest) {
 		deadlocks := 1
@@ -150,7 +150,7 @@ func TestBatchWhoseCommitIsRefused(t *testing.T) {
 	})
 }
 
-// What one item makes the commit refuse, a constraint that is checked only then, does not fail its neighbours.
+// An item that makes the commit fail, by a deferred constraint, does not fail its neighbours.
 func TestBatchIsCutWhereItsCommitFails(t *testing.T) {
 	batches(t, everonce.Options{}, func(b *batchTest) {
 		b.s.on("Commit", 0, func(_ context.Context, call func() error) error {

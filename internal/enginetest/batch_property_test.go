@@ -14,7 +14,7 @@ import (
 
 // A batch comes to what its operations come to one by one: the same outcomes, effects and records, whatever fails in
 // it, and however it is cut.
-func TestBatchIsWhatItsOperationsAreOneByOne(t *testing.T) {
+func TestBatchEqualsItsOperationsOneByOne(t *testing.T) {
 	ends := map[string]func(tx *mapTx) error{
 		"well": nil, "fails": func(*mapTx) error { return errWork }, "violates": func(tx *mapTx) error { return tx.Violate() },
 		"refused": func(*mapTx) error { return everonce.Permanent("declined", nil, []byte("detail")) },

@@ -11,9 +11,9 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// A key that is in a batch twice has two values: who changes one, a slice here, does not change the other. What is recorded is replayed to both,
-// by a receiver too that would not record as much.
-func TestBatchSecondHasAValueOfItsOwn(t *testing.T) {
+// A key that is in a batch twice has two values: changing one, a slice here, does not change the other. The
+// recorded value is replayed to both, even if the receiver itself would not record one so large.
+func TestBatchSecondHasASeparateValue(t *testing.T) {
 	batches(t, everonce.Options{}, func(b *batchTest) {
 		small := newTxReceiver(b, b.s, &everonce.Options{MaxResult: 1})
 		for _, c := range []struct {
@@ -21,7 +21,7 @@ func TestBatchSecondHasAValueOfItsOwn(t *testing.T) {
 			first    everonce.Outcome
 		}{{b.x, everonce.Executed}, {b.x, everonce.Replayed}, {small, everonce.Replayed}} {
 			res, err := everonce.TransactBatch(context.Background(), c.receiver, items("a", "b", "a", "a"), everonce.EachItem(func(context.Context, *mapTx, int) ([]string, error) {
-				return []string{"as it was"}, nil
+				return []string{"unchanged"}, nil
 			}))
 			checkErr(b, err, nil)
 			checkOutcome(b, res[0].Result, res[0].Err, c.first, nil)
@@ -29,7 +29,7 @@ func TestBatchSecondHasAValueOfItsOwn(t *testing.T) {
 				if i > 0 {
 					checkOutcome(b, res[i].Result, res[i].Err, everonce.Replayed, nil)
 				}
-				if v := res[i].Value; len(v) != 1 || v[0] != "as it was" {
+				if v := res[i].Value; len(v) != 1 || v[0] != "unchanged" {
 					b.Errorf("item %d, where the first is %v: %v", i, c.first, v)
 				} else {
 					v[0] = "changed"
@@ -46,8 +46,9 @@ func (oneWay) Name() string                  { return "oneway" }
 func (oneWay) Marshal(v any) ([]byte, error) { return json.Marshal(v) }
 func (oneWay) Unmarshal([]byte, any) error   { return errors.New("this cannot be read") }
 
-// What another codec has recorded is replayed to both of a key that is in a batch twice, though the receiver's own cannot read it back.
-func TestBatchSecondOfWhatAnotherCodecWrote(t *testing.T) {
+// A value that another codec has recorded is replayed to both items of a key that is in a batch twice, although the
+// receiver's codec cannot read back its own.
+func TestBatchSecondOfAnotherCodecsValue(t *testing.T) {
 	batches(t, everonce.Options{}, func(b *batchTest) {
 		var store driver.TxStore[*mapTx] = b.s
 		b.transact(context.Background(), items("a"))

@@ -245,7 +245,7 @@ func TestBatchComparesWithTheRecord(t *testing.T) {
 	})
 }
 
-// What another attempt has leaves the batch as in progress, and what is wrong as invalid; the rest goes on.
+// An item that another attempt holds leaves the batch as in progress, and an invalid one as invalid; the rest runs.
 func TestBatchAnswersEachItem(t *testing.T) {
 	batches(t, everonce.Options{Wait: time.Hour}, func(b *batchTest) {
 		b.transact(context.Background(), items("done"))
@@ -410,8 +410,8 @@ func TestBatchOfAnotherSecret(t *testing.T) {
 	checkEqual(t, "results", len(res), 0)
 }
 
-// Whoever is in the batch twice gets a value of its own each time: what is done to one changes no other.
-func TestBatchGivesEachAValueOfItsOwn(t *testing.T) {
+// An item that is in the batch twice gets a separate value each time: changing one does not change the other.
+func TestBatchItemsHaveSeparateValues(t *testing.T) {
 	batches(t, everonce.Options{}, func(b *batchTest) {
 		for _, want := range []string{"[executed replayed]", "[replayed replayed]"} {
 			res, err := everonce.TransactBatch(context.Background(), b.x, items("a", "a"), everonce.EachItem(func(context.Context, *mapTx, int) ([]byte, error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// What an operation says of itself is not taken for what is true of the operation around it.
+// The mark on an operation's error does not apply to the operation around it.
 func TestMarksOfANestedOperationAreItsOwn(t *testing.T) {
 	for name, inner := range map[string]error{"marked": everonce.NotDone(errWork), "for the classifier": errWork} {
 		t.Run(name, func(t *testing.T) {
@@ -34,7 +34,8 @@ func TestMarksOfANestedOperationAreItsOwn(t *testing.T) {
 	}
 }
 
-// A classifier is asked once for each error, which it may count, and what it says then is what is saved: a second answer might differ.
+// A classifier is asked once for each error, which it may count, and what it says then is what is saved: a second
+// answer might differ.
 func TestClassifyIsAskedOnce(t *testing.T) {
 	asked := 0
 	refusesFirst := &everonce.Options{Classify: func(error) error {

@@ -15,8 +15,9 @@ import (
 
 var errGone = errors.New("the client has hung up")
 
-// Where the caller's context is over before the work was called, or while the store answers the call that comes before it, nothing
-// runs, and that is not the store's failure. What is asked again, by somebody who waits, goes on as if it had not been asked.
+// If the caller's context ends before the work was called, or while the store answers the call before it, nothing
+// runs, and that is not the store's failure. A waiting caller that asks again gets the same error as if it had not
+// asked.
 func TestNothingIsBegunForACallerThatIsGone(t *testing.T) {
 	type world struct {
 		s *mapStore
@@ -30,7 +31,7 @@ func TestNothingIsBegunForACallerThatIsGone(t *testing.T) {
 			return n, errors.Join(err, tx.Commit())
 		}
 	}
-	// in runs a step of an attempt that nobody has left, and then lets the key go.
+	// in runs a step of an attempt whose caller is present, and then releases the key.
 	in := func(w world, step func(a *everonce.Attempt) (int, error)) (n int, err error) {
 		_, _ = everonce.Do(context.Background(), w.r, keyOf("x"), func(_ context.Context, a *everonce.Attempt) (string, error) {
 			n, err = step(a)
@@ -157,8 +158,8 @@ func TestACallerThatGoesBetweenTwoTries(t *testing.T) {
 	}
 }
 
-// A caller that is gone takes no answer from a step that is done: it is there, and nothing is begun for it.
-func TestAStepThatIsDoneIsToldToACallerThatIsGone(t *testing.T) {
+// A caller that is gone still gets the saved result of a finished step: nothing is begun for it.
+func TestAFinishedStepIsReturnedToACallerThatIsGone(t *testing.T) {
 	s := newMapStore()
 	r := newReceiver(t, s, everonce.Refuse, nil)
 	inAttempt(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) {
@@ -174,8 +175,8 @@ func TestAStepThatIsDoneIsToldToACallerThatIsGone(t *testing.T) {
 	})
 }
 
-// What an earlier attempt left open stays open where this one could not begin the step: it may have happened, and the policy that
-// comes next may be another.
+// A step that an earlier attempt left open stays open if this attempt could not begin it: it may have happened, and
+// the next policy may be another.
 func TestAnEarlierStepStaysOpen(t *testing.T) {
 	for name, begin := range map[string]behaviour{"not written": refuse(errNet), "its answer lost": lose(errNet)} {
 		t.Run(name, func(t *testing.T) {
@@ -207,7 +208,7 @@ func TestAnEarlierStepStaysOpen(t *testing.T) {
 	}
 }
 
-// Nor is a settlement, which leaves what it was to settle as unknown as it was.
+// Nor is a settlement, which leaves the operation unknown.
 func TestSettleForACallerThatIsGone(t *testing.T) {
 	for when, c := range map[string]struct {
 		method string // the call with whose answer the context is over; none: before all of them
@@ -267,8 +268,8 @@ func TestSettleForACallerThatIsGone(t *testing.T) {
 	}
 }
 
-// Whose context ends in the middle of a wait is told so, also where it was the one that asked for all just then.
-func TestWhoGoesWhileItAsksHasWaited(t *testing.T) {
+// A caller whose context ends during a wait gets its cause, even if it was the one that was asking for all.
+func TestACallerThatLeavesWhileItAsksHasWaited(t *testing.T) {
 	for name, do := range map[string]behaviour{
 		"no answer came":  func(ctx context.Context, _ func() error) error { <-ctx.Done(); return cutShort(ctx) },
 		"it was answered": func(ctx context.Context, call func() error) error { err := call(); <-ctx.Done(); return err },
@@ -289,8 +290,9 @@ func TestWhoGoesWhileItAsksHasWaited(t *testing.T) {
 	}
 }
 
-// Who has waited and then got the record waits no more: what it says of its own end is not that another attempt runs.
-func TestWhoGotTheRecordWaitsNoMore(t *testing.T) {
+// A caller that has waited and then got the record no longer waits: when it ends, it does not report that another
+// attempt is running.
+func TestACallerWithTheRecordWaitsNoMore(t *testing.T) {
 	t.Parallel()
 	for name, late := range map[string]bool{"in its work": false, "as it got it": true} {
 		t.Run(name, func(t *testing.T) {
@@ -319,8 +321,8 @@ func TestWhoGotTheRecordWaitsNoMore(t *testing.T) {
 	}
 }
 
-// What the store said of a call whose caller has gone is in the error, by its type too.
-func TestCallerThatIsGoneHearsWhatTheStoreSaid(t *testing.T) {
+// The store's error of a call whose caller has gone is in the returned error, by its type too.
+func TestCallerThatIsGoneGetsTheStoresError(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s := newFaultStore()
 	s.on("Claim", 1, func(context.Context, func() error) error {
@@ -330,6 +332,6 @@ func TestCallerThatIsGoneHearsWhatTheStoreSaid(t *testing.T) {
 	res, err := everonce.Do(ctx, newReceiver(t, s, everonce.Refuse, nil), keyOf("x"), never(t))
 	checkOutcome(t, res, err, everonce.Failed, errGone)
 	var said *net.OpError
-	checkEqual(t, "what the store said is there", errors.As(err, &said), true)
+	checkEqual(t, "the store's error is included", errors.As(err, &said), true)
 	checkEqual(t, "it is the store's failure", errors.Is(err, everonce.ErrStore), false)
 }

@@ -34,7 +34,7 @@ func checkRawRoundTrip[T any](t *testing.T, name string, v T) {
 	}
 }
 
-// What goes in and what comes out is a copy, as it is of []byte.
+// The codec copies named byte types in both directions, as it does []byte.
 func TestRawCodecCopiesNamedBytes(t *testing.T) {
 	c := everonce.Raw()
 	src := blob("abc")

@@ -10,7 +10,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// What a caller does to the value that it got changes neither what is saved nor what another gets, whoever of them was first.
+// Changing a value that a caller got changes neither the saved one nor another caller's, whichever came first.
 func TestValuesAreTheCallersOwn(t *testing.T) {
 	for name, codec := range map[string]everonce.Codec{"json": everonce.JSON(), "raw": everonce.Raw()} {
 		t.Run(name, func(t *testing.T) {
@@ -43,9 +43,9 @@ func TestRawMessageThatIsNoJSON(t *testing.T) {
 	}
 }
 
-// A negative number is the same number in every type; an interface in a part holds what it holds; a field that its tag leaves out
-// is left out on purpose.
-func TestFingerprintOfWhatIsEqual(t *testing.T) {
+// A negative number is the same number in every type; an interface in a part holds what it holds; a field that its
+// tag leaves out is left out on purpose.
+func TestFingerprintOfEqualValues(t *testing.T) {
 	checkEqual(t, "int32", everonce.FingerprintOf(int32(-1)), everonce.FingerprintOf(-1))
 	type free struct{ V any }
 	checkEqual(t, "an int in an interface", everonce.FingerprintOf(free{5}).Alg, "parts/1")
@@ -64,7 +64,7 @@ func TestPermanentErrorWithAnEmptyDetail(t *testing.T) {
 	checkEqual(t, "replay", *asPermanent(t, again), *asPermanent(t, first))
 }
 
-// What cannot be read is not asked for again and again.
+// An unreadable record is not read again and again.
 func TestLookupOfACorruptRecord(t *testing.T) {
 	s := newFaultStore()
 	s.on("Get", 0, refuse(driver.ErrCorruptRecord))

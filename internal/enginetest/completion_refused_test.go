@@ -12,8 +12,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// What a store refuses for good is not asked of it again, and a record that another has is the other's, whichever of the two
-// ways the store says so.
+// A write that a store refuses for good is not repeated, and a record that another attempt has is left to it,
+// whichever of the two errors the store returns.
 func TestCompletionThatIsRefusedForGood(t *testing.T) {
 	for _, c := range []struct {
 		is      error
@@ -47,7 +47,8 @@ func TestCompletionThatHangsIsTriedAgain(t *testing.T) {
 	})
 }
 
-// To abandon an operation for one of its steps is not what its lease's end would do: it is tried for as long as a completion.
+// To abandon an operation for one of its steps is not what its lease's end would do: it is tried for as long as a
+// completion.
 func TestAbandonedStepIsNamedAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
@@ -95,7 +96,7 @@ func TestStepsEndIsRecordedAfterAnOutage(t *testing.T) {
 	})
 }
 
-// What the record says is the answer of an attempt that lost it, also where that is no more than that it was done.
+// An attempt that lost its record returns the record's answer, even if that is only a tombstone.
 func TestLateCompletionBehindATombstone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
@@ -114,8 +115,9 @@ func TestLateCompletionBehindATombstone(t *testing.T) {
 	})
 }
 
-// What an unknown operation inside another's work says is told of the other by a word of its own, and an unknown step once.
-func TestUnknownInsideIsTold(t *testing.T) {
+// An unknown outcome inside another operation's work is reported for the outer one by a separate class, and an
+// unknown step once.
+func TestUnknownInsideIsReported(t *testing.T) {
 	s := newFaultStore()
 	r := newReceiver(t, s, everonce.Refuse, nil)
 	leaveUnknown(t, r, keyOf("inner"))
@@ -138,7 +140,8 @@ func TestUnknownInsideIsTold(t *testing.T) {
 	}
 }
 
-// What another call of this package says is not the classifier's to read: it is of that call, and says nothing of the work around it.
+// The classifier does not get errors of other calls of this package: they describe those calls, and say nothing
+// about the work around them.
 func TestErrorsOfOtherCallsAreNotClassified(t *testing.T) {
 	r := newReceiver(t, newFaultStore(), everonce.Refuse, &everonce.Options{Classify: everonce.NotDone})
 	do(t, r, keyOf("x"), func(ctx context.Context, _ *everonce.Attempt) (string, error) {

@@ -15,7 +15,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// brittle is a codec that fails where it is told to.
+// brittle is a codec that fails on demand.
 type brittle struct{ marshal, unmarshal func() error }
 
 func (c brittle) Name() string { return "brittle" }
@@ -39,7 +39,7 @@ func (c brittle) Unmarshal(data []byte, v any) error {
 func fails() error  { return errors.New("no encoding") }
 func panics() error { panic("codec") }
 
-// A result that cannot be kept is elided: the first caller has it, a duplicate is told so, and nothing
+// A result that cannot be kept is elided: the first caller has it, a duplicate gets ErrResultElided, and nothing
 // runs again (rule 10).
 func TestResultsThatCanNotBeKeptAreElided(t *testing.T) {
 	for _, c := range []struct {
@@ -177,13 +177,13 @@ func TestCodecs(t *testing.T) {
 	for name, v := range map[string][]byte{"bytes": {0, 0xff, 'a'}, "empty": {}} {
 		res, err := everonce.Do(ctx, raw, keyOf(name), bytesWork(v))
 		checkOutcome(t, res, err, everonce.Executed, nil)
-		checkEqual(t, "saved as it is", string(recordIn(t, s, keyOf(name)).Result.Data), string(v))
+		checkEqual(t, "saved unchanged", string(recordIn(t, s, keyOf(name)).Result.Data), string(v))
 		for range 2 {
 			res, err = everonce.Do(ctx, r, keyOf(name), bytesWork([]byte("again"))) // the built-in codec of the record
 			checkOutcome(t, res, err, everonce.Replayed, nil)
 			checkEqual(t, "replayed", res.Value, v)
 			if len(res.Value) > 0 {
-				res.Value[0]++ // a copy of its own
+				res.Value[0]++ // a separate copy
 			}
 		}
 	}
@@ -239,7 +239,8 @@ func TestNotRecordedComesWithTheValue(t *testing.T) {
 		s.heal()
 		do(t, r, keyOf("x"), never(t), everonce.Unknown, everonce.ErrOutcomeUnknown)
 
-		// A permanent failure that could not be saved is told, and nobody who asks for ErrNotRecorded takes it for an effect.
+		// A permanent failure that could not be saved is returned, and does not match ErrNotRecorded, which would
+		// mean an effect.
 		s.on("Complete", 0, refuse(errNet))
 		_, err = do(t, r, keyOf("p"), returns("", everonce.Permanent("declined", nil, nil)), everonce.NotRecorded, everonce.ErrStore)
 		checkEqual(t, "code", asPermanent(t, err).Code, "declined")
@@ -320,7 +321,7 @@ func TestCompletionOutlivesTheCaller(t *testing.T) {
 					gone := errors.New("the client went away")
 					res, err := everonce.Do(ctx, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
 						cancel(gone)
-						<-ctx.Done() // the work is told
+						<-ctx.Done() // the work's context ends
 						checkErr(t, context.Cause(ctx), gone)
 						checkEqual(t, "Lost", a.Lost(), false)
 						if c.err != nil {
@@ -339,7 +340,7 @@ func TestCompletionOutlivesTheCaller(t *testing.T) {
 	}
 }
 
-// A release that fails is told, with the work's own error.
+// A release that fails is returned, with the work's own error.
 func TestReleaseThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
@@ -351,7 +352,7 @@ func TestReleaseThatFails(t *testing.T) {
 		checkErr(t, err, errNet)
 		checkEqual(t, "it was tried as long as a completion", time.Since(start), 30*time.Second)
 
-		// To abandon is what the lease does by itself: that is tried shortly.
+		// Abandoning has the same effect as a lapsing lease, so it is tried briefly.
 		start = time.Now()
 		do(t, r, keyOf("y"), returns("", errWork), everonce.Unknown, everonce.ErrOutcomeUnknown)
 		checkEqual(t, "an abandoned one was tried for", time.Since(start), 5*time.Second)

@@ -15,8 +15,9 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// What one has read for all is no answer to who came after it was read: by then it may have been forgotten, and the key be in use again.
-func TestAnOldAnswerIsNotForWhoCameLater(t *testing.T) {
+// An answer that one caller has read for all is not used for a caller that came later: by then it may have been
+// forgotten, and the key be in use again.
+func TestAnOldAnswerIsNotForLaterCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
 		here, there := newReceiver(t, s, everonce.Refuse, nil), newReceiver(t, s, everonce.Refuse, nil)
@@ -58,7 +59,8 @@ func TestAnOldAnswerIsNotForWhoCameLater(t *testing.T) {
 	})
 }
 
-// What one has met decides the others' calls as their own claims would: by their own fingerprints.
+// The record that one caller has read decides the others' calls as their own claims would: by their own
+// fingerprints.
 func TestAnAnswerIsComparedWithEachFingerprint(t *testing.T) {
 	for seed := range 10 {
 		synctest.Test(t, func(t *testing.T) {
@@ -70,7 +72,7 @@ func TestAnAnswerIsComparedWithEachFingerprint(t *testing.T) {
 			for i := range 20 {
 				wg.Go(func() {
 					res, err := everonce.Do(t.Context(), r, keyOf("x"), func(context.Context, *everonce.Attempt) (string, error) {
-						time.Sleep(time.Microsecond) // nobody asks meanwhile
+						time.Sleep(time.Microsecond) // no caller asks meanwhile
 						return fmt.Sprint(i % 2), nil
 					}, everonce.FingerprintOf(i%2), everonce.WithWait(time.Hour))
 					mu.Lock()
@@ -93,8 +95,8 @@ func TestAnAnswerIsComparedWithEachFingerprint(t *testing.T) {
 			if of[0][everonce.Executed] == 0 {
 				of[0], of[1] = of[1], of[0]
 			}
-			checkEqual(t, "those of the fingerprint that claimed", of[0], map[everonce.Outcome]int{everonce.Executed: 1, everonce.Replayed: 9})
-			checkEqual(t, "those of the other", of[1], map[everonce.Outcome]int{everonce.Mismatch: 10})
+			checkEqual(t, "calls with the fingerprint that claimed", of[0], map[everonce.Outcome]int{everonce.Executed: 1, everonce.Replayed: 9})
+			checkEqual(t, "calls with the other", of[1], map[everonce.Outcome]int{everonce.Mismatch: 10})
 			if claims > 21+1+45+20 {
 				t.Errorf("%d claims", claims)
 			}
@@ -186,7 +188,7 @@ func TestAnAnswerIsDecodedByEachCodec(t *testing.T) {
 	})
 }
 
-// Who gets the same answer may change its copy.
+// Callers that get the same answer may each change their copy.
 func TestCopiesOfAnAnswerAreTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()

@@ -13,9 +13,9 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// A claim may arrive long after its caller has sent it again and joined those who wait. It gets the record then, in the name of a
-// caller that does not know: that one is told by whoever asks, claims, and works. It does so too where others are told first that the outcome is
-// unknown, since the lease has run out.
+// A claim may arrive long after its caller has sent it again and joined those who wait. It then gets the record for
+// a caller that does not know: the next caller to ask informs it, and it claims and works. It does so even if
+// others get the unknown outcome first, because the lease has run out.
 func TestAClaimThatComesLateIsItsCallersOwn(t *testing.T) {
 	type crowded struct {
 		others int
@@ -39,7 +39,7 @@ func TestAClaimThatComesLateIsItsCallersOwn(t *testing.T) {
 				for range c.others {
 					wg.Go(func() {
 						res, err := everonce.Do(t.Context(), here, keyOf("x"), returns("another's", nil), opts...)
-						if c.lease < time.Second && res.Outcome == everonce.Unknown { // whoever asked first found a lease that had run out
+						if c.lease < time.Second && res.Outcome == everonce.Unknown { // the first to ask found a lapsed lease
 							return
 						}
 						if checkOutcome(t, res, err, everonce.Replayed, nil); res.Value != "v" {
@@ -85,8 +85,9 @@ func TestThoseWhoseClaimsWereSentAgainAskByTurns(t *testing.T) {
 	})
 }
 
-// Each of them whose first claim comes late is told so, whoever asks: it has the record at once, and its lease is renewed.
-func TestClaimsThatComeLateAreToldToTheirCallers(t *testing.T) {
+// Each caller whose first claim comes late is informed, whichever caller asks: it has the record at once, and its
+// lease is renewed.
+func TestLateClaimsReachTheirCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
 		r := newReceiver(t, s, everonce.Refuse, nil)
@@ -132,9 +133,9 @@ func TestClaimsThatComeLateAreToldToTheirCallers(t *testing.T) {
 	})
 }
 
-// Nor does the claim of a caller that goes in the moment in which it comes stay behind: nothing ran, so nothing is unknown.
+// Nor is the claim of a caller that leaves just as it arrives left behind: nothing ran, so nothing is unknown.
 func TestAClaimThatComesLateToACallerThatGoes(t *testing.T) {
-	for range 20 { // whether it is told before it goes is chance
+	for range 20 { // it is chance whether it learns of the claim before it leaves
 		synctest.Test(t, func(t *testing.T) {
 			s := newFaultStore()
 			r := newReceiver(t, s, everonce.Refuse, nil)

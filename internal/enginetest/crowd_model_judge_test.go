@@ -52,8 +52,8 @@ func (m *crowdModel) judgeEffects(k int) {
 // judgeWaits finds who waited though no attempt ran, for longer than it may take to hear of the end of the one before.
 func (m *crowdModel) judgeWaits(k int) {
 	for _, w := range m.waits[k] {
-		free, ender := w.from, nobody
-		for _, b := range append(m.busy[k], span{w.to, w.to, nobody}) {
+		free, ender := w.from, noReceiver
+		for _, b := range append(m.busy[k], span{w.to, w.to, noReceiver}) {
 			if b.from.After(w.to) {
 				b.from = w.to
 			}
@@ -64,16 +64,17 @@ func (m *crowdModel) judgeWaits(k int) {
 			switch {
 			case b.to.After(free):
 				free, ender = b.to, b.receiver
-			case b.to.Equal(free) && b.receiver != ender: // who asked at the end of the one may have met the other
-				ender = nobody
+			case b.to.Equal(free) && b.receiver != ender: // a caller that asked at the end of the one may have found the other
+				ender = noReceiver
 			}
 		}
 	}
 }
 
-// allowed is how long callers of a receiver may wait for a key behind an end: no time at all where it was in their own receiver, or where the
-// store has sent word of it; else the longest pause. So it is if another receiver was granted the record at that moment, though no work followed,
-// as where it only asked whether an attempt in the unknown had happened: whoever was woken has met that.
+// allowed is how long callers of a receiver may wait for a key behind an end: no time at all if the end was in
+// their own receiver, or if the store has sent a notification of it; else the longest pause. The longest pause also
+// applies if another receiver was granted the record at that moment, even without work, as when it only asked
+// whether an unknown attempt had happened: the woken caller has found that one running.
 func (m *crowdModel) allowed(k, receiver, ender int, free time.Time) time.Duration {
 	longest, hung := 1501*time.Millisecond, time.Duration(0)
 	if m.plan.Word == hungWords { // whose turn it is may be asking for word
@@ -85,7 +86,7 @@ func (m *crowdModel) allowed(k, receiver, ender int, free time.Time) time.Durati
 		}
 	}
 	switch {
-	case ender == nobody:
+	case ender == noReceiver:
 	case ender == receiver:
 		return hung
 	case m.plan.Transactions: // of whose ends there is no word
@@ -95,21 +96,23 @@ func (m *crowdModel) allowed(k, receiver, ender int, free time.Time) time.Durati
 	return longest + hung
 }
 
-// stirred reports whether anything has happened to a key shortly before a time: word that comes again soon is followed after a pause.
+// stirred reports whether anything has happened to a key shortly before a time: word that comes again soon is
+// followed after a pause.
 func (m *crowdModel) stirred(k int, at time.Time) bool {
 	since := at.Add(-3 * time.Second)
 	return slices.ContainsFunc(m.events[k], func(e time.Time) bool { return e.After(since) && e.Before(at) }) ||
 		slices.ContainsFunc(m.grants[k], func(g span) bool { return g.from.After(since) && !g.from.After(at) })
 }
 
-// judgeAsks finds a receiver that asks more often than the pauses that begin short allow, where nothing has happened for a while.
+// judgeAsks finds a receiver that asks more often than the pauses that begin short allow, where nothing has
+// happened for a while.
 func (m *crowdModel) judgeAsks(k, r int) {
 	const second, quiet, most = time.Second, 3 * time.Second, 10
 	events := m.events[k]
 	for _, c := range m.plan.Calls {
 		if c.Key == k {
 			events = append(events, m.start.Add(c.At+c.Wait))
-			if m.plan.Transactions && m.plan.Optimistic { // which waits only after its work, if it meets another then
+			if m.plan.Transactions && m.plan.Optimistic { // which waits only after its work, if it finds another then
 				events = append(events, m.start.Add(c.At+c.Takes))
 			}
 		}

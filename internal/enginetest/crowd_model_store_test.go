@@ -123,7 +123,7 @@ func (s *modelStore) Claim(ctx context.Context, req driver.ClaimRequest) (driver
 func (m *crowdModel) granted(ctx context.Context, id everonce.RecordID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	receiver := nobody
+	receiver := noReceiver
 	if i, ok := ctx.Value(callNumber{}).(int); ok {
 		receiver = m.plan.Calls[i].Receiver
 	}
@@ -165,7 +165,7 @@ func (s *modelStore) Begin(ctx context.Context, req driver.BeginRequest) (driver
 		}
 	}
 	for _, t := range s.m.plan.Troubles {
-		if at := time.Since(s.m.start); at >= t.From && at < t.To && t.Kind != isSlow { // what is begun and not known of is the tests' of Begin
+		if at := time.Since(s.m.start); at >= t.From && at < t.To && t.Kind != isSlow { // the tests of Begin cover a lost begin
 			return nil, driver.ClaimResult{}, errNet
 		}
 	}

@@ -105,17 +105,17 @@ func drawCrowd(t *rapid.T) *crowdPlan {
 // span is when something held.
 type span struct {
 	from, to time.Time
-	receiver int // of the attempt, or nobody
+	receiver int // of the attempt, or noReceiver
 }
 
-// nobody is what stands for a receiver where there is none: a process that died, or a settlement.
-const nobody = -1
+// noReceiver stands for a process that died, or a settlement.
+const noReceiver = -1
 
-// crowdModel is one run, and what is known of it.
+// crowdModel is one run and its history.
 type crowdModel struct {
 	plan     *crowdPlan
 	store    *modelStore
-	word     *wordy // nil if there is none
+	word     *wordy // nil if the store sends no notifications
 	guarded  [2]*everonce.Receiver
 	txs      [2]*everonce.TxReceiver[*mapTx]
 	start    time.Time
@@ -187,7 +187,7 @@ func (m *crowdModel) effect(k int, value string) {
 	}
 }
 
-// attempt is what the work of call i does until its end, or that of its context.
+// attempt does the work of call i until its end, or until its context ends.
 func (m *crowdModel) attempt(ctx context.Context, i int) (value string, err error) {
 	c := &m.plan.Calls[i]
 	m.mu.Lock()
@@ -236,7 +236,7 @@ func (m *crowdModel) ask(k int) func(context.Context, everonce.Abandoned) (evero
 	}
 }
 
-// call is call i, and what it was told.
+// call makes call i, and checks its answer.
 func (m *crowdModel) call(ctx context.Context, i int) {
 	c := &m.plan.Calls[i]
 	time.Sleep(c.At)
@@ -267,9 +267,9 @@ func (m *crowdModel) call(ctx context.Context, i int) {
 		}
 		m.waits[c.Key] = append(m.waits[c.Key], span{start, until, c.Receiver})
 		if c.End == "panic" && !worked.IsZero() || c.End == "goexit" && !worked.IsZero() {
-			return // it was told nothing, unless its work was cut short
+			return // it got no answer, unless its work was cut short
 		}
-		m.told(i, start, worked, ctx.Err() != nil, res, err)
+		m.checkAnswer(i, start, worked, ctx.Err() != nil, res, err)
 	}()
 	opts := []everonce.CallOption{everonce.WithWait(c.Wait), everonce.FingerprintOf(c.Print)}
 	if m.plan.Transactions {
@@ -293,8 +293,8 @@ func (m *crowdModel) call(ctx context.Context, i int) {
 	}, append(opts, everonce.WithReconcile(m.ask(c.Key)))...)
 }
 
-// told checks what call i was told against what has happened. The model is locked.
-func (m *crowdModel) told(i int, start, worked time.Time, over bool, res everonce.Result[string], err error) {
+// checkAnswer checks the answer to call i against what has happened. The caller must hold m.mu.
+func (m *crowdModel) checkAnswer(i int, start, worked time.Time, over bool, res everonce.Result[string], err error) {
 	c := &m.plan.Calls[i]
 	now := time.Now()
 	calm := len(m.plan.Troubles) == 0
@@ -324,7 +324,7 @@ func (m *crowdModel) told(i int, start, worked time.Time, over bool, res everonc
 			wrong("an error with a value")
 		}
 		if !strings.HasPrefix(said, fmt.Sprintf("%d/%d/", c.Key, c.Print)) && !strings.HasPrefix(said, fmt.Sprintf("%d/settled/", c.Key)) && !res.Reconciled {
-			if m.plan.Policy != everonce.Reconcile || !strings.HasPrefix(said, fmt.Sprintf("%d/", c.Key)) { // who asks finds it in the ledger, whoever did it
+			if m.plan.Policy != everonce.Reconcile || !strings.HasPrefix(said, fmt.Sprintf("%d/", c.Key)) { // a reconciler finds it in the ledger, from any attempt
 				wrong(fmt.Sprintf("the answer %q is another's", said))
 			}
 		}
@@ -332,7 +332,7 @@ func (m *crowdModel) told(i int, start, worked time.Time, over bool, res everonc
 		case m.final[c.Key] == "":
 			m.final[c.Key] = said
 		case m.final[c.Key] != said && !m.forgot[c.Key]:
-			wrong(fmt.Sprintf("the answer %q, and others were told %q", said, m.final[c.Key]))
+			wrong(fmt.Sprintf("the answer %q, and others got %q", said, m.final[c.Key]))
 		}
 		if res.Outcome == everonce.Replayed && !worked.IsZero() && calm && !twice && !m.forced[c.Key] {
 			wrong("a replay, and its work ran")
@@ -349,7 +349,7 @@ func (m *crowdModel) told(i int, start, worked time.Time, over bool, res everonc
 		}
 	case everonce.Mismatch:
 		if !m.prints[c.Key][1-c.Print] {
-			wrong("nobody came with another fingerprint")
+			wrong("no call had another fingerprint")
 		}
 	case everonce.Unknown:
 		if worked.IsZero() {
@@ -369,7 +369,7 @@ func (m *crowdModel) told(i int, start, worked time.Time, over bool, res everonc
 		}
 	case everonce.LeaseLost:
 		if calm && !m.forced[c.Key] {
-			wrong("nobody took it")
+			wrong("no other attempt took it")
 		}
 	case everonce.StoreFailed, everonce.NotRecorded:
 		if calm {
@@ -407,7 +407,7 @@ func (m *crowdModel) act(ctx context.Context, n int) {
 		defer m.mu.Unlock()
 		now := time.Now()
 		m.dark[a.Key] = true
-		m.busy[a.Key] = append(m.busy[a.Key], span{now, now.Add(a.Lease), nobody})
+		m.busy[a.Key] = append(m.busy[a.Key], span{now, now.Add(a.Lease), noReceiver})
 		m.events[a.Key] = append(m.events[a.Key], now.Add(a.Lease))
 		if a.Effect && !m.plan.Transactions && len(m.effects[a.Key]) == 0 { // or it would have asked
 			m.effect(a.Key, fmt.Sprintf("%d/dead/%d", a.Key, n))
@@ -484,7 +484,8 @@ func runCrowd(t *testing.T, p *crowdPlan) (problems []string) {
 	return problems
 }
 
-// What many callers of few keys are told, what took effect, how long they waited and what they asked, is held against what happened.
+// TestCrowdModel checks the answers to many callers of few keys, the effects, the waiting times and the store calls
+// against what happened.
 func TestCrowdModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		p := drawCrowd(rt)

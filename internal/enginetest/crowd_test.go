@@ -18,16 +18,17 @@ import (
 // atNoPoll is how long work takes whose end no pause of a waiter falls on.
 const atNoPoll = 20*time.Second + time.Microsecond
 
-// What waiting costs the store does not grow with the number of those who wait: each claims when it comes, and one asks for all then.
+// The cost of waiting to the store does not grow with the number of waiting callers: each claims when it comes, and
+// then one asks for all.
 func TestOneAsksForAll(t *testing.T) {
 	const many = 1000
 	for name, c := range map[string]struct {
 		word, elsewhere bool
 		late            time.Duration // what there may be between the end and the last answer
 	}{
-		"an attempt of its own receiver": {},
-		"of another process":             {elsewhere: true, late: 1500 * time.Millisecond},
-		"where the store sends word":     {word: true, elsewhere: true},
+		"an attempt of the same receiver": {},
+		"of another process":              {elsewhere: true, late: 1500 * time.Millisecond},
+		"where the store sends word":      {word: true, elsewhere: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -67,7 +68,8 @@ func TestOneAsksForAll(t *testing.T) {
 	}
 }
 
-// So it is with transactions, each of which takes a connection. One whose time is up looks once more, and wakes nobody.
+// So it is with transactions, each of which takes a connection. A transaction whose time is up looks once more, and
+// wakes no other.
 func TestOneTransactionAsksForAll(t *testing.T) {
 	const many = 100
 	ways(t, func(t *testing.T, o everonce.Options) {
@@ -101,7 +103,7 @@ func TestOneTransactionAsksForAll(t *testing.T) {
 	})
 }
 
-// Nobody misses the end because the one whose turn it was has gone, nor waits for a call of another that hangs.
+// No caller misses the end because the one with the turn has gone, or waits for another's call that hangs.
 func TestATurnThatEndsOtherwise(t *testing.T) {
 	type gone struct{}
 	for name, c := range map[string]struct {
@@ -155,7 +157,7 @@ func TestATurnThatEndsOtherwise(t *testing.T) {
 	}
 }
 
-// Limits are each caller's own, whoever asks for it.
+// Each caller's own limit applies, whichever caller asks.
 func TestEachWaitsWithinItsOwnLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
@@ -181,7 +183,7 @@ func TestEachWaitsWithinItsOwnLimit(t *testing.T) {
 	})
 }
 
-// Who sees to the store's word for all may go: another does so then, at once.
+// The caller that watches the store for all may leave: another then watches at once.
 func TestWordIsSeenToByAnother(t *testing.T) {
 	for name, end := range map[string]time.Duration{
 		"long after that": atNoPoll,
@@ -216,8 +218,8 @@ func TestWordIsSeenToByAnother(t *testing.T) {
 	}
 }
 
-// What ends in another process soon after a late duplicate has come is found soon, however long others have waited.
-func TestWhoComesLateNeedNotWaitLong(t *testing.T) {
+// An end in another process soon after a late duplicate has come is found soon, however long others have waited.
+func TestALateCallerNeedNotWaitLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
 		here, there := newReceiver(t, s, everonce.Refuse, nil), newReceiver(t, s, everonce.Refuse, nil)
@@ -238,8 +240,9 @@ func TestWhoComesLateNeedNotWaitLong(t *testing.T) {
 	})
 }
 
-// A store that fails in the middle of a wait fails the calls that ask it meanwhile, one at a time, and not all who wait.
-func TestAShortFailureReachesFewOfThoseWhoWait(t *testing.T) {
+// A store that fails in the middle of a wait fails the calls that ask it meanwhile, one at a time, and not all who
+// wait.
+func TestAShortFailureReachesFewWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
 		here, there := newReceiver(t, s, everonce.Refuse, nil), newReceiver(t, s, everonce.Refuse, nil)
@@ -273,8 +276,9 @@ func TestAShortFailureReachesFewOfThoseWhoWait(t *testing.T) {
 	})
 }
 
-// Of many callers that go at once, as when a service stops, nobody asks the store any more. Who stays is answered as before.
-func TestManyWhoGoAtOnce(t *testing.T) {
+// When many callers leave at once, as when a service stops, none of them asks the store any more. A caller that
+// remains is answered as before.
+func TestManyCallersLeaveAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newWordStore()
 		here, there := newReceiver(t, s, everonce.Refuse, nil), newReceiver(t, s, everonce.Refuse, nil)
@@ -316,7 +320,8 @@ func TestManyWhoGoAtOnce(t *testing.T) {
 	})
 }
 
-// Work may wait for another operation: its own lease is renewed meanwhile. Two that wait for each other end within their limits.
+// Work may wait for another operation: its own lease is renewed meanwhile. Two that wait for each other end within
+// their limits.
 func TestWorkThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReceiver(t, newFaultStore(), everonce.Refuse, &everonce.Options{Lease: 3 * time.Second})

@@ -26,8 +26,8 @@ func (s *blocked) Watch(ctx context.Context, req driver.WatchRequest) (driver.Wa
 	return res, err
 }
 
-// The end of a watch, which a store is not to block in, costs nobody a lease if one does: neither who was granted the record after it had waited,
-// nor who works beside it. And a panic there is not that of the call.
+// A store must not block at the end of a watch. If it does, no caller loses its lease: neither one that was granted
+// the record after a wait, nor one that works beside it. A panic there does not reach the call.
 func TestAWatchThatDoesNotEndCostsNoLease(t *testing.T) {
 	for name, stop := range map[string]func(){
 		"it blocks": func() { time.Sleep(time.Hour) },
@@ -92,7 +92,8 @@ func (s *watchedMap) Watch(context.Context, driver.WatchRequest) (driver.WatchRe
 	return driver.WatchResult{Stop: func() { time.Sleep(time.Hour) }}, nil
 }
 
-// Word that cannot be had is asked for again by those who stay, so that they hear of the end at once; and that seldom, as it may never be had.
+// If a watch fails, the remaining callers try again, so that they get the end at once; but seldom, as it may always
+// fail.
 func TestWordIsAskedForAgain(t *testing.T) {
 	for name, away := range map[string]time.Duration{"after an outage": time.Minute, "in vain": time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -194,8 +195,9 @@ func (s *hangsFirst) Watch(ctx context.Context, req driver.WatchRequest) (driver
 	return s.wordStore.Watch(ctx, req)
 }
 
-// Who goes while it asks for word tells nothing of whether there is any: the others ask for it, and do not wait with that.
-func TestWhoGoesWhileItAsksForWord(t *testing.T) {
+// A caller that leaves while it starts a watch does not show whether the store can watch: the others start one
+// without delay.
+func TestACallerLeavesWhileItStartsAWatch(t *testing.T) {
 	for name, c := range map[string]struct{ limit, gone time.Duration }{
 		"its time is up":    {500 * time.Millisecond, time.Hour},
 		"its context ended": {time.Hour, 500 * time.Millisecond},
@@ -226,8 +228,8 @@ func TestWhoGoesWhileItAsksForWord(t *testing.T) {
 	}
 }
 
-// At the end that the store sends word of, nothing is asked for but the answer. Where the attempt of another has begun instead, word is asked
-// for again at once.
+// At the end that the store sends word of, nothing is asked for but the answer. Where the attempt of another has
+// begun instead, word is asked for again at once.
 func TestTheEndIsNotWatchedFor(t *testing.T) {
 	for name, c := range map[string]struct {
 		first   func(*testing.T, *everonce.Receiver) (chan struct{}, *sync.WaitGroup)
@@ -249,7 +251,7 @@ func TestTheEndIsNotWatchedFor(t *testing.T) {
 					checkEqual(t, "it waited for", time.Since(start), end+c.second)
 				})
 				time.Sleep(end)
-				if c.second > 0 { // its claim is before that of who has heard
+				if c.second > 0 { // its claim is before the notified caller's
 					var begun atomic.Bool
 					s.on("Claim", 0, func(_ context.Context, call func() error) error {
 						if begun.CompareAndSwap(false, true) {

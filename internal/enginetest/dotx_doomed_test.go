@@ -10,8 +10,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// What a DoTx could not undo is not committed by what stands around it, whatever its work makes of the error, and whichever
-// receiver met it, through whichever context, and however many others are doomed meanwhile (rule 17).
+// A surrounding call does not commit writes that a DoTx could not undo, whatever its work makes of the error, for
+// every receiver and context, and however many others are doomed meanwhile (rule 17).
 func TestADoomedTransactionIsNotCommitted(t *testing.T) {
 	ctx := context.Background()
 	for name, around := range map[string]func(s *mapStore, x *everonce.TxReceiver[*mapTx], w txWork) error{
@@ -93,8 +93,8 @@ func doomOthers(t *testing.T, n int) {
 	}
 }
 
-// A handle that outlives its transactions, as a session of MongoDB does, does not say which of them it is in: once one was doomed
-// DoTx takes it no more, and the whole is run again with another.
+// A handle that outlives its transactions, as a session of MongoDB does, does not say which of them it is in: once
+// one was doomed DoTx takes it no more, and the whole is run again with another.
 func TestDoTxRefusesADoomedHandle(t *testing.T) {
 	s := newMapStore()
 	x := newTxReceiver(t, s, nil)
@@ -114,7 +114,7 @@ func TestDoTxRefusesADoomedHandle(t *testing.T) {
 	s.checkIdle(t)
 }
 
-// Why a transaction is doomed is told once, also where the work passes on what told it.
+// The error says once why a transaction is doomed, even if the work passes on the error that said it.
 func TestADoomedTransactionSaysWhyOnce(t *testing.T) {
 	s := newMapStore()
 	x := newTxReceiver(t, s, nil)

@@ -13,7 +13,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// within is a DoTx that adds 30 to the balance and then ends as it is told to.
+// within is a DoTx that adds 30 to the balance and then ends by calling end.
 func within(tx *mapTx, end func() error) func(context.Context) (int, error) {
 	return func(context.Context) (int, error) {
 		n, err := tx.Add("balance", 30)
@@ -55,7 +55,7 @@ func TestDoTxCommitsWithTheCaller(t *testing.T) {
 	checkEqual(t, "Kind", ev.Kind, "do_tx")
 	checkEqual(t, "Attempt", ev.Attempt, 1)
 
-	// Until then nobody else has it, and nobody waits in the store.
+	// Until then no other call has it, and none waits in the store.
 	second := s.begin()
 	_, err = doTx(t, x, second, keyOf("x"), withinNever(t), everonce.InProgress, everonce.ErrInProgress)
 	checkEqual(t, "RetryAfter", asError(t, err).RetryAfter, time.Second)
@@ -158,7 +158,7 @@ func TestDoTxOnADoomedTransaction(t *testing.T) {
 				return within(tx, func() error { _ = tx.Deadlock(); return everonce.Permanent("declined", nil, nil) })
 			}, errTxDone,
 		},
-		"ended, and nobody noticed": {
+		"ended, and not noticed": {
 			func(*mapStore) {},
 			func(_ *testing.T, tx *mapTx) func(context.Context) (int, error) {
 				return within(tx, func() error { _ = tx.Deadlock(); return nil })
@@ -244,7 +244,7 @@ func TestDoTxWhenTheStoreFails(t *testing.T) {
 	}
 }
 
-func TestDoTxMeetsOtherRecords(t *testing.T) {
+func TestDoTxWithOtherRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newMapStore()
 		r, x := newReceiver(t, s, everonce.Refuse, nil), newTxReceiver(t, s, nil)
@@ -356,7 +356,7 @@ func TestDoTxUnwinds(t *testing.T) {
 			ev := rec.only(t)
 			checkEqual(t, "outcome", ev.Outcome, everonce.Failed)
 			checkEqual(t, "Provisional", ev.Provisional, false)
-			checkErr(t, tx.Commit(), nil) // whoever recovers may go on
+			checkErr(t, tx.Commit(), nil) // a caller that recovers may continue
 			checkEqual(t, "balance", s.row("balance"), 0)
 			checkEqual(t, "other", s.row("other"), 1)
 			s.checkIdle(t)

@@ -131,8 +131,8 @@ func TestNilPermanentErrorSaysNothing(t *testing.T) {
 	checkEqual(t, "its text", error(p).Error(), "everonce: a nil *PermanentError")
 }
 
-// Of an error that joins several, the failure that is saved is the one which made it final: not one of another operation, whose
-// error is in it too.
+// Of an error that joins several, the failure that is saved is the one which made it final: not one of another
+// operation, whose error is in it too.
 func TestTheFailureThatCountsIsSaved(t *testing.T) {
 	var none *everonce.PermanentError
 	outer := everonce.Permanent("outer", nil, nil)

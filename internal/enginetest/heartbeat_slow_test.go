@@ -9,7 +9,8 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// A renewal counts from when it was sent, and not from its answer (rule 2): so does the next one, and the local deadline.
+// A renewal counts from when it was sent, and not from its answer (rule 2): so does the next one, and the local
+// deadline.
 func TestSlowRenewalCountsFromWhenItWasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
@@ -60,7 +61,7 @@ func TestRenewalThatOutlivesItsAttempt(t *testing.T) {
 	})
 }
 
-// A renewal whose answer comes after that of a step, which was sent later, does not take back what the step has renewed.
+// A renewal whose answer comes after the answer to a step, which was sent later, does not undo the step's renewal.
 func TestRenewalIsAnsweredAfterALaterStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()

@@ -39,7 +39,7 @@ func TestHeartbeatAtAThirdOfTheLease(t *testing.T) {
 		do(t, r, keyOf("y"), func(context.Context, *everonce.Attempt) (string, error) {
 			before := s.count("Renew")
 			time.Sleep(time.Minute)
-			checkEqual(t, "beats with a lease of its own", s.count("Renew")-before, 2)
+			checkEqual(t, "beats with a separate lease", s.count("Renew")-before, 2)
 			return "", nil
 		}, everonce.Executed, nil, everonce.WithLease(90*time.Second-1))
 	})
@@ -116,7 +116,7 @@ func TestLocalDeadlineCancelsTheWork(t *testing.T) {
 				start := time.Now()
 				do(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
 					<-ctx.Done()
-					checkEqual(t, "the work was told at", time.Since(start), c.lost)
+					checkEqual(t, "the work's context ended at", time.Since(start), c.lost)
 					checkErr(t, context.Cause(ctx), everonce.ErrLeaseLost)
 					checkEqual(t, "Lost", a.Lost(), true)
 					return "", context.Cause(ctx)
@@ -129,8 +129,8 @@ func TestLocalDeadlineCancelsTheWork(t *testing.T) {
 	}
 }
 
-// That the lease is lost is known also where the context had ended before, by the caller; and what an outer operation has lost
-// is not lost to the one inside it.
+// That the lease is lost is known also where the context had ended before, by the caller; and what an outer
+// operation has lost is not lost to the one inside it.
 func TestLostIsOfTheAttemptAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
@@ -202,7 +202,7 @@ func TestRenewalThatFindsAnotherAttempt(t *testing.T) {
 				Verdict: everonce.SettleDone, Encoded: []byte(`"settled"`), Force: true,
 			}), nil)
 			<-ctx.Done()
-			checkEqual(t, "told at the first beat", time.Since(start), 4*time.Second)
+			checkEqual(t, "ended at the first beat", time.Since(start), 4*time.Second)
 			checkErr(t, context.Cause(ctx), everonce.ErrLeaseLost)
 			time.Sleep(time.Minute)
 			checkEqual(t, "beats", s.count("Renew"), 1)
@@ -297,7 +297,7 @@ func TestDetached(t *testing.T) {
 	})
 }
 
-// The work's context ends with the attempt, so that what it left running is told.
+// The work's context ends with the attempt, so that goroutines that it left running stop.
 func TestWorkContextEndsWithTheAttempt(t *testing.T) {
 	r := newReceiver(t, memstore.New(nil), everonce.Refuse, nil)
 	var left context.Context
@@ -311,8 +311,8 @@ func TestWorkContextEndsWithTheAttempt(t *testing.T) {
 	}
 }
 
-// Many attempts of one receiver, each with a lease of its own: every one beats in its own time, and one
-// slow renewal delays no other.
+// Many attempts of one receiver, each with its own lease: every one beats in its own time, and one slow renewal
+// delays no other.
 func TestAttemptsBeatEachInItsOwnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
@@ -350,8 +350,8 @@ func TestAttemptsBeatEachInItsOwnTime(t *testing.T) {
 	})
 }
 
-// The lease of work that goes on is renewed though its caller has gone (rule 5), and its local deadline counts from before
-// the claim was sent, whose answer may have been slow (rule 2).
+// The lease of work that goes on is renewed though its caller has gone (rule 5), and its local deadline counts from
+// before the claim was sent, whose answer may have been slow (rule 2).
 func TestLeaseIsOfTheAttemptAndNotOfTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
@@ -375,7 +375,7 @@ func TestLeaseIsOfTheAttemptAndNotOfTheCaller(t *testing.T) {
 		start := time.Now()
 		do(t, r, keyOf("y"), func(ctx context.Context, _ *everonce.Attempt) (string, error) {
 			<-ctx.Done()
-			checkEqual(t, "the work was told after", time.Since(start), 9*time.Second)
+			checkEqual(t, "the work's context ended after", time.Since(start), 9*time.Second)
 			return "", context.Cause(ctx)
 		}, everonce.Unknown, everonce.ErrOutcomeUnknown)
 	})

@@ -74,7 +74,7 @@ func TestWordIsAskedForAnew(t *testing.T) {
 		synctest.Wait()
 		do(t, here, keyOf("x"), never(t), everonce.InProgress, everonce.ErrInProgress, everonce.WithWait(20*time.Second))
 		wg.Wait()
-		if at := s.times("Claim"); at[3].Sub(at[2]) < 500*time.Millisecond { // the first is of there; the next two are one after the other
+		if at := s.times("Claim"); at[3].Sub(at[2]) < 500*time.Millisecond { // the first is from there; the next two follow one another
 			t.Errorf("it asked again after %v", at[3].Sub(at[2]))
 		}
 		if n := s.count("Claim"); n > 60 { // one or two in a second
@@ -108,7 +108,8 @@ func TestWatchThatHangs(t *testing.T) {
 	})
 }
 
-// A call that names no question is refused under Reconcile whatever the record says, and what cannot be decoded says what it is.
+// A call that names no question is refused under Reconcile whatever the record says, and what cannot be decoded
+// says what it is.
 func TestReplaysFromMemoryAreChecked(t *testing.T) {
 	s := newFaultStore()
 	do(t, newReceiver(t, s.under, everonce.Refuse, nil), keyOf("x"), returns("v", nil), everonce.Executed, nil)

@@ -17,7 +17,7 @@ type wordStore struct {
 	*faultStore
 	mu     sync.Mutex
 	asked  map[everonce.RecordID][]chan struct{}
-	open   int // watches that nobody has stopped
+	open   int // watches that were not stopped
 	silent bool
 	err    error
 }

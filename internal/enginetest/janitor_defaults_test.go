@@ -7,10 +7,9 @@ import (
 	"time"
 
 	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/janitor"
 )
 
-// A janitor that is told nothing does what its options say of their defaults, and two of them do not keep step.
+// A janitor without options uses the documented defaults, and two of them do not keep step.
 func TestJanitorDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &moreStore{faultStore: newFaultStore(), more: 2}
@@ -22,8 +21,7 @@ func TestJanitorDefaults(t *testing.T) {
 		})
 		ctx, cancel := context.WithCancel(context.Background())
 		time.AfterFunc(20*time.Minute, cancel)
-		done, err := janitor.Start(ctx, s, nil)
-		checkErr(t, err, nil)
+		done := startJanitor(ctx, t, s, nil)
 		<-done
 		at := s.times("Purge")
 		for _, req := range requests[driver.PurgeRequest](&s.faults, "Purge") {
@@ -47,8 +45,7 @@ func TestJanitorDefaults(t *testing.T) {
 		before := s.count("Purge")
 		ctx, cancel = context.WithCancel(context.Background())
 		s.on("Purge", before+5, func(_ context.Context, call func() error) error { cancel(); return call() })
-		done, err = janitor.Start(ctx, s, nil)
-		checkErr(t, err, nil)
+		done = startJanitor(ctx, t, s, nil)
 		<-done
 		checkEqual(t, "batches", s.count("Purge")-before, 5)
 	})

@@ -23,6 +23,19 @@ type round struct {
 	err error
 }
 
+// startJanitor runs a janitor until ctx ends. The channel is closed when Run has returned nil.
+func startJanitor(ctx context.Context, t *testing.T, s everonce.Store, o *janitor.Options) <-chan struct{} {
+	t.Helper()
+	j, err := janitor.New(s, o)
+	checkErr(t, err, nil)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		checkErr(t, j.Run(ctx), nil)
+	}()
+	return done
+}
+
 func TestJanitorRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
@@ -35,11 +48,10 @@ func TestJanitorRounds(t *testing.T) {
 		leaveUnknown(t, r, keyOf("unknown"))
 		ctx, cancel := context.WithCancel(context.Background())
 		var rounds []round
-		done, err := janitor.Start(ctx, s, &janitor.Options{
+		done := startJanitor(ctx, t, s, &janitor.Options{
 			Every: 10 * time.Minute, Batch: 10, Rest: time.Second,
 			Report: func(res driver.PurgeResult, err error) { rounds = append(rounds, round{time.Now(), res, err}) },
 		})
-		checkErr(t, err, nil)
 		start := time.Now()
 		time.Sleep(3 * time.Hour)
 		cancel()
@@ -84,7 +96,7 @@ func TestJanitorSurvivesAFailingStore(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		reports := make(chan round, 3)
-		_, err := janitor.Start(ctx, s, &janitor.Options{
+		startJanitor(ctx, t, s, &janitor.Options{
 			Timeout: time.Second,
 			Report: func(res driver.PurgeResult, err error) {
 				select {
@@ -93,7 +105,6 @@ func TestJanitorSurvivesAFailingStore(t *testing.T) {
 				}
 			},
 		})
-		checkErr(t, err, nil)
 		first, second, third := <-reports, <-reports, <-reports
 		checkErr(t, first.err, errNet)
 		checkErr(t, first.err, everonce.ErrStore)
@@ -102,7 +113,7 @@ func TestJanitorSurvivesAFailingStore(t *testing.T) {
 	})
 }
 
-// What fails is told once, in a line: a log that holds the text of the error is one of lines.
+// A failure is reported once, in one line, so that a log with the error's text stays one of lines.
 func TestTheJanitorTellsAFailureOnce(t *testing.T) {
 	for _, failure := range []error{errNet, fmt.Errorf("%w: SQLite: purge: no room", everonce.ErrStore)} {
 		synctest.Test(t, func(t *testing.T) {
@@ -111,13 +122,12 @@ func TestTheJanitorTellsAFailureOnce(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			reports := make(chan error, 1)
-			_, err := janitor.Start(ctx, s, &janitor.Options{Report: func(_ driver.PurgeResult, err error) {
+			startJanitor(ctx, t, s, &janitor.Options{Report: func(_ driver.PurgeResult, err error) {
 				select {
 				case reports <- err:
 				default:
 				}
 			}})
-			checkErr(t, err, nil)
 			got := <-reports
 			checkErr(t, got, everonce.ErrStore)
 			if text := got.Error(); strings.Contains(text, "\n") || strings.Count(text, everonce.ErrStore.Error()) != 1 {
@@ -136,10 +146,9 @@ func TestJanitorStops(t *testing.T) {
 				s.on("Purge", 0, do)
 				ctx, cancel := context.WithCancel(context.Background())
 				var reported error
-				done, err := janitor.Start(ctx, s, &janitor.Options{
+				done := startJanitor(ctx, t, s, &janitor.Options{
 					Timeout: time.Hour, Report: func(_ driver.PurgeResult, err error) { reported = err },
 				})
-				checkErr(t, err, nil)
 				synctest.Wait()
 				start := time.Now()
 				cancel()
@@ -151,7 +160,7 @@ func TestJanitorStops(t *testing.T) {
 	}
 }
 
-// Whoever is told decides nothing: a panic of Report ends neither the process nor the janitor.
+// A panic of Report ends neither the process nor the janitor.
 func TestAPanicOfReportChangesNothing(t *testing.T) {
 	var logs bytes.Buffer
 	defer slog.SetDefault(slog.Default())
@@ -159,8 +168,7 @@ func TestAPanicOfReportChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
 		ctx, cancel := context.WithCancel(context.Background())
-		done, err := janitor.Start(ctx, s, &janitor.Options{Every: time.Minute, Report: func(driver.PurgeResult, error) { panic("no report") }})
-		checkErr(t, err, nil)
+		done := startJanitor(ctx, t, s, &janitor.Options{Every: time.Minute, Report: func(driver.PurgeResult, error) { panic("no report") }})
 		time.Sleep(10*time.Minute + time.Second)
 		if n := s.count("Purge"); n < 7 {
 			t.Errorf("%d rounds in 10 minutes", n)
@@ -174,20 +182,16 @@ func TestAPanicOfReportChangesNothing(t *testing.T) {
 }
 
 func TestJanitorOptionsAreValidated(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
 	for _, o := range []janitor.Options{{Every: -1}, {Batch: -1}, {Rest: -1}, {Timeout: -1}} {
-		_, err := janitor.Start(ctx, memstore.New(nil), &o)
+		_, err := janitor.New(memstore.New(nil), &o)
 		checkErr(t, err, everonce.ErrInvalidArgument)
 	}
 	for _, s := range []everonce.Store{nil, (*memstore.Store)(nil)} {
-		_, err := janitor.Start(ctx, s, nil)
+		_, err := janitor.New(s, nil)
 		checkErr(t, err, everonce.ErrInvalidArgument)
 	}
-	done, err := janitor.Start(ctx, memstore.New(nil), nil)
+	_, err := janitor.New(memstore.New(nil), nil)
 	checkErr(t, err, nil)
-	cancel()
-	<-done
 }
 
 // someSessions are as many whose lease is over.
@@ -202,7 +206,7 @@ func (s *someSessions) Purge(_ context.Context, limit int) (int, error) {
 	return n, s.fails
 }
 
-// Sessions go in batches, in each round, also where the store's own round fails; and what they fail with is told.
+// Sessions are purged in batches, in each round, even if the store's own round fails; and their error is reported.
 func TestJanitorPurgesSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
@@ -210,21 +214,20 @@ func TestJanitorPurgesSessions(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		sessions := &someSessions{left: 25}
 		var rounds []round
-		done, err := janitor.Start(ctx, s, &janitor.Options{
+		done := startJanitor(ctx, t, s, &janitor.Options{
 			Batch: 10, Sessions: sessions,
 			Report: func(res driver.PurgeResult, err error) {
 				rounds = append(rounds, round{time.Now(), res, err})
 				sessions.fails = errWork
 			},
 		})
-		checkErr(t, err, nil)
 		time.Sleep(time.Minute + time.Second)
 		cancel()
 		<-done
 		checkEqual(t, "left", sessions.left, 0)
 		checkErr(t, rounds[0].err, errNet)
 		checkErr(t, rounds[1].err, errWork)
-		_, err = janitor.Start(ctx, s, &janitor.Options{Sessions: (*someSessions)(nil)})
+		_, err := janitor.New(s, &janitor.Options{Sessions: (*someSessions)(nil)})
 		checkErr(t, err, driver.ErrInvalidArgument)
 	})
 }

@@ -41,7 +41,7 @@ func TestJSONKeeps(t *testing.T) {
 	checkJSON(t, "raw null", json.RawMessage("null"), true)
 }
 
-// What has no exported field is told from what leaves its fields out on purpose.
+// A type without exported fields is distinguished from one that leaves its fields out on purpose.
 func TestJSONThatIsEmpty(t *testing.T) {
 	for _, v := range []any{order{Items: map[string]int{}}, struct{ order }{order{Items: map[string]int{}}}, emptySet{map[string]bool{}}} {
 		data, err := everonce.JSON().Marshal(v)
@@ -79,7 +79,7 @@ func checkJSON[T any](t *testing.T, name string, v T, kept bool) {
 }
 
 // Values that all have one JSON would let another request pass for this one.
-func TestFingerprintOfWhatJSONCannotTellApart(t *testing.T) {
+func TestFingerprintOfValuesWithTheSameJSON(t *testing.T) {
 	r := newReceiver(t, memstore.New(nil), everonce.Refuse, nil)
 	for name, f := range map[string]everonce.Fingerprint{
 		"no exported fields":     everonce.FingerprintOf("id", price{5}),

@@ -31,7 +31,7 @@ func TestScopeOfIsInjective(t *testing.T) {
 		a, b := parts().Draw(t, "a"), parts().Draw(t, "b")
 		sa, sb := everonce.ScopeOf(a...), everonce.ScopeOf(b...)
 		if (sa == sb) != slices.Equal(a, b) {
-			t.Fatalf("%q is the scope of %q, %q that of %q", sa, a, sb, b)
+			t.Fatalf("%q is the scope of %q, and %q the scope of %q", sa, a, sb, b)
 		}
 		if got := sa.Parts(); !slices.Equal(got, a) {
 			t.Fatalf("Parts: %q, want %q", got, a)
@@ -280,7 +280,8 @@ func FuzzScopeParts(f *testing.F) {
 	f.Add("a/b%2Fc%25")
 	f.Add("%2")
 	f.Fuzz(func(t *testing.T, s string) {
-		// What no ScopeOf made is still read the same way every time, and into as many parts as it has.
+		// A scope that ScopeOf did not make is still read the same way every time, and into as many parts as it
+		// has.
 		parts := everonce.Scope(s).Parts()
 		if len(parts) != strings.Count(s, "/")+1 {
 			t.Errorf("%q has %d parts", s, len(parts))

@@ -70,8 +70,8 @@ func TestTheLongestLifetimeKeepsTheRecord(t *testing.T) {
 	})
 }
 
-// Every write that renews says by how much, and how long the record is kept: a record that forgot it would be purged under
-// its attempt.
+// Every write that renews says by how much, and how long the record is kept: a record that forgot it would be
+// purged under its attempt.
 func TestRenewalsCarryLeaseAndLifetime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()

@@ -11,7 +11,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// Lookup binds a store to no secret, nor to having none: whoever asks first does not lock the service out.
+// Lookup binds a store to no secret, nor to having none: the first caller does not lock the service out.
 func TestLookupBindsNothing(t *testing.T) {
 	ctx := context.Background()
 	secret := &everonce.Options{IdentitySecret: bytes.Repeat([]byte("x"), 32)}
@@ -29,7 +29,7 @@ func TestLookupBindsNothing(t *testing.T) {
 		bound(false)
 	}
 	res, err := everonce.Lookup[string](ctx, with, keyOf("x"))
-	checkOutcome(t, res, err, everonce.StoreFailed, driver.ErrIdentity) // whether it is that store cannot be told
+	checkOutcome(t, res, err, everonce.StoreFailed, driver.ErrIdentity) // it is unknown whether it is that store
 	checkErr(t, err, everonce.ErrStore)
 	bound(false)
 
@@ -53,7 +53,7 @@ func (*unreadIdentity) ReadIdentity(context.Context, driver.ReadIdentityRequest)
 	return res, errors.New("the store is away")
 }
 
-// What a store is bound to, and cannot be read, is not nothing: the call fails, and neither finds nor does anything.
+// A binding that cannot be read is not taken for no binding: the call fails, and neither finds nor does anything.
 func TestAnIdentityThatCanNotBeReadIsNoIdentity(t *testing.T) {
 	r := newReceiver(t, &unreadIdentity{memstore.New(nil)}, everonce.Refuse, nil)
 	res, err := everonce.Lookup[string](context.Background(), r, keyOf("x"))

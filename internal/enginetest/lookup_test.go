@@ -92,7 +92,7 @@ func TestLookupWhenTheStoreFails(t *testing.T) {
 			s.on("Get", 0, do)
 			start := time.Now()
 			res, err = everonce.Lookup[string](context.Background(), r, keyOf("x"))
-			checkOutcome(t, res, err, everonce.StoreFailed, everonce.ErrStore) // never "there is none" (rule 7)
+			checkOutcome(t, res, err, everonce.StoreFailed, everonce.ErrStore) // never ErrNotFound (rule 7)
 			if d := time.Since(start); d > 5*time.Second {
 				t.Errorf("it took %v, the store's timeout is 5 s", d)
 			}
@@ -112,7 +112,7 @@ func TestLookupOfANewerRecord(t *testing.T) {
 	checkErr(t, err, everonce.ErrStore)
 }
 
-// A look ends with the caller's deadline, and by StoreTimeout where that comes first or there is none.
+// A look ends with the caller's deadline, and at StoreTimeout if that comes first or there is no deadline.
 func TestLookIsBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		deadline, want time.Duration

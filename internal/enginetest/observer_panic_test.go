@@ -35,7 +35,7 @@ func (u *unruly) End(ctx context.Context, ev everonce.Observation) {
 	}
 }
 
-// An observer is told, and decides nothing: where it panics, records and results are as they would have been without one.
+// An observer decides nothing: if it panics, records and results are the same as without one.
 func TestAPanicOfTheObserverChangesNothing(t *testing.T) {
 	ctx := context.Background()
 	for name, rec := range map[string]*unruly{
@@ -101,7 +101,7 @@ func TestAPanicOfTheObserverChangesNothing(t *testing.T) {
 	}
 }
 
-// What logs for an observer may panic as well.
+// The logger for an observer's panic may panic as well.
 func TestAPanicOfTheLogChangesNothing(t *testing.T) {
 	broken := slog.New(brokenHandler{})
 	defer slog.SetDefault(slog.Default())

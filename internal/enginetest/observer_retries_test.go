@@ -11,8 +11,9 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Observation.Retries counts what was made again: not what was made once, and not what was given up before it was made again.
-func TestRetriesAreWhatWasMadeAgain(t *testing.T) {
+// Observation.Retries counts what was made again: not what was made once, and not what was given up before it was
+// made again.
+func TestRetriesCountRepeatedCalls(t *testing.T) {
 	for _, c := range []struct {
 		method string
 		nth    int
@@ -82,7 +83,7 @@ func TestRetriesAreTransactionsMadeAgain(t *testing.T) {
 				return make([]int, 1), nil
 			})
 			checkErr(t, err, nil)
-			checkEqual(t, "runs of the batch", runs, want+3) // then each by itself
+			checkEqual(t, "runs of the batch", runs, want+3) // then each alone
 			for _, ev := range rec.take(t) {
 				checkEqual(t, "Retries of an item", ev.Retries, want)
 			}

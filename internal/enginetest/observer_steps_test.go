@@ -13,7 +13,7 @@ import (
 )
 
 // A step's event tells what became of the step, its first time and again.
-func TestObserverIsToldHowStepsEnd(t *testing.T) {
+func TestObserverGetsTheEndOfSteps(t *testing.T) {
 	for name, c := range map[string]struct {
 		err          error
 		policy       everonce.Policy
@@ -47,7 +47,7 @@ func TestObserverIsToldHowStepsEnd(t *testing.T) {
 	}
 }
 
-func TestObserverIsToldOfStepsThatTheStoreFails(t *testing.T) {
+func TestObserverGetsStepsThatTheStoreFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		write int // the write that fails, with all after it
 		do    behaviour
@@ -93,7 +93,7 @@ func TestStepIsReplayedByItsOwnCodec(t *testing.T) {
 	})
 }
 
-func TestObserverIsToldHowLongAStepTookAndWhatWasNotKept(t *testing.T) {
+func TestObserverGetsAStepsDurationAndElision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
 		rec := &recorder{}
@@ -112,8 +112,8 @@ func TestObserverIsToldHowLongAStepTookAndWhatWasNotKept(t *testing.T) {
 	})
 }
 
-// That a step's effect was found by asking is told of the step, as it is of an operation.
-func TestObserverIsToldOfAStepThatWasReconciled(t *testing.T) {
+// The observation says that a step's effect was found by reconciling, as for an operation.
+func TestObserverGetsAReconciledStep(t *testing.T) {
 	rec := &recorder{}
 	r := newReceiver(t, memstore.New(nil), everonce.Reexecute, &everonce.Options{Observer: rec})
 	for _, reconciled := range []bool{false, true, false} { // unknown, asked, replayed

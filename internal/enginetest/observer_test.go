@@ -16,7 +16,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// recorder is an observer that remembers what it was told.
+// recorder is an observer that records its calls.
 type recorder struct {
 	mu     sync.Mutex
 	ops    []everonce.Op
@@ -65,7 +65,7 @@ func (r *recorder) only(t testing.TB) everonce.Observation {
 	return events[0]
 }
 
-func TestObserverIsToldEachOutcome(t *testing.T) {
+func TestObserverGetsEachOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
 		rec := &recorder{}
@@ -156,7 +156,7 @@ func TestObserverIsToldEachOutcome(t *testing.T) {
 	})
 }
 
-func TestObserverIsToldOfHeartbeats(t *testing.T) {
+func TestObserverGetsHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
 		rec := &recorder{}
@@ -177,7 +177,7 @@ func TestObserverIsToldOfHeartbeats(t *testing.T) {
 	})
 }
 
-func TestObserverIsToldOfStepsAndSettlements(t *testing.T) {
+func TestObserverGetsStepsAndSettlements(t *testing.T) {
 	s := memstore.New(nil)
 	rec := &recorder{}
 	r := newReceiver(t, s, everonce.Refuse, &everonce.Options{Observer: rec})
@@ -240,7 +240,7 @@ func TestObserverIsToldOfStepsAndSettlements(t *testing.T) {
 }
 
 // A step that unwinds ends its observation too.
-func TestObserverIsToldOfAStepThatPanics(t *testing.T) {
+func TestObserverGetsAStepThatPanics(t *testing.T) {
 	rec := &recorder{}
 	s := newMapStore()
 	r := newReceiver(t, s, everonce.Refuse, &everonce.Options{Observer: rec})

@@ -8,8 +8,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// What an adapter keeps beside an operation's record is no effect: an observer that counts effects does not
-// hear of it.
+// A record that an adapter keeps beside an operation's is no effect: an observer that counts effects does not see
+// it.
 func TestUnobservedCallsAreNotObserved(t *testing.T) {
 	rec := &recorder{}
 	r := newReceiver(t, memstore.New(nil), everonce.Refuse, &everonce.Options{Observer: rec})

@@ -86,7 +86,7 @@ func TestJoinObservers(t *testing.T) {
 			r := newReceiver(t, memstore.New(nil), everonce.Refuse, &everonce.Options{Observer: o.observer})
 			do(t, r, keyOf("x"), work(&list), everonce.Executed, nil)
 			if !slices.Equal(list, o.want) {
-				t.Errorf("told %q,\nwant %q", list, o.want)
+				t.Errorf("observed %q,\nwant %q", list, o.want)
 			}
 			if told := strings.Count(logs.String(), "the observer panicked"); told != strings.Count(strings.Join(o.want, ","), " x ") {
 				t.Errorf("logged: %s", logs.String())
@@ -95,7 +95,7 @@ func TestJoinObservers(t *testing.T) {
 	}
 }
 
-// What joined observers are given does not change with the caller's slice, nor the slice with them.
+// Joined observers do not change with the caller's slice, nor the slice with them.
 func TestJoinObserversKeepsItsOwn(t *testing.T) {
 	var list []string
 	given := []everonce.Observer{nil, &teller{name: "a", list: &list}, &teller{name: "b", list: &list}}
@@ -105,12 +105,12 @@ func TestJoinObserversKeepsItsOwn(t *testing.T) {
 	}
 	given[1] = nil
 	joined.End(joined.Start(context.Background(), everonce.Op{}), everonce.Observation{})
-	checkEqual(t, "told", len(list), 4)
+	checkEqual(t, "observed", len(list), 4)
 	joined.End(context.Background(), everonce.Observation{}) // without a Start, as no receiver calls it
-	checkEqual(t, "told", list[4:], []string{"end b in ", "end a in "})
+	checkEqual(t, "observed", list[4:], []string{"end b in ", "end a in "})
 }
 
-// behind is an observer around another, with a context of its own.
+// behind is an observer around another, with a separate context.
 type behind struct{ everonce.Observer }
 
 func (b *behind) Start(ctx context.Context, op everonce.Op) context.Context {

@@ -70,7 +70,7 @@ func (c *ownCodec) Name() string                    { return c.name }
 func (c *ownCodec) Marshal(any) ([]byte, error)     { return []byte(c.name), nil }
 func (c *ownCodec) Unmarshal(_ []byte, _ any) error { return errWork }
 
-// What is longer than anybody waits, and larger than anything, is no bound, and works as none.
+// Durations longer than any wait, and sizes larger than any value, are accepted and mean no bound.
 func TestTheLargestOptionsWork(t *testing.T) {
 	const endless = time.Duration(math.MaxInt64)
 	for name, o := range map[string]everonce.Options{
@@ -132,7 +132,7 @@ func TestDefaults(t *testing.T) {
 	checkEqual(t, "Lifetime", claim.Lifetime, everonce.ForWeb())
 	checkEqual(t, "Codec", s.record(t, keyOf("x")).Result.Codec, "json")
 
-	// What an application changes later changes nothing.
+	// Later changes by the application change nothing.
 	secret := bytes.Repeat([]byte("s"), 16)
 	opts := &everonce.Options{IdentitySecret: secret, Lease: time.Minute}
 	r = newReceiver(t, memstore.New(nil), everonce.Refuse, opts)
@@ -294,7 +294,7 @@ func TestCallOptionsAreValidated(t *testing.T) {
 			do(t, r, keyOf(name), never(t), everonce.Invalid, everonce.ErrInvalidArgument, o)
 		})
 	}
-	checkEqual(t, "a nil summary is none", summaryOf(t, everonce.WithSummary[string](nil)), "")
+	checkEqual(t, "a nil summary is empty", summaryOf(t, everonce.WithSummary[string](nil)), "")
 }
 
 func summaryOf(t *testing.T, o everonce.CallOption) string {
@@ -443,7 +443,7 @@ func TestIdentityIsBoundInEveryMode(t *testing.T) {
 	err = x.InTx(ctx, func(context.Context, *mapTx) error { return errors.New("must not run") })
 	checkErr(t, err, driver.ErrIdentity)
 	if strings.Contains(err.Error(), "key") {
-		t.Errorf("%q speaks of a key where there is none", err)
+		t.Errorf("%q mentions a key although the call has none", err)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// What was prepared is what the same options are that are given to each call, and is refused where they would be.
+// Prepared options are equal to the same options given to each call, and fail where those would.
 func TestPrepare(t *testing.T) {
 	ctx := t.Context()
 	store := memstore.New(nil)
@@ -59,7 +59,7 @@ func TestPrepare(t *testing.T) {
 		t.Fatal(err)
 	}
 	if rec := record("other"); rec.PurgeAt.Sub(rec.CompletedAt) != other.Total() {
-		t.Errorf("the option behind what was prepared does not count: %v", rec.PurgeAt.Sub(rec.CompletedAt))
+		t.Errorf("the option after the prepared ones is not applied: %v", rec.PurgeAt.Sub(rec.CompletedAt))
 	}
 	if _, err := do(r, "after", prepared); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// An attempt is none: Lookup by it would compile, and ask under its key's receiver.
+// An attempt is no AnyReceiver: otherwise Lookup with it would compile, and use its receiver.
 func TestAttemptIsNoReceiver(t *testing.T) {
 	for _, v := range []any{(*everonce.Receiver)(nil), (*everonce.TxReceiver[*mapTx])(nil)} {
 		if _, ok := v.(everonce.AnyReceiver); !ok {

@@ -11,8 +11,9 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// An answer that comes when the lease is lost, or the caller has gone, does not call the work: another attempt may be at it, and
-// what is called with a context that is over tells nobody what it has done. It proves that nothing took hold: the next delivery does it.
+// An answer that comes when the lease is lost, or the caller has gone, does not call the work: another attempt may
+// be running, and work called with an ended context would leave an unknown outcome. It proves that nothing took
+// effect: the next delivery runs.
 func TestReconcilerThatAnswersTooLate(t *testing.T) {
 	late := func(s *faultStore) asks {
 		return func(context.Context, everonce.Abandoned) (verdict, error) {
@@ -69,7 +70,7 @@ func TestReconcilerThatAnswersTooLate(t *testing.T) {
 		released(t, s, "canceled")
 		do(t, r, keyOf("x"), returns("v", nil), everonce.Executed, nil, askNever(t))
 	})
-	// What did happen is recorded, whoever is still there, with what is kept of it.
+	// An effect that happened is recorded, even if the caller has gone, with its summary.
 	t.Run("it happened", func(t *testing.T) {
 		s, r := start(t)
 		ctx, cancel := context.WithCancel(context.Background())
@@ -82,8 +83,8 @@ func TestReconcilerThatAnswersTooLate(t *testing.T) {
 	})
 }
 
-// That asking settled the unknown is told where it did, and of nobody else's answer.
-func TestReconciledIsToldOfWhatAskingSettled(t *testing.T) {
+// Reconciled is set if the reconciler's answer was recorded, and not for another attempt's answer.
+func TestReconciledIsSetIfTheAnswerSettled(t *testing.T) {
 	asked := func(t *testing.T, want everonce.Outcome, sentinel error, meanwhile func(*faultStore, *everonce.Receiver)) (everonce.Result[string], everonce.Observation) {
 		t.Helper()
 		rec := &recorder{}
@@ -115,7 +116,7 @@ func TestReconciledIsToldOfWhatAskingSettled(t *testing.T) {
 	})
 }
 
-func TestReconciledIsToldOfAStepThatIsRecorded(t *testing.T) {
+func TestReconciledIsSetForARecordedStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rec := &recorder{}
 		s := newFaultStore()

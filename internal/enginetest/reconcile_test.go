@@ -115,7 +115,7 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
-func TestReconcilerIsToldWhatIsKnown(t *testing.T) {
+func TestReconcilerGetsTheAbandonedAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(nil)
 		r := newReceiver(t, s, everonce.Reconcile, &everonce.Options{Owner: "host:1", Lease: time.Minute})
@@ -130,9 +130,9 @@ func TestReconcilerIsToldWhatIsKnown(t *testing.T) {
 				t.Errorf("Since %v, want %v", a.Since, since)
 			}
 			a.Since = time.Time{}
-			checkEqual(t, "told", a, everonce.Abandoned{Key: key, Attempt: 1, Owner: "host:1", LastError: "error"})
+			checkEqual(t, "the reconciler got", a, everonce.Abandoned{Key: key, Attempt: 1, Owner: "host:1", LastError: "error"})
 			if at, ok := everonce.AttemptFrom(ctx); !ok || at.Number() != 2 {
-				t.Error("it does not run as an attempt of its own")
+				t.Error("it does not run as a separate attempt")
 			}
 			return everonce.NotHappened[string](), nil
 		})
@@ -153,7 +153,7 @@ func TestReconcilerIsToldWhatIsKnown(t *testing.T) {
 	})
 }
 
-// A step that a still earlier attempt left open: the reconciler is told which.
+// A step that a still earlier attempt left open: the reconciler gets its number.
 func TestReconcilerOfAnOlderStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(nil)
@@ -258,8 +258,8 @@ func TestReconcileNeedsItsQuestion(t *testing.T) {
 	}, askNever(t))
 }
 
-// A step that nobody knows of yet is asked about again by the next attempt, where there will be one;
-// where the operation itself refuses, somebody has to settle that step.
+// A step that is still unknown is asked about again by the next attempt, if there will be one; if the operation's
+// policy is Refuse, the step must be settled.
 func TestStepThatStaysUnknown(t *testing.T) {
 	for name, c := range map[string]struct {
 		parent everonce.Policy

@@ -10,8 +10,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// A store that recalls answers a duplicate before the rest of the call is looked at. What is wrong with a call
-// is told all the same.
+// A store that recalls answers a duplicate before the rest of the call is checked. An invalid call fails all the
+// same.
 func TestRecallHidesNothing(t *testing.T) {
 	ctx, store := context.Background(), memstore.New(nil)
 	r := newReceiver(t, store, everonce.Refuse, nil)

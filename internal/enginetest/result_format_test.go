@@ -14,7 +14,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// A result is saved in these bytes, under these names of codecs, and what was saved so is replayed. None of it is ever changed.
+// A result is saved in these bytes, under these names of codecs, and what was saved so is replayed. None of it is
+// ever changed.
 func TestFormatOfResults(t *testing.T) {
 	type receipt struct {
 		ID    string
@@ -72,7 +73,7 @@ func checkFormat[T any](t *testing.T, name string, codec everonce.Codec, value T
 	}
 }
 
-// What a store is bound to by an identity secret, and without one.
+// The check value that binds a store to an identity secret, and to none.
 func TestFormatOfTheIdentity(t *testing.T) {
 	for secret, want := range map[string]string{
 		"":                                 "0000000000000000000000000000000000000000000000000000000000000000",

@@ -8,7 +8,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// Whoever counts effects by the outcome executed counts a settlement that says that the effect happened, and no other.
+// Counting effects by the outcome executed counts a settlement that says that the effect happened, and no other.
 func TestObserverCountsSettlements(t *testing.T) {
 	rec := &recorder{}
 	r := newReceiver(t, memstore.New(nil), everonce.Refuse, &everonce.Options{Observer: rec})

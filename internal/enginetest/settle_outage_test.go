@@ -12,7 +12,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// A settlement that its store does not answer ends by itself, and is taken back though its own time, or its caller's, is over.
+// A settlement whose store does not answer times out, and is taken back although its own time, or its caller's, is
+// over.
 func TestSettleAtAStoreThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
@@ -36,7 +37,7 @@ func TestSettleAtAStoreThatHangs(t *testing.T) {
 	})
 }
 
-// A step that another settlement was faster with is nothing to settle any more, and the operation is as unknown as it was.
+// A step that another settlement has settled first cannot be settled any more, and the operation is still unknown.
 func TestSettleOfAStepThatIsSettledMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
@@ -56,7 +57,7 @@ func TestSettleOfAStepThatIsSettledMeanwhile(t *testing.T) {
 	})
 }
 
-// Of what is live in a transaction nobody knows when it ends, and of a summary as long as may be nothing is lost.
+// A record that is live in a transaction has no known end, and a summary of the greatest length is kept whole.
 func TestSettleAnswers(t *testing.T) {
 	s := newMapStore()
 	h, _, err := s.Begin(context.Background(), driver.BeginRequest{Timeout: time.Hour, Claim: &driver.ClaimRequest{ID: keyOf("x").RecordID(), Nonce: driver.NewNonce()}})

@@ -221,7 +221,7 @@ func TestSettleAStepAndResume(t *testing.T) {
 	}
 }
 
-// A step that is not open leaves everything as it was, a live attempt too.
+// A step that is not open leaves everything unchanged, a live attempt too.
 func TestSettleAStepThatIsNotOpen(t *testing.T) {
 	s := memstore.New(nil)
 	r := newReceiver(t, s, everonce.Refuse, nil)
@@ -244,7 +244,7 @@ func TestSettleAStepThatIsNotOpen(t *testing.T) {
 	}, everonce.Executed, nil)
 }
 
-// What cannot be written is put back as unknown, at once.
+// A settlement that cannot be written puts the record back as unknown, at once.
 func TestSettlementThatFailsIsPutBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		method     string
@@ -314,7 +314,8 @@ func TestSettleLifetimeAndOwner(t *testing.T) {
 	}
 }
 
-// What is settled as not done, or by a step, is kept for as long: the steps that it has finished would run again.
+// An operation that is settled as not done, or by a step, is kept for the lifetime: otherwise the steps that it has
+// finished would run again.
 func TestASettlementKeepsTheStepsForItsLifetime(t *testing.T) {
 	for name, s := range map[string]everonce.Settlement{
 		"the operation, as not done": {Verdict: everonce.SettleNotDone},
@@ -362,8 +363,8 @@ func TestSettleText(t *testing.T) {
 	}
 }
 
-// What outlives a settled refusal is its summary, and where it has none its code, as of one that the work returned.
-func TestWhatOutlivesASettledFailure(t *testing.T) {
+// A settled refusal is outlived by its summary, or else by its code, as one that the work returned is.
+func TestASettledFailureLeavesItsSummary(t *testing.T) {
 	for want, summary := range map[string][]byte{"see #7": []byte("see #7"), "declined": nil} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newReceiver(t, memstore.New(nil), everonce.Refuse, nil)
@@ -388,7 +389,7 @@ func TestSettleAStepWhenTheStoreFails(t *testing.T) {
 	checkEqual(t, "claims", s.count("Claim"), claims)
 }
 
-// A step is settled, and the operation was unknown by itself: it stays so.
+// A step is settled, and the operation was unknown for another reason: it remains unknown.
 func TestSettleAStepOfAnUnknownOperation(t *testing.T) {
 	s := memstore.New(nil)
 	r := newReceiver(t, s, everonce.Refuse, nil)

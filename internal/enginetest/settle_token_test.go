@@ -8,7 +8,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// A verdict is about the attempt that was looked at: of one that has followed it nobody has found anything out.
+// A verdict is about the attempt that was looked at, not about one that has followed it.
 func TestSettleTheAttemptThatWasLookedAt(t *testing.T) {
 	ctx := context.Background()
 	next := func(t *testing.T, s everonce.Store, r *everonce.Receiver) {

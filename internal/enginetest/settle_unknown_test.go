@@ -19,8 +19,8 @@ func chargesThenMails(t testing.TB, charges *int) work {
 	}
 }
 
-// Who settles a step says nothing of what the operation did outside of it.
-func TestSettlingAStepLeavesAnOperationThatIsUnknownByItself(t *testing.T) {
+// Settling a step says nothing about what the operation did outside of it.
+func TestSettlingAStepLeavesAnUnknownOperation(t *testing.T) {
 	for name, settlement := range map[string]everonce.Settlement{
 		"done":     {Verdict: everonce.SettleDone, Step: "mail", Value: "sent"},
 		"not done": {Verdict: everonce.SettleNotDone, Step: "mail"},

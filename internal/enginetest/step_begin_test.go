@@ -12,8 +12,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// The answer to a step's begin was lost, and the function was not called: what was written is taken back,
-// so that the next attempt does not meet a step of which nobody knows.
+// The answer to a step's begin was lost, and the function was not called: the write is taken back, so that the next
+// attempt does not find an unknown step.
 func TestStepWhoseBeginWasLostIsNotOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
@@ -64,8 +64,8 @@ func TestStepAfterTheWorkHasReturnedIsRefused(t *testing.T) {
 	}
 }
 
-// That nobody waits any more, or that another may have the operation, is not the store's failure, also where that is how its
-// transaction did not begin.
+// If the caller has gone, or another attempt may have the operation, that is not the store's failure, even if it
+// made the transaction fail to begin.
 func TestStepTxThatDoesNotBegin(t *testing.T) {
 	for name, c := range map[string]struct {
 		lose bool
@@ -101,8 +101,8 @@ func TestStepTxThatDoesNotBegin(t *testing.T) {
 	}
 }
 
-// A step whose begin was answered behind the end of the lease is not run: another attempt may be at it. Nothing of it is open, and the
-// next attempt goes on from there.
+// A step whose begin was answered behind the end of the lease is not run: another attempt may be at it. Nothing of
+// it is open, and the next attempt goes on from there.
 func TestStepIsNotBegunAfterTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
@@ -126,8 +126,8 @@ func TestStepIsNotBegunAfterTheLease(t *testing.T) {
 	})
 }
 
-// An answer that comes at the very end of the lease comes too late, whichever the process hears of first: the answer, or its timer. In
-// a bubble that is by chance.
+// An answer that comes at the very end of the lease comes too late, whichever the process hears of first: the
+// answer, or its timer. In a bubble that is by chance.
 func TestNothingIsBegunAtTheEndOfTheLease(t *testing.T) {
 	const lease = 3 * time.Second
 	for range 32 {

@@ -33,7 +33,7 @@ func (pageCodec) Unmarshal(data []byte, v any) error {
 	return nil
 }
 
-// The steps inside an operation with a codec of its own, as an adapter's has, are the application's: they are
+// The steps inside an operation with a separate codec, such as an adapter's, are the application's: they are
 // written by the receiver's codec, or by their own.
 func TestStepDoesNotTakeOverTheCodecOfTheCall(t *testing.T) {
 	s := memstore.New(nil)

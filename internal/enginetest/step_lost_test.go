@@ -98,7 +98,7 @@ func TestStepOfALostAttempt(t *testing.T) {
 	}
 }
 
-// What cannot be recorded of a step's failure is told with it, and the step is open.
+// A step's failure that cannot be recorded is returned together with the store's error, and the step is open.
 func TestFailureOfAStepThatWasNotRecorded(t *testing.T) {
 	for name, stepErr := range map[string]error{"NotDone": everonce.NotDone(errWork), "Permanent": everonce.Permanent("declined", errWork, nil)} {
 		t.Run(name, func(t *testing.T) {
@@ -129,7 +129,8 @@ func TestFailureOfAStepThatWasNotRecorded(t *testing.T) {
 	}
 }
 
-// A lease that ends while somebody is asked whether a step has happened ends the step with it: its function is not called.
+// A lease that ends while somebody is asked whether a step has happened ends the step with it: its function is not
+// called.
 func TestStepWhoseQuestionOutlivesTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()

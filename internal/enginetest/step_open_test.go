@@ -10,7 +10,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// What an earlier attempt has finished is not open: an error behind it, with all effects in steps, leaves nothing half done.
+// A step that an earlier attempt has finished is not open: an error behind it, with all effects in steps, leaves
+// nothing half done.
 func TestFinishedStepsAreNotOpen(t *testing.T) {
 	s := memstore.New(nil)
 	r := newReceiver(t, s, everonce.Refuse, &everonce.Options{EffectsInSteps: true})
@@ -24,7 +25,8 @@ func TestFinishedStepsAreNotOpen(t *testing.T) {
 	}
 }
 
-// A step that an earlier attempt left open stays open, whatever other steps this one begins and ends: an error then proves nothing.
+// A step that an earlier attempt left open stays open, whatever other steps this one begins and ends: an error then
+// proves nothing.
 func TestAnotherStepClosesNone(t *testing.T) {
 	s := memstore.New(nil)
 	r := newReceiver(t, s, everonce.Reconcile, &everonce.Options{EffectsInSteps: true})
@@ -42,7 +44,7 @@ func TestAnotherStepClosesNone(t *testing.T) {
 	checkEqual(t, "state", recordIn(t, s, keyOf("x")).State, driver.StateAbandoned)
 }
 
-// Under Reexecute an open step names nothing that would have to be settled first: the next attempt comes to it, and to its policy.
+// Under Reexecute an open step need not be settled first: the next attempt reaches it and applies its policy.
 func TestOpenStepOfAnOperationThatRunsAgain(t *testing.T) {
 	s := memstore.New(nil)
 	r := newReceiver(t, s, everonce.Reexecute, &everonce.Options{EffectsInSteps: true})
@@ -98,7 +100,7 @@ func TestStepThatMustBeSettledIsNamed(t *testing.T) {
 	}
 }
 
-// Who changes the list of steps that it was given changes nothing of what the attempt knows.
+// Changing the returned list of steps does not change the attempt's own.
 func TestStepsAreTheCallersOwn(t *testing.T) {
 	r := newReceiver(t, memstore.New(nil), everonce.Refuse, nil)
 	inAttempt(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) {

@@ -228,8 +228,8 @@ func notDoneIfClassified(err error) error {
 	return nil
 }
 
-// What is known of a step is known of it alone: neither its mark nor the classifier, which read its
-// error already, says anything of the operation around it.
+// A step's end describes the step only: neither its mark nor the classifier, which read its error already, says
+// anything about the operation around it.
 func TestNotDoneInAStepDoesNotReleaseTheParent(t *testing.T) {
 	for name, stepErr := range map[string]error{"marked": everonce.NotDone(errWork), "classified": errClassified} {
 		for _, p := range policies {

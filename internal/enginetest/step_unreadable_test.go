@@ -17,7 +17,8 @@ var unreadSteps = map[string]driver.StepRecord{
 	"open, with a result":               {State: driver.StepOpen, Result: driver.SavedResult{Kind: driver.ResultElided}},
 }
 
-// A step that cannot be read is unknown, whatever its policy, until somebody settles it: whether it took hold nobody can tell.
+// A step that cannot be read is unknown, whatever its policy, until it is settled: it cannot be known whether it
+// took effect.
 func TestAStepThatCanNotBeReadIsUnknown(t *testing.T) {
 	for name, unread := range unreadSteps {
 		t.Run(name, func(t *testing.T) { testUnreadStep(t, unread) })

@@ -9,7 +9,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// A step that comes after the end is told so, though its attempt had none.
+// A step that comes after the end gets ErrAttemptEnded, although its attempt had no steps.
 func TestStepOfAnAttemptThatHadNoneAndHasEnded(t *testing.T) {
 	r := newReceiver(t, memstore.New(nil), everonce.Refuse, nil)
 	var a *everonce.Attempt

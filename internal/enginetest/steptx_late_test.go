@@ -11,9 +11,9 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// What a step came to after a commit of it was lost, and found not to have been made, is what the next attempt finds: a value,
-// or a refusal for good.
-func TestStepTxAfterALostCommitIsWhatItsLastRunWas(t *testing.T) {
+// If a step's commit was lost, and found not to have been made, the next attempt finds the result of the step's
+// last run: a value, or a permanent failure.
+func TestStepTxAfterALostCommitHasTheResultOfItsLastRun(t *testing.T) {
 	for name, fails := range map[string]bool{"done": false, "refused": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestStepTxAfterALostCommitIsWhatItsLastRunWas(t *testing.T) {
 	}
 }
 
-// What became of a step's commit is found out past the end of its caller's context, and told to the attempt.
+// A step's lost commit is looked up past the end of its caller's context, and the attempt gets the result.
 func TestStepTxWhoseCommitWasLostWithItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, r, x := newStepTx(t, nil)
@@ -66,7 +66,8 @@ func TestStepTxWhoseCommitWasLostWithItsCaller(t *testing.T) {
 	})
 }
 
-// A refusal for good is recorded when its transaction has been rolled back, whose locks could be in the way; a classifier's too.
+// A refusal for good is recorded when its transaction has been rolled back, whose locks could be in the way; a
+// classifier's too.
 func TestStepTxIsRolledBackBeforeItsRefusalIsRecorded(t *testing.T) {
 	s := newMapStore()
 	r := newReceiver(t, s, everonce.Refuse, &everonce.Options{Classify: func(err error) error {
@@ -88,9 +89,9 @@ func TestStepTxIsRolledBackBeforeItsRefusalIsRecorded(t *testing.T) {
 	checkEqual(t, "writes", s.count("SaveStep"), 1)
 }
 
-// A commit that was given up for lost arrives when the step has failed in a further run: before the attempt has said so it is the
-// step, and afterwards it takes no effect. The work is told which.
-func TestStepTxWhoseLateCommitMeetsAFailure(t *testing.T) {
+// A commit that was given up for lost arrives when the step has failed in a further run: before the failure is
+// recorded it is the step's result, and afterwards it takes no effect. The work gets the one that holds.
+func TestStepTxWhoseLateCommitFollowsAFailure(t *testing.T) {
 	for name, before := range map[string]bool{"before it is recorded": true, "once it is recorded": false, "it is recorded by the attempt's end alone": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

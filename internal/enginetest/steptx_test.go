@@ -84,7 +84,7 @@ func TestStepTxBesideStep(t *testing.T) {
 	s.checkIdle(t)
 }
 
-// What did not commit did not happen: such a step is never unknown.
+// A step that did not commit did not happen: it is never unknown.
 func TestStepTxErrorsRollBack(t *testing.T) {
 	for name, end := range map[string]func(*mapTx) error{
 		"unmarked":        func(*mapTx) error { return errWork },
@@ -159,7 +159,7 @@ func TestStepTxRunsAgain(t *testing.T) {
 	}
 }
 
-// What the work has marked is its own word, whatever the database said: it is not run again.
+// An error that the work has marked is final, whatever the database said: the work is not run again.
 func TestStepTxOfAMarkedDeadlock(t *testing.T) {
 	for name, mark := range map[string]func(error) error{
 		"NotDone":   everonce.NotDone,
@@ -254,7 +254,7 @@ func TestStepTxOfALostAttempt(t *testing.T) {
 	s.checkIdle(t)
 }
 
-// A step whose context has ended before it begins has not met a failing store.
+// A step whose context has ended before it begins does not report a failing store.
 func TestStepTxAfterTheEndOfItsContext(t *testing.T) {
 	rec := &recorder{}
 	_, r, x := newStepTx(t, &everonce.Options{Observer: rec})
@@ -437,7 +437,7 @@ func TestStepTxThatPanicsRollsBack(t *testing.T) {
 	checkEqual(t, "balance", s.row("balance"), 0)
 }
 
-// A commit that was lost and is not there is no commit, though the step is known: as not done, by an attempt before.
+// A lost commit that was not made is no commit, even if the step is recorded: as not done, by an earlier attempt.
 func TestStepTxWhoseCommitWasLostAfterANotDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, r, x := newStepTx(t, nil)

@@ -46,8 +46,8 @@ func (h oddHandle) Claim(ctx context.Context, req driver.ClaimRequest) (driver.C
 	return res, err
 }
 
-// What a store must not answer is its failure: it is neither a claim that was granted nor a duplicate (rule 7).
-func TestAnAnswerThatIsNone(t *testing.T) {
+// An invalid answer is the store's failure: it is neither a granted claim nor a duplicate (rule 7).
+func TestInvalidAnswersOfAStore(t *testing.T) {
 	for _, decision := range []driver.Decision{0, driver.DecideAbsent, driver.DecideReleased, driver.DecideEnded, 99} {
 		t.Run(fmt.Sprint(int(decision)), func(t *testing.T) {
 			s := oddStore{newMapStore(), decision}
@@ -91,7 +91,7 @@ func (h shortHandle) ClaimAll(ctx context.Context, req driver.ClaimAllRequest) (
 	return res, err
 }
 
-// So is an answer to fewer claims than were sent: nobody knows which.
+// So is an answer to fewer claims than were sent: it is unknown which are answered.
 func TestABatchIsAnsweredInFull(t *testing.T) {
 	s := shortStore{batchStore{newMapStore()}}
 	all, err := everonce.TransactBatch(context.Background(), newTxReceiver(t, s, nil), items("a", "b"), func(context.Context, *mapTx, []int) ([]int, error) {

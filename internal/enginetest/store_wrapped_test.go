@@ -19,7 +19,7 @@ func (hungStore) Claim(ctx context.Context, _ driver.ClaimRequest) (driver.Claim
 	return driver.ClaimResult{}, cutShort(ctx)
 }
 
-// Calls of a store that embeds one in memory have a timeout, which that one's own need not have.
+// Calls of a store that embeds one in memory have a timeout, which the embedded store's own calls need not have.
 func TestStoreAroundAPromptOneHasATimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReceiver(t, hungStore{memstore.New(nil)}, everonce.Refuse, &everonce.Options{StoreTimeout: time.Second})

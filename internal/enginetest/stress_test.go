@@ -15,9 +15,10 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Many callers of few keys at once, in two processes: work that is slow, fails, panics, leaves its goroutine, and leaves others that still
-// look at its context behind it; callers that go; renewals and words of the store that are lost. No two attempts of a key overlap
-// while leases hold, everybody is answered in time, and nothing is left: the bubble finds goroutines and timers, and newReceiver the rest.
+// Many callers of few keys at once, in two processes: work that is slow, fails, panics, leaves its goroutine, and
+// leaves others that still look at its context behind it; callers that go; renewals and words of the store that are
+// lost. No two attempts of a key overlap while leases hold, everybody is answered in time, and nothing is left: the
+// bubble finds goroutines and timers, and newReceiver the rest.
 func TestManyCallersAtOnceLeaveNothing(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

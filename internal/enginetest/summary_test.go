@@ -17,7 +17,7 @@ func spoil(b []byte) {
 	}
 }
 
-// What a caller does to its value, or to a summary that it was told, is not told to others.
+// Changing a value, or a returned summary, does not change other callers'.
 func TestSummariesAreNotSharedWithTheStore(t *testing.T) {
 	for name, o := range map[string]everonce.Options{"expired": {}, "elided": {MaxResult: 1}} {
 		t.Run(name, func(t *testing.T) {

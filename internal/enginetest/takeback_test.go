@@ -12,7 +12,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// leaveClaimed has a store that goes away as it writes a claim, and is not there to take it back either.
+// leaveClaimed leaves a claim in a store that fails while it writes the claim, and also when it should be taken
+// back.
 func leaveClaimed(t *testing.T, s *faultStore, r *everonce.Receiver, key everonce.Key) {
 	t.Helper()
 	s.on("Claim", 0, lose(errNet))
@@ -21,9 +22,10 @@ func leaveClaimed(t *testing.T, s *faultStore, r *everonce.Receiver, key everonc
 	checkEqual(t, "state", s.record(t, key).State, driver.StateClaimed)
 }
 
-// A store that goes away in the middle of a claim leaves nothing unknown, however long it is away: no work was called. The receiver takes the
-// claims back: those of a key before it is claimed again, and those of others behind the first claim that is answered again.
-func TestWhatCouldNotBeTakenBackIsTakenBackLater(t *testing.T) {
+// A store that goes away in the middle of a claim leaves nothing unknown, however long it is away: no work was
+// called. The receiver takes the claims back: a key's claims before the key is claimed again, and the others after
+// the first claim that is answered again.
+func TestLeftClaimsAreTakenBackLater(t *testing.T) {
 	for name, away := range map[string]time.Duration{"within the lease": time.Second, "after it": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -45,7 +47,7 @@ func TestWhatCouldNotBeTakenBackIsTakenBackLater(t *testing.T) {
 }
 
 // As long as the store is away, a key that was left is asked about once in a call, and not claimed.
-func TestWhatWasLeftIsTakenBackBeforeItIsClaimed(t *testing.T) {
+func TestALeftClaimIsTakenBackBeforeTheNextClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
 		r := newReceiver(t, s, everonce.Refuse, nil)
@@ -59,8 +61,8 @@ func TestWhatWasLeftIsTakenBackBeforeItIsClaimed(t *testing.T) {
 	})
 }
 
-// What another attempt has taken over is not touched by that.
-func TestWhatWasLeftAndTakenOverIsLeftAlone(t *testing.T) {
+// A record that another attempt has taken over is left alone.
+func TestALeftClaimThatWasTakenOverIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
 		r, other := newReceiver(t, s, everonce.Reexecute, nil), newReceiver(t, s.under, everonce.Reexecute, nil)
@@ -74,7 +76,7 @@ func TestWhatWasLeftAndTakenOverIsLeftAlone(t *testing.T) {
 }
 
 // A receiver remembers the first thousand, which are those that were under way.
-func TestWhatIsLeftIsBounded(t *testing.T) {
+func TestLeftClaimsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
 		r := newReceiver(t, s, everonce.Refuse, nil)
@@ -92,8 +94,9 @@ func TestWhatIsLeftIsBounded(t *testing.T) {
 	})
 }
 
-// Several callers of one key may each have left a claim, and nobody knows which of them holds it: all are taken back.
-func TestWhatSeveralHaveLeftOfOneKeyIsTakenBack(t *testing.T) {
+// Several callers of one key may each have left a claim, and it is unknown which of them holds it: all are taken
+// back.
+func TestSeveralLeftClaimsOfOneKeyAreTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
 		r := newReceiver(t, s, everonce.Refuse, nil)
@@ -114,8 +117,8 @@ func TestWhatSeveralHaveLeftOfOneKeyIsTakenBack(t *testing.T) {
 	})
 }
 
-// Until the store has answered, nobody meets what was left: who comes meanwhile takes it back too.
-func TestWhatIsBeingTakenBackIsNotMet(t *testing.T) {
+// Until the store has answered, no call finds a left claim: a call that comes meanwhile takes it back too.
+func TestLeftClaimsAreNotFoundMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
 		r := newReceiver(t, s, everonce.Refuse, nil)
@@ -131,7 +134,8 @@ func TestWhatIsBeingTakenBackIsNotMet(t *testing.T) {
 	})
 }
 
-// A store that is full says so of one packet. What was sent before it may have been written, and what was left is taken back when there is room again.
+// A store that is full says so of one packet. An earlier packet may have been written, and its claim is taken back
+// when there is room again.
 func TestAFullStoreLeavesNothingClaimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
@@ -149,7 +153,7 @@ func TestAFullStoreLeavesNothingClaimed(t *testing.T) {
 }
 
 // Others' claims are taken back before a lease begins to run: a store that hangs over them costs no call its own.
-func TestWhatOthersHaveLeftCostsNoLease(t *testing.T) {
+func TestOthersLeftClaimsCostNoLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
 		r := newReceiver(t, s, everonce.Refuse, nil)

@@ -145,7 +145,8 @@ func FuzzUnmarshalText(f *testing.F) {
 	})
 }
 
-// What an error says it says once: a store's own error begins with the words of the sentinel that is wrapped around it.
+// An error's text has no repetition: a store's own error begins with the words of the sentinel that is wrapped
+// around it.
 func TestAnErrorSaysItOnce(t *testing.T) {
 	store := fmt.Errorf("%w: %w: run the migrations", everonce.ErrStore, everonce.ErrSchema)
 	for err, want := range map[*everonce.Error]string{

@@ -19,7 +19,7 @@ func TestTransactTooLong(t *testing.T) {
 			<-ctx.Done()
 			return 0, ctx.Err()
 		},
-		"the work meets the database": func(ctx context.Context, tx *mapTx) (int, error) {
+		"the work fails in the database": func(ctx context.Context, tx *mapTx) (int, error) {
 			time.Sleep(time.Hour)
 			return adds(ctx, tx)
 		},
@@ -62,7 +62,7 @@ func TestTransactCallerGone(t *testing.T) {
 		checkOutcome(t, res, err, everonce.Failed, gone)
 		checkEqual(t, "transactions", s.begun, 0)
 
-		// In the work: only the work is told; what it finishes is committed (rule 6).
+		// In the work: only the work's context ends; a result is committed (rule 6).
 		ctx, cancel = context.WithCancelCause(context.Background())
 		res, err = everonce.Transact(ctx, x, keyOf("in"), func(ctx context.Context, tx *mapTx) (int, error) {
 			cancel(gone)

@@ -54,7 +54,7 @@ func TestTransactWhoseCommitWasLost(t *testing.T) {
 						return adds(ctx, tx)
 					})
 					cancel()
-					if callerGone && c.runs == 2 { // it is found out that it did not commit, and nobody waits for another run
+					if callerGone && c.runs == 2 { // the look-up finds no commit, and no caller waits for another run
 						checkOutcome(t, res, err, everonce.Failed, context.Canceled)
 						checkEqual(t, "runs", runs, 1)
 						checkEqual(t, "balance", s.row("balance"), 0)
@@ -200,7 +200,8 @@ func TestTransactInAnOperation(t *testing.T) {
 	}
 }
 
-// A commit that was lost, and then found not to have been made, says nothing of the runs that follow: what became of those is known.
+// A commit that was lost, and then found not to have been made, says nothing of the runs that follow: what became
+// of those is known.
 func TestTransactForgetsALostCommitThatWasNotMade(t *testing.T) {
 	for name, w := range map[string]txWork{
 		"of the work":    adds,
@@ -224,7 +225,8 @@ func TestTransactForgetsALostCommitThatWasNotMade(t *testing.T) {
 	}
 }
 
-// A commit whose answer does not come is given up after the CompletionTimeout, and a rollback after a StoreTimeout, in every mode.
+// A commit whose answer does not come is given up after the CompletionTimeout, and a rollback after a StoreTimeout,
+// in every mode.
 func TestACommitThatHangsIsGivenUp(t *testing.T) {
 	o := &everonce.Options{CompletionTimeout: 20 * time.Second, StoreTimeout: 3 * time.Second, TxTimeout: time.Hour, TxRetries: -1}
 	for name, call := range map[string]func(s *mapStore, x *everonce.TxReceiver[*mapTx], err error) error{

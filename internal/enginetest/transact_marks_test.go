@@ -11,7 +11,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Work that says how it ended is believed, though what it met is a deadlock: it does not run again.
+// A mark of the work is believed, even on a deadlock: the work does not run again.
 func TestMarkedDeadlocksDoNotRunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, r, x := newStepTx(t, nil)
@@ -71,7 +71,7 @@ func TestInTxWhoseCallerEndsWhileItBegins(t *testing.T) {
 	checkEqual(t, "it is the store's failure", errors.Is(err, everonce.ErrStore), false)
 }
 
-// That a transaction took too long is told at its commit as anywhere, and is no failure of the store.
+// A transaction that took too long fails with ErrTxTooLong at its commit too, which is no failure of the store.
 func TestCommitThatIsTooLate(t *testing.T) {
 	s := newMapStore()
 	x := newTxReceiver(t, s, nil)
@@ -102,7 +102,8 @@ func TestLostCommitBehindItsRetention(t *testing.T) {
 	})
 }
 
-// An attempt in a caller's transaction has what every attempt has: a context that does not end with the caller, a nonce of its own.
+// An attempt in a caller's transaction has what every attempt has: a context that does not end with the caller, and
+// a nonce.
 func TestAttemptOfDoTx(t *testing.T) {
 	s := newMapStore()
 	x := newTxReceiver(t, s, nil)
@@ -137,8 +138,8 @@ func TestAttemptOfDoTx(t *testing.T) {
 	}
 }
 
-// How long a transaction's caller waited is told.
-func TestObserverIsToldHowLongATransactWaited(t *testing.T) {
+// The observation says how long a transaction's caller waited.
+func TestObserverGetsTheWaitOfATransact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newMapStore()
 		rec := &recorder{}
@@ -149,7 +150,8 @@ func TestObserverIsToldHowLongATransactWaited(t *testing.T) {
 	})
 }
 
-// That the work was called is told, also where its transaction was rolled back and the next cannot begin.
+// The result has the attempt's number if the work was called, even if its transaction was rolled back and the next
+// cannot begin.
 func TestTransactTellsOfAnAttemptBeforeTheStoreFailed(t *testing.T) {
 	ways(t, func(t *testing.T, o everonce.Options) {
 		for name, end := range map[string]func(tx *mapTx) error{

@@ -124,7 +124,7 @@ func TestTransactOverAReleasedRecord(t *testing.T) {
 	})
 }
 
-func TestTransactMeetsOtherRecords(t *testing.T) {
+func TestTransactWithOtherRecords(t *testing.T) {
 	ways(t, func(t *testing.T, o everonce.Options) {
 		s := newMapStore()
 		r := newReceiver(t, s, everonce.Refuse, nil)
@@ -149,7 +149,7 @@ func TestTransactMeetsOtherRecords(t *testing.T) {
 	})
 }
 
-// A permanent failure rolls back, and is then saved by a transaction of its own.
+// A permanent failure rolls back, and is then saved by a separate transaction.
 func TestTransactSavesPermanentFailures(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
@@ -180,7 +180,7 @@ func TestTransactSavesPermanentFailures(t *testing.T) {
 	}
 }
 
-// Whoever holds the key when the failure is to be saved wins, and is replayed.
+// An attempt that holds the key when the failure is to be saved wins, and is replayed.
 func TestTransactWhereAnotherWinsBeforeTheFailureIsSaved(t *testing.T) {
 	ways(t, func(t *testing.T, o everonce.Options) {
 		s := newMapStore()
@@ -244,7 +244,7 @@ func TestTransactRunsAgain(t *testing.T) {
 				checkEqual(t, "runs", runs, c.runs)
 				checkEqual(t, "balance", s.row("balance"), 30)
 				if rec.only(t).Retries == 0 {
-					t.Error("the observer was not told of a retry")
+					t.Error("the observation has no retry")
 				}
 			})
 		})
@@ -342,7 +342,7 @@ func TestTransactElidesResults(t *testing.T) {
 		_, again := transact(t, x, s, keyOf("x"), txNever(t), everonce.Rejected, errAny)
 		checkEqual(t, "first", *asPermanent(t, first), everonce.PermanentError{Code: "declined", Truncated: true})
 		checkEqual(t, "replay", *asPermanent(t, again), *asPermanent(t, first))
-		// What the store cannot keep at all is an error, not a loop.
+		// A result that the store cannot keep at all is an error, not a loop.
 		s.on("Commit", 0, refuse(driver.ErrTooLarge))
 		transact(t, x, s, keyOf("y"), adds, everonce.Failed, driver.ErrTooLarge)
 		transact(t, x, s, keyOf("z"), addsThen(func(*mapTx) error { return everonce.Permanent("declined", nil, []byte("long")) }), everonce.Failed, driver.ErrTooLarge)

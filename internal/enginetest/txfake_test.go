@@ -78,8 +78,8 @@ func (s *mapStore) record(key everonce.Key) driver.Record {
 	return s.records[key.RecordID()]
 }
 
-// checkIdle reports transactions that were left open, or rolled back more than once: a real connection has another by then, or is
-// given up for it.
+// checkIdle reports transactions that were left open, or rolled back more than once: a real connection has another
+// by then, or is given up for it.
 func (s *mapStore) checkIdle(t testing.TB) {
 	t.Helper()
 	s.mu.Lock()
@@ -398,7 +398,7 @@ func (tx *mapTx) end() {
 	tx.s.open = slices.DeleteFunc(tx.s.open, func(o *mapTx) bool { return o == tx })
 }
 
-// record returns the record that the transaction sees; nil if there is none.
+// record returns the record that the transaction sees, or nil.
 func (tx *mapTx) record(id everonce.RecordID) *driver.Record {
 	if rec, ok := tx.written.records[id]; ok {
 		return &rec

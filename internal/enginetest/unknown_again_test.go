@@ -11,8 +11,9 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// An unknown outcome comes with a RetryAfter where the next call goes on or asks, and without one where it would only say the same
-// until somebody has settled it: under every policy of the operation and of a step, however the attempt ended.
+// An unknown outcome comes with a RetryAfter where the next call goes on or asks, and without one where it would
+// only say the same until somebody has settled it: under every policy of the operation and of a step, however the
+// attempt ended.
 func TestRetryAfterOfTheUnknown(t *testing.T) {
 	const failed, panicked, notWritten = "failed", "panicked", "not written"
 	for _, policy := range policies {

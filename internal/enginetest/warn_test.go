@@ -31,8 +31,8 @@ func warningsOf(t *testing.T, o everonce.Options, f func(r *everonce.Receiver, s
 	return lines
 }
 
-// What nobody else may have told is in the log once, with what to do, and without the key.
-func TestWhatNeedsAPersonIsLogged(t *testing.T) {
+// An outcome that may be reported nowhere else is logged once, with what to do, and without the key.
+func TestOutcomesThatNeedAPersonAreLogged(t *testing.T) {
 	const raw = "very-secret-idempotency-key"
 	key := keyOf(raw)
 	for outcome, call := range map[everonce.Outcome]func(r *everonce.Receiver, s *faultStore){

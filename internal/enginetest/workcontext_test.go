@@ -66,7 +66,7 @@ func TestWorkContextHasChildren(t *testing.T) {
 		told := make(chan struct{})
 		do(t, r, keyOf("x"), func(ctx context.Context, _ *everonce.Attempt) (string, error) {
 			looked := make(chan context.Context)
-			for range children { // all at once: whoever comes first makes what all get
+			for range children { // all at once: the first creates the context that all get
 				go func() {
 					child, cancel := context.WithCancel(ctx)
 					context.AfterFunc(child, cancel)

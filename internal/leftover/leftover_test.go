@@ -6,7 +6,7 @@ import (
 )
 
 // A goroutine that waits for ever is found, by its stack; one that has ended is not.
-func TestWhatIsLeftIsFound(t *testing.T) {
+func TestLeftGoroutinesAreFound(t *testing.T) {
 	if left := wait(); left != "" {
 		t.Fatalf("before anything was started:\n%s", left)
 	}
@@ -14,7 +14,7 @@ func TestWhatIsLeftIsFound(t *testing.T) {
 	started := make(chan struct{})
 	go forgotten(started, end)
 	<-started
-	if left := ours(); !strings.Contains(left, "leftover.forgotten") || strings.Contains(left, "TestWhatIsLeftIsFound(") {
+	if left := ours(); !strings.Contains(left, "leftover.forgotten") || strings.Contains(left, "TestLeftGoroutinesAreFound(") {
 		t.Errorf("left are:\n%s", left)
 	}
 	close(end)

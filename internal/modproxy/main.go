@@ -1,6 +1,6 @@
-// Command modproxy makes a module proxy of files out of a checkout, with every module of it at one
-// version: what the world will see after a release. Requirements of our own modules are set to that
-// version in the checkout itself, so give it a copy.
+// Command modproxy makes a module proxy of files out of a checkout, with every module of it at one version: the state
+// after a release. Requirements of this repository's modules are set to that version in the checkout itself, so give it
+// a copy.
 //
 //	modproxy CHECKOUT PROXY VERSION
 //

@@ -52,7 +52,7 @@ func (s *shop) decide(d consume.Disposition, o everonce.Outcome, why consume.Rea
 	s.mail.Observe(s.t.Context(), &consume.Message{}, consume.Decision{Disposition: d, Outcome: o, Death: consume.Death{Reason: why}})
 }
 
-// scrape returns what Prometheus gets.
+// scrape returns the page that Prometheus gets.
 func (s *shop) scrape() string {
 	if s.page == nil {
 		return "up 0\n"
@@ -65,7 +65,7 @@ func (s *shop) scrape() string {
 	return "up 1\n" + w.Body.String() + s.tables
 }
 
-// calm is what no alert is about. It happens each minute, and what must not go on, once.
+// calm does each minute what causes no alert, and once what would cause one if it continued.
 func (s *shop) calm(minute int) {
 	s.end(everonce.Observation{Outcome: everonce.Executed})
 	s.end(everonce.Observation{Outcome: everonce.Replayed, Since: 11 * time.Hour})
@@ -79,7 +79,7 @@ func (s *shop) calm(minute int) {
 	}
 }
 
-// happens are what the alerts are about. The minute is 0 when it begins.
+// happens are the causes of the alerts. Each begins at minute 0.
 var happens = map[string]func(s *shop, minute int){
 	"EveronceUnknown":     func(s *shop, _ int) { s.health.Abandoned = 1 },
 	"EveronceUnreadable":  func(s *shop, _ int) { s.health.Unreadable = 1 },
@@ -109,7 +109,7 @@ func once(f func(*shop)) func(*shop, int) {
 	}
 }
 
-// fires returns the alerts that fire where something happens.
+// fires returns the alerts that fire for a cause.
 func fires(t *testing.T, happens func(s *shop, minute int)) (fired []string) {
 	t.Helper()
 	provider, page, err := scrape.New()
@@ -124,7 +124,7 @@ func fires(t *testing.T, happens func(s *shop, minute int)) (fired []string) {
 	kept, scraped := map[string]*promql.Series{}, series(nil)
 	began := time.Unix(1e9, 0)
 	for minute := -before; minute < behind; minute++ {
-		if minute == -before || 0 <= minute && minute < 20 { // then everything stays as it is
+		if minute == -before || 0 <= minute && minute < 20 { // then nothing changes
 			s.Counted(s.health, nil)
 			s.calm(minute)
 			if minute >= 0 {
@@ -196,8 +196,8 @@ func (s *selected) At() storage.Series              { return promql.NewStorageSe
 func (*selected) Err() error                        { return nil }
 func (*selected) Warnings() annotations.Annotations { return nil }
 
-// Each alert fires for what it is about, and no other does, but for those that see nothing where nobody shows any figures. None fires in a
-// calm service.
+// Each alert fires for its cause, and no other alert does, except those on missing figures. None fires in a calm
+// service.
 func TestAlertsFire(t *testing.T) {
 	if got := fires(t, func(*shop, int) {}); len(got) > 0 {
 		t.Errorf("in a calm service %v fire", got)
@@ -221,9 +221,9 @@ func TestAlertsFire(t *testing.T) {
 	}
 }
 
-// EveronceUncounted fires where nobody counts records, unless somebody else counts some; the page of DynamoDB, where a proxy counts none, says
-// so, and what to take out.
-func TestWhereNobodyCounts(t *testing.T) {
+// EveronceUncounted fires if no process counts records. The page of DynamoDB, where a proxy counts none, says so, and
+// what to take out.
+func TestWithoutACountOfRecords(t *testing.T) {
 	uncounted := once(func(s *shop) {
 		counted := s.page
 		s.page = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -238,7 +238,7 @@ func TestWhereNobodyCounts(t *testing.T) {
 		})
 	})
 	if got := fires(t, uncounted); !slices.Equal(got, []string{"EveronceUncounted"}) {
-		t.Errorf("where nobody counts %v fire", got)
+		t.Errorf("without a count, %v fire", got)
 	}
 	if got := fires(t, func(s *shop, minute int) {
 		uncounted(s, minute)
@@ -247,7 +247,7 @@ func TestWhereNobodyCounts(t *testing.T) {
 		t.Errorf("where another service counts %v fire", got)
 	}
 	page := must(os.ReadFile(filepath.Join(folder, "..", "how-to", "records-in-dynamodb.md")))(t)
-	out := regexp.MustCompile("fires for good where nobody counts any \\(take `([^`]+)` out of it\\), and says nothing\\s+where another service counts").FindSubmatch(page)
+	out := regexp.MustCompile("fires for good if no process counts any \\(take `([^`]+)` out of it\\), and does not fire\\s+where another service counts").FindSubmatch(page)
 	if out == nil || !slices.ContainsFunc(alerts(t), func(a alert) bool {
 		return a.Alert == "EveronceUncounted" && strings.HasSuffix(a.Expr, " "+string(out[1]))
 	}) {

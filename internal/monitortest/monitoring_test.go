@@ -22,7 +22,7 @@ import (
 
 var folder = filepath.Join("..", "..", "docs", "monitoring")
 
-// series are what a service shows, and what Prometheus says of it.
+// series are the series of a service, with those that Prometheus adds.
 type series []sample
 
 // sample is a series' labels, its name among them, and its value.
@@ -63,7 +63,7 @@ func (all series) shown(matchers []*labels.Matcher) bool {
 	return false
 }
 
-// lacks returns what an expression asks for and nobody shows: a series, or a label that it adds up by.
+// lacks returns what an expression uses and all does not have: a series, or a label that it adds up by.
 func (all series) lacks(t *testing.T, expr string) (missing []string) {
 	t.Helper()
 	parsed, err := parser.NewParser(parser.Options{}).ParseExpr(strings.NewReplacer("$__rate_interval", "5m", "$job", ".*").Replace(expr))
@@ -94,7 +94,7 @@ func (all series) lacks(t *testing.T, expr string) (missing []string) {
 	return missing
 }
 
-// expressions returns those of the dashboard and of the alerts, by where they stand.
+// expressions returns the expressions of the dashboard and of the alerts, by position.
 func expressions(t *testing.T) map[string]string {
 	t.Helper()
 	exprs := map[string]string{}
@@ -138,11 +138,11 @@ func alerts(t *testing.T) (all []alert) {
 }
 
 // Each expression of the dashboard and of the alerts is about series that a service shows, with the labels that it asks for.
-func TestMonitoringIsAboutWhatThereIs(t *testing.T) {
+func TestMonitoringUsesExistingSeries(t *testing.T) {
 	all, exprs := seriesOf(t, "up 1\n"+service(t)), expressions(t)
 	for at, expr := range exprs {
 		for _, missing := range all.lacks(t, expr) {
-			t.Errorf("%s: nobody shows %s", at, missing)
+			t.Errorf("%s: there is no %s", at, missing)
 		}
 	}
 	if len(exprs) < 42 {
@@ -157,8 +157,9 @@ func TestMonitoringIsAboutWhatThereIs(t *testing.T) {
 	}
 }
 
-// What an alert has increase() look at begins at zero, before anything has happened: the first event would not be seen else.
-func TestWhatIncreasesBeginsAtZero(t *testing.T) {
+// Series that an alert passes to increase() start at zero before anything has happened: otherwise it would miss the
+// first event.
+func TestCountersBeginAtZero(t *testing.T) {
 	provider, page, err := scrape.New()
 	check(t, err)
 	o := must(otelonce.NewObserver(provider, nil, nil))(t)
@@ -179,7 +180,7 @@ func TestWhatIncreasesBeginsAtZero(t *testing.T) {
 				return nil
 			}
 			if seen++; !fresh.shown(v.LabelMatchers) {
-				t.Errorf("%s: %s is not there from the beginning", at, v)
+				t.Errorf("%s: %s does not exist from the start", at, v)
 			}
 			return nil
 		})
@@ -189,7 +190,7 @@ func TestWhatIncreasesBeginsAtZero(t *testing.T) {
 	}
 }
 
-// The how-to and the proxy's reference have every figure, and none that nobody shows, but for the proxy's own.
+// The how-to and the proxy's reference name every figure, and no others, except the proxy's own.
 func TestFiguresAreDocumented(t *testing.T) {
 	told, shown := map[string]bool{}, map[string]bool{"everonce_proxy_unkeyed_requests_total": true}
 	for _, page := range []string{"how-to/monitor.md", "reference/proxy.md"} {
@@ -209,7 +210,7 @@ func TestFiguresAreDocumented(t *testing.T) {
 	}
 	for name := range told {
 		if !shown[name] {
-			t.Errorf("nobody shows %s", name)
+			t.Errorf("there is no %s", name)
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
-// The messages of a batch go on in traces of their own, and a repetition is linked to the first delivery of its message.
+// The messages of a batch continue their own traces, and a repetition links to the first delivery of its message.
 func TestABatchIsInTheTracesOfItsMessages(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	o := must(otelonce.NewObserver(noop.NewMeterProvider(), trace.NewTracerProvider(trace.WithSpanProcessor(spans)), nil))(t)

@@ -33,7 +33,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// service runs all that is observed, on a database of its own, and returns what a scraper then sees.
+// service runs all that is observed, on a new database, and returns what a scraper then sees.
 func service(t *testing.T) string {
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
@@ -126,9 +126,9 @@ func service(t *testing.T) string {
 	check(t, o.Backlog(ctx, "saga", sagas.Backlog()))
 	o.Counted(store.Health(ctx, everonce.HealthRequest{}))
 	until(ctx, t, func(ctx context.Context, done func()) error {
-		swept, err := janitor.Start(ctx, store, &janitor.Options{Report: func(r janitor.Result, err error) { o.Purged(r, err); done() }})
-		<-swept
-		return err
+		j, err := janitor.New(store, &janitor.Options{Report: func(r janitor.Result, err error) { o.Purged(r, err); done() }})
+		check(t, err)
+		return j.Run(ctx)
 	})
 	text := shown()
 	check(t, store.Close())

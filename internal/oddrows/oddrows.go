@@ -1,5 +1,5 @@
-// Package oddrows holds the stores of SQL to rows that no version has written: whatever stands in a column, all statements judge the record as
-// whoever reads it.
+// Package oddrows tests SQL stores with rows that no version has written: whatever a column contains, all
+// statements must judge the record as a reader does.
 package oddrows
 
 import (
@@ -34,7 +34,7 @@ const columns = " id, scope, name, state, token, nonce, owner, attempt, rev, ste
 
 var life = driver.Lifetime{Retention: time.Hour, Remember: time.Hour}
 
-// odd are values of which some no version has written, by their columns.
+// odd returns values for each column, some of which no version has written.
 func (d *Database) odd() map[string][]string {
 	odd := map[string][]string{"fp_alg": {"NULL", "''", "'x'"}}
 	for _, column := range strings.Fields("state token attempt format created_at updated_at claimed_at lease_until purge_at completed_at result_until result_kind prev_state prev_claimed") {
@@ -49,8 +49,8 @@ func (d *Database) odd() map[string][]string {
 	return odd
 }
 
-// Run writes them, each into the row of a record in each state: what is corrupt is granted to nobody, counted and listed as what cannot be read,
-// and not forgotten in silence.
+// Run writes them, each into the row of a record in each state. A corrupt record must not be granted to any claim,
+// must be counted and listed as unreadable, and must not be deleted silently.
 func Run[Tx any](t *testing.T, s Store[Tx], d Database) {
 	t.Helper()
 	what := d.fill(t, s)
@@ -67,7 +67,7 @@ func Run[Tx any](t *testing.T, s Store[Tx], d Database) {
 		}
 		if bad {
 			corrupt++
-			refused(t, s, id, is)
+			recordRefused(t, s, id, is)
 		}
 	}
 	if n, err := s.Health(t.Context(), driver.HealthRequest{}); err != nil || n.Unreadable != int64(len(unreadable)) || n.Claimed+n.Released+n.Abandoned+n.Completed != int64(len(all)-len(unreadable)+len(states)) {
@@ -76,13 +76,13 @@ func Run[Tx any](t *testing.T, s Store[Tx], d Database) {
 	if corrupt < 200 || corrupt > len(what)-200 {
 		t.Errorf("%d of %d records are corrupt: the test looks in the wrong place", corrupt, len(what))
 	}
-	forgotten(t, s, what)
+	deleteScope(t, s, what)
 }
 
-// states are those of the records whose rows are copied.
+// states are the states of the records whose rows are copied.
 var states = [...]driver.State{driver.StateClaimed, driver.StateReleased, driver.StateAbandoned, driver.StateCompleted}
 
-// fill says of each row that it has written what is odd in it.
+// fill writes the rows and returns what is odd in each.
 func (d *Database) fill(t *testing.T, s driver.Store) map[driver.RecordID]string {
 	t.Helper()
 	for _, state := range states {
@@ -110,7 +110,7 @@ func (d *Database) fill(t *testing.T, s driver.Store) map[driver.RecordID]string
 				from := strings.NewReplacer(" id,", " "+d.Bytes(id[:])+",", " scope,", " 'odd',", " name,", " '"+strings.ReplaceAll(is, "'", "''")+"',",
 					" "+column+",", " "+value+",", " "+column+" ", " "+value+" ").Replace(columns)
 				err := d.Exec("INSERT INTO " + d.Records + " (" + columns + ") SELECT " + from + " FROM " + d.Records + " WHERE scope = 'model' AND name = '" + state.String() + "'")
-				if err == nil { // else the table itself refuses it
+				if err == nil { // otherwise the table itself rejects it
 					what[id] = is
 				}
 			}
@@ -132,8 +132,8 @@ func listed(t *testing.T, s driver.Lister, what map[driver.RecordID]string, of .
 	return ids
 }
 
-// refused records a result without a claim.
-func refused[Tx any](t *testing.T, s driver.TxStore[Tx], id driver.RecordID, is string) {
+// recordRefused records a result without a claim, which must fail.
+func recordRefused[Tx any](t *testing.T, s driver.TxStore[Tx], id driver.RecordID, is string) {
 	t.Helper()
 	claim := claimOf(everonce.Key{Scope: "odd", ID: is})
 	tx, _, err := s.Begin(t.Context(), driver.BeginRequest{})
@@ -146,8 +146,8 @@ func refused[Tx any](t *testing.T, s driver.TxStore[Tx], id driver.RecordID, is 
 	}
 }
 
-// forgotten deletes the scope: what stays may be a live claim, and is told.
-func forgotten[Tx any](t *testing.T, s Store[Tx], what map[driver.RecordID]string) {
+// deleteScope deletes the scope. A record that remains may be a live claim, and must be reported.
+func deleteScope[Tx any](t *testing.T, s Store[Tx], what map[driver.RecordID]string) {
 	t.Helper()
 	var res driver.DeleteScopeResult
 	var err error
@@ -175,7 +175,7 @@ func forgotten[Tx any](t *testing.T, s Store[Tx], what map[driver.RecordID]strin
 	}
 }
 
-// claimOf is a claim without a lease, as in a transaction.
+// claimOf returns a claim without a lease, as in a transaction.
 func claimOf(key everonce.Key) driver.ClaimRequest {
 	return driver.ClaimRequest{
 		ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Owner: "test",

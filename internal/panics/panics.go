@@ -1,4 +1,4 @@
-// Package panics keeps a panic in a callback of the application from ending what called it.
+// Package panics keeps a panic in an application's callback from ending its caller.
 package panics
 
 import (
@@ -7,8 +7,8 @@ import (
 	"runtime/debug"
 )
 
-// Log is deferred around a callback: it logs a panic of it and ends it. In the work of an operation such a panic would
-// end the attempt, after it cost the caller the result, and in a goroutine of this module the process.
+// Log is deferred around a callback. It recovers a panic and logs it. In the work of an operation such a panic
+// would end the attempt, and in a goroutine of this module the process.
 func Log(ctx context.Context, who string, about slog.Attr) {
 	p := recover()
 	if p == nil {

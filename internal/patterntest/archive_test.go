@@ -13,7 +13,8 @@ import (
 	"github.com/everonce/everonce/outbox"
 )
 
-// What was published long ago moves into the application's own table, in one commit with its removal; the rest stays.
+// Events published long ago move into the application's own table, in one commit with their removal; other events
+// remain.
 func TestArchive(t *testing.T) { onAll(t, testArchive[pgx.Tx], testArchive[*sql.Tx]) }
 
 func testArchive[Tx any](t *testing.T, h *handle[Tx]) {
@@ -32,7 +33,7 @@ func testArchive[Tx any](t *testing.T, h *handle[Tx]) {
 	keep := func(ctx context.Context, tx Tx, moved []outbox.Event) error {
 		for _, e := range moved {
 			if e.Headers["n"] != e.ID || e.CreatedAt.IsZero() || e.Attempts != 1 {
-				return fmt.Errorf("it is not as it was: %+v", e)
+				return fmt.Errorf("it was changed: %+v", e)
 			}
 			if err := h.exec(ctx, tx, "INSERT INTO effects (name) VALUES ($1)", e.ID); err != nil {
 				return err

@@ -14,7 +14,7 @@ import (
 	"github.com/everonce/everonce/outbox"
 )
 
-// What a process has in hand is not pending: an operator who counts, retries or gives up what is pending leaves it alone.
+// Claimed entries are not pending: the count, retry or discard of pending entries leaves them alone.
 func TestBacklogLeavesAloneWhatIsInHand(t *testing.T) {
 	onAll(t, testBacklogLeavesAloneWhatIsInHand[pgx.Tx], testBacklogLeavesAloneWhatIsInHand[*sql.Tx])
 }
@@ -53,6 +53,6 @@ func testBacklogLeavesAloneWhatIsInHand[Tx any](t *testing.T, h *handle[Tx]) {
 		t.Errorf("%+v, %v", e, err)
 	}
 	if _, err := box.Get(t.Context(), "nowhere"); !errors.Is(err, everonce.ErrNotFound) {
-		t.Errorf("an event that is not there: %v", err)
+		t.Errorf("a missing event: %v", err)
 	}
 }

@@ -38,7 +38,7 @@ type childSpec struct {
 	Socket           string // if set, it serves sessions there, in place of relay and worker: so many answers are sent, or so many effects written
 }
 
-// killLease is the lease of everything in these processes: what a dead one had in hand comes back that much later.
+// killLease is the lease of everything in these processes: the claims of a dead one end that much later.
 const killLease = 250 * time.Millisecond
 
 func runChild(raw string) error {
@@ -129,7 +129,7 @@ func relayAndWork[Tx any](ctx context.Context, spec childSpec, store driver.TxSt
 	}
 	var sent, handled atomic.Int64
 	retry := quick
-	retry.Limit = 1000 // kills count too
+	retry.Limit = 1000 // kills are counted too
 	relay, err := box.Relay(outbox.One(1, func(_ context.Context, e *outbox.Event) error {
 		if err := note("event", e.ID+" "+e.Key+" "+string(e.Payload)); err != nil {
 			return err

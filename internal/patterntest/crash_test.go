@@ -55,8 +55,8 @@ func (c *crashPoint) plan(oncetest.Call) oncetest.Fault {
 	return oncetest.FailBefore
 }
 
-// everyPoint runs a life with each of its calls failing, before and after it is made, until there is none left. With -short
-// each call fails in one way, by chance.
+// everyPoint runs a life with each of its calls failing, before and after it is made, until every call has failed once.
+// With -short each call fails in one way, by chance.
 func everyPoint(t *testing.T, life func(c *crashPoint, name string)) {
 	t.Helper()
 	points := 0

@@ -14,13 +14,13 @@ import (
 	"github.com/everonce/everonce/outbox"
 )
 
-// Of two relays one is cut off from the database when it has published a batch, and has not marked it. The other publishes
-// what is left, and that batch once more, with the same IDs, unless the mark arrived all the same. Nothing is lost, and each
-// key keeps its order. When the line is mended the first relay goes on.
+// Of two relays one is cut off from the database when it has published a batch, and has not marked it. The other
+// publishes what is left, and that batch once more, with the same IDs, unless the mark arrived all the same. Nothing is
+// lost, and each key keeps its order. When the line is mended the first relay goes on.
 func TestARelayIsCutOff(t *testing.T) {
 	t.Parallel()
 	for _, cut := range []struct {
-		name, way string // the way that swallows; empty: all connections end, and there are none
+		name, way string // the direction that swallows; empty: all connections end, and new ones fail
 		mayMark   bool
 	}{
 		{name: "no connection"},
@@ -73,11 +73,11 @@ func TestARelayIsCutOff(t *testing.T) {
 			near.settled(t, box)
 			n, again, err := to.distinct()
 			if n != keys*each+1 || again > len(inHand) || again < len(inHand) && !cut.mayMark || err != nil {
-				t.Errorf("%d events came, and %d again, of %d that were in hand: %v", n, again, len(inHand), err)
+				t.Errorf("%d events came, and %d again, of %d that were claimed: %v", n, again, len(inHand), err)
 			}
 			for _, e := range inHand {
 				if n := to.count[e.ID]; n > 2 || n < 2 && !cut.mayMark {
-					t.Errorf("%s, which was in hand, came %d times", e.ID, n)
+					t.Errorf("%s, which was claimed, came %d times", e.ID, n)
 				}
 			}
 		})

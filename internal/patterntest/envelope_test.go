@@ -38,13 +38,14 @@ type way struct {
 	topic     string
 	publisher outbox.Publisher
 	binary    cloudeventsonce.Mode
-	// run feeds the consumer until the context ends, and letters opens its dead letters; both are nil where there is no broker.
+	// run feeds the consumer until the context ends, and letters opens its dead letters; both are nil where there is no
+	// broker.
 	run     func(ctx context.Context) error
 	letters func(ctx context.Context) (consume.DeadLetters, error)
 }
 
-// Whatever an event says of itself reaches the inbox's handler of its type, on every broker: straight, over a retry, its dead letter and the
-// replay of that; as it is, and as a CloudEvent. Publishers, consumers and inbox have their defaults.
+// All fields of an event reach the inbox's handler of its type, on every broker: directly, over a retry, its dead
+// letter and the replay of that; unchanged, and as a CloudEvent. Publishers, consumers and inbox have their defaults.
 func TestAnEventReachesItsHandlerWhole(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(*testing.T, *consume.Consumer, *inbox.Inbox[*sql.Tx]) way{
@@ -57,7 +58,7 @@ func TestAnEventReachesItsHandlerWhole(t *testing.T) {
 			tried := map[string]int{}
 			var mu sync.Mutex
 			consumer, err := consume.NewNatural(consume.NaturalSpec[struct{}]{
-				Consumer: "billing", Key: consume.ProducerID(), Retry: consume.Backoff{Min: time.Millisecond, Max: time.Millisecond},
+				Consumer: "billing", Key: consume.ProducerID(), Retry: consume.RetryPolicy{Min: time.Millisecond, Max: time.Millisecond},
 				Decode: func(*consume.Message) (none struct{}, err error) { return none, nil },
 				Handle: func(ctx context.Context, m *consume.Message, _ struct{}) (bool, error) {
 					mu.Lock()

@@ -44,8 +44,8 @@ func (h *handle[Tx]) foreignEvent(t testing.TB, id string, other row) {
 	h.foreign(t, "outbox", row{"id": "'" + id + "'", "topic": "'orders'", "type": "''", "content_type": "'text/plain'", "headers": "''", "payload": "'x'"}, other)
 }
 
-// setAside waits until so many rows are blocked, and expects them to say that they are corrupt, with their numbers. It discards
-// them by these.
+// setAside waits until so many rows are blocked, and expects them to say that they are corrupt, with their numbers. It
+// discards them by these.
 func setAside(t testing.TB, b *backlog.Table, want int) {
 	t.Helper()
 	ctx := limited(t)
@@ -68,8 +68,8 @@ func setAside(t testing.TB, b *backlog.Table, want int) {
 	}
 }
 
-// What a program writes into SQLite, which keeps a value of any type in any column, is published if it converts without loss, and is
-// set aside otherwise. It stops no other event.
+// SQLite keeps a value of any type in any column. A value that another program wrote is published if it converts
+// without loss, and is set aside otherwise. It stops no other event.
 func TestForeignRowsInAnOutboxOfSQLite(t *testing.T) {
 	t.Parallel()
 	h, ctx := onSQLite(t), limited(t)

@@ -66,7 +66,8 @@ func onMySQLServers(t *testing.T, test func(t *testing.T, server string)) {
 	}
 }
 
-// mySQL leaves a test out, by name, where there is no MySQL. It waits for a lock as short as it can, as users are told to have it.
+// mySQL leaves a test out, by name, where there is no MySQL. It waits for a lock as short as it can, as users are told
+// to have it.
 func mySQL(t testing.TB) string {
 	t.Helper()
 	server := os.Getenv(mysqlVariable)
@@ -113,7 +114,7 @@ func onPgx(t testing.TB) *handle[pgx.Tx] {
 	return h
 }
 
-// pgxHandle is a handle with a pool of its own on a schema that may be ready.
+// pgxHandle is a handle with its own pool on a schema that may be ready.
 func pgxHandle(t testing.TB, url, name string) *handle[pgx.Tx] {
 	t.Helper()
 	pool, err := pgxpool.New(t.Context(), url)
@@ -241,7 +242,7 @@ func onMySQL(t testing.TB) *handle[*sql.Tx] {
 	return h
 }
 
-// onDatabase is a handle on a database of its own on a server, whose name for tests is MariaDB's, whichever it is.
+// onDatabase is a handle on a new database of a server, whose name for tests is MariaDB's, whichever it is.
 func onDatabase(t testing.TB, server string) (address, name string, h *handle[*sql.Tx]) {
 	t.Helper()
 	address, name = database(t, server)
@@ -250,7 +251,7 @@ func onDatabase(t testing.TB, server string) (address, name string, h *handle[*s
 	return address, name, h
 }
 
-// mariaDBHandle is a handle with connections of its own on a database that may be ready.
+// mariaDBHandle is a handle with its own connections on a database that may be ready.
 func mariaDBHandle(t testing.TB, address, name string) *handle[*sql.Tx] {
 	t.Helper()
 	db, err := openMariaDB(address)
@@ -320,7 +321,7 @@ func (h *handle[Tx]) must(t testing.TB, text string, args ...any) {
 	}
 }
 
-// number returns what a query counts.
+// number returns the number that a query returns.
 func (h *handle[Tx]) number(t testing.TB, query string, args ...any) (n int) {
 	t.Helper()
 	if err := h.db.QueryRowContext(context.Background(), h.text(query), args...).Scan(&n); err != nil {

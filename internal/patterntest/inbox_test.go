@@ -41,7 +41,7 @@ func receive[Tx any](t testing.TB, in *inbox.Inbox[Tx], m *consume.Message) bool
 	return isNew
 }
 
-// verdicts are what a worker told of messages.
+// verdicts are a worker's reports of messages.
 type verdicts struct {
 	mu  sync.Mutex
 	all []string
@@ -80,7 +80,7 @@ func (v *verdicts) await(t testing.TB, n int) []string {
 func working[Tx any](t testing.TB, in *inbox.Inbox[Tx], opts *inbox.WorkerOptions, handlers ...inbox.Handler[Tx]) (told *verdicts, stop func()) {
 	t.Helper()
 	told = &verdicts{ch: make(chan struct{}, 100_000)}
-	set := inbox.WorkerOptions{Retry: consume.Backoff{Min: time.Millisecond, Max: time.Millisecond}}
+	set := inbox.WorkerOptions{Retry: consume.RetryPolicy{Min: time.Millisecond, Max: time.Millisecond}}
 	if opts != nil {
 		set = *opts
 	}
@@ -106,7 +106,8 @@ func TestInboxHandlesOnce(t *testing.T) {
 	onAll(t, testInboxHandlesOnce[pgx.Tx], testInboxHandlesOnce[*sql.Tx])
 }
 
-// A message that comes twice is handled once, with the events that its handler publishes; a type without a handler waits.
+// A message that comes twice is handled once, with the events that its handler publishes; a type without a handler
+// waits.
 func testInboxHandlesOnce[Tx any](t *testing.T, h *handle[Tx]) {
 	in, box := newInbox(t, h, nil), newOutbox(t, h)
 	consumer, err := in.Consumer()
@@ -150,7 +151,7 @@ func testInboxHandlesOnce[Tx any](t *testing.T, h *handle[Tx]) {
 		t.Errorf("%d events", n)
 	}
 	if s, err := in.Backlog().Stats(t.Context()); err != nil || s.Waiting != 1 {
-		t.Errorf("%+v, %v: the message that nobody handles must wait", s, err)
+		t.Errorf("%+v, %v: the message without a handler must wait", s, err)
 	}
 
 	// The row is removed, and the message comes again: the store's record knows it.
@@ -158,7 +159,7 @@ func testInboxHandlesOnce[Tx any](t *testing.T, h *handle[Tx]) {
 		t.Fatal(n, err)
 	}
 	if !receive(t, in, m) {
-		t.Error("the row was there")
+		t.Error("the row existed")
 	}
 	told, _ = working(t, in, nil, inbox.Handler[Tx]{Handle: func(ctx context.Context, tx Tx, m *consume.Message) error {
 		return h.exec(ctx, tx, "INSERT INTO effects (name) VALUES ($1)", m.ID)
@@ -173,8 +174,8 @@ func TestInboxCountsFailures(t *testing.T) {
 	onAll(t, testInboxCountsFailures[pgx.Tx], testInboxCountsFailures[*sql.Tx])
 }
 
-// What a failing handler wrote is undone, its try is counted, and after the budget the message is set aside, until an operator
-// retries it. Of two handlers only the failing one runs again.
+// The writes of a failing handler are undone, its try is counted, and after the budget the message is set aside, until
+// an operator retries it. Of two handlers only the failing one runs again.
 func testInboxCountsFailures[Tx any](t *testing.T, h *handle[Tx]) {
 	in := newInbox(t, h, nil)
 	var broken, other atomic.Int64
@@ -235,7 +236,7 @@ func testInboxKeepsOrder[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 	var mu sync.Mutex
 	last, running := map[string]int{}, map[string]bool{}
-	told, _ := working(t, in, &inbox.WorkerOptions{Concurrency: 8, Retry: consume.Backoff{Min: time.Millisecond, Max: time.Millisecond}}, inbox.Handler[Tx]{Handle: func(_ context.Context, _ Tx, m *consume.Message) error {
+	told, _ := working(t, in, &inbox.WorkerOptions{Concurrency: 8, Retry: consume.RetryPolicy{Min: time.Millisecond, Max: time.Millisecond}}, inbox.Handler[Tx]{Handle: func(_ context.Context, _ Tx, m *consume.Message) error {
 		key := m.Headers["key"]
 		var i int
 		if _, err := fmt.Sscan(string(m.Body), &i); err != nil {

@@ -47,8 +47,8 @@ func TestTrapOrderInTheInbox(t *testing.T) {
 	onAll(t, testTrapOrderInTheInbox[pgx.Tx], testTrapOrderInTheInbox[*sql.Tx])
 }
 
-// Messages with one order key are handled one after the other, although the first one fails at first, and there is room for all
-// of them at once.
+// Messages with one order key are handled one after the other, although the first one fails at first, and there is room
+// for all of them at once.
 func testTrapOrderInTheInbox[Tx any](t *testing.T, h *handle[Tx]) {
 	in := newInbox(t, h, &inbox.Options{OrderKey: fromHeader("key")})
 	const keys, each = 3, 6
@@ -100,8 +100,8 @@ func TestTrapPriorities(t *testing.T) {
 	onAll(t, testTrapPriorities[pgx.Tx], testTrapPriorities[*sql.Tx])
 }
 
-// A message of a high priority goes before those that came shortly before it, but not before one that has waited for longer
-// than the priority is worth.
+// A message of a high priority goes before those that came shortly before it, but not before one that has waited for
+// longer than the priority is worth.
 func testTrapPriorities[Tx any](t *testing.T, h *handle[Tx]) {
 	in := newInbox(t, h, &inbox.Options{Priority: func(m *consume.Message) int { return len(m.Headers["priority"]) }})
 	for i := range 6 {
@@ -161,7 +161,7 @@ func TestTrapALongHandler(t *testing.T) {
 	onMySQLs(t, testTrapALongHandler[*sql.Tx])
 }
 
-// A handler that takes longer than its lease is renewed, and nobody else handles the message.
+// A handler that takes longer than its lease is renewed, and no other worker handles the message.
 func testTrapALongHandler[Tx any](t *testing.T, h *handle[Tx]) {
 	newInbox(t, h, nil)
 	var renewals atomic.Int64
@@ -204,8 +204,9 @@ func TestTrapAPausedWorker(t *testing.T) {
 	onMySQLs(t, testTrapAPausedWorker[*sql.Tx])
 }
 
-// A worker that was paused past its lease commits nothing after another one has taken the message: the effect is the other's, and
-// the try was counted. (The other one's own first try may give up on a busy machine, while the transaction is open.)
+// A worker that was paused past its lease commits nothing after another one has taken the message: the effect is the
+// other's, and the try was counted. (The other worker may give up on its first try on a busy machine, while the
+// transaction is open.)
 func testTrapAPausedWorker[Tx any](t *testing.T, h *handle[Tx]) {
 	newInbox(t, h, nil)
 	var taken atomic.Bool
@@ -241,8 +242,8 @@ func testTrapAPausedWorker[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// A message whose handler takes its process along each time is set aside after its budget, without being handled once more:
-// otherwise it would be the first to be claimed after each start.
+// A message whose handler takes its process along each time is set aside after its budget, without being handled once
+// more: otherwise it would be the first to be claimed after each start.
 func TestTrapAMessageThatKills(t *testing.T) {
 	t.Parallel()
 	h := onSQLite(t)
@@ -294,7 +295,7 @@ func TestBadMessages(t *testing.T) {
 	onAll(t, testBadMessages[pgx.Tx], testBadMessages[*sql.Tx])
 }
 
-// What cannot be taken in has a typed error. Whatever a consumer, a key, or a type is called, it works.
+// A message that cannot be inserted has a typed error. Any name of a consumer, a key, or a type works.
 func testBadMessages[Tx any](t *testing.T, h *handle[Tx]) {
 	long := strings.Repeat("x", 256)
 	for _, name := range []string{"", long, "a\x00b", "\xff"} {

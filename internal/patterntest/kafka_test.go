@@ -116,7 +116,7 @@ func (l *log[Tx]) join(spec consume.TxSpec[struct{}, Tx], opts kafkaonce.Options
 	l.t.Helper()
 	m := &member{t: l.t, verdicts: make(chan string, 10_000), events: make(chan kafkaonce.Event, 10_000)}
 	spec.Consumer, spec.Key, spec.Offsets = "billing", consume.ProducerID(), l.offsets
-	spec.Retry = consume.Backoff{Limit: 100, Min: time.Millisecond, Max: time.Millisecond}
+	spec.Retry = consume.RetryPolicy{Limit: 100, Min: time.Millisecond, Max: time.Millisecond}
 	spec.Observe = func(_ context.Context, msg *consume.Message, v consume.Decision) {
 		m.verdicts <- fmt.Sprint(msg.ID, " ", v.Outcome, " fenced=", errors.Is(v.Err, kafkaonce.ErrFenced))
 	}

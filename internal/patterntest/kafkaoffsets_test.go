@@ -19,7 +19,7 @@ import (
 	"github.com/everonce/everonce/store/mysqlstore"
 )
 
-// never commits at intervals: what is in the table then is of the transactions.
+// never commits at intervals: the table then has only the offsets of the transactions.
 var never = kafkaonce.Options{CommitEvery: time.Hour}
 
 func TestKafkaOffsetCommitsWithTheEffect(t *testing.T) {
@@ -29,8 +29,8 @@ func TestKafkaOffsetCommitsWithTheEffect(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) { t.Parallel(); testKafkaOffsetCommitsWithTheEffect(t, onSQLite(t)) })
 }
 
-// A worker that is lost between the effect and the commit leaves neither effect nor offset. The next one begins at the table's offset, where
-// the group has none: it was deleted, and counts its generations from the beginning.
+// A worker that is lost between the effect and the commit leaves neither effect nor offset. The next one begins at the
+// table's offset, where the group has none: it was deleted, and counts its generations from the beginning.
 func testKafkaOffsetCommitsWithTheEffect[Tx any](t *testing.T, h *handle[Tx]) {
 	l := newLog(t, h, 1)
 	l.send(0, "m-1", "m-2")
@@ -78,8 +78,8 @@ func testKafkaOffsetCommitsWithTheEffect[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// A consumer that was paused for longer than its session, in the middle of its work, does not know that its partition is another's. What it
-// then wants to commit is rolled back.
+// A consumer that was paused for longer than its session, in the middle of its work, does not know that its partition
+// has moved. Its next commit is rolled back.
 func TestKafkaOffsetFencesAZombie(t *testing.T) {
 	t.Parallel()
 	h := onPgx(t)
@@ -122,8 +122,8 @@ func TestKafkaOffsetFencesAZombie(t *testing.T) {
 	}
 }
 
-// A rebalance in the middle of batches: what the handlers of the partition that moves have written is rolled back, and each message takes
-// effect once.
+// A rebalance in the middle of batches: what the handlers of the partition that moves have written is rolled back, and
+// each message takes effect once.
 func TestKafkaOffsetsInARebalance(t *testing.T) {
 	t.Parallel()
 	h := onPgx(t)
@@ -180,7 +180,8 @@ func TestKafkaOffsetsInARebalance(t *testing.T) {
 	}
 }
 
-// A database that has lost what it had committed, as after a failover, is not told to skip that. The next Run begins at the table's offset.
+// A database that has lost what it had committed, as after a failover, is not told to skip that. The next Run begins at
+// the table's offset.
 func TestKafkaOffsetsRowIsSetBack(t *testing.T) {
 	t.Parallel()
 	h := onSQLite(t)
@@ -225,7 +226,7 @@ func TestKafkaOffsetsRefuse(t *testing.T) {
 	}
 }
 
-// Who removes the row of a partition from under a consumer hears of it.
+// A consumer gets an error if the row of its partition is removed.
 func TestKafkaOffsetsRowIsRemoved(t *testing.T) {
 	t.Parallel()
 	h := onSQLite(t)

@@ -23,9 +23,9 @@ import (
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
-// Processes that run a relay and a worker are killed at random moments, after an event was sent and before it was marked, and
-// after an effect was written and before it was committed: nothing is lost; a consumer that knows events by their IDs sees
-// each once, and in the order of their keys; a message takes effect once.
+// Processes that run a relay and a worker are killed at random moments, after an event was sent and before it was
+// marked, and after an effect was written and before it was committed: nothing is lost; a consumer that knows events by
+// their IDs sees each once, and in the order of their keys; a message takes effect once.
 func TestKillPostgres(t *testing.T) {
 	t.Parallel()
 	url, name := schema(t)
@@ -69,7 +69,8 @@ type child struct {
 	stderr strings.Builder
 }
 
-// start starts a process, which is killed after so many signs of life, or, at 0, as its spec says. Its end is told on died.
+// start starts a process, which is killed after so many signs of life, or, at 0, as its spec says. It is sent on died
+// when it has ended.
 func start(t *testing.T, spec childSpec, killAfter int, died chan<- *child) *child {
 	t.Helper()
 	raw, err := json.Marshal(spec)
@@ -140,7 +141,7 @@ func kills[Tx any](t *testing.T, h *handle[Tx], spec childSpec) {
 			select {
 			case c := <-died:
 				if c.cmd.ProcessState.ExitCode() >= 0 { // not by a signal
-					return false, fmt.Errorf("a process ended by itself: %v\n%s", c.cmd.ProcessState, &c.stderr)
+					return false, fmt.Errorf("a process ended unexpectedly: %v\n%s", c.cmd.ProcessState, &c.stderr)
 				}
 				delete(alive, c)
 				deaths++
@@ -153,7 +154,7 @@ func kills[Tx any](t *testing.T, h *handle[Tx], spec childSpec) {
 			return s.Waiting+m.Waiting < 10, errors.Join(err, err2)
 		}))
 	}
-	for c := range alive { // they may die of their own until here
+	for c := range alive { // they may kill themselves until here
 		_ = c.cmd.Process.Kill() //nolint:errcheck // it may have ended
 		<-died
 	}

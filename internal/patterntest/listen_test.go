@@ -20,8 +20,8 @@ func TestTrapAListenerIsLost(t *testing.T) {
 	t.Run("postgres", func(t *testing.T) { t.Parallel(); testTrapAListenerIsLost(t, onPostgres(t)) })
 }
 
-// A relay that looks once in an hour is woken by each commit, also after the server has ended the connection on which it
-// listens; and it looks by itself when it listens again, for what it has not heard.
+// A relay that polls once in an hour is woken by each commit, also after the server has ended the connection on which
+// it listens; and it polls when it listens again, for commits that it has missed.
 func testTrapAListenerIsLost[Tx any](t *testing.T, h *handle[Tx]) {
 	ctx := limited(t)
 	box, to := newOutbox(t, h), newArrivals()

@@ -16,8 +16,8 @@ import (
 	"github.com/everonce/everonce/saga"
 )
 
-// What the server has rolled back, for a deadlock say, is no transaction any more: an event that is published in it all the same
-// would commit by itself, without its effect.
+// A transaction that the server has rolled back, for a deadlock say, is over: an event that is published in it
+// nevertheless would commit alone, without its effect.
 func TestTrapNothingCommitsByItself(t *testing.T) {
 	t.Parallel()
 	onMySQLs(t, testTrapNothingCommitsByItself)
@@ -43,13 +43,13 @@ func testTrapNothingCommitsByItself(t *testing.T, h *handle[*sql.Tx]) {
 		}
 		must(t, rollback())
 		if n := h.number(t, "SELECT count(*) FROM everonce_"+name); n != 0 {
-			t.Errorf("%s: %d rows committed by themselves", name, n)
+			t.Errorf("%s: %d rows committed alone", name, n)
 		}
 	}
 }
 
-// What is there with another content is a mismatch, although the transaction's snapshot is older, and however the client counts rows, and
-// also where the server, as MariaDB from 11.6.2 on, refuses to lock what is newer than the snapshot.
+// An existing row with another content is a mismatch, although the transaction's snapshot is older, and however the
+// client counts rows, and also if the server, as MariaDB from 11.6.2 on, refuses to lock rows newer than the snapshot.
 func TestTrapWhatIsThereIsSeen(t *testing.T) {
 	t.Parallel()
 	onMySQLServers(t, testTrapWhatIsThereIsSeen)
@@ -71,7 +71,7 @@ func testTrapWhatIsThereIsSeen(t *testing.T, server string) {
 			box, in := newOutbox(t, h), newInbox(t, h, &inbox.Options{})
 			tx, _, rollback, err := h.begin(ctx)
 			must(t, err)
-			defer rollback() //nolint:errcheck // nothing is to stay
+			defer rollback() //nolint:errcheck // leave nothing behind
 			var none int
 			must(t, tx.QueryRowContext(ctx, "SELECT count(*) FROM everonce_outbox").Scan(&none)) // the snapshot
 			h.publish(t, box, outbox.Event{ID: "1", Topic: "orders", Payload: []byte("{}")}, outbox.Event{ID: "2", Topic: "orders"})
@@ -94,8 +94,8 @@ func testTrapWhatIsThereIsSeen(t *testing.T, server string) {
 	}
 }
 
-// What comes once more in a transaction that stays open locks nothing: relays, workers and runners do not wait for it. In what is no
-// transaction any more it fails all the same.
+// A repeated insertion in a transaction that stays open locks nothing: relays, workers and runners do not wait for it.
+// In a transaction that has ended it fails nevertheless.
 func TestTrapWhatComesOnceMoreHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	onMySQLs(t, testTrapWhatComesOnceMoreHoldsUpNobody)
@@ -126,8 +126,9 @@ func testTrapWhatComesOnceMoreHoldsUpNobody(t *testing.T, h *handle[*sql.Tx]) {
 	}
 }
 
-// A claim locks what it takes, and nothing that it passes over; and what renews or ends rows is over with its statement. Otherwise a
-// process that is stopped in the middle would keep the rows from all others, for as long as its connection stands.
+// A claim locks only the rows that it takes, not those that it passes over; and a renewal or an end of rows holds no
+// lock after its statement. Otherwise a process that is stopped in the middle would keep the rows from all others, for
+// as long as its connection is open.
 func TestTrapAStoppedProcessHoldsUpNothingElse(t *testing.T) {
 	t.Parallel()
 	onMySQLs(t, testTrapAStoppedProcessHoldsUpNothingElse)

@@ -9,7 +9,8 @@ import (
 	"github.com/everonce/everonce/outbox"
 )
 
-// Of many events, of many keys, published by two relays at once, none is lost, none comes twice, and each key keeps its order.
+// Of many events, of many keys, published by two relays at once, none is lost, none comes twice, and each key keeps its
+// order.
 func TestOrderOfManyEvents(t *testing.T) {
 	t.Parallel()
 	many := 1_000_000

@@ -220,7 +220,7 @@ func testOutboxManyInOrder[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// What a destination asks for is more than the relay's own backoff would be.
+// A destination asks for a longer delay than the relay's own backoff.
 func TestOutboxRetryAfter(t *testing.T) {
 	t.Parallel()
 	h := onSQLite(t)
@@ -242,7 +242,7 @@ func TestOutboxRetryAfter(t *testing.T) {
 	verdicts := make(chan outbox.Report, 3)
 	var mu sync.Mutex
 	after := map[string]time.Duration{}
-	stop := relaying(t, box, to.publisher(), &outbox.RelayOptions{Retry: consume.Backoff{Min: time.Minute}, Observe: func(_ context.Context, e *outbox.Event, v outbox.Report) {
+	stop := relaying(t, box, to.publisher(), &outbox.RelayOptions{Retry: consume.RetryPolicy{Min: time.Minute}, Observe: func(_ context.Context, e *outbox.Event, v outbox.Report) {
 		mu.Lock()
 		after[e.ID] = v.After
 		mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/everonce/everonce/outbox"
 )
 
-// An audit runs a schedule in which a bug shows, and returns what went wrong. Each is run on the code as it is, where it
-// must find nothing, and with a bug planted, where it must find something: [TestPlantedBugs].
+// An audit runs a schedule in which a bug shows, and returns the faults that it found. Each is run on the real code,
+// where it must find nothing, and with a bug planted, where it must find something: [TestPlantedBugs].
 
 // hung is how long a test waits for what must come about. It is no claim about how long that takes.
 const hung = 3 * time.Minute
@@ -40,7 +40,7 @@ func within(ctx context.Context, what string, holds func() (bool, error)) error 
 	}
 }
 
-// arrivals is a destination that notes what came, and answers as it is told.
+// arrivals is a destination that records the events it gets, and answers as the test says.
 type arrivals struct {
 	answer func(e *outbox.Event) error
 
@@ -118,7 +118,7 @@ func (h *handle[Tx]) publish(t testing.TB, box *outbox.Outbox[Tx], events ...out
 }
 
 // quick retries at once.
-var quick = consume.Backoff{Min: time.Millisecond, Max: time.Millisecond}
+var quick = consume.RetryPolicy{Min: time.Millisecond, Max: time.Millisecond}
 
 // auditOpenTransaction: a transaction stays open while later ones commit, and are published. Its own event, which has a
 // lower number, is published when it commits. The relay looks for late rows each second, whatever its pauses are.
@@ -162,8 +162,8 @@ func auditHeads[Tx any](ctx context.Context, t *testing.T, h *handle[Tx]) error 
 	return to.await(ctx, 24)
 }
 
-// auditNothingTwiceInHand: claims at the same time never have one row twice, nor two of one order key in different hands, and
-// follow the order of the key.
+// auditNothingTwiceInHand: claims at the same time never have one row twice, nor two of one order key in different
+// hands, and follow the order of the key.
 func auditNothingTwiceInHand[Tx any](ctx context.Context, t *testing.T, h *handle[Tx]) error {
 	box := newOutbox(t, h)
 	const limit, keys, each = 9, 4, 12
@@ -254,8 +254,8 @@ func auditNothingTwiceInHand[Tx any](ctx context.Context, t *testing.T, h *handl
 	return err
 }
 
-// auditPausedRelay: a relay that was paused past its lease, with its publisher busy, publishes what was in its hand and no
-// more, and marks nothing of what another relay has claimed meanwhile.
+// auditPausedRelay: a relay that was paused past its lease, with its publisher busy, publishes only the events that it
+// had claimed, and marks no event that another relay has claimed meanwhile.
 func auditPausedRelay[Tx any](ctx context.Context, t *testing.T, h *handle[Tx], bug func(name, text string) string) error {
 	const lease = time.Hour
 	var paused atomic.Bool
@@ -263,7 +263,7 @@ func auditPausedRelay[Tx any](ctx context.Context, t *testing.T, h *handle[Tx], 
 		switch {
 		case what == "outbox_renew", what == "outbox_claim" && paused.Load():
 			return errors.New("paused")
-		case what == "outbox_claim_followers": // now it has something in hand
+		case what == "outbox_claim_followers": // now it has claimed events
 			paused.Store(true)
 		}
 		return call()
@@ -307,7 +307,7 @@ func auditPausedRelay[Tx any](ctx context.Context, t *testing.T, h *handle[Tx], 
 	stopA()
 	for _, e := range others {
 		if h.number(t, "SELECT count(*) FROM everonce_outbox WHERE id = $1 AND state = 0 AND token <> 0", e.ID) != 1 {
-			return fmt.Errorf("the paused relay has marked what another has in hand: %s", e.ID)
+			return fmt.Errorf("the paused relay has marked an event that another one has claimed: %s", e.ID)
 		}
 	}
 	free()
@@ -316,7 +316,7 @@ func auditPausedRelay[Tx any](ctx context.Context, t *testing.T, h *handle[Tx], 
 	}
 	h.settled(t, box)
 	if _, again, err := to.distinct(); err != nil || again > len(inHand) {
-		return errors.Join(fmt.Errorf("%d events came again, of %d that were in hand", again, len(inHand)), err)
+		return errors.Join(fmt.Errorf("%d events came again, of %d that were claimed", again, len(inHand)), err)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// A topic whose destination does not answer leaves room for the others, also where all that is in hand is one batch.
+// A topic whose destination does not answer leaves room for the others, even if only one batch is claimed.
 func TestTrapASlowTopicLeavesOthersFlowing(t *testing.T) {
 	t.Parallel()
 	h, ctx := onSQLite(t), limited(t)
@@ -53,8 +53,8 @@ func TestTrapASlowTopicLeavesOthersFlowing(t *testing.T) {
 	must(t, to.await(ctx, len(fast)))
 }
 
-// A destination that is unavailable pauses its topic: few calls find out, they do not count, and others flow. So does one that
-// refuses events for good: it answers.
+// A destination that is unavailable pauses its topic: few calls find out, they are not counted, and others flow. A
+// destination that refuses events permanently does not: it answers.
 func TestTrapAnUnavailableTopicIsPaused(t *testing.T) {
 	t.Parallel()
 	h, ctx := onSQLite(t), limited(t)
@@ -122,7 +122,8 @@ func TestTrapPoisonedEvent(t *testing.T) {
 	onAll(t, testTrapPoisonedEvent[pgx.Tx], testTrapPoisonedEvent[*sql.Tx])
 }
 
-// A poisoned event blocks its key until an operator retries it, or lets it go on, as the topic's policy says. Others flow.
+// A poisoned event blocks its key until an operator retries it, or lets it go on, as the topic's policy says. Others
+// flow.
 func testTrapPoisonedEvent[Tx any](t *testing.T, h *handle[Tx]) {
 	ctx := limited(t)
 	box, to := newOutbox(t, h), newArrivals()
@@ -149,7 +150,7 @@ func testTrapPoisonedEvent[Tx any](t *testing.T, h *handle[Tx]) {
 	h.settled(t, box)
 }
 
-// A row that nobody can read is set aside as a poisoned event is, and what stands behind it waits.
+// An unreadable row is set aside like a poisoned event, and later rows with its key wait.
 func TestTrapARowThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	h, ctx := onSQLite(t), limited(t)
@@ -164,8 +165,8 @@ func TestTrapARowThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A publisher that panics, ends its goroutine, answers with a wrong number of errors, or does not return, has published nothing:
-// its events come again.
+// A publisher that panics, ends its goroutine, answers with a wrong number of errors, or does not return, has published
+// nothing: its events come again.
 func TestTrapPublishersThatMisbehave(t *testing.T) {
 	t.Parallel()
 	for name, misbehave := range map[string]func(context.Context, []outbox.Event) []error{
@@ -209,8 +210,8 @@ func TestTrapAPurgeLeavesWhatIsNotDone(t *testing.T) {
 	onMySQLs(t, testTrapPurge[*sql.Tx])
 }
 
-// A purge neither waits for a row that somebody is about to retry, nor removes it, nor an event that came again with the ID of one
-// that was removed.
+// A purge neither waits for a row that somebody is about to retry, nor removes it, nor an event that came again with
+// the ID of one that was removed.
 func testTrapPurge[Tx any](t *testing.T, h *handle[Tx]) {
 	ctx := limited(t)
 	box := newOutbox(t, h)
@@ -267,7 +268,7 @@ func TestBadEvents(t *testing.T) {
 	onAll(t, testBadEvents[pgx.Tx], testBadEvents[*sql.Tx])
 }
 
-// What cannot be published as it is has a typed error, and leaves the transaction as it was.
+// An event that cannot be published has a typed error, and leaves the transaction unchanged.
 func testBadEvents[Tx any](t *testing.T, h *handle[Tx]) {
 	box := newOutbox(t, h)
 	long := strings.Repeat("x", 256)

@@ -8,8 +8,8 @@ import (
 	"github.com/everonce/everonce/internal/sqlqueue"
 )
 
-// TestMarksReadThePrimaryKey: the index of pending rows is small by its statistics, but while an old snapshot is held it
-// has an entry for every row since. A mark that goes through it takes seconds then.
+// TestMarksReadThePrimaryKey: the index of pending rows is small by its statistics, but while an old snapshot is held
+// it has an entry for every row since. A mark that goes through it takes seconds then.
 func TestMarksReadThePrimaryKey(t *testing.T) {
 	t.Parallel()
 	h := onPgx(t)

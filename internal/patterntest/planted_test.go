@@ -117,7 +117,7 @@ func TestPlantedBugs(t *testing.T) {
 	planted(t, "a cursor of sequence numbers", sequenceCursor, errDidNotCome.Error(), onPgx, auditOpenTransaction[pgx.Tx])
 	planted(t, "mark before publish", markFirst, "came after|"+errDidNotCome.Error(), onPgx, auditHeads[pgx.Tx])
 	planted(t, "claims without heads", noHeads, "came after", onSQLite, auditHeads[*sql.Tx])
-	planted(t, "claims of what is in hand", noLease, "in two hands", onSQLite, auditNothingTwiceInHand[*sql.Tx])
+	planted(t, "claims of claimed events", noLease, "in two hands", onSQLite, auditNothingTwiceInHand[*sql.Tx])
 	planted(t, "marks without a token", noBug, "has marked", onPgx, pausedRelay[pgx.Tx](noToken))
 	planted(t, "tries that are not counted", noCount, "with a budget", onSQLite, auditBudget[*sql.Tx])
 	planted(t, "claims without locks, MariaDB", noLocks, "in two hands", onMariaDB, auditNothingTwiceInHand[*sql.Tx])

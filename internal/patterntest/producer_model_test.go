@@ -18,7 +18,7 @@ func TestProducersAnswerAsTheTable(t *testing.T) {
 }
 
 func exploreProducers[Tx any](t *testing.T, h, sound *handle[Tx]) {
-	seeds, seen := 3, map[producer.Answer]int{}
+	seeds, seen := 3, map[producer.Decision]int{}
 	if !testing.Short() {
 		seeds = 15
 	}
@@ -32,9 +32,9 @@ func exploreProducers[Tx any](t *testing.T, h, sound *handle[Tx]) {
 	}
 }
 
-// exploreProducer has random grants and batches, and producers that are forgotten: rows answer as the table in memory, and each record
-// is in its stream once. It returns what differs.
-func exploreProducer[Tx any](t *testing.T, h, sound *handle[Tx], seed uint64, seen map[producer.Answer]int) error {
+// exploreProducer has random grants and batches, and producers that are forgotten: rows answer as the table in memory,
+// and each record is in its stream once. It returns what differs.
+func exploreProducer[Tx any](t *testing.T, h, sound *handle[Tx], seed uint64, seen map[producer.Decision]int) error {
 	random := rand.New(rand.NewPCG(seed, 1))
 	window := 1 + random.IntN(4)
 	s := newStreams(t, h, &sqlproducer.Options{Window: window})
@@ -83,7 +83,7 @@ func exploreProducer[Tx any](t *testing.T, h, sound *handle[Tx], seed uint64, se
 		if want.Err == 0 {
 			sent = append(sent, b)
 		}
-		seen[producer.Answer{Err: want.Err, Duplicate: want.Duplicate}]++
+		seen[producer.Decision{Err: want.Err, Duplicate: want.Duplicate}]++
 	}
 	for stream, want := range logs {
 		if got := s.texts(t, stream, 0); fmt.Sprint(got) != fmt.Sprint(want) {
@@ -93,7 +93,8 @@ func exploreProducer[Tx any](t *testing.T, h, sound *handle[Tx], seed uint64, se
 	return nil
 }
 
-// randomSent is mostly the next batch of a producer, or a copy. Its records say whose they are, and so are the same in a copy.
+// randomSent is mostly the next batch of a producer, or a copy. Its records say whose they are, and so are the same in
+// a copy.
 func randomSent(random *rand.Rand, table *producer.Table, last producer.ID, sent []*sqlproducer.Batch) *sqlproducer.Batch {
 	if len(sent) > 0 && random.IntN(3) == 0 {
 		return sent[max(0, len(sent)-1-random.IntN(12))]
@@ -126,7 +127,7 @@ func TestPlantedProducerBugs(t *testing.T) {
 	for name, b := range map[string]bug{
 		"a forgotten producer is accepted":           {"producer_lock_producer", `^.*$`, `SELECT 0, 0 * $$1::bigint`},
 		"the sequence goes without the epoch":        {"producer_raised", `SET granted = \S+`, `SET granted = granted + 0 * $$2::bigint`},
-		"the sequence stays behind":                  {"producer_keep", `state = \S+`, `state = coalesce(state, $$3::bytea)`},
+		"the sequence is not advanced":               {"producer_keep", `state = \S+`, `state = coalesce(state, $$3::bytea)`},
 		"a producer that is forgotten leaves states": {"producer_drop_windows", `WHERE `, `WHERE producer_id < 0 AND `},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -134,12 +135,12 @@ func TestPlantedProducerBugs(t *testing.T) {
 			h := onPostgres(t)
 			bad := tampered(t, h, &tampering{text: b.text})
 			for seed := range uint64(20) {
-				if err := exploreProducer(t, bad, h, seed, map[producer.Answer]int{}); err != nil {
+				if err := exploreProducer(t, bad, h, seed, map[producer.Decision]int{}); err != nil {
 					t.Log(err)
 					return
 				}
 			}
-			t.Error("nobody has noticed")
+			t.Error("the model has not noticed")
 		})
 	}
 	t.Run("positions are counted without the lock", func(t *testing.T) {
@@ -149,7 +150,7 @@ func TestPlantedProducerBugs(t *testing.T) {
 		hosts := []streams[*sql.Tx]{newStreams(t, bad, nil), newStreams(t, bad, nil)}
 		must(t, hosts[0].CreateStream(t.Context(), "others"))
 		if err := auditProducers(t, hosts); err == nil {
-			t.Error("nobody has noticed")
+			t.Error("the model has not noticed")
 		}
 	})
 }

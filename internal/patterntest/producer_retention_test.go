@@ -21,8 +21,8 @@ func TestProducerRetention(t *testing.T) {
 	onEachDatabase(t, testProducerRetention[pgx.Tx], testProducerRetention[*sql.Tx])
 }
 
-// What is truncated away is gone, and its copy is a duplicate all the same. A producer that is idle is forgotten, with its name, and
-// refused from then on; one that is not stays.
+// A truncated batch is gone, and its copy is still a duplicate. A producer that is idle is forgotten, with its name,
+// and refused from then on; an active one is kept.
 func testProducerRetention[Tx any](t *testing.T, h *handle[Tx]) {
 	h, micros := h.byHand(t)
 	s, ctx := newStreams(t, h, nil), t.Context()
@@ -44,7 +44,7 @@ func testProducerRetention[Tx any](t *testing.T, h *handle[Tx]) {
 	if _, err := s.Read(ctx, "orders", 3, 1); !errors.Is(err, sqlproducer.ErrTruncated) {
 		t.Errorf("what was truncated away: %v", err)
 	}
-	s.wants(t, "a copy of it", batchOf(g, 0, "0", "1"), producer.Answer{Duplicate: true})
+	s.wants(t, "a copy of it", batchOf(g, 0, "0", "1"), producer.Decision{Duplicate: true})
 	if n, err := s.Expire(ctx, "orders", 90*time.Minute, 9); n != 1 || err != nil {
 		t.Errorf("expired %d batches, %v", n, err)
 	}
@@ -54,8 +54,8 @@ func testProducerRetention[Tx any](t *testing.T, h *handle[Tx]) {
 	if first, next, err := s.Bounds(ctx, "orders"); first != 8 || next != 8 || err != nil {
 		t.Errorf("from %d to %d, %v", first, next, err)
 	}
-	s.wants(t, "a copy, of an empty stream", batchOf(g, 6, "6", "7"), producer.Answer{Duplicate: true, Position: 6})
-	s.wants(t, "the next, in an empty stream", batchOf(g, 8, "8"), producer.Answer{Position: 8})
+	s.wants(t, "a copy, of an empty stream", batchOf(g, 6, "6", "7"), producer.Decision{Duplicate: true, Position: 6})
+	s.wants(t, "the next, in an empty stream", batchOf(g, 8, "8"), producer.Decision{Position: 8})
 	for _, err := range []error{
 		second(s.Truncate(ctx, "others", 1, 1)), second(s.Expire(ctx, "others", time.Hour, 1)),
 	} {
@@ -79,16 +79,16 @@ func testProducerRetention[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 	s.send(t, batchOf(quiet[0], 0, "quiet"))
 	micros.Add(3 * time.Hour.Microseconds())
-	s.wants(t, "one that goes on", batchOf(g, 9, "9"), producer.Answer{Position: 10})
+	s.wants(t, "one that goes on", batchOf(g, 9, "9"), producer.Decision{Position: 10})
 	for _, want := range []int{2, 1, 0} {
 		if n, err := s.Purge(ctx, 2*time.Hour, 2); n != want || err != nil {
 			t.Errorf("purged %d, %v, want %d", n, err, want)
 		}
 	}
-	s.wants(t, "one that was forgotten", batchOf(quiet[0], 1, "late"), producer.Answer{Err: producer.ErrForgotten})
-	s.wants(t, "its first batch", batchOf(quiet[0], 0, "quiet"), producer.Answer{Err: producer.ErrForgotten})
-	s.wants(t, "one that has sent nothing", batchOf(quiet[1], 0, "late"), producer.Answer{Err: producer.ErrForgotten})
-	s.wants(t, "one that lives", batchOf(g, 10, "10"), producer.Answer{Position: 11})
+	s.wants(t, "one that was forgotten", batchOf(quiet[0], 1, "late"), producer.Decision{Err: producer.ErrForgotten})
+	s.wants(t, "its first batch", batchOf(quiet[0], 0, "quiet"), producer.Decision{Err: producer.ErrForgotten})
+	s.wants(t, "one that has sent nothing", batchOf(quiet[1], 0, "late"), producer.Decision{Err: producer.ErrForgotten})
+	s.wants(t, "one that lives", batchOf(g, 10, "10"), producer.Decision{Position: 11})
 	if next := s.grant(t, ""); next.Producer != quiet[2].Producer+1 {
 		t.Errorf("granted %+v after %+v", next, quiet[2])
 	}
@@ -100,7 +100,7 @@ func testProducerRetention[Tx any](t *testing.T, h *handle[Tx]) {
 	if last := s.grant(t, "billing"); last.Producer <= quiet[2].Producer || last.Epoch != 0 {
 		t.Errorf("granted %+v when the epochs were used up", last)
 	}
-	s.wants(t, "the ID whose epochs are used up", batchOf(g, 11, "11"), producer.Answer{Err: producer.ErrForgotten})
+	s.wants(t, "the ID whose epochs are used up", batchOf(g, 11, "11"), producer.Decision{Err: producer.ErrForgotten})
 }
 
 func TestExpireEndsAtAYoungBatch(t *testing.T) {
@@ -132,8 +132,8 @@ func TestPurgeOfProducersWaitsForNobody(t *testing.T) {
 	onMySQLs(t, testProducerPurge[*sql.Tx])
 }
 
-// More than a batch of producers is idle, and two of them have a transaction open: in a first batch, and in a later one. All others
-// are removed.
+// More than a batch of producers is idle, and two of them have a transaction open: in a first batch, and in a later
+// one. All others are removed.
 func testProducerPurge[Tx any](t *testing.T, h *handle[Tx]) {
 	h, micros := h.byHand(t)
 	s := newStreams(t, h, nil)
@@ -156,7 +156,7 @@ func testProducerPurge[Tx any](t *testing.T, h *handle[Tx]) {
 		must(t, err)
 		defer func() {
 			must(t, commit())
-			s.wants(t, "one that was appending", b, producer.Answer{Duplicate: true, Position: int64(b.First)})
+			s.wants(t, "one that was appending", b, producer.Decision{Duplicate: true, Position: int64(b.First)})
 		}()
 		if a, err := s.AppendTx(t.Context(), tx, b); err != nil || a.Err != 0 {
 			t.Errorf("%+v, %v", a, err)
@@ -205,8 +205,8 @@ func TestProducersThatWakeUp(t *testing.T) {
 	onEachDatabase(t, testProducersThatWakeUp[pgx.Tx], testProducersThatWakeUp[*sql.Tx])
 }
 
-// Producers that were idle send while they are purged, their last batch again and a new one: each is either there, and goes on, or
-// forgotten for good. Nobody gets an error.
+// Idle producers send while they are purged, their last batch again and a new one: each is either known, and goes on,
+// or forgotten for good. None gets an error.
 func testProducersThatWakeUp[Tx any](t *testing.T, h *handle[Tx]) {
 	h, micros := h.byHand(t)
 	s := newStreams(t, h, nil)
@@ -215,7 +215,7 @@ func testProducersThatWakeUp[Tx any](t *testing.T, h *handle[Tx]) {
 		var grants []producer.Grant
 		for range 12 {
 			g := s.grant(t, "")
-			s.wants(t, "the first", batchOf(g, 0, "first"), producer.Answer{Position: s.end(t)})
+			s.wants(t, "the first", batchOf(g, 0, "first"), producer.Decision{Position: s.end(t)})
 			grants = append(grants, g)
 		}
 		micros.Add(3 * time.Hour.Microseconds())
@@ -226,7 +226,7 @@ func testProducersThatWakeUp[Tx any](t *testing.T, h *handle[Tx]) {
 				t.Errorf("purge: %v", err)
 			}
 		})
-		answers := make([]producer.Answer, len(grants))
+		answers := make([]producer.Decision, len(grants))
 		for i, g := range grants {
 			wg.Go(func() {
 				for _, b := range []*sqlproducer.Batch{batchOf(g, 0, "first"), batchOf(g, 1, "second")} {

@@ -50,7 +50,7 @@ func batchOf(g producer.Grant, first int32, records ...string) *sqlproducer.Batc
 	return b
 }
 
-func (s streams[Tx]) send(t testing.TB, b *sqlproducer.Batch) producer.Answer {
+func (s streams[Tx]) send(t testing.TB, b *sqlproducer.Batch) producer.Decision {
 	t.Helper()
 	a, err := s.Append(t.Context(), b)
 	must(t, err)
@@ -58,7 +58,7 @@ func (s streams[Tx]) send(t testing.TB, b *sqlproducer.Batch) producer.Answer {
 }
 
 // wants sends a batch, and compares the answer.
-func (s streams[Tx]) wants(t testing.TB, what string, b *sqlproducer.Batch, want producer.Answer) {
+func (s streams[Tx]) wants(t testing.TB, what string, b *sqlproducer.Batch, want producer.Decision) {
 	t.Helper()
 	if a := s.send(t, b); a != want {
 		t.Errorf("%s: %+v, want %+v", what, a, want)
@@ -95,8 +95,8 @@ func TestProducerBatchAndSequenceAreOneCommit(t *testing.T) {
 	onAll(t, testProducerOneCommit[pgx.Tx], testProducerOneCommit[*sql.Tx])
 }
 
-// A batch is there once, a copy is acknowledged where it is, and what is refused leaves nothing; in a transaction of the caller's
-// all of it commits with that, or not.
+// A batch is in the stream once, a copy is acknowledged at its position, and a refused batch leaves nothing; in a
+// transaction of the caller all of it commits with that, or not at all.
 func testProducerOneCommit[Tx any](t *testing.T, h *handle[Tx]) {
 	s, ctx := newStreams(t, h, &sqlproducer.Options{Window: 2, MaxRecords: 3, MaxBytes: 10}), t.Context()
 	must(t, s.Migrate(ctx))
@@ -108,27 +108,27 @@ func testProducerOneCommit[Tx any](t *testing.T, h *handle[Tx]) {
 			t.Errorf("the first batch: %+v", a)
 		}
 	}
-	s.wants(t, "a gap", batchOf(g, 3, "d"), producer.Answer{Err: producer.ErrOutOfOrder, Expected: 2})
-	s.wants(t, "the next", batchOf(g, 2, "c"), producer.Answer{Position: 2})
-	s.wants(t, "the same numbers for others", batchOf(g, 2, "C"), producer.Answer{Err: producer.ErrMismatch})
+	s.wants(t, "a gap", batchOf(g, 3, "d"), producer.Decision{Err: producer.ErrOutOfOrder, Expected: 2})
+	s.wants(t, "the next", batchOf(g, 2, "c"), producer.Decision{Position: 2})
+	s.wants(t, "the same numbers for others", batchOf(g, 2, "C"), producer.Decision{Err: producer.ErrMismatch})
 	other := batchOf(g, 0, "x")
 	other.Stream = "others"
-	s.wants(t, "an unknown stream", other, producer.Answer{Err: producer.ErrNoStream})
+	s.wants(t, "an unknown stream", other, producer.Decision{Err: producer.ErrNoStream})
 	other.Stream = strings.Repeat("x", 256)
-	s.wants(t, "a stream that cannot be", other, producer.Answer{Err: producer.ErrNoStream})
-	s.wants(t, "too many records", batchOf(g, 3, "1", "2", "3", "4"), producer.Answer{Err: producer.ErrTooLarge})
-	s.wants(t, "too many bytes", batchOf(g, 3, "12345678901"), producer.Answer{Err: producer.ErrTooLarge})
-	s.wants(t, "no records", batchOf(g, 3), producer.Answer{Err: producer.ErrInvalid})
-	s.wants(t, "a negative number", batchOf(g, -1, "x"), producer.Answer{Err: producer.ErrInvalid})
-	s.wants(t, "nobody", batchOf(producer.Grant{}, 0, "x"), producer.Answer{Err: producer.ErrInvalid})
-	s.wants(t, "one to come", batchOf(producer.Grant{Producer: g.Producer + 1}, 0, "x"), producer.Answer{Err: producer.ErrUnknown})
-	s.wants(t, "an epoch to come", batchOf(producer.Grant{Producer: g.Producer, Epoch: 1}, 0, "x"), producer.Answer{Err: producer.ErrUnknown})
+	s.wants(t, "a stream that cannot be", other, producer.Decision{Err: producer.ErrNoStream})
+	s.wants(t, "too many records", batchOf(g, 3, "1", "2", "3", "4"), producer.Decision{Err: producer.ErrTooLarge})
+	s.wants(t, "too many bytes", batchOf(g, 3, "12345678901"), producer.Decision{Err: producer.ErrTooLarge})
+	s.wants(t, "no records", batchOf(g, 3), producer.Decision{Err: producer.ErrInvalid})
+	s.wants(t, "a negative number", batchOf(g, -1, "x"), producer.Decision{Err: producer.ErrInvalid})
+	s.wants(t, "no producer", batchOf(producer.Grant{}, 0, "x"), producer.Decision{Err: producer.ErrInvalid})
+	s.wants(t, "one to come", batchOf(producer.Grant{Producer: g.Producer + 1}, 0, "x"), producer.Decision{Err: producer.ErrUnknown})
+	s.wants(t, "an epoch to come", batchOf(producer.Grant{Producer: g.Producer, Epoch: 1}, 0, "x"), producer.Decision{Err: producer.ErrUnknown})
 
 	for _, commits := range []bool{false, true} {
 		tx, commit, rollback, err := h.begin(ctx)
 		must(t, err)
 		a, err := s.AppendTx(ctx, tx, batchOf(g, 3, "d"))
-		if err != nil || a != (producer.Answer{Position: 3}) {
+		if err != nil || a != (producer.Decision{Position: 3}) {
 			t.Errorf("AppendTx: %+v, %v", a, err)
 		}
 		if a, err := s.AppendTx(ctx, tx, batchOf(g, 3, "d")); err != nil || !a.Duplicate {
@@ -147,14 +147,14 @@ func testProducerOneCommit[Tx any](t *testing.T, h *handle[Tx]) {
 			s.has(t, 0, "a", "", "c")
 		}
 	}
-	s.wants(t, "one below the window", batchOf(g, 0, "a", ""), producer.Answer{Err: producer.ErrTooOld})
+	s.wants(t, "one below the window", batchOf(g, 0, "a", ""), producer.Decision{Err: producer.ErrTooOld})
 
 	later := s.grant(t, "billing")
 	if later.Producer != g.Producer || later.Epoch != g.Epoch+1 {
 		t.Errorf("granted %+v after %+v", later, g)
 	}
-	s.wants(t, "the earlier run", batchOf(g, 4, "e"), producer.Answer{Err: producer.ErrFenced})
-	s.wants(t, "the later run", batchOf(later, 0, "e"), producer.Answer{Position: 4})
+	s.wants(t, "the earlier run", batchOf(g, 4, "e"), producer.Decision{Err: producer.ErrFenced})
+	s.wants(t, "the later run", batchOf(later, 0, "e"), producer.Decision{Position: 4})
 	s.has(t, 0, "a", "", "c", "d", "e")
 	s.has(t, 1, "", "c", "d", "e")
 	records, err := s.Read(ctx, "orders", 1, 3)
@@ -176,8 +176,8 @@ func TestCrashPointsOfAProducer(t *testing.T) {
 	onEachDatabase(t, testCrashPointsOfAProducer[pgx.Tx], testCrashPointsOfAProducer[*sql.Tx])
 }
 
-// Whatever call of a host fails, done or not, the commit's too: the producer sends the same again until it is answered, and each
-// record is in the stream once, in its order; a grant that is asked for again fences what came before.
+// Whatever call of a host fails, done or not, the commit's too: the producer sends the same again until it is answered,
+// and each record is in the stream once, in its order; a grant that is asked for again fences what came before.
 func testCrashPointsOfAProducer[Tx any](t *testing.T, h *handle[Tx]) {
 	sound := newStreams(t, h, nil)
 	everyPoint(t, func(c *crashPoint, name string) {
@@ -200,7 +200,7 @@ func testCrashPointsOfAProducer[Tx any](t *testing.T, h *handle[Tx]) {
 		grant := func(to *producer.Grant) {
 			again(func() error { *to, err = s.InitProducer(t.Context(), name); return err })
 		}
-		send := func(b *sqlproducer.Batch) (a producer.Answer) {
+		send := func(b *sqlproducer.Batch) (a producer.Decision) {
 			again(func() error { a, err = s.Append(t.Context(), b); return err })
 			return a
 		}
@@ -233,8 +233,8 @@ func TestProducersAtOnce(t *testing.T) {
 	onAll(t, testProducersAtOnce[pgx.Tx], testProducersAtOnce[*sql.Tx])
 }
 
-// Two hosts get batches of several producers for two streams at the same time, each twice: positions are dense, and each producer's
-// records are there once and in order. Runs of one name at the same time get different epochs.
+// Two hosts get batches of several producers for two streams at the same time, each twice: positions are dense, and
+// each producer's records are in the stream once and in order. Runs of one name at the same time get different epochs.
 func testProducersAtOnce[Tx any](t *testing.T, h *handle[Tx]) {
 	hosts := []streams[Tx]{newStreams(t, h, nil), newStreams(t, h, nil)}
 	must(t, hosts[0].CreateStream(t.Context(), "others"))
@@ -321,8 +321,8 @@ func auditProducers[Tx any](t *testing.T, hosts []streams[Tx]) error {
 
 func second[T any](_ T, err error) error { return err }
 
-// What the server has rolled back, for a deadlock say, is no transaction any more: a batch that is appended all the same would
-// commit by itself.
+// A transaction that the server has rolled back, for a deadlock say, is over: a batch that is appended nevertheless
+// would commit alone.
 func TestTrapNoBatchCommitsByItself(t *testing.T) {
 	t.Parallel()
 	onMySQLs(t, testTrapNoBatchCommitsByItself)
@@ -340,7 +340,7 @@ func testTrapNoBatchCommitsByItself(t *testing.T, h *handle[*sql.Tx]) {
 	}
 	must(t, rollback())
 	s.has(t, 0)
-	s.wants(t, "again", batchOf(g, 0, "lost"), producer.Answer{})
+	s.wants(t, "again", batchOf(g, 0, "lost"), producer.Decision{})
 }
 
 func TestAnEarlierRunThatIsAppending(t *testing.T) {
@@ -349,8 +349,8 @@ func TestAnEarlierRunThatIsAppending(t *testing.T) {
 	onMySQLs(t, testEarlierRun[*sql.Tx])
 }
 
-// While a run has a transaction open, a grant to its name waits: what is granted sees all that came before, and nothing comes
-// afterwards.
+// While a run has a transaction open, a grant to its name waits: what is granted sees all that came before, and nothing
+// comes afterwards.
 func testEarlierRun[Tx any](t *testing.T, h *handle[Tx]) {
 	s, ctx := newStreams(t, h, nil), t.Context()
 	for i, first := range []int32{0, 0, 1} { // in its first batch, and later; and each time of another run
@@ -360,7 +360,7 @@ func testEarlierRun[Tx any](t *testing.T, h *handle[Tx]) {
 		}
 		tx, commit, _, err := h.begin(ctx)
 		must(t, err)
-		a, err := s.AppendTx(ctx, tx, batchOf(g, first, fmt.Sprint("in hand ", i)))
+		a, err := s.AppendTx(ctx, tx, batchOf(g, first, fmt.Sprint("open ", i)))
 		if err != nil || a.Err != 0 {
 			t.Fatalf("%+v, %v", a, err)
 		}
@@ -378,14 +378,14 @@ func testEarlierRun[Tx any](t *testing.T, h *handle[Tx]) {
 		}
 		must(t, commit())
 		must(t, heard(t, granted))
-		s.wants(t, "the earlier run", batchOf(g, first+1, "late"), producer.Answer{Err: producer.ErrFenced})
+		s.wants(t, "the earlier run", batchOf(g, first+1, "late"), producer.Decision{Err: producer.ErrFenced})
 		if later.Epoch != g.Epoch+1 {
 			t.Errorf("granted %+v after %+v", later, g)
 		}
 	}
 }
 
-// With GrantedEpochs nobody fences a producer without a name by an epoch above its own.
+// With GrantedEpochs no sender fences a producer without a name by an epoch above its own.
 func TestGrantedEpochs(t *testing.T) {
 	t.Parallel()
 	h := onSQLite(t)
@@ -393,12 +393,12 @@ func TestGrantedEpochs(t *testing.T) {
 	g := s.grant(t, "")
 	for first := range int32(2) { // also in its first batch
 		raised := batchOf(producer.Grant{Producer: g.Producer, Epoch: producer.MaxEpoch}, 0, "another")
-		s.wants(t, "an epoch that was not granted", raised, producer.Answer{Err: producer.ErrUnknown})
-		s.wants(t, "the producer", batchOf(g, first, "own"), producer.Answer{Position: int64(first)})
+		s.wants(t, "an epoch that was not granted", raised, producer.Decision{Err: producer.ErrUnknown})
+		s.wants(t, "the producer", batchOf(g, first, "own"), producer.Decision{Position: int64(first)})
 	}
 }
 
-// What cannot be read is the store's failure, and never a producer that has sent nothing.
+// A row that cannot be read is the store's failure, and never a producer that has sent nothing.
 func TestTrapADamagedProducer(t *testing.T) {
 	t.Parallel()
 	h := onSQLite(t)
@@ -415,10 +415,10 @@ func TestTrapADamagedProducer(t *testing.T) {
 	h.must(t, "DELETE FROM everonce_producer")
 	h.must(t, "DELETE FROM everonce_producer_state")
 	if g, err := s.InitProducer(t.Context(), ""); !errors.Is(err, everonce.ErrStore) {
-		t.Errorf("granted %+v, %v, and nobody knows which IDs were", g, err)
+		t.Errorf("granted %+v, %v, although the granted IDs are unknown", g, err)
 	}
 	if a, err := s.Append(t.Context(), batchOf(producer.Grant{Producer: 9}, 0, "a")); !errors.Is(err, everonce.ErrStore) {
-		t.Errorf("a producer that nobody knows: %+v, %v", a, err)
+		t.Errorf("an unknown producer: %+v, %v", a, err)
 	}
 	h.must(t, "UPDATE everonce_producer_log SET data = $1", []byte{7, 'a'})
 	if r, err := s.Read(t.Context(), "orders", 0, 1); !errors.Is(err, everonce.ErrStore) {

@@ -24,15 +24,16 @@ import (
 	"github.com/everonce/everonce/session/producer/sqlproducer"
 )
 
-// recorded is what franz-go and a broker have said. To record it anew: go test -run TestKafkaProducer -record-producer .
+// recorded is what franz-go and a broker have said. To record it anew: go test -run TestKafkaProducer -record-producer
+// .
 const recorded = "testdata/producer-kafka.jsonl"
 
 var recordProducer = flag.Bool("record-producer", false, "write what the Kafka broker answers to "+recorded)
 
 const partitions = 3
 
-// schedule has franz-go produce to the broker: over several partitions, with answers that are lost, an epoch that it raises after it
-// has given a record up, late copies of what it has sent, and two runs of one transactional.id.
+// schedule has franz-go produce to the broker: over several partitions, with answers that are lost, an epoch that it
+// raises after it has given a record up, late copies of what it has sent, and two runs of one transactional.id.
 func schedule(t *testing.T) []produced {
 	t.Helper()
 	h := onSQLite(t)
@@ -118,13 +119,13 @@ func schedule(t *testing.T) []produced {
 type sequencer interface {
 	// grant has a producer of the recording granted an epoch; a name is empty for one that has none.
 	grant(id int64, name string, epoch int16) error
-	send(e produced) (producer.Answer, error)
+	send(e produced) (producer.Decision, error)
 	// count returns how many records a partition has.
 	count(partition int32) (int64, error)
 }
 
-// refusalsOf are what we answer where the broker answers an error. It has one for a gap and for a batch below the window; and a
-// transaction that has ended is none of our rules, but the run is fenced.
+// refusalsOf are what we answer where the broker answers an error. It has one for a gap and for a batch below the
+// window; and a transaction that has ended is none of our rules, but the run is fenced.
 var refusalsOf = map[string][]producer.Refusal{
 	"OUT_OF_ORDER_SEQUENCE_NUMBER": {producer.ErrOutOfOrder, producer.ErrTooOld},
 	"INVALID_PRODUCER_EPOCH":       {producer.ErrFenced},
@@ -132,8 +133,8 @@ var refusalsOf = map[string][]producer.Refusal{
 	"INVALID_TXN_STATE":            {producer.ErrFenced},
 }
 
-// replay gives a host what the broker got. What the broker has appended, it appends; what was a duplicate to the broker is one at the
-// same place; what was refused is refused.
+// replay gives a host the requests that the broker got. If the broker has appended a batch, so must the host; a
+// duplicate to the broker is one at the same position; a refused batch is refused.
 func replay(t *testing.T, events []produced, s sequencer) {
 	t.Helper()
 	type place struct {
@@ -208,7 +209,7 @@ func (h *tableHost) grant(id int64, name string, epoch int16) error {
 	return h.Admit(name, g)
 }
 
-func (h *tableHost) send(e produced) (producer.Answer, error) {
+func (h *tableHost) send(e produced) (producer.Decision, error) {
 	b := producer.Batch{Producer: h.ids[e.Producer], Epoch: e.Epoch, First: e.First, Count: int(e.Count)}
 	return h.Apply(fmt.Sprint(e.Partition), &b, func() (int64, error) {
 		h.next[e.Partition] += int64(e.Count)
@@ -237,7 +238,7 @@ func (h *rowsHost[Tx]) grant(id int64, name string, epoch int16) error {
 	}
 }
 
-func (h *rowsHost[Tx]) send(e produced) (producer.Answer, error) {
+func (h *rowsHost[Tx]) send(e produced) (producer.Decision, error) {
 	b := &sqlproducer.Batch{Stream: fmt.Sprint(e.Partition), Producer: h.ids[e.Producer], Epoch: e.Epoch, First: e.First}
 	for i := range e.Count {
 		b.Records = append(b.Records, fmt.Appendf(nil, "%d %d %d", e.Producer, e.Epoch, e.First+i))
@@ -269,7 +270,8 @@ func newTableHost() *tableHost {
 	return &tableHost{producer.NewTable(0), map[int64]producer.ID{}, map[int32]int64{}}
 }
 
-// TestKafkaProducer records what franz-go sends to the real broker and what that answers, and has our rules answer the same.
+// TestKafkaProducer records what franz-go sends to the real broker and what that answers, and has our rules answer the
+// same.
 func TestKafkaProducer(t *testing.T) {
 	t.Parallel()
 	events := schedule(t)

@@ -30,8 +30,8 @@ type produced struct {
 	Lost      bool   `json:"lost,omitempty"` // the producer did not get the answer
 }
 
-// wire is between producers and the broker. It records what they say of producing, read by franz-go's own decoders, in the order of
-// the broker's answers, and cuts answers off: the request has arrived, and the connection ends.
+// wire is between producers and the broker. It records what they say of producing, read by franz-go's own decoders, in
+// the order of the broker's answers, and cuts answers off: the request has arrived, and the connection ends.
 type wire struct {
 	t  testing.TB
 	mu sync.Mutex
@@ -100,7 +100,8 @@ func (c *wireConn) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// answer takes the next answer from the broker. If it is cut, so are all that are under way, once the broker has given them.
+// answer takes the next answer from the broker. If it is cut, so are all that are under way, once the broker has given
+// them.
 func (c *wireConn) answer(lost bool) error {
 	head := make([]byte, 4)
 	if _, err := io.ReadFull(c.Conn, head); err != nil {
@@ -174,7 +175,7 @@ func (w *wire) record(req kmsg.Request, frame []byte, lost bool) bool {
 		for _, topic := range req.Topics {
 			for _, p := range topic.Partitions {
 				refused := kerr.TypedErrorForCode(answers[p.Partition].ErrorCode)
-				if refused != nil && refused.Retriable { // a new topic's leader is not there yet: nobody looked at the batch
+				if refused != nil && refused.Retriable { // a new topic has no leader yet: the batch was not checked
 					continue
 				}
 				b := batchIn(w.t, p.Records)
@@ -218,7 +219,7 @@ func changed(t testing.TB, req *kmsg.ProduceRequest, by int32) *kmsg.ProduceRequ
 			p := &other.Topics[i].Partitions[j]
 			b := batchIn(t, p.Records)
 			b.FirstSequence += by
-			const summed = 21                                                                          // what the checksum is of begins behind it
+			const summed = 21                                                                          // the checksum covers the bytes from here
 			b.CRC = int32(crc32.Checksum(b.AppendTo(nil)[summed:], crc32.MakeTable(crc32.Castagnoli))) //nolint:gosec // its bits
 			p.Records = b.AppendTo(nil)
 		}

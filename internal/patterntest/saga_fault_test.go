@@ -68,8 +68,8 @@ func TestSagaConcurrent(t *testing.T) {
 	onAll(t, testSagaConcurrent[pgx.Tx], testSagaConcurrent[*sql.Tx])
 }
 
-// Concurrent steps are in hand at the same time. If one fails, the other is compensated, and no action is called any more:
-// not even one without an answer, when the compensations go on in a later run.
+// Concurrent steps run at the same time. If one fails, the other is compensated, and no action is called any more: not
+// even one without an answer, when the compensations go on in a later run.
 func testSagaConcurrent[Tx any](t *testing.T, h *handle[Tx]) {
 	w := &world{fail: map[string]func(int) error{"undo-a": func(try int) error {
 		if try == 1 {
@@ -100,7 +100,7 @@ func testSagaConcurrent[Tx any](t *testing.T, h *handle[Tx]) {
 
 func TestSagaTimeout(t *testing.T) { onAll(t, testSagaTimeout[pgx.Tx], testSagaTimeout[*sql.Tx]) }
 
-// A step that does not return in time is tried again, and then compensated, under a context of its own.
+// A step that does not return in time is tried again, and then compensated, under a new context.
 func testSagaTimeout[Tx any](t *testing.T, h *handle[Tx]) {
 	w := &world{}
 	d := define(t, "timeout", w, func(steps map[string]*saga.Step[sagaOrder, Tx]) {
@@ -111,7 +111,7 @@ func testSagaTimeout[Tx any](t *testing.T, h *handle[Tx]) {
 		}
 		compensation := steps["a"].Compensation
 		steps["a"].Compensation = func(ctx context.Context, c *saga.Call[sagaOrder]) error {
-			if c.Try == 1 { // it has a time of its own too
+			if c.Try == 1 { // it has its own timeout too
 				<-ctx.Done()
 				return ctx.Err()
 			}
@@ -128,8 +128,8 @@ func testSagaTimeout[Tx any](t *testing.T, h *handle[Tx]) {
 
 func TestSagaWaits(t *testing.T) { onAll(t, testSagaWaits[pgx.Tx], testSagaWaits[*sql.Tx]) }
 
-// A saga waits, visibly, if its steps have changed, if its input does not fit, or if no runner has its version; and goes on
-// when there is one.
+// A saga waits, visibly, if its steps have changed, if its input does not fit, or if no runner has its version; and
+// goes on when there is one.
 func testSagaWaits[Tx any](t *testing.T, h *handle[Tx]) {
 	w := &world{}
 	sagas := newSagas(t, h)
@@ -201,7 +201,8 @@ func TestSagaOrderedMeanwhile(t *testing.T) {
 	onAll(t, testSagaOrderedMeanwhile[pgx.Tx], testSagaOrderedMeanwhile[*sql.Tx])
 }
 
-// An order that comes while a runner has the saga in hand is heeded when it lets go of it, however long it would wait then.
+// An order that is given while a runner has claimed the saga takes effect when the runner releases it, however long it
+// would wait then.
 func testSagaOrderedMeanwhile[Tx any](t *testing.T, h *handle[Tx]) {
 	w := &world{}
 	inHand, skipFailed := make(chan struct{}), make(chan struct{})
@@ -213,7 +214,7 @@ func testSagaOrderedMeanwhile[Tx any](t *testing.T, h *handle[Tx]) {
 		return errors.New("no answer")
 	}
 	d := define(t, "meanwhile", w, func(steps map[string]*saga.Step[sagaOrder, Tx]) {
-		steps["b"].Retry = consume.Backoff{Limit: -1, Min: time.Hour, Max: time.Hour}
+		steps["b"].Retry = consume.RetryPolicy{Limit: -1, Min: time.Hour, Max: time.Hour}
 		steps["b"].Action = func(_ context.Context, c *saga.Call[sagaOrder]) (any, error) { return nil, blocked(c.Try) }
 		steps["b"].Compensation = func(_ context.Context, c *saga.Call[sagaOrder]) error {
 			var out string
@@ -255,7 +256,7 @@ func testSagaGrace[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 	phase := ""
 	d := define(t, "grace", w, func(steps map[string]*saga.Step[sagaOrder, Tx]) {
-		steps["a"].Retry = consume.Backoff{Limit: 1, Min: time.Millisecond, Max: time.Millisecond}
+		steps["a"].Retry = consume.RetryPolicy{Limit: 1, Min: time.Millisecond, Max: time.Millisecond}
 		act, back := steps["a"].Action, steps["a"].Compensation
 		steps["a"].Action = func(ctx context.Context, c *saga.Call[sagaOrder]) (any, error) {
 			if phase == "action" {
@@ -352,7 +353,7 @@ func testSagaOutputTooLarge[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// What Define refuses.
+// Define refuses these definitions.
 func TestSagaDefine(t *testing.T) {
 	t.Parallel()
 	act, back := noting(&world{}, "a")

@@ -30,7 +30,7 @@ import (
 // sagaRunnerVariable makes a process of this test a runner that dies: it holds a [runnerSpec].
 const sagaRunnerVariable = "EVERONCE_TEST_SAGA_RUNNER"
 
-// runnerSpec is what a runner's process is told. It does what it is told at the so many-th point that it reaches.
+// runnerSpec is the settings of a runner's process. It does its action at the so many-th point that it reaches.
 type runnerSpec struct {
 	SQLite, Postgres, MariaDB, Schema string
 	// KillAt: it kills itself.
@@ -74,7 +74,7 @@ func killedSteps[Tx any](h *handle[Tx], part *saga.Participant[Tx], p *points) [
 		}
 		return nil
 	}
-	retry := consume.Backoff{Limit: 50, Min: time.Millisecond, Max: 5 * time.Millisecond}
+	retry := consume.RetryPolicy{Limit: 50, Min: time.Millisecond, Max: 5 * time.Millisecond}
 	local := func(name string) saga.Step[sagaOrder, Tx] {
 		return saga.Step[sagaOrder, Tx]{
 			Name: name, Retry: retry,
@@ -163,7 +163,7 @@ func runKilled[Tx any](t *testing.T, h *handle[Tx], p *points) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {
-		io.Copy(io.Discard, os.Stdin) //nolint:errcheck // its end is all that counts
+		io.Copy(io.Discard, os.Stdin) //nolint:errcheck // wait for its end
 		cancel()
 	}()
 	var running sync.WaitGroup
@@ -195,7 +195,7 @@ func runKilled[Tx any](t *testing.T, h *handle[Tx], p *points) {
 	}
 }
 
-// runnerProcess starts a runner in a process of its own. out is what it says.
+// runnerProcess starts a runner in a separate process. out is its output.
 func runnerProcess(t *testing.T, spec runnerSpec) (cmd *exec.Cmd, out *bufio.Scanner) {
 	t.Helper()
 	told, err := json.Marshal(spec)
@@ -409,8 +409,8 @@ func testSagaWithoutAnAnswer[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// A runner that was paused past its lease, in a transaction or before one, does no step in the database that another has
-// done since. (With SQLite a process that is stopped may keep all others from writing.)
+// A runner that was paused past its lease, in a transaction or before one, does no step in the database that another
+// has done since. (With SQLite a process that is stopped may keep all others from writing.)
 func TestSagaPausedRunner(t *testing.T) {
 	t.Parallel()
 	points := []string{"after e", "d", "after undo-b", "undo-a"}

@@ -57,7 +57,7 @@ func (w *world) history() string {
 
 type sagaOrder struct{ Item string }
 
-var quickly = consume.Backoff{Limit: 2, Min: time.Millisecond, Max: time.Millisecond}
+var quickly = consume.RetryPolicy{Limit: 2, Min: time.Millisecond, Max: time.Millisecond}
 
 // orderSteps are reserve (in the database), charge and ship.
 func orderSteps[Tx any](h *handle[Tx], w *world) []saga.Step[sagaOrder, Tx] {
@@ -234,7 +234,7 @@ func testSagaOperator[Tx any](t *testing.T, h *handle[Tx]) {
 		t.Fatal(err)
 	}
 	slow := orderSteps(h, w)
-	slow[2].Retry = consume.Backoff{Limit: -1, Min: time.Hour, Max: time.Hour}
+	slow[2].Retry = consume.RetryPolicy{Limit: -1, Min: time.Hour, Max: time.Hour}
 	stuck, err := saga.Define("order", 3, slow...)
 	if err != nil {
 		t.Fatal(err)
@@ -302,7 +302,8 @@ func testParticipant[Tx any](t *testing.T, h *handle[Tx]) {
 		t.Errorf("%d actions, %d compensations, want none", count("act 2"), count("undo 2"))
 	}
 
-	// A compensation that fails is never final, whatever its error says; nor does it need to read what the action returned.
+	// A compensation that fails is never final, whatever its error says; nor does it need to read what the action
+	// returned.
 	raw, err := everonce.NewTxReceiver(h.store, &everonce.Options{Codec: everonce.Raw()})
 	if err != nil {
 		t.Fatal(err)

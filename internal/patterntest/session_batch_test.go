@@ -38,12 +38,12 @@ type turn[Tx any] struct {
 	command session.Command
 	work    sqlsession.Work[Tx]
 	ctx     context.Context
-	answer  session.Answer
+	answer  session.Reply
 	err     error
 	unwound any // what it panicked with, or true
 }
 
-// batch has requests wait in their order, while another one of a session of its own is executed, and then go on together.
+// batch makes requests wait in order, while a request of another session is executed, and then go on together.
 func (c clients[Tx]) batch(t *testing.T, gate *session.Command, turns ...*turn[Tx]) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -96,8 +96,8 @@ func TestSessionsShareACommit(t *testing.T) {
 	onAll(t, testSessionBatch[pgx.Tx], testSessionBatch[*sql.Tx])
 }
 
-// Requests of a batch are one transaction. One that fails, panics, ends its goroutine or spoils the transaction is alone with that:
-// the others commit, in their order, and their duplicates among them are replayed.
+// Requests of a batch are one transaction. One that fails, panics, ends its goroutine or spoils the transaction is
+// alone with that: the others commit, in their order, and their duplicates among them are replayed.
 func testSessionBatch[Tx any](t *testing.T, h *handle[Tx]) {
 	s := newSessions(t, h, session.Config{}, oneByOne)
 	gate := s.gate(t)
@@ -175,7 +175,7 @@ func testSessionBatch[Tx any](t *testing.T, h *handle[Tx]) {
 		panics := request(2, "panic", func(context.Context, Tx, []byte) ([]byte, error) { panic("of the work") })
 		exits := request(3, "exit", func(context.Context, Tx, []byte) ([]byte, error) { runtime.Goexit(); return nil, nil })
 		spoils := request(4, "spoils", func(ctx context.Context, tx Tx, payload []byte) ([]byte, error) {
-			_ = h.exec(ctx, tx, "INSERT INTO nowhere (name) VALUES ($1)", "x") //nolint:errcheck // it is not told
+			_ = h.exec(ctx, tx, "INSERT INTO nowhere (name) VALUES ($1)", "x") //nolint:errcheck // the work hides the error
 			return payload, nil
 		})
 		ends := request(5, "ends", func(_ context.Context, _ Tx, payload []byte) ([]byte, error) { return payload, nil })
@@ -196,7 +196,7 @@ func testSessionBatch[Tx any](t *testing.T, h *handle[Tx]) {
 		if panics.unwound != "of the work" {
 			t.Errorf("the work's panic: %v", panics.unwound)
 		}
-		if spoils.err == nil && h.name != "sqlite" && h.name != "mariadb" { // where a statement that fails leaves the rest as it was
+		if spoils.err == nil && h.name != "sqlite" && h.name != "mariadb" { // where a failed statement leaves the rest of the transaction unchanged
 			t.Errorf("%+v after a statement that had failed", spoils.answer)
 		}
 		if !errors.Is(ends.err, context.Canceled) {
@@ -279,7 +279,7 @@ func testSessionBatchModel[Tx any](t *testing.T, h *handle[Tx]) {
 			}
 		}
 		if h.number(t, "SELECT count(*) FROM everonce_session AS s WHERE bytes <> (SELECT coalesce(sum(size), 0) FROM everonce_session_answer AS a WHERE a.session_id = s.id)") != 0 {
-			t.Fatalf("seed %d, round %d: bytes are not those of the answers", seed, round)
+			t.Fatalf("seed %d, round %d: bytes differ from the size of the results", seed, round)
 		}
 		if round%3 == 0 {
 			base += random.Uint64N(3)
@@ -294,8 +294,8 @@ func TestCrashPointsOfABatch(t *testing.T) {
 	onEachDatabase(t, testCrashPointsOfABatch[pgx.Tx], testCrashPointsOfABatch[*sql.Tx])
 }
 
-// Whatever call fails, done or not, the commit's of many too: each client sends the same again until it is answered, and each
-// request has had its effect once.
+// Whatever call fails, done or not, the commit's of many too: each client sends the same again until it is answered,
+// and each request has had its effect once.
 func testCrashPointsOfABatch[Tx any](t *testing.T, h *handle[Tx]) {
 	healthy := newSessions(t, h, session.Config{}, nil)
 	var nonces [4]session.Nonce
@@ -341,8 +341,8 @@ func testCrashPointsOfABatch[Tx any](t *testing.T, h *handle[Tx]) {
 	})
 }
 
-// What the server rolls back under a work that does not tell is no transaction any more: the next work's effect must not commit by
-// itself, to be had again.
+// A transaction that the server rolls back under a work that does not report it is over: the next work's effect must
+// not commit alone, and then happen again.
 func TestTrapNoEffectOfABatchCommitsByItself(t *testing.T) {
 	t.Parallel()
 	onMySQLs(t, testTrapNoEffectOfABatchCommitsByItself)

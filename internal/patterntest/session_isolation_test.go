@@ -19,8 +19,8 @@ func TestSessionsAtEachIsolation(t *testing.T) {
 	})
 }
 
-// Where reads lock, or gaps between rows, works hold up nobody either, alone or in a batch: no other command of their session, and no
-// registration.
+// Even if reads lock, or gaps between rows are locked, works delay no other call, alone or in a batch: no other command
+// of their session, and no registration.
 func testSessionsAt(t *testing.T, server string, level sql.IsolationLevel) {
 	_, name, h := onDatabase(t, server)
 	store, err := mysqlstore.New(h.db, &mysqlstore.Options{Database: name, Isolation: level})

@@ -24,9 +24,10 @@ import (
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
-// Two processes apply the commands of clients, in batches, and are killed at random moments: after effects were written and before
-// their commit, after a commit and before its answer, and whenever it happens. Clients send the same number again until they have
-// its answer: each has had one effect, and its answer is that of the execution which made it, however often it is asked for.
+// Two processes apply the commands of clients, in batches, and are killed at random moments: after effects were written
+// and before their commit, after a commit and before its answer, and at any other time. Clients send the same number
+// again until they have its answer: each has had one effect, and its answer comes from the execution which made it,
+// however often it is asked for.
 func TestKillSessionsPostgres(t *testing.T) {
 	t.Parallel()
 	url, name := schema(t)
@@ -58,11 +59,11 @@ func TestKillSessionsSQLite(t *testing.T) {
 
 // served are the sessions of a process, for its clients.
 type served struct {
-	apply func(c *session.Command) (session.Answer, error)
+	apply func(c *session.Command) (session.Reply, error)
 }
 
 // Apply applies a command.
-func (s *served) Apply(c session.Command, answer *session.Answer) (err error) {
+func (s *served) Apply(c session.Command, answer *session.Reply) (err error) {
 	*answer, err = s.apply(&c)
 	return err
 }
@@ -90,7 +91,7 @@ func serveSessions[Tx any](ctx context.Context, spec childSpec, receiver *everon
 		return []byte(result), nil
 	}
 	server := rpc.NewServer()
-	if err := server.RegisterName("Sessions", &served{func(c *session.Command) (session.Answer, error) {
+	if err := server.RegisterName("Sessions", &served{func(c *session.Command) (session.Reply, error) {
 		a, err := store.Apply(ctx, c, work)
 		if answered.Add(1) == int64(spec.DieAfterSend) {
 			die()
@@ -130,7 +131,7 @@ type sessionUser struct {
 }
 
 // send sends a command until it is answered. One that is answered may be lost, too.
-func (u *sessionUser) send(ctx context.Context, c session.Command) (a session.Answer, err error) {
+func (u *sessionUser) send(ctx context.Context, c session.Command) (a session.Reply, err error) {
 	for ctx.Err() == nil {
 		if u.conn == nil {
 			u.at.mu.Lock()
@@ -142,7 +143,7 @@ func (u *sessionUser) send(ctx context.Context, c session.Command) (a session.An
 				continue
 			}
 		}
-		a = session.Answer{}
+		a = session.Reply{}
 		switch err = u.conn.Call("Sessions.Apply", c, &a); {
 		case err == nil && a.Err != session.ErrInProgress:
 			return a, a.Err.Or()
@@ -232,7 +233,7 @@ func killSessions[Tx any](t *testing.T, h *handle[Tx], spec childSpec) {
 		select {
 		case c := <-died:
 			if c.cmd.ProcessState.ExitCode() >= 0 { // not by a signal
-				t.Errorf("a process ended by itself: %v\n%s", c.cmd.ProcessState, &c.stderr)
+				t.Errorf("a process ended unexpectedly: %v\n%s", c.cmd.ProcessState, &c.stderr)
 				cancel()
 			}
 			deaths++
@@ -245,7 +246,7 @@ func killSessions[Tx any](t *testing.T, h *handle[Tx], spec childSpec) {
 	last := spec
 	last.Socket = filepath.Join(folder, "last")
 	c := start(t, last, 0, died)
-	for _, socket := range alive { // they may die of their own until here, and nobody waits for them
+	for _, socket := range alive { // they may kill themselves until here, and no client waits for them
 		at.changed(socket, last.Socket)
 	}
 	for other := range alive {

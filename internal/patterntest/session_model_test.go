@@ -40,8 +40,8 @@ func TestSessionsAnswerAsTheMachine(t *testing.T) {
 	onEachDatabase(t, testSessionModel[pgx.Tx], testSessionModel[*sql.Tx])
 }
 
-// The same random commands at the same times have the same answers from rows as from memory, and each request that is accepted
-// first has one effect.
+// The same random commands at the same times have the same answers from rows as from memory, and each request that is
+// accepted first has one effect.
 func testSessionModel[Tx any](t *testing.T, h *handle[Tx]) {
 	h, micros := h.byHand(t)
 	seeds, steps := 4, 150
@@ -87,7 +87,7 @@ func testSessionModel[Tx any](t *testing.T, h *handle[Tx]) {
 			}
 			refusals[want.Err]++
 			if step%10 == 0 && h.number(t, "SELECT count(*) FROM everonce_session AS s WHERE bytes <> (SELECT coalesce(sum(size), 0) FROM everonce_session_answer AS a WHERE a.session_id = s.id)") != 0 {
-				t.Fatalf("seed %d, step %d: bytes are not those of the answers", seed, step)
+				t.Fatalf("seed %d, step %d: bytes differ from the size of the results", seed, step)
 			}
 			if c.Op == session.Request && want.Err == 0 && !want.Replayed {
 				executed++

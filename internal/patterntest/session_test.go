@@ -42,7 +42,7 @@ func (c clients[Tx]) effect(ctx context.Context, tx Tx, payload []byte) ([]byte,
 	return payload, c.h.exec(ctx, tx, "INSERT INTO effects (name) VALUES ($1)", string(payload))
 }
 
-func (c clients[Tx]) do(t testing.TB, command session.Command) session.Answer {
+func (c clients[Tx]) do(t testing.TB, command session.Command) session.Reply {
 	t.Helper()
 	a, err := c.Apply(t.Context(), &command, c.effect)
 	must(t, err)
@@ -78,8 +78,8 @@ func TestSessionEffectAndAnswerAreOneCommit(t *testing.T) {
 	onAll(t, testSessionOneCommit[pgx.Tx], testSessionOneCommit[*sql.Tx])
 }
 
-// What fails leaves nothing, and its number as it was; what commits is replayed from the row, as it was or as elided; what has
-// ended is told from what never was.
+// A failed request leaves nothing, and its number unused; a committed one is replayed from the row, unchanged or as
+// elided; a session that has ended is distinguished from one that never existed.
 func testSessionOneCommit[Tx any](t *testing.T, h *handle[Tx]) {
 	s, nonce := newSessions(t, h, session.Config{MaxResult: 100}, nil), anyNonce()
 	id := s.register(t, nonce)
@@ -154,13 +154,13 @@ func TestSessionDuplicatesAtOnce(t *testing.T) {
 	onAll(t, testSessionDuplicates[pgx.Tx], testSessionDuplicates[*sql.Tx])
 }
 
-// Two hosts get the same requests at the same time, and others of the same session: each takes effect once, and each copy is
-// answered. Registrations at the same time keep within the quota, and copies of one begin one session.
+// Two hosts get the same requests at the same time, and others of the same session: each takes effect once, and each
+// copy is answered. Registrations at the same time keep within the quota, and copies of one begin one session.
 func testSessionDuplicates[Tx any](t *testing.T, h *handle[Tx]) {
 	config, patient := session.Config{PerPrincipal: 3, MaxSessions: 5}, &sqlsession.Options{Wait: time.Minute}
 	hosts := []clients[Tx]{newSessions(t, h, config, patient), newSessions(t, h, config, patient)}
 	var wg sync.WaitGroup
-	at := func(host clients[Tx], c session.Command, check func(session.Answer)) {
+	at := func(host clients[Tx], c session.Command, check func(session.Reply)) {
 		wg.Go(func() {
 			a, err := host.Apply(t.Context(), &c, host.effect)
 			if err != nil {
@@ -175,7 +175,7 @@ func testSessionDuplicates[Tx any](t *testing.T, h *handle[Tx]) {
 	for range 3 {
 		for _, host := range hosts {
 			for _, n := range []session.Nonce{nonce, other} {
-				at(host, session.Command{Op: session.Register, Nonce: n, Principal: "alice"}, func(a session.Answer) {
+				at(host, session.Command{Op: session.Register, Nonce: n, Principal: "alice"}, func(a session.Reply) {
 					mu.Lock()
 					defer mu.Unlock()
 					if id, again := began[n]; a.Err != 0 || again && id != a.Session {
@@ -189,7 +189,7 @@ func testSessionDuplicates[Tx any](t *testing.T, h *handle[Tx]) {
 	wg.Wait()
 	for _, principal := range []string{"alice", "alice", "bob", "bob"} { // the last one finds the store full
 		for _, host := range hosts {
-			at(host, session.Command{Op: session.Register, Nonce: anyNonce(), Principal: principal}, func(session.Answer) {})
+			at(host, session.Command{Op: session.Register, Nonce: anyNonce(), Principal: principal}, func(session.Reply) {})
 		}
 		wg.Wait()
 	}
@@ -204,7 +204,7 @@ func testSessionDuplicates[Tx any](t *testing.T, h *handle[Tx]) {
 		c := requestOf(began[nonce], nonce, number+1, fmt.Sprint("request ", number))
 		for range 3 {
 			for _, host := range hosts {
-				at(host, c, func(a session.Answer) {
+				at(host, c, func(a session.Reply) {
 					if a.Err != 0 || string(a.Result) != string(c.Payload) {
 						t.Errorf("%s: %+v", c.Payload, a)
 					}
@@ -226,8 +226,9 @@ func TestSessionInProgress(t *testing.T) {
 	onMySQLs(t, testSessionInProgress[*sql.Tx])
 }
 
-// While a request is executed, its copy is told so at once, and a registration with its nonce too; a keep-alive does not wait, and says
-// that it has renewed nothing; and the session is not purged, although its lease is over: the end of the request renews it.
+// While a request is executed, its copy is refused at once, and a registration with its nonce too; a keep-alive does
+// not wait, and says that it has renewed nothing; and the session is not purged, although its lease is over: the end of
+// the request renews it.
 func testSessionInProgress[Tx any](t *testing.T, h *handle[Tx]) {
 	h, micros := h.byHand(t)
 	s, nonce := newSessions(t, h, session.Config{MaxSessions: 1, Evict: true}, &sqlsession.Options{Wait: -1}), anyNonce()
@@ -270,7 +271,8 @@ func TestStrangersLockNoSession(t *testing.T) {
 	onMySQLs(t, testStrangers[*sql.Tx])
 }
 
-// Who knows no more of sessions than their IDs, which are 1, 2, 3, keeps nobody from renewing them, whatever is sent.
+// A client that knows only the IDs of sessions, which are 1, 2, 3, cannot stop other clients from renewing them,
+// whatever it sends.
 func testStrangers[Tx any](t *testing.T, h *handle[Tx]) {
 	healthy := newSessions(t, h, session.Config{}, &sqlsession.Options{Wait: -1})
 	own, foreign := make([]session.Beat, 20), make([]session.Beat, 20)
@@ -314,7 +316,7 @@ func TestSessionCallerThatHasGone(t *testing.T) {
 	onAll(t, testSessionCallerGone[pgx.Tx], testSessionCallerGone[*sql.Tx])
 }
 
-// Who gives up is told that, and not that the store has failed.
+// A caller that gives up gets its own context's error, and not a failure of the store.
 func testSessionCallerGone[Tx any](t *testing.T, h *handle[Tx]) {
 	s, gone := newSessions(t, h, session.Config{}, nil), errors.New("gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -332,8 +334,8 @@ func TestCrashPointsOfASession(t *testing.T) {
 	onEachDatabase(t, testCrashPointsOfASession[pgx.Tx], testCrashPointsOfASession[*sql.Tx])
 }
 
-// Whatever call of a host fails, done or not, the commit's too: the client sends the same again until it is answered, and each
-// request has had its effect once, and the session was begun once.
+// Whatever call of a host fails, done or not, the commit's too: the client sends the same again until it is answered,
+// and each request has had its effect once, and the session was begun once.
 func testCrashPointsOfASession[Tx any](t *testing.T, h *handle[Tx]) {
 	newSessions(t, h, session.Config{}, nil)
 	everyPoint(t, func(c *crashPoint, name string) {
@@ -342,14 +344,14 @@ func testCrashPointsOfASession[Tx any](t *testing.T, h *handle[Tx]) {
 		var err error
 		s.Store, err = sqlsession.New(faulty.receiver, session.Config{Lease: time.Minute}, nil)
 		must(t, err)
-		send := func(command session.Command) session.Answer {
+		send := func(command session.Command) session.Reply {
 			for range 20 {
 				if a, err := s.Apply(t.Context(), &command, s.effect); err == nil {
 					return a
 				}
 			}
 			t.Fatalf("%s: no answer", name)
-			return session.Answer{}
+			return session.Reply{}
 		}
 		before := h.number(t, "SELECT count(*) FROM everonce_session")
 		id := send(session.Command{Op: session.Register, Nonce: nonce}).Session
@@ -385,7 +387,8 @@ func TestSessionsArePurgedInBatches(t *testing.T) {
 	onEachDatabase(t, testSessionPurge[pgx.Tx], testSessionPurge[*sql.Tx])
 }
 
-// What is over goes with its answers, as many as asked for, and what lives stays. A full store makes room for itself.
+// Ended sessions are removed with their results, as many as asked for, and live sessions are kept. A full store makes
+// room on its own.
 func testSessionPurge[Tx any](t *testing.T, h *handle[Tx]) {
 	h, micros := h.byHand(t)
 	s, nonce := newSessions(t, h, session.Config{MaxSessions: 260}, nil), anyNonce()
@@ -423,8 +426,8 @@ func testSessionPurge[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// What the server has rolled back, for a deadlock say, is no transaction any more: an answer that is written all the same would
-// commit by itself, without its effect.
+// A transaction that the server has rolled back, for a deadlock say, is over: an answer that is written nevertheless
+// would commit alone, without its effect.
 func TestTrapNoAnswerCommitsByItself(t *testing.T) {
 	t.Parallel()
 	onMySQLs(t, testTrapNoAnswerCommitsByItself)

@@ -71,7 +71,7 @@ func runServer(raw string) error {
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is there at once
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it returns at once
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func runServer(raw string) error {
 	})}
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin) //nolint:errcheck // its end is what is waited for
-		_ = server.Close()                   //nolint:errcheck // nobody is left
+		_ = server.Close()                   //nolint:errcheck // no client is left
 	}()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -175,9 +175,9 @@ func (s *supervised) serve(ctx context.Context, spec serverSpec) error {
 	return cmd.Wait()
 }
 
-// TestSessionOverHTTPSurvivesKills: clients of a service in PostgreSQL whose processes are killed, after an effect was written
-// and before its commit, and after the commit and before its answer. Each request takes effect once. The audit sees it if a
-// client registers another session and sends again.
+// TestSessionOverHTTPSurvivesKills: clients of a service in PostgreSQL whose processes are killed, after an effect was
+// written and before its commit, and after the commit and before its answer. Each request takes effect once. The audit
+// sees it if a client registers another session and sends again.
 func TestSessionOverHTTPSurvivesKills(t *testing.T) {
 	for name, planted := range map[string]bool{"one session": false, "planted: sent again under another session": true} {
 		t.Run(name, func(t *testing.T) {

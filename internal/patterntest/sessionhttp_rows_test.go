@@ -12,8 +12,8 @@ import (
 	"github.com/everonce/everonce/session"
 )
 
-// TestSessionRowsBesideKeys: the same requests, with a key each and in a session. What is kept of the session does not grow
-// with them.
+// TestSessionRowsBesideKeys: the same requests, with a key each and in a session. The stored rows of the session do not
+// grow with them.
 func TestSessionRowsBesideKeys(t *testing.T) {
 	const requests = 2000
 	charge := func(w http.ResponseWriter, _ *http.Request, _ *sql.Tx) error {

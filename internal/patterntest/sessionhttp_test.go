@@ -66,8 +66,8 @@ func TestSessionCommitsOverHTTP(t *testing.T) {
 	onAll(t, testSessionCommitsOverHTTP[pgx.Tx], testSessionCommitsOverHTTP[*sql.Tx])
 }
 
-// Effect and answer are one commit: what is answered below 400 has one effect and comes again from the row, as it was; what is
-// refused has none, and stays refused; after an error nothing is left, and the number is as it was.
+// Effect and answer are one commit: an answer below 400 has one effect and is replayed from the row unchanged; a
+// refused request has no effect, and is refused again; after an error nothing is left, and the number is unused.
 func testSessionCommitsOverHTTP[Tx any](t *testing.T, h *handle[Tx]) {
 	s := newSessions(t, h, session.Config{MaxResult: 5000}, nil)
 	service, err := sessionService(s.Store, h.exec, func() {})
@@ -116,8 +116,8 @@ func TestSessionPipelinedOverHTTP(t *testing.T) {
 	onAll(t, testSessionPipelinedOverHTTP[pgx.Tx], testSessionPipelinedOverHTTP[*sql.Tx])
 }
 
-// 32 requests of one session at a time, more than its window has: each takes effect once, and in the end the mark has passed
-// all answers but a window's.
+// 32 requests of one session at a time, more than its window has: each takes effect once, and in the end the mark has
+// passed all answers but a window's.
 func testSessionPipelinedOverHTTP[Tx any](t *testing.T, h *handle[Tx]) {
 	const window = 8
 	s := newSessions(t, h, session.Config{Window: window}, nil)

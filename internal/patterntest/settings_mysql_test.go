@@ -12,8 +12,8 @@ import (
 	"github.com/everonce/everonce/session"
 )
 
-// oddSettings are settings of a session that change nothing for the patterns: a limit of selects above all, which the --safe-updates
-// of the command line sets, and modes in which texts mean something else.
+// oddSettings are settings of a session that change nothing for the patterns: a limit of selects above all, which the
+// --safe-updates of the command line sets, and modes in which texts mean something else.
 const oddSettings = "sql_select_limit=1&sql_auto_is_null=1&time_zone=%27%2B05:00%27&div_precision_increment=0&group_concat_max_len=4" +
 	"&sql_mode=%27ANSI_QUOTES,PIPES_AS_CONCAT,IGNORE_SPACE,HIGH_NOT_PRECEDENCE,NO_UNSIGNED_SUBTRACTION,NO_BACKSLASH_ESCAPES%27"
 
@@ -33,7 +33,8 @@ func TestOddSettingsOfMySQL(t *testing.T) {
 	}
 }
 
-// A setting with which what was written is lost, or written twice, is refused by each pattern, where it is set after the first use too.
+// A setting with which what was written is lost, or written twice, is refused by each pattern, where it is set after
+// the first use too.
 func TestBadSettingsOfMySQL(t *testing.T) {
 	t.Parallel()
 	onMySQLs(t, testBadSettings)

@@ -17,8 +17,8 @@ import (
 	"github.com/everonce/everonce/session"
 )
 
-// On PostgreSQL the patterns commit durably whatever the session's synchronous_commit says, and do not fail for each other's sake where
-// its default isolation is serializable.
+// On PostgreSQL the patterns commit durably whatever the session's synchronous_commit says, and do not fail for each
+// other's sake where its default isolation is serializable.
 func TestPostgresSettings(t *testing.T) {
 	t.Parallel()
 	const lent = "default_transaction_isolation=serializable&synchronous_commit=off&pool_max_conns=16"
@@ -109,7 +109,7 @@ func testPostgresSettings[Tx any](t *testing.T, h *handle[Tx], name string) {
 	}
 	durable("writes")
 
-	// Transactions that only delete: an event that is there again after a crash is published again.
+	// Transactions that only delete: an event that exists again after a crash is published again.
 	h.must(t, "UPDATE everonce_producer SET last = 1")
 	h.must(t, "DELETE FROM seen")
 	published := newSink()

@@ -29,14 +29,14 @@ func TestOutboxToWebhooks(t *testing.T) {
 	must(t, err)
 	h.publish(t, box, outbox.Event{Topic: "a"})
 	verdicts := make(chan outbox.Report, 100)
-	relaying(t, box, to, &outbox.RelayOptions{Retry: consume.Backoff{Min: time.Minute}, Observe: func(_ context.Context, _ *outbox.Event, v outbox.Report) { verdicts <- v }})
+	relaying(t, box, to, &outbox.RelayOptions{Retry: consume.RetryPolicy{Min: time.Minute}, Observe: func(_ context.Context, _ *outbox.Event, v outbox.Report) { verdicts <- v }})
 	if v := first(t, verdicts); v.After < time.Hour {
 		t.Errorf("it is tried again after %v", v.After)
 	}
 }
 
-// One endpoint that is silent delays no other: neither before it is found out, nor while one request tries whether it answers. It
-// gets its own when it answers.
+// One endpoint that is silent delays no other: neither before it is found out, nor while one request tries whether it
+// answers. It gets its own when it answers.
 func TestASilentWebhookDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	h := onSQLite(t)

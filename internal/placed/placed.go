@@ -1,4 +1,4 @@
-// Package placed lets the packages beside the core tell whether a context is of a work that everonce has called.
+// Package placed lets other packages find out whether a context belongs to work that everonce has called.
 package placed
 
 import "context"
@@ -6,5 +6,5 @@ import "context"
 // Key is the key of that place in a context.
 type Key struct{}
 
-// In reports whether ctx is of such a work.
+// In reports whether ctx belongs to such work.
 func In(ctx context.Context) bool { return ctx.Value(Key{}) != nil }

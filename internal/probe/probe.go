@@ -1,10 +1,10 @@
-// Package probe lets the engine's tests, which stand in a folder apart, see what a receiver still holds.
+// Package probe lets the engine's tests, which are in another directory, see what a receiver still holds.
 package probe
 
-// Held is what a receiver holds: nothing once all of its calls have returned.
+// Held counts what a receiver holds. Both are 0 once all of its calls have returned.
 type Held struct {
-	Callers int // that wait
-	Keys    int // that they wait for
+	Callers int // waiting callers
+	Keys    int // keys that they wait for
 }
 
 // Receiver returns what a *everonce.Receiver or *everonce.TxReceiver holds. Package everonce sets it.

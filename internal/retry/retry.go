@@ -1,4 +1,4 @@
-// Package retry has the pauses between the tries of a store call.
+// Package retry computes and makes the pauses between the tries of a store call.
 package retry
 
 import (

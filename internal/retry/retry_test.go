@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// The pauses between tries grow from about 10 ms to about a second, however many there are, and are not the same for all.
+// The pauses between tries grow from about 10 ms to about a second, however many there are, and are not the same
+// for all.
 func TestBackoff(t *testing.T) {
 	for n := 1; n < 200; n++ {
 		middle := min(10*time.Millisecond<<min(n-1, 20), time.Second)

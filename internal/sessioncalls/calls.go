@@ -1,5 +1,5 @@
-// Package sessioncalls is the client's half of a session, whatever carries it to the host: numbers, the mark under
-// pipelining, the renewals, and the end.
+// Package sessioncalls is the client's half of a session, over any transport: numbers, the mark under pipelining, the
+// renewals, and the end.
 package sessioncalls
 
 import (
@@ -17,22 +17,23 @@ type Calls struct {
 
 	mu    sync.Mutex
 	last  uint64        // the highest number given
-	open  []uint64      // the numbers of the calls under way, ascending
-	known uint64        // the highest number that is known to have been executed
-	given []uint64      // the numbers that were given up, above the mark
-	gone  error         // why the session is no more
-	moved chan struct{} // closed, and made anew, when a call has ended, or the session has
-	over  chan struct{} // closed when the session is no more
-	fence chan struct{} // has a token when a number that was given up has gone under the mark
+	open  []uint64      // the numbers of the calls in progress, ascending
+	known uint64        // the highest number that was certainly executed
+	given []uint64      // the numbers given up, above the mark
+	gone  error         // why the session has ended, or nil
+	moved chan struct{} // closed and replaced when a call or the session ends
+	over  chan struct{} // closed when the session ends
+	fence chan struct{} // has a token when the mark has passed a number that was given up
 }
 
-// New returns the calls of a session that keeps the answers of so many numbers above its mark. 0 is not to care: the host
-// refuses what is too many.
+// New returns the calls of a session that keeps the results of window numbers above its mark. 0 is no limit here: the
+// host refuses a number that is too high.
 func New(window uint64) *Calls {
 	return &Calls{window: window, moved: make(chan struct{}), over: make(chan struct{}), fence: make(chan struct{}, 1)}
 }
 
-// Begin gives a number, as soon as the window has room for it. The error is why the session is no more, or the cause of ctx.
+// Begin returns a new number, as soon as the window has room for it. The error is why the session has ended, or the
+// cause of ctx.
 func (c *Calls) Begin(ctx context.Context) (uint64, error) {
 	for {
 		number, moved, err := c.begin()
@@ -61,8 +62,9 @@ func (c *Calls) begin() (number uint64, moved <-chan struct{}, err error) {
 	return c.last, nil, nil
 }
 
-// End gives a number up: its call has its answer, or wants none any more. Nothing sends it from here on, so it may go under
-// the mark, which also has the host refuse what is still on its way. executed says that the host is known to have executed it.
+// End ends the call of a number: it has its reply, or was given up. The number is not sent any more, so the mark may
+// pass it; the host then refuses copies that are still on their way. executed says that the host has certainly executed
+// it.
 func (c *Calls) End(number uint64, executed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,14 +79,14 @@ func (c *Calls) End(number uint64, executed bool) {
 	if len(c.given) < before {
 		select {
 		case c.fence <- struct{}{}:
-		default: // there is one
+		default: // it has a token
 		}
 	}
-	c.tell()
+	c.notify()
 }
 
-// GiveUp is End for a number that may still be on its way to the host. When it goes under the mark, which is at once if no
-// earlier call is under way, Renew tells the host.
+// GiveUp is End for a number that may still be on its way to the host. When the mark passes it, which is at once if no
+// earlier call is in progress, Renew sends the mark.
 func (c *Calls) GiveUp(number uint64) {
 	c.mu.Lock()
 	c.given = append(c.given, number)
@@ -92,12 +94,13 @@ func (c *Calls) GiveUp(number uint64) {
 	c.End(number, false)
 }
 
-func (c *Calls) tell() {
+// notify wakes the calls that wait for room. The caller holds c.mu.
+func (c *Calls) notify() {
 	close(c.moved)
 	c.moved = make(chan struct{})
 }
 
-// Mark is the number up to which no call is under way.
+// Mark returns the number up to which no call is in progress.
 func (c *Calls) Mark() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,14 +114,15 @@ func (c *Calls) mark() uint64 {
 	return c.last
 }
 
-// BeatMark is the mark of a renewal: one that is further than the window above what the host has executed would be refused.
+// BeatMark returns the mark for a renewal. The host would refuse a mark further than the window above its highest
+// executed number.
 func (c *Calls) BeatMark() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return min(c.mark(), c.known+c.window)
 }
 
-// Lose notes that the session is no more, and reports whether that is new.
+// Lose records that the session has ended, and reports whether that is new.
 func (c *Calls) Lose(why error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,19 +130,19 @@ func (c *Calls) Lose(why error) bool {
 		return false
 	}
 	c.gone = why
-	c.tell()
+	c.notify()
 	close(c.over)
 	return true
 }
 
-// Gone returns why the session is no more, or nil.
+// Gone returns why the session has ended, or nil.
 func (c *Calls) Gone() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.gone
 }
 
-// Note looks for a refusal that is the end of the session.
+// Note ends the session if the refusal says so.
 func (c *Calls) Note(refusal session.Refusal) {
 	switch refusal {
 	case session.ErrSessionExpired, session.ErrSessionUnknown, session.ErrFenced:

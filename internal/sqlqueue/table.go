@@ -32,6 +32,12 @@ func Open[Tx any](pkg, typ string, store driver.TxStore[Tx], spec Spec, own ...s
 	}}, nil
 }
 
+// NewBacklog returns a *backlog.Table of a queue, whose errors wrap returns. Package backlog sets it.
+var NewBacklog func(queue *Queue, wrap func(what string, err error) error) any
+
+// Backlog returns the *backlog.Table of the table.
+func (t *Table[Tx]) Backlog() any { return NewBacklog(t.Queue, t.Failed) }
+
 // Migrate creates the table, or brings it to this version.
 func (t *Table[Tx]) Migrate(ctx context.Context) error {
 	return t.Failed("migrate", t.schema.Migrate(ctx, t.DB))

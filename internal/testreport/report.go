@@ -35,7 +35,7 @@ type report struct {
 	skips  []string
 	failed []failure
 	broken int                // packages that failed without a failing test
-	own    map[testID]float64 // seconds of each test, less those of its subtests
+	own    map[testID]float64 // seconds of each test, without its subtests
 }
 
 // failure is a test that failed, or a package, and what it wrote.
@@ -63,7 +63,7 @@ func (r *report) read(in io.Reader) error {
 	}
 }
 
-// line takes one line. What is no JSON (a message of the go command) is passed on.
+// line takes one line. A line that is not JSON (a message of the go command) is passed on.
 func (r *report) line(line []byte) {
 	var ev event
 	if line[0] != '{' || json.Unmarshal(line, &ev) != nil {
@@ -164,14 +164,14 @@ func (r *report) finish() {
 	fmt.Fprintln(r.out, r.totals())
 }
 
-// What is repeated of one failure, in bytes, and of how many.
+// Limits of the repeated failures: the bytes of one, and their number.
 const (
 	digestHead, digestTail = 2000, 800
 	digestMost             = 12
 )
 
-// digest is what is to be read at the end of many runs: each failure, and the beginning and end of what it wrote. A test that
-// wrote nothing itself is left to its subtests.
+// digest is what is to be read at the end of many runs: each failure, and the beginning and end of what it wrote. A
+// test that wrote nothing itself is left to its subtests.
 func (r *report) digest() string {
 	var b strings.Builder
 	n := 0
@@ -194,7 +194,8 @@ func (r *report) digest() string {
 	return b.String()
 }
 
-// times is a line for each test that takes a tenth of a second itself. Parallel subtests are not in their parent's time.
+// times is a line for each test that takes a tenth of a second itself. Parallel subtests are not in their parent's
+// time.
 func (r *report) times() string {
 	var b strings.Builder
 	for id, seconds := range r.own {

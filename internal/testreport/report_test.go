@@ -87,7 +87,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// What failed is repeated at the end of all runs: in short, and without what wrote nothing.
+// Failures are repeated at the end of all runs: in short, and without tests that wrote nothing.
 func TestDigest(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "failures")
 	long := strings.Repeat("x", digestHead) + "the middle" + strings.Repeat("y", digestTail)

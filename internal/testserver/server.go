@@ -78,8 +78,8 @@ func (s *Server) Restart() {
 	s.found()
 }
 
-// Run runs a command of bash, in which the functions of the server's own file in scripts/services.d are known, and its programs
-// were found; with what follows as its arguments.
+// Run runs a command of bash, in which the functions of the server's own file in scripts/services.d are known, and its
+// programs were found; with what follows as its arguments.
 func (s *Server) Run(command string, args ...string) {
 	s.t.Helper()
 	s.bash(`shift; native_find && { `+command+`; } || { tail -n 5 "$dir/log" >&2; exit 1; }`, args...)

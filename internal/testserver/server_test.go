@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A server that is down for a while has its port all the same: were another that starts meanwhile to take it, then whoever comes
-// back to the first would meet a stranger.
+// A server that is down for a while keeps its port: if another server that starts meanwhile took it, a client that
+// reconnects to the first would reach a stranger.
 func TestAServerThatIsDownKeepsItsPort(t *testing.T) {
 	first := Start(t, "redis")
 	b, err := os.ReadFile(filepath.Join(first.Dir(), "pid"))

@@ -1,4 +1,5 @@
-// Package testserver has the servers that tests talk to: those that all share, and one of a test's own, which it may ill-treat.
+// Package testserver has the servers that tests talk to: those that all share, and one of a test's own, which it may
+// ill-treat.
 package testserver
 
 import (
@@ -7,8 +8,8 @@ import (
 	"testing"
 )
 
-// URL returns where the shared server is, by its name in scripts/services.d. Where there is none the test fails: without a
-// server it proves nothing.
+// URL returns the address of the shared server, by its name in scripts/services.d. If it is missing the test fails:
+// without a server it proves nothing.
 func URL(t testing.TB, name string) string {
 	t.Helper()
 	variable := "EVERONCE_TEST_" + strings.ToUpper(name) + "_URL"

@@ -1,4 +1,4 @@
-// Package waiting makes the callers that wait for the same record in one process ask the store by turns.
+// Package waiting lets the callers in one process that wait for the same record take turns in asking the store.
 package waiting
 
 import (
@@ -17,40 +17,42 @@ type Hub struct {
 	crowds  map[driver.RecordID]*crowd
 }
 
-// crowd is the callers that wait for the same record. They ask the store by turns, one for all, so that what waiting costs the store does
-// not grow with their number. There is a turn whenever the pause is over, at once when an attempt of this receiver has ended, when the store
-// sends word (see wordCame), and when somebody goes who had it and got no answer. The pauses go on whatever becomes of a turn: a call that
-// hangs holds up nobody else. All of it is under the hub's lock, but for the channels.
+// crowd is the callers that wait for the same record. They take turns in asking the store, each turn for all of
+// them, so that the cost to the store does not grow with their number. A turn is given whenever the pause is over,
+// and at once when an attempt of this receiver has ended, when the store sends a notification (see notified), and
+// when a caller leaves that had the turn and got no answer. The pauses continue whatever happens to a turn: a call
+// that hangs delays only itself. All fields except the channels are guarded by the hub's lock.
 type crowd struct {
-	turn    chan struct{}                    // holds a turn that nobody has taken yet
-	over    chan struct{}                    // closed when there is an answer
-	answer  *driver.ClaimResult              // what a claim has met that concerns all; not written after over
-	read    int                              // which ask that was; not written after over
-	resent  map[driver.Nonce]chan<- struct{} // of those whose claim was sent again: tells that one of theirs holds the record
-	waiters int
-	asks    int           // how often was asked
-	watched bool          // one of them sees to the store's word
-	word    bool          // and the store has promised it
-	stop    func()        // ends the watch; of the crowd, since what a waiter hands on takes its operation to the heap
-	told    bool          // word came, and nobody has asked since
-	deaf    time.Time     // until when it is not asked for again, since it could not be had
-	heard   time.Time     // when word came
-	hush    time.Duration // before word that comes again soon is followed
-	gone    bool          // who comes now begins another crowd
-	pause   time.Duration
-	due     time.Time // when the pause is over
-	timer   *time.Timer
+	turn           chan struct{}                    // holds a turn that no caller has taken yet
+	over           chan struct{}                    // closed when answer is set
+	answer         *driver.ClaimResult              // a claim's result that may answer all; not written after over
+	answeredBy     int                              // which ask had that result; not written after over
+	resent         map[driver.Nonce]chan<- struct{} // by callers whose claim was sent again: receives when that claim holds the record
+	waiters        int
+	asks           int           // how often the store was asked
+	watched        bool          // a caller watches, or is about to
+	promised       bool          // the store has promised a notification
+	stop           func()        // ends the watch; in the crowd, because in a waiter it would move the operation to the heap
+	fresh          bool          // a notification came, and the store has not been asked since
+	unwatchedUntil time.Time     // no watch before that, because one failed
+	notifiedAt     time.Time     // when a notification came
+	notifyPause    time.Duration // pause before acting on a notification that follows soon
+	gone           bool          // later callers begin another crowd
+	pause          time.Duration
+	due            time.Time // when the pause is over
+	timer          *time.Timer
 }
 
-// Bounds of the pauses, and how long those who wait do without word that could not be had.
+// Bounds of the pauses, and how long there is no watch after one failed.
 const (
 	pollFirst  = 20 * time.Millisecond
 	pollMost   = time.Second
 	watchAgain = 10 * time.Second
 )
 
-// join makes a caller one of the record's crowd. The hub is locked. Who makes a new crowd asks at once, since an end between its claim and now
-// has woken nobody. One that is there is woken by such an end, or has not asked for the first time yet.
+// join adds a caller to the record's crowd. The caller must hold h.mu. The first caller of a new crowd asks at
+// once, since the attempt may have ended between its claim and now without waking anyone. In an existing crowd such
+// an end gives a turn, or the first turn has not been taken yet.
 func (h *Hub) join(id driver.RecordID) *crowd {
 	c := h.crowds[id]
 	if c == nil {
@@ -63,7 +65,7 @@ func (h *Hub) join(id driver.RecordID) *crowd {
 		}
 		h.crowds[id] = c
 	}
-	if !c.word { // as soon as it is found by one who waits alone: an attempt may have ended elsewhere just after the caller's claim
+	if !c.promised { // ask as soon as a lone waiter would: the attempt may have ended elsewhere just after the caller's claim
 		c.hurry()
 	}
 	c.waiters++
@@ -71,7 +73,7 @@ func (h *Hub) join(id driver.RecordID) *crowd {
 	return c
 }
 
-// leave takes a caller out of its crowd. The hub is locked.
+// leave takes a caller out of its crowd. The caller must hold h.mu.
 func (h *Hub) leave(id driver.RecordID, c *crowd) {
 	h.waiting.Add(-1)
 	if c.waiters--; c.waiters == 0 {
@@ -79,7 +81,7 @@ func (h *Hub) leave(id driver.RecordID, c *crowd) {
 	}
 }
 
-// dissolve ends a crowd. The hub is locked.
+// dissolve ends a crowd. The caller must hold h.mu.
 func (h *Hub) dissolve(id driver.RecordID, c *crowd) {
 	if c.gone {
 		return
@@ -116,76 +118,76 @@ func (h *Hub) pauseOver(c *crowd) {
 	c.rest()
 }
 
-// answer tells all who wait what an ask has met.
+// answer ends the wait of all callers with the result of one claim.
 func (h *Hub) answer(id driver.RecordID, c *crowd, ask int, claim *driver.ClaimResult) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if c.gone {
 		return
 	}
-	met := *claim
-	c.read, c.answer = ask, &met
+	answer := *claim
+	c.answeredBy, c.answer = ask, &answer
 	close(c.over)
 	h.dissolve(id, c)
 }
 
-// wake has one of them ask at once, and others soon, should its call hang.
+// wake gives a turn at once, and others soon, in case that call hangs.
 func (c *crowd) wake() {
 	c.give()
 	c.hurry()
 }
 
-// wordCame has one of them ask at once; or after a pause, which grows, where word has come within a second before. It may be that of a store which
-// cannot see that somebody runs.
-func (c *crowd) wordCame() {
+// notified gives a turn at once. If the last notification came less than a second ago, it gives a turn after a
+// pause, which grows: the store may be sending notifications although an attempt is still running.
+func (c *crowd) notified() {
 	now := time.Now()
-	if now.Sub(c.heard) > pollMost {
-		c.hush = pollFirst
-		c.told = true
+	if now.Sub(c.notifiedAt) > pollMost {
+		c.notifyPause = pollFirst
+		c.fresh = true
 		c.wake()
 	} else {
-		c.within(retry.Jitter(c.hush))
-		c.hush = min(2*c.hush, pollMost)
+		c.within(retry.Jitter(c.notifyPause))
+		c.notifyPause = min(2*c.notifyPause, pollMost)
 	}
-	c.heard = now
+	c.notifiedAt = now
 }
 
-// met hears of a claim by which an attempt runs on: when its lease ends, if that is known, and whether its claim is one that came late, of somebody
-// who waits and cannot know.
-func (c *crowd) met(claim *driver.ClaimResult) {
+// stillRunning takes the result of a claim that found a running attempt. It gives a turn when that attempt's lease
+// ends, if that is known. If the attempt belongs to a late claim of a waiting caller, it informs that caller.
+func (c *crowd) stillRunning(claim *driver.ClaimResult) {
 	if lease := claim.Record.LeaseUntil.Sub(claim.Now); lease > 0 {
 		c.within(lease + time.Millisecond)
 	}
-	if told := c.resent[claim.Record.Nonce]; told != nil {
+	if late := c.resent[claim.Record.Nonce]; late != nil {
 		select {
-		case told <- struct{}{}:
+		case late <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// expect has the caller told if a claim with its nonce comes late and gets the record.
-func (c *crowd) expect(n driver.Nonce, told chan<- struct{}) {
+// expect registers the channel that receives if a late claim with the nonce gets the record.
+func (c *crowd) expect(n driver.Nonce, late chan<- struct{}) {
 	if c.resent == nil {
 		c.resent = make(map[driver.Nonce]chan<- struct{})
 	}
-	c.resent[n] = told
+	c.resent[n] = late
 }
 
 func (c *crowd) give() {
 	select {
 	case c.turn <- struct{}{}:
-	default: // whoever takes the one that is there will ask later than now
+	default: // a turn is waiting: its ask will start later than now
 	}
 }
 
-// hurry begins with short pauses again.
+// hurry resets the pauses to short ones.
 func (c *crowd) hurry() {
 	c.pause = 2 * pollFirst
 	c.within(retry.Jitter(pollFirst))
 }
 
-// rest begins a pause. They grow.
+// rest begins a pause, longer than the one before.
 func (c *crowd) rest() {
 	c.arm(retry.Jitter(c.pause))
 	c.pause = min(2*c.pause, pollMost)

@@ -7,7 +7,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// A pause that is over just when the last of a crowd goes begins no other, which would go on for as long as the process.
+// A pause that is over just when the last of a crowd goes begins no other, which would go on for as long as the
+// process.
 func TestPauseThatEndsAsTheCrowdGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := new(Hub)
@@ -17,12 +18,13 @@ func TestPauseThatEndsAsTheCrowdGoes(t *testing.T) {
 		h.mu.Unlock()
 		h.pauseOver(c) // it was waiting for the lock
 		if c.timer.Stop() {
-			t.Error("a crowd of nobody has begun a pause")
+			t.Error("an empty crowd has begun a pause")
 		}
 	})
 }
 
-// Of those whose claims were sent again, and who have gone, nothing stays with the others, who may wait for long.
+// The nonces of callers that have gone, whose claims were sent again, are not kept with the others, which may wait
+// for long.
 func TestNoncesGoWithTheirCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := new(Hub)

@@ -7,9 +7,9 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Whoever of a crowd that was told goes only after others have begun the next one for the same record leaves that one alone: else those
-// who came later would wait for themselves, each with its own claims.
-func TestWhoGoesLateLeavesTheNextCrowdAlone(t *testing.T) {
+// A caller of an answered crowd that leaves only after others have begun the next crowd for the same record must
+// not touch that one: otherwise later callers would begin yet another, each with its own claims.
+func TestALateLeaverDoesNotTouchTheNextCrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // no pause is over meanwhile, which would be beside these calls
 		var h Hub
 		id := driver.RecordID{1}

@@ -16,10 +16,10 @@ type Waiter struct {
 	ID      driver.RecordID
 	Nonce   driver.Nonce // of the call's claims
 	Limit   time.Duration
-	Resent  bool                // a claim of the call was sent more than once, and may come late
-	Watcher driver.ChangeWaiter // nil where the store is none
+	Resent  bool                // a claim of the call was sent more than once, and may arrive late
+	Watcher driver.ChangeWaiter // nil if the store has no such power
 	Timeout time.Duration       // of a watch
-	// Fingerprint and Take are those of the call's claims.
+	// Fingerprint and Take are copied from the call's claims.
 	Fingerprint driver.Fingerprint
 	Take        driver.TakeOver
 
@@ -28,12 +28,13 @@ type Waiter struct {
 	joined   int             // how many times the crowd had asked when this call joined it
 	ask      int             // which of the crowd's asks is this call's; 0 without a turn
 	late     chan struct{}   // receives when a late claim of this call holds the record; nil unless one was sent again
-	watching bool            // this call sees to the store's notification
+	watching bool            // this call watches for the store's notification
 	ended    <-chan struct{} // the notification; nil if none is promised
 }
 
-// Wait follows a claim that met a running attempt. It returns true when this call is to claim again, and false when what claim says
-// now is the answer: that the attempt runs on, because the time is up, or what another caller's claim has met.
+// Wait waits after a claim that found a running attempt. It returns true if this call must claim again, and false
+// if claim now has the answer: the attempt is still running and the time is up, or another caller's claim has
+// answered this one too.
 func (w *Waiter) Wait(ctx context.Context, claim *driver.ClaimResult) (again bool, err error) {
 	if w.started.IsZero() {
 		w.started = time.Now()
@@ -52,13 +53,13 @@ func (w *Waiter) Wait(ctx context.Context, claim *driver.ClaimResult) (again boo
 			w.watch(ctx)
 			return true, nil
 		case <-w.ended:
-			w.wordCame()
+			w.notified()
 		case <-w.crowd.over:
-			return !w.answered(claim), nil
+			return !w.useAnswer(claim), nil
 		case <-w.late:
 			w.take()
 			return true, nil
-		case <-timer.C: // the last look
+		case <-timer.C: // ask once more
 			w.take()
 			return true, nil
 		case <-ctx.Done():
@@ -77,7 +78,7 @@ func (w *Waiter) Waited() time.Duration {
 
 func (w *Waiter) left() time.Duration { return w.Limit - time.Since(w.started) }
 
-// join makes this call one of the crowd, or ends its turn there: the attempt that claim met runs on.
+// join adds this call to the crowd, or ends its turn there: claim found a running attempt.
 func (w *Waiter) join(claim *driver.ClaimResult) {
 	h := w.Hub
 	h.mu.Lock()
@@ -88,14 +89,14 @@ func (w *Waiter) join(claim *driver.ClaimResult) {
 	}
 	w.ask = 0
 	if w.Resent && w.late == nil {
-		late := make(chan struct{}, 1) // by this name alone it leaves the call: by w's the operation would leave with it, for the heap
+		late := make(chan struct{}, 1) // a local variable, so that w does not escape to the heap
 		w.crowd.expect(w.Nonce, late)
 		w.late = late
 	}
-	w.crowd.met(claim)
+	w.crowd.stillRunning(claim)
 }
 
-// take begins this call's turn: its next claim is one for all.
+// take begins this call's turn: its next claim is made for all.
 func (w *Waiter) take() {
 	w.Hub.mu.Lock()
 	defer w.Hub.mu.Unlock()
@@ -103,9 +104,9 @@ func (w *Waiter) take() {
 	w.ask = w.crowd.asks
 }
 
-// Tell ends a turn by what its claim has met, and tells the others if it concerns them too. Who got the record waits no more, and the others wait
-// for it.
-func (w *Waiter) Tell(claim *driver.ClaimResult) {
+// Share ends the turn with the result of its claim, and passes it to the others if it may answer them too. If the
+// claim got the record, this call stops waiting, and the others wait for it.
+func (w *Waiter) Share(claim *driver.ClaimResult) {
 	if w.ask == 0 {
 		return
 	}
@@ -119,16 +120,16 @@ func (w *Waiter) Tell(claim *driver.ClaimResult) {
 	w.Leave()
 }
 
-// answered reports whether what another call's claim has met answers this one too, which is what claim says then. It does if that claim
-// was begun after this call had joined, so that it has met nothing that was over before; and if this call's own claim, met by the same
-// record at the same time, would have changed nothing.
-func (w *Waiter) answered(claim *driver.ClaimResult) bool {
+// useAnswer reports whether the result of another call's claim answers this call too, and if so copies it into
+// claim. It does if that claim began after this call joined, so that its result is not older; and if this call's
+// own claim would have had the same result.
+func (w *Waiter) useAnswer(claim *driver.ClaimResult) bool {
 	c := w.crowd
 	w.Leave()
-	if c.read <= w.joined {
+	if c.answeredBy <= w.joined {
 		return false
 	}
-	own := driver.ClaimRequest{Nonce: w.Nonce, Fingerprint: w.Fingerprint, Take: w.Take} // a claim of its own whose packet came late may have the record
+	own := driver.ClaimRequest{Nonce: w.Nonce, Fingerprint: w.Fingerprint, Take: w.Take} // a late claim of this call may hold the record
 	switch d := driver.Decide(&c.answer.Record, own, c.answer.Now); d {
 	case driver.DecideReplay, driver.DecideExpired, driver.DecideAbandoned, driver.DecideMismatch:
 		*claim = *c.answer
@@ -138,8 +139,8 @@ func (w *Waiter) answered(claim *driver.ClaimResult) bool {
 	return false
 }
 
-// Failed ends a turn whose claim has failed. While a store is away the next turn comes after the pause, so that few of those who wait are told
-// of a short failure.
+// Failed ends a turn whose claim failed. While a store is unreachable the next turn comes after the pause, so that
+// few of the waiting calls fail during a short outage.
 func (w *Waiter) Failed(ctx context.Context) {
 	if w.crowd == nil || ctx.Err() != nil {
 		return
@@ -150,7 +151,8 @@ func (w *Waiter) Failed(ctx context.Context) {
 	w.ask = 0
 }
 
-// Leave takes this call out of the crowd. If it had the turn, and so has brought no answer, or saw to the store's word, another has to ask.
+// Leave removes this call from the crowd. If it had the turn without bringing an answer, or watched the store,
+// another call must ask.
 func (w *Waiter) Leave() {
 	if w.crowd == nil {
 		return
@@ -159,7 +161,7 @@ func (w *Waiter) Leave() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case w.watching: // there may be no more word
+	case w.watching: // there may be no more notification
 		w.crowd.wake()
 	case w.ask != 0:
 		w.crowd.give()
@@ -173,7 +175,8 @@ func (w *Waiter) Leave() {
 	w.crowd, w.ask = nil, 0
 }
 
-// watch asks the store for word, unless another caller has done so. Where it is promised the store is seldom asked besides.
+// watch asks the store for a notification, unless another caller has done so. If the store promises one, the pauses
+// become long.
 func (w *Waiter) watch(ctx context.Context) {
 	if w.Watcher == nil || !w.watches() {
 		return
@@ -185,42 +188,43 @@ func (w *Waiter) watch(ctx context.Context) {
 	defer w.Hub.mu.Unlock()
 	if err != nil {
 		w.unwatch()
-		if ctx.Err() == nil && w.left() > 0 { // or it was cut short for this call alone
-			w.crowd.deaf = time.Now().Add(watchAgain)
+		if ctx.Err() == nil && w.left() > 0 { // otherwise only this call's own context ended it
+			w.crowd.unwatchedUntil = time.Now().Add(watchAgain)
 		}
 		return
 	}
-	w.ended, w.crowd.stop, w.crowd.word = res.Ended, res.Stop, true
+	w.ended, w.crowd.stop, w.crowd.promised = res.Ended, res.Stop, true
 	w.crowd.pause = pollMost
 	w.crowd.rest()
 }
 
-// watches reports whether it is for this call to ask for word. Where word has just come there is nearly always an answer: who asks for that alone
-// has it sooner, and if the attempt of another has begun instead, the next turn sees to its word.
+// watches reports whether this call must start a watch. Just after a notification the answer is nearly always
+// there, and asking without a watch finds it sooner; if another attempt has begun instead, the next turn starts a
+// watch.
 func (w *Waiter) watches() bool {
 	w.Hub.mu.Lock()
 	defer w.Hub.mu.Unlock()
-	if w.crowd.told {
-		w.crowd.told = false
+	if w.crowd.fresh {
+		w.crowd.fresh = false
 		return false
 	}
-	if w.crowd.watched || time.Now().Before(w.crowd.deaf) {
+	if w.crowd.watched || time.Now().Before(w.crowd.unwatchedUntil) {
 		return false
 	}
 	w.crowd.watched, w.watching = true, true
 	return true
 }
 
-// wordCame has the crowd ask.
-func (w *Waiter) wordCame() {
+// notified gives the crowd a turn.
+func (w *Waiter) notified() {
 	w.Hub.mu.Lock()
 	defer w.Hub.mu.Unlock()
 	w.unwatch()
-	w.crowd.wordCame()
+	w.crowd.notified()
 }
 
-// unwatch leaves the store's word to whoever has the next turn. The watch ends beside this call: by now that may have got the record,
-// whose lease runs. The hub is locked.
+// unwatch ends this call's watch, so that the next turn may start another. It ends it in a goroutine, because by
+// now this call may hold the record and a lease. The caller must hold w.Hub.mu.
 func (w *Waiter) unwatch() {
 	if !w.watching {
 		return
@@ -233,5 +237,5 @@ func (w *Waiter) unwatch() {
 		}()
 	}
 	w.ended, w.crowd.stop = nil, nil
-	w.watching, w.crowd.watched, w.crowd.word = false, false, false
+	w.watching, w.crowd.watched, w.crowd.promised = false, false, false
 }

@@ -1,4 +1,4 @@
-// Package scrape serves OpenTelemetry's figures to Prometheus.
+// Package scrape serves OpenTelemetry metrics to Prometheus.
 package scrape
 
 import (
@@ -12,11 +12,11 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric"
 )
 
-// maxSets is how many sets of labels of one figure are told apart; the others are added up under otel_metric_overflow.
+// maxSets is how many sets of labels a metric distinguishes; the others are added up under otel_metric_overflow.
 const maxSets = 2000
 
-// New returns a meter provider, and the page that shows its figures, and those of the process, in Prometheus' format. It
-// keeps to itself: nothing is registered globally.
+// New returns a meter provider, and the page that shows its metrics, and the metrics of the process, in Prometheus'
+// format. It registers nothing globally.
 func New(opts ...metric.Option) (*metric.MeterProvider, http.Handler, error) {
 	registry := prometheus.NewRegistry()
 	reader, err := exporter.New(exporter.WithRegisterer(registry), exporter.WithoutScopeInfo(), exporter.WithoutTargetInfo())

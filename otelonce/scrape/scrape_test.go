@@ -58,7 +58,7 @@ func has(t *testing.T, page http.Handler, lines ...string) {
 	}
 }
 
-// What became of operations is on the page, duplicates and their delay too, and what waits for a person.
+// The page shows the outcomes of operations, duplicates and their delay, and what an operator must settle.
 func TestOperations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, page := observed(t)
@@ -105,13 +105,13 @@ func TestOperations(t *testing.T) {
 		cancel()
 		o.Counted(driver.HealthResult{}, everonce.ErrStore)
 		if strings.Contains(text(page), "everonce_records") {
-			t.Error("records are shown that nobody has counted")
+			t.Error("records are shown without a count")
 		}
 	})
 }
 
-// What is rare is counted too, and each once.
-func TestWhatIsRare(t *testing.T) {
+// Rare events are counted too, each once.
+func TestRareEvents(t *testing.T) {
 	o, page := observed(t)
 	for _, ev := range []everonce.Observation{
 		{Outcome: everonce.StoreFailed},
@@ -126,7 +126,7 @@ func TestWhatIsRare(t *testing.T) {
 		`everonce_store_retries_total 3`, `everonce_purged_records_total 4`, `everonce_janitor_errors_total 1`, `everonce_count_errors_total 0`)
 }
 
-// A route is a label as it was given, without its method. A path that no pattern has is none.
+// A route's label is the route as given, without its method. A path without a pattern is "other".
 func TestRoutes(t *testing.T) {
 	o, page := observed(t)
 	patterns := []string{"POST /payments/{id}", "PUT\tapi.example.com/", "the caller's"}

@@ -55,7 +55,7 @@ func published(t *testing.T, p outbox.Publisher, events ...outbox.Event) {
 	}
 }
 
-// What the SDK's own parser reads of a request is what was published.
+// The SDK's parser reads the published event from a request.
 func TestTheSDKReadsIt(t *testing.T) {
 	var got *event.Event
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -121,7 +121,7 @@ func TestConsumersKnowIt(t *testing.T) {
 	}
 }
 
-// What is JSON stays JSON: a consumer finds its values.
+// JSON remains JSON: a consumer finds its values.
 func TestStructured(t *testing.T) {
 	p, got := publishing(t, cloudeventsonce.Structured)
 	published(t, p, placed())
@@ -171,7 +171,7 @@ func TestWhatIsNoCloudEvent(t *testing.T) {
 
 func second(_ outbox.Publisher, err error) error { return err }
 
-// The next publisher's errors are those of its events.
+// The next publisher's errors are returned for its events.
 func TestErrorsOfTheNext(t *testing.T) {
 	failure := errors.New("no")
 	p, err := cloudeventsonce.New(outbox.PublisherFunc(func(_ context.Context, events []outbox.Event) []error {

@@ -4,8 +4,8 @@
 //	…
 //	relay, err := box.Relay(publisher, nil)
 //
-// Source and id together name the event wherever it is published, however often: consume.CloudEvent takes them as the key.
-// An event that is published again is the same, byte for byte.
+// Source and id together name the event wherever it is published, however often: consume.CloudEvent takes them as the
+// key. An event that is published again is the same, byte for byte.
 package cloudeventsonce
 
 import (
@@ -23,9 +23,10 @@ import (
 // extensions are headers of an event that are attributes of a CloudEvent: its distributed tracing extension.
 var extensions = []string{"traceparent", "tracestate"}
 
-// Event returns an event as one of the CloudEvents SDK. Its type is the event's, or its topic where it has none; subject and
-// partitionkey are its key, time is when it was inserted, and the headers traceparent and tracestate are extensions. Other
-// headers are left out. The payload is data as it is if it is JSON or text, and else data_base64.
+// Event returns an outbox event as an event of the CloudEvents SDK. Its type is the event's type, or the topic if the
+// event has no type. subject and partitionkey are the event's key, time is when it was inserted, and the headers
+// traceparent and tracestate become extensions. Other headers are left out. A payload that is JSON or text becomes data
+// unchanged, any other payload becomes data_base64.
 func Event(source string, e *outbox.Event) (event.Event, error) {
 	ce := event.New(event.CloudEventsVersionV1)
 	ce.SetID(e.ID)
@@ -57,7 +58,7 @@ func Event(source string, e *outbox.Event) (event.Event, error) {
 	return ce, nil
 }
 
-// isReadable reports whether a payload can stand in JSON as what it is.
+// isReadable reports whether a payload can stand in the JSON unchanged: as JSON, or as a string.
 func isReadable(e *outbox.Event) bool {
 	media, _, err := mime.ParseMediaType(e.ContentType)
 	if e.ContentType == "" || err == nil && (media == event.ApplicationJSON || media == event.TextJSON || strings.HasSuffix(media, "+json")) {

@@ -11,8 +11,8 @@ import (
 	"github.com/everonce/everonce/outbox/cloudeventsonce"
 )
 
-// What an outbox.Relay does with a publisher. Here events are written as lines; a service has one of package webhook or
-// rabbitonce in its place.
+// An outbox.Relay calls a publisher as here. Here events are written as lines; a service has a publisher of package
+// webhook or rabbitonce instead.
 func ExampleNew() {
 	publisher, err := cloudeventsonce.New(outbox.WriteTo(os.Stdout), "https://example.com/orders", cloudeventsonce.Structured)
 	if err != nil {

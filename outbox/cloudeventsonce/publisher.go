@@ -22,8 +22,8 @@ type Mode uint8
 const (
 	// Structured: attributes and data are one JSON text, whose type is application/cloudevents+json.
 	Structured Mode = iota + 1
-	// BinaryHTTP: the payload is sent as it is, and the attributes as headers ce-id, ce-source and so on, for packages webhook
-	// and natsonce.
+	// BinaryHTTP: the payload is sent unchanged, and the attributes as headers ce-id, ce-source and so on, for packages
+	// webhook and natsonce.
 	BinaryHTTP
 	// BinaryAMQP is the same with headers cloudEvents:id and so on, for package rabbitonce.
 	BinaryAMQP
@@ -33,9 +33,9 @@ const (
 
 var bindings = map[Mode]envelope.Binding{BinaryHTTP: envelope.HTTP, BinaryAMQP: envelope.AMQP, BinaryKafka: envelope.Kafka}
 
-// New returns a publisher that gives CloudEvents to next. source is their source, a URI-reference that names what publishes
-// them: source and ID must be unique together. Headers go along as they are. An event that cannot be a CloudEvent is set aside.
-// The error wraps [everonce.ErrInvalidArgument].
+// New returns a publisher that passes CloudEvents to next. source is their source, a URI-reference that names the
+// publishing service: source and ID must be unique together. Headers are sent unchanged. An event that cannot be a
+// CloudEvent is set aside. The error wraps [everonce.ErrInvalidArgument].
 func New(next outbox.Publisher, source string, mode Mode) (outbox.Publisher, error) {
 	if next == nil {
 		return nil, fmt.Errorf("cloudeventsonce: %w: the next publisher is nil", everonce.ErrInvalidArgument)
@@ -44,7 +44,7 @@ func New(next outbox.Publisher, source string, mode Mode) (outbox.Publisher, err
 		return nil, fmt.Errorf("cloudeventsonce: %w: the source is not a URI-reference", everonce.ErrInvalidArgument)
 	}
 	if mode < Structured || mode > BinaryKafka {
-		return nil, fmt.Errorf("cloudeventsonce: %w: there is no mode %d", everonce.ErrInvalidArgument, mode)
+		return nil, fmt.Errorf("cloudeventsonce: %w: unknown mode %d", everonce.ErrInvalidArgument, mode)
 	}
 	return &publisher{next, source, mode}, nil
 }
@@ -80,7 +80,7 @@ func (p *publisher) Publish(ctx context.Context, events []outbox.Event) []error 
 	}
 	sent := p.next.Publish(ctx, converted)
 	if len(sent) > 0 && len(sent) != len(converted) {
-		return sent // the relay tells what is wrong with it
+		return sent // the relay reports the wrong number
 	}
 	for n, err := range sent {
 		errs[at[n]] = err
@@ -88,20 +88,20 @@ func (p *publisher) Publish(ctx context.Context, events []outbox.Event) []error 
 	return errs
 }
 
-// Destination implements [outbox.Destinations] for a next publisher that does.
+// Destination implements [outbox.Destinations] if the next publisher does.
 func (p *publisher) Destination(ctx context.Context, e *outbox.Event) string {
 	to, ok := p.next.(outbox.Destinations)
 	if !ok {
 		return ""
 	}
 	converted, err := p.convert(*e)
-	if err != nil { // Publish says so
+	if err != nil { // Publish returns it
 		return ""
 	}
 	return to.Destination(ctx, &converted)
 }
 
-// convert returns the event as the next publisher is to send it.
+// convert returns the event in the form in which the next publisher sends it.
 func (p *publisher) convert(e outbox.Event) (outbox.Event, error) {
 	ce, err := Event(p.source, &e)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
-// database is an outbox in a schema of its own.
+// database is an outbox in a new schema.
 type database struct {
 	pool     *pgxpool.Pool
 	receiver *everonce.TxReceiver[pgx.Tx]
@@ -106,7 +106,7 @@ func (d *database) begin(t testing.TB) pgx.Tx {
 	return tx
 }
 
-// until waits for a condition, which it asks again and again: that of a server, which tells nobody.
+// until polls until a condition holds: a condition of a server, which sends no notification.
 func until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for end := time.After(3 * time.Minute); !holds(); {

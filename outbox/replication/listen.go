@@ -28,13 +28,13 @@ type listener struct {
 	status Status
 }
 
-// Listen calls wake after each commit that inserted into a table, until ctx ends, and returns nil then. The table is named
-// as in SQL: see Table of outbox.Outbox. Listen has connections of its own, made with config as it is; the role needs the
-// attribute REPLICATION, and the server wal_level = logical.
+// Listen calls wake after each commit that inserted into a table, until ctx ends, and then returns nil. The table is
+// named as in SQL: see Table of outbox.Outbox. Listen opens its own connections with config, unchanged; the role needs
+// the attribute REPLICATION, and the server wal_level = logical.
 //
-// Commits that follow each other within milliseconds are one call. Listen connects again if the connection is lost, with
-// growing pauses, and calls wake each time it has: something may have committed meanwhile. It returns an error if it
-// cannot go on, which is logged, and the relay then finds events by polling: [ErrRetained], [ErrRefused], and
+// Commits that follow each other within milliseconds are one call. Listen reconnects if the connection is lost, with
+// growing pauses, and calls wake after each connection, because transactions may have committed meanwhile. If it cannot
+// go on, it logs and returns an error, and the relay then finds events by polling: [ErrRetained], [ErrRefused], and
 // [everonce.ErrInvalidArgument] before anything was sent.
 func Listen(ctx context.Context, config *pgx.ConnConfig, table string, wake func(), opts *Options) error {
 	set, err := opts.complete()
@@ -58,22 +58,22 @@ func Listen(ctx context.Context, config *pgx.ConnConfig, table string, wake func
 		l.observe(func(s *Status) { s.Listening, s.Err = false, err })
 		switch {
 		case errors.Is(err, ErrRetained), errors.Is(err, ErrRefused):
-			l.set.Log.Error("replication: it listens no more; the relay goes on by polling", "error", err)
+			l.set.Log.Error("replication: listening has ended; the relay goes on by polling", "error", err)
 			return err
 		case ctx.Err() != nil:
 			return nil
 		}
-		l.set.Log.Warn("replication: the connection failed; it is tried again, and the relay polls meanwhile", "error", err)
+		l.set.Log.Warn("replication: the connection failed; connecting again, and the relay polls meanwhile", "error", err)
 		if retry.Pause(ctx, retry.Within(100*time.Millisecond, 30*time.Second, failures)) != nil {
 			return nil
 		}
 	}
 }
 
-// wakeEvery is the least time between two wakes: a relay finds all that came meanwhile at once.
+// wakeEvery is the least time between two wakes: a relay finds all events that arrived meanwhile at once.
 const wakeEvery = 2 * time.Millisecond
 
-// wake calls wake when something was heard, but not too often.
+// wake calls wake after a report of a commit, but not more often than wakeEvery.
 func (l *listener) wake(ctx context.Context, wake func()) {
 	for {
 		select {
@@ -107,12 +107,12 @@ func (l *listener) observe(change func(*Status)) {
 // session listens on one connection, until it is lost.
 func (l *listener) session(ctx context.Context, listening func()) error {
 	slot := l.set.Slot
-	if slot == "" { // of its own: the server may not have noticed yet that the last connection is gone
+	if slot == "" { // a new name: the server may not have noticed yet that the last connection is gone
 		slot = "everonce_" + strings.ToLower(rand.Text())
 	}
 	publication, from, err := l.prepare(ctx, slot)
 	if err != nil {
-		return refused(err)
+		return wrapRefused(err)
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	var guarding sync.WaitGroup
@@ -124,17 +124,17 @@ func (l *listener) session(ctx context.Context, listening func()) error {
 	if over := context.Cause(ctx); errors.Is(over, ErrRetained) {
 		return over
 	}
-	return refused(err)
+	return wrapRefused(err)
 }
 
-// listen connects, makes the slot if need be, and reads from it.
+// listen connects, creates the slot if needed, and reads from it.
 func (l *listener) listen(ctx context.Context, slot, publication string, from pglogrepl.LSN, listening func()) error {
 	conn, err := l.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer hangUp(ctx, conn.Close)
-	// This waits for the transactions that are open now.
+	// Creating a slot waits for the transactions that are open now.
 	_, err = pglogrepl.CreateReplicationSlot(ctx, conn, slot, "pgoutput", pglogrepl.CreateReplicationSlotOptions{
 		Temporary: l.set.Slot == "", SnapshotAction: "NOEXPORT_SNAPSHOT", Mode: pglogrepl.LogicalReplication,
 	})
@@ -150,11 +150,11 @@ func (l *listener) listen(ctx context.Context, slot, publication string, from pg
 	}
 	listening()
 	l.observe(func(s *Status) { s.Listening, s.Err = true, nil })
-	l.hear() // what committed before
+	l.hear() // for transactions that committed before
 	return l.stream(ctx, conn)
 }
 
-// connect makes a connection that speaks the protocol of replication.
+// connect opens a replication connection.
 func (l *listener) connect(ctx context.Context) (*pgconn.PgConn, error) {
 	config := l.config.Config.Copy()
 	config.RuntimeParams["replication"] = "database"
@@ -165,7 +165,7 @@ func (l *listener) connect(ctx context.Context) (*pgconn.PgConn, error) {
 func hangUp(ctx context.Context, closing func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	_ = closing(ctx) //nolint:errcheck // nobody needs it any more
+	_ = closing(ctx) //nolint:errcheck // the connection is no longer used
 }
 
 // SQLSTATEs.
@@ -180,8 +180,8 @@ func hasCode(err error, code string) bool {
 	return errors.As(err, &server) && server.Code == code
 }
 
-// refused tells what trying again does not mend.
-func refused(err error) error {
+// wrapRefused wraps an error that trying again does not mend in ErrRefused, with advice.
+func wrapRefused(err error) error {
 	if hasCode(err, insufficientPrivilege) {
 		return fmt.Errorf("%w: the role may not (it needs REPLICATION, and the table or an existing Options.Publication): %w", ErrRefused, err)
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/everonce/everonce/outbox/replication"
 )
 
-// TestReplication runs on a server of its own: a slot is made when the transactions of the whole server have ended, and some
-// tests change the server's settings.
+// TestReplication runs on a separate server: a slot is created when the transactions of the whole server have ended,
+// and some tests change the server's settings.
 func TestReplication(t *testing.T) {
 	server := testserver.Start(t, "postgres")
 	for _, tc := range []struct {
@@ -44,8 +44,8 @@ func TestReplication(t *testing.T) {
 	t.Run("wal_level", func(t *testing.T) { testLevel(t, server) }) // the last: it leaves the server so
 }
 
-// Neither a transaction that is rolled back, which leaves a gap in the sequence, nor the marks of relays, nor other tables
-// wake anybody; and each commit of an event does.
+// Neither a transaction that is rolled back, which leaves a gap in the sequence, nor the marks of relays, nor other
+// tables wake anybody; and each commit of an event does.
 func testHearsCommitsOnly(t *testing.T, d *database) {
 	e := d.listening(t, nil).ready()
 	if err := d.begin(t).Rollback(t.Context()); err != nil {
@@ -82,7 +82,7 @@ func testLetsWALGo(t *testing.T, d *database) {
 		d.must(t, "CHECKPOINT") // it writes the running transactions, from which on a slot may forget
 	}
 	d.passed(t, e.status().Slot)
-	until(t, "it is told how little is held back", func() bool { s := e.status(); return s.Listening && s.Err == nil && s.Retained < 1<<20 })
+	until(t, "it reports how little is held back", func() bool { s := e.status(); return s.Listening && s.Err == nil && s.Retained < 1<<20 })
 }
 
 // An event whose transaction stays open while later ones commit is published when it commits.
@@ -105,7 +105,7 @@ func testOpenTransaction(t *testing.T, d *database) {
 	to.await(t, 4)
 }
 
-// The server cuts the connection: there is a new one, with a slot of its own, and a wake for what committed meanwhile.
+// The server cuts the connection: there is a new one, with a new slot, and a wake for the commits in between.
 func testLostConnection(t *testing.T, d *database) {
 	e := d.listening(t, nil).ready()
 	first := e.status().Slot
@@ -123,7 +123,7 @@ func testLostConnection(t *testing.T, d *database) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !slices.ContainsFunc(e.all, func(s replication.Status) bool { return !s.Listening && s.Err != nil }) {
-		t.Error("nobody was told")
+		t.Error("no wake")
 	}
 }
 
@@ -200,7 +200,7 @@ func testNoAnnouncements(t *testing.T, d *database) {
 	}
 }
 
-// Missing rights and a missing table are told at once.
+// Missing privileges and a missing table fail at once.
 func testRights(t *testing.T, d *database) {
 	role := "r_" + strings.ToLower(rand.Text()[:16])
 	d.must(t, "CREATE ROLE "+role+" LOGIN PASSWORD 'secret'")
@@ -238,7 +238,7 @@ func testRights(t *testing.T, d *database) {
 	}
 }
 
-// A server without logical decoding is told at once, in words.
+// On a server without logical decoding Listen fails at once, and its error says why.
 func testLevel(t *testing.T, server *testserver.Server) {
 	d := newDatabase(t, server.URL)
 	d.must(t, "ALTER SYSTEM SET wal_level = replica")

@@ -14,48 +14,49 @@ import (
 // Options are the options of [Listen]. The zero value of each field is its default.
 type Options struct {
 	// Slot, if set, names a permanent slot, which is created if it is missing. By default each connection has a temporary
-	// one, which the server removes with the connection. The server keeps WAL for a permanent slot also while nobody
-	// listens: drop it when it is no longer used. In return, to connect again does not wait for the transactions that are
-	// open just then. Listeners of one slot take turns. Lower case letters, digits and _, 63 at most.
+	// slot, which the server removes with the connection. The server keeps WAL for a permanent slot even while no process
+	// listens: drop it when it is no longer used. In return, reconnecting does not wait for transactions that are open at
+	// that time. Listeners of one slot take turns. Lower case letters, digits and _, 63 at most.
 	Slot string
 	// Publication names the publication. It is created if it is missing, for which the role must own the table. Inserts
-	// into its other tables wake the relay for nothing. Default: one of the table's own, everonce_outbox_ and a hash.
+	// into its other tables wake the relay needlessly. Default: a publication for this table alone, everonce_outbox_ and a
+	// hash.
 	Publication string
-	// MaxRetained is how many bytes of WAL the slot may hold back. With more, Listen drops it and returns [ErrRetained].
-	// Default 1 GiB.
+	// MaxRetained is the largest number of bytes of WAL that the slot may hold back. Above it, Listen drops the slot and
+	// returns [ErrRetained]. Default 1 GiB.
 	MaxRetained int64
-	// CheckEvery is the time between two looks at what the slot holds back. Default 1 min.
+	// CheckEvery is the interval at which Listen checks how much WAL the slot holds back. Default 1 min.
 	CheckEvery time.Duration
-	// Heartbeat is the time between two confirmations to the server, which let it remove WAL. Default 10 s. A connection
-	// that brought nothing for six of them is given up.
+	// Heartbeat is the interval of the confirmations to the server, which let it remove WAL. Default 10 s. A connection
+	// without any message for six intervals is closed.
 	Heartbeat time.Duration
-	// Log gets what needs attention. Default [slog.Default].
+	// Log receives warnings and errors. Default [slog.Default].
 	Log *slog.Logger
-	// Observe, if set, is called when Listen begins or ceases to listen, and after each look at the slot, one call at a
+	// Observe, if set, is called when Listen begins or ceases to listen, and after each check of the slot, one call at a
 	// time. It must not block.
 	Observe func(Status)
 }
 
-// Status says how a listener stands.
+// Status is the state of a listener.
 type Status struct {
 	// Slot is the name of the slot, as in pg_replication_slots.
 	Slot string
-	// Listening reports whether commits wake the relay. If not, it polls.
+	// Listening reports whether commits wake the relay. If not, the relay polls.
 	Listening bool
-	// Retained is how many bytes of WAL the slot held back, at the last look.
+	// Retained is how many bytes of WAL the slot held back, at the last check.
 	Retained int64
-	// Err is why it does not listen, or why the last look failed. It wraps [ErrRetained] if the slot was dropped.
+	// Err is why it does not listen, or why the last check failed. It wraps [ErrRetained] if the slot was dropped.
 	Err error
 }
 
 var (
 	// ErrRetained says that the slot held back more WAL than [Options.MaxRetained] allows, and was dropped.
 	ErrRetained = errors.New("replication: the slot held back too much WAL")
-	// ErrRefused says that the server, or the rights of the role, do not allow replication.
+	// ErrRefused says that the server, or the privileges of the role, do not allow replication.
 	ErrRefused = errors.New("replication: refused")
 )
 
-// slotName is what PostgreSQL allows. The commands of the protocol have no quotes for it.
+// slotName matches the names that PostgreSQL allows. The replication commands cannot quote a name.
 var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
 
 func (o *Options) complete() (set Options, err error) {
@@ -66,7 +67,7 @@ func (o *Options) complete() (set Options, err error) {
 		return set, fmt.Errorf("replication: %w: an option is negative", everonce.ErrInvalidArgument)
 	}
 	if set.Slot != "" && !slotName.MatchString(set.Slot) {
-		return set, fmt.Errorf("replication: %w: the name of the slot (use lower case letters, digits and _, 63 at most)", everonce.ErrInvalidArgument)
+		return set, fmt.Errorf("replication: %w: the name of the slot is not valid (use lower case letters, digits and _, 63 at most)", everonce.ErrInvalidArgument)
 	}
 	set.MaxRetained = cmp.Or(set.MaxRetained, 1<<30)
 	set.CheckEvery = cmp.Or(set.CheckEvery, time.Minute)

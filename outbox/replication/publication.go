@@ -8,11 +8,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// columnLists is the first version of PostgreSQL whose publications may leave columns out.
+// columnLists is the first version of PostgreSQL with column lists in publications.
 const columnLists = 150000
 
-// publish makes sure that a publication sends the inserts into the table, and returns its name. One column is enough: the
-// payloads stay where they are.
+// publish makes sure that a publication sends the inserts into the table, and returns its name. It sends one column
+// only, so payloads are not sent.
 func (l *listener) publish(ctx context.Context, conn *pgx.Conn) (string, error) {
 	var schema, table string
 	var version int
@@ -22,7 +22,7 @@ func (l *listener) publish(ctx context.Context, conn *pgx.Conn) (string, error) 
 		return "", err
 	}
 	if table == "" {
-		return "", fmt.Errorf("%w: there is no table %s for this role and search path (call Outbox.Migrate first)", ErrRefused, l.table)
+		return "", fmt.Errorf("%w: the table %s does not exist for this role and search path (call Outbox.Migrate first)", ErrRefused, l.table)
 	}
 	full := pgx.Identifier{schema, table}.Sanitize()
 	name := l.set.Publication
@@ -44,14 +44,14 @@ func (l *listener) publish(ctx context.Context, conn *pgx.Conn) (string, error) 
 	}
 	quoted := pgx.Identifier{name}.Sanitize()
 	switch {
-	case exists && l.set.Publication != "": // it may have others who read it
+	case exists && l.set.Publication != "": // it may have other readers
 		return "", fmt.Errorf("%w: the publication %s does not send the inserts into %s (ALTER PUBLICATION %[2]s ADD %[4]s)", ErrRefused, quoted, full, what)
-	case exists: // the table was made anew
+	case exists: // the table was created again
 		_, err = conn.Exec(ctx, "ALTER PUBLICATION "+quoted+" ADD "+what)
 	default:
 		_, err = conn.Exec(ctx, "CREATE PUBLICATION "+quoted+" FOR "+what+" WITH (publish = 'insert')")
 	}
-	if hasCode(err, duplicateObject) || hasCode(err, uniqueViolation) { // another listener did, just now
+	if hasCode(err, duplicateObject) || hasCode(err, uniqueViolation) { // another listener has just created it
 		err = nil
 	}
 	return name, err

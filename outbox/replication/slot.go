@@ -12,12 +12,12 @@ import (
 	"github.com/everonce/everonce/internal/retry"
 )
 
-// patient is how long a look at the database, or a change, may take.
-const patient = 30 * time.Second
+// queryTimeout is how long a query or a change may take.
+const queryTimeout = 30 * time.Second
 
-// ask runs work on a connection of its own. None is kept, for it is needed once a minute.
-func (l *listener) ask(ctx context.Context, work func(ctx context.Context, conn *pgx.Conn) error) error {
-	ctx, cancel := context.WithTimeout(ctx, patient)
+// withConn runs work on a new connection, and closes it: it is needed only once a minute.
+func (l *listener) withConn(ctx context.Context, work func(ctx context.Context, conn *pgx.Conn) error) error {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	conn, err := pgx.ConnectConfig(ctx, l.config)
 	if err != nil {
@@ -27,11 +27,11 @@ func (l *listener) ask(ctx context.Context, work func(ctx context.Context, conn 
 	return work(ctx, conn)
 }
 
-// prepare makes sure that there is a publication, and that the slot, if it is there, can be used. It returns the
-// publication's name, and from where on to listen: further back the publication may be missing, with which no server goes
-// on.
+// prepare makes sure that the publication exists and that the slot, if it exists, can be used. It returns the
+// publication's name, and the position from which to listen: before it the publication may not exist, and then the
+// server ends the stream.
 func (l *listener) prepare(ctx context.Context, slot string) (publication string, from pglogrepl.LSN, err error) {
-	err = l.ask(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	err = l.withConn(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		var level string
 		if err := conn.QueryRow(ctx, "SELECT current_setting('wal_level')").Scan(&level); err != nil {
 			return err
@@ -46,8 +46,8 @@ func (l *listener) prepare(ctx context.Context, slot string) (publication string
 			return err
 		}
 		err := l.look(ctx, conn, slot)
-		if errors.Is(err, ErrRetained) || errors.Is(err, errLost) { // while nobody listened
-			l.set.Log.Error("replication: the slot is dropped and made anew", "slot", slot, "error", err)
+		if errors.Is(err, ErrRetained) || errors.Is(err, errLost) { // this happened while no process listened
+			l.set.Log.Error("replication: the slot is dropped and created again", "slot", slot, "error", err)
 			_, err = conn.Exec(ctx, "SELECT pg_drop_replication_slot($1)", slot)
 		}
 		return err
@@ -55,10 +55,10 @@ func (l *listener) prepare(ctx context.Context, slot string) (publication string
 	return publication, from, err
 }
 
-// errLost says that the server has given up a slot.
+// errLost says that the server has invalidated the slot.
 var errLost = errors.New("replication: the server gave up the slot (max_slot_wal_keep_size)")
 
-// look compares what the slot holds back with what it may.
+// look checks how much WAL the slot holds back.
 func (l *listener) look(ctx context.Context, conn *pgx.Conn, slot string) error {
 	var retained int64
 	var lost bool
@@ -69,16 +69,16 @@ func (l *listener) look(ctx context.Context, conn *pgx.Conn, slot string) error 
 	case lost:
 		err = errLost
 	case retained > l.set.MaxRetained:
-		err = fmt.Errorf("%w: %d bytes, %d are allowed (look for a transaction that stays open, or raise Options.MaxRetained)", ErrRetained, retained, l.set.MaxRetained)
+		err = fmt.Errorf("%w: %d bytes; %d are allowed (look for a transaction that stays open, or raise Options.MaxRetained)", ErrRetained, retained, l.set.MaxRetained)
 	}
 	l.observe(func(s *Status) { s.Slot, s.Retained, s.Err = slot, retained, err })
 	return err
 }
 
-// guard looks at the slot from time to time, until ctx ends, and ends the session if it holds back too much.
+// guard checks the slot at intervals until ctx ends, and ends the session if the slot holds back too much.
 func (l *listener) guard(ctx context.Context, slot string, end context.CancelCauseFunc) {
 	for retry.Pause(ctx, l.set.CheckEvery) == nil {
-		err := l.ask(ctx, func(ctx context.Context, conn *pgx.Conn) error { return l.look(ctx, conn, slot) })
+		err := l.withConn(ctx, func(ctx context.Context, conn *pgx.Conn) error { return l.look(ctx, conn, slot) })
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -87,17 +87,18 @@ func (l *listener) guard(ctx context.Context, slot string, end context.CancelCau
 			return
 		case err != nil:
 			l.observe(func(s *Status) { s.Err = err })
-			l.set.Log.Warn("replication: a look at the slot failed; it is tried again", "slot", slot, "error", err)
+			l.set.Log.Warn("replication: checking the slot failed; trying again later", "slot", slot, "error", err)
 		}
 	}
 }
 
-// drop removes the permanent slot, when the server has noticed that its connection is gone. A temporary one went with that.
+// drop removes the permanent slot, once the server has noticed that its connection is gone. A temporary slot has gone
+// with the connection.
 func (l *listener) drop(ctx context.Context) error {
 	if l.set.Slot == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patient)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
 	defer cancel()
 	conn, err := l.connect(ctx)
 	if err == nil {

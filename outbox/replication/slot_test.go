@@ -15,7 +15,8 @@ func (d *database) slots(t testing.TB) int {
 	return ask[int](t, d, "SELECT count(*) FROM pg_replication_slots")
 }
 
-// A temporary slot goes with its connection, a permanent one stays, and can then be read beside an open transaction.
+// A temporary slot is removed with its connection. A permanent one remains, and can then be read beside an open
+// transaction.
 func testKindsOfSlots(t *testing.T, d *database) {
 	d.listening(t, nil).ready().stop()
 	until(t, "the temporary slot is gone", func() bool { return d.slots(t) == 0 })
@@ -86,7 +87,7 @@ func testHoldsBackTooMuch(t *testing.T, d *database) {
 	}
 }
 
-// What happened to a permanent slot while nobody listened does not matter: it is made anew.
+// A permanent slot is created again, whatever happened to it while no process listened.
 func testSlotGivenUp(t *testing.T, d *database) {
 	opts := &replication.Options{Slot: "everonce_idle", MaxRetained: 1 << 20}
 	fill := func() {
@@ -125,7 +126,7 @@ func (d *database) setting(t testing.TB, text string) {
 	})
 }
 
-// Somebody drops the publication, and events are inserted before it is there again, of which a permanent slot knows.
+// The publication is dropped, and events are inserted before it exists again, which a permanent slot has recorded.
 func testPublicationMadeAnew(t *testing.T, d *database) {
 	opts := &replication.Options{Slot: "everonce_renewed", Heartbeat: 20 * time.Millisecond}
 	e := d.listening(t, opts).ready()

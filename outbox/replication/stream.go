@@ -11,29 +11,29 @@ import (
 )
 
 var (
-	errSilent = errors.New("replication: the server says nothing any more")
+	errSilent = errors.New("replication: the server no longer answers")
 	errEnded  = errors.New("replication: the server ended the stream")
 )
 
-// patience is after how many heartbeats without an answer a connection is given up.
-const patience = 6
+// maxSilentBeats is after how many heartbeats without an answer a connection is closed.
+const maxSilentBeats = 6
 
-// Of the messages of pgoutput two count. The first byte is their kind.
+// Two messages of pgoutput are used. The first byte is their kind.
 const (
 	kindInsert = 'I'
 	kindCommit = 'C'
 )
 
-// stream reads what the server sends, until the connection is lost. It confirms the position of all that it has read: a
-// wake need not be repeated, since there is one after each connection. The server also tells, when asked, how far it has
-// read what is not for us; to confirm that lets it remove the WAL of other tables.
+// stream reads from the server until the connection is lost. It confirms the position of all that it has read: a wake
+// need not be repeated, because each new connection calls wake. On request the server also reports how far it has read
+// changes that it does not send; confirming that position lets it remove the WAL of other tables.
 func (l *listener) stream(ctx context.Context, conn *pgconn.PgConn) error {
 	var position pglogrepl.LSN
 	inserted := false
 	answered, next := time.Now(), time.Time{}
 	for {
 		if now := time.Now(); !now.Before(next) {
-			if now.Sub(answered) > patience*l.set.Heartbeat {
+			if now.Sub(answered) > maxSilentBeats*l.set.Heartbeat {
 				return errSilent
 			}
 			err := pglogrepl.SendStandbyStatusUpdate(ctx, conn, pglogrepl.StandbyStatusUpdate{WALWritePosition: position, ReplyRequested: true})
@@ -80,7 +80,7 @@ func (l *listener) stream(ctx context.Context, conn *pgconn.PgConn) error {
 	}
 }
 
-// receive returns the next message of the stream, or nothing if there is none until the time.
+// receive returns the next message of the stream, or nil if none arrives until the time.
 func receive(ctx context.Context, conn *pgconn.PgConn, until time.Time) ([]byte, error) {
 	limited, cancel := context.WithDeadline(ctx, until)
 	defer cancel()

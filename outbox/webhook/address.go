@@ -9,8 +9,8 @@ import (
 
 var errNotPublic = errors.New("the address is not public: private, loopback, link-local or reserved (set Options.AllowPrivate to allow it)")
 
-// publicOnly refuses a connection to an address that is not public. It is asked with what the name was resolved to, for the
-// connection that is made then: so no later answer of the DNS can change it.
+// publicOnly refuses a connection to an address that is not public. The dialer calls it with the resolved address of
+// the connection that it is about to make, so a later DNS answer cannot change it.
 func publicOnly(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil || !isPublic(to.Addr()) {
@@ -26,8 +26,8 @@ func prefixes(texts ...string) (all []netip.Prefix) {
 	return all
 }
 
-// The addresses of IANA's special-purpose registries that package netip does not know as private, and those of IPv6 in which an
-// address of IPv4 is hidden.
+// The addresses of IANA's special-purpose registries that package netip does not report as private, and the IPv6
+// addresses that embed an IPv4 address.
 var (
 	global = netip.MustParsePrefix("2000::/3")
 	nat64  = netip.MustParsePrefix("64:ff9b::/96")

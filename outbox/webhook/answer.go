@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	maxAnswer     = 64 << 10 // bytes that are read of an answer
+	maxAnswer     = 64 << 10 // bytes read of a response
 	maxRetryAfter = 24 * time.Hour
 )
 
-// outcome says what an answer means to a relay.
+// outcome returns what a response means to a relay.
 func outcome(host string, resp *http.Response) error {
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // so that the connection can be used again
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // lets the connection be reused
 	code := resp.StatusCode
 	said := fmt.Errorf("webhook: %s answered %d %s", host, code, http.StatusText(code))
 	switch {
 	case code >= 200 && code <= 299:
 		return nil
 	case code >= 300 && code <= 399:
-		return fmt.Errorf("%w: it is not followed (set the URL that it leads to)", said)
+		return fmt.Errorf("%w: the redirect is not followed (set the URL that it leads to)", said)
 	case code == http.StatusConflict && err == nil && isInProgress(resp.Header, text),
 		code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests:
 	case code == http.StatusGone:
@@ -43,7 +43,7 @@ func outcome(host string, resp *http.Response) error {
 	return said
 }
 
-// isInProgress reports whether an answer is package httponce's problem "in-progress", or has the title that
+// isInProgress reports whether a response is package httponce's problem "in-progress", or has the title that
 // draft-ietf-httpapi-idempotency-key-header gives it.
 func isInProgress(h http.Header, text []byte) bool {
 	var problem struct{ Type, Title string }
@@ -55,7 +55,7 @@ func isInProgress(h http.Header, text []byte) bool {
 		strings.HasSuffix(strings.TrimSuffix(problem.Type, ".md"), "/in-progress")
 }
 
-// retryAfter is how long an answer asks to be left alone, or 0.
+// retryAfter returns the delay of a Retry-After header, or 0.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	text := h.Get("Retry-After")
 	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil || errors.Is(err, strconv.ErrRange) {

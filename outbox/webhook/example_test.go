@@ -11,7 +11,8 @@ import (
 	"github.com/everonce/everonce/outbox/webhook"
 )
 
-// What an outbox.Relay does with a publisher: each event is a signed request. The example's receiver is in the own network.
+// An outbox.Relay calls a publisher as here: each event is a signed request. The example's receiver is in a private
+// network.
 func ExampleNew() {
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Println(r.Header.Get("Idempotency-Key"), r.Header.Get("Ce-Type"), r.Header.Get("Webhook-Signature") != "")
@@ -56,7 +57,8 @@ func ExampleReadMessage() {
 	// Output: e-1 order.placed orders order-7 {"id":7}
 }
 
-// Each customer has an endpoint. What a customer may choose must not lead into the own network: by default it does not.
+// Each customer has an endpoint. A URL that a customer chooses must not lead into the private network: by default it
+// cannot.
 func ExampleNewFunc() {
 	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { fmt.Println("reached") }))
 	defer inside.Close()

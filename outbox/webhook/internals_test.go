@@ -28,7 +28,7 @@ func TestEncoded(t *testing.T) {
 		"a.b%2E \"\\\n":                        "a%2Eb%252E%20%22%5C%0A",
 		"é":                                    "%C3%A9",
 	} {
-		if got := encoded(text, "."); got != want {
+		if got := encode(text, "."); got != want {
 			t.Errorf("%q is %q, want %q", text, got, want)
 		}
 	}

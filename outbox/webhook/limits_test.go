@@ -14,8 +14,8 @@ import (
 	"github.com/everonce/everonce/outbox/webhook"
 )
 
-// A service says by HTTP/2 how large a request's headers may be. The client sends none that are larger: that is for the event, and not
-// for the service.
+// A service says by HTTP/2 how large a request's headers may be. The client sends none that are larger: that is for the
+// event, and not for the service.
 func TestHeadersThatAreTooLargeForTheService(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })) //nolint:errcheck // it is a test's

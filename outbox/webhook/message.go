@@ -15,15 +15,17 @@ import (
 	"github.com/everonce/everonce/internal/envelope"
 )
 
-// ReadMessage reads a request of an [outbox.Publisher] of this package, or one that is a CloudEvent in either mode, as a message: for an inbox, say.
-// The ID is that of Webhook-Id, or of the CloudEvent. A body of more than maxBody bytes is [everonce.ErrTooLarge].
+// ReadMessage reads a request of this package's [outbox.Publisher], or a CloudEvent in either mode, as a message, for
+// example for an inbox. Its ID is the Webhook-Id, or the CloudEvent's id. A body of more than maxBody bytes is
+// [everonce.ErrTooLarge].
 //
-// The message has the headers that describe an event, and those that keep names, in any case: an event's own headers, say.
-// Others are left out, because an inbox stores what it takes in, and credentials and signatures are among them. The
-// headers that describe an event are Ce-…, Content-…, Traceparent, Tracestate, Baggage, Idempotency-Key, Webhook-Id and
-// Webhook-Timestamp. The message has the names in lower case.
+// The message has the headers that describe an event, and the headers named in keep, in any case: for example an
+// event's own headers. Other headers are left out, because an inbox stores its messages, and credentials and signatures
+// are among those headers. The headers that describe an event are Ce-…, Content-…, Traceparent, Tracestate, Baggage,
+// Idempotency-Key, Webhook-Id and Webhook-Timestamp. The message has the names in lower case.
 //
-// A signature is of r.Header and Message.Body: verify it before you use the message. r.Body can be read again afterwards.
+// A signature covers r.Header and Message.Body: verify it before you use the message. r.Body can be read again
+// afterwards.
 func ReadMessage(r *http.Request, maxBody int64, keep ...string) (*consume.Message, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
@@ -45,7 +47,7 @@ func ReadMessage(r *http.Request, maxBody int64, keep ...string) (*consume.Messa
 	return m, nil
 }
 
-// describes reports whether a header, in lower case, says something of an event.
+// describes reports whether a header, in lower case, describes an event.
 func describes(name string) bool {
 	switch name {
 	case "traceparent", "tracestate", "baggage", "idempotency-key", "webhook-id", "webhook-timestamp":

@@ -26,13 +26,13 @@ var (
 	errSecret = errors.New(`webhook: a secret is not "whsec_" and the base64 of 24 to 64 bytes`)
 )
 
-// checked is an endpoint whose URL and secrets were read.
-type checked struct {
+// parsedEndpoint is an endpoint with its URL and secrets parsed.
+type parsedEndpoint struct {
 	url  *url.URL
 	keys [][]byte
 }
 
-func (e *Endpoint) checked() (c checked, err error) {
+func (e *Endpoint) parse() (c parsedEndpoint, err error) {
 	if c.url, err = url.Parse(e.URL); err != nil || c.url.Scheme != "http" && c.url.Scheme != "https" || c.url.Hostname() == "" {
 		return c, errURL // without the parser's error, which quotes it
 	}
@@ -50,9 +50,9 @@ func (e *Endpoint) checked() (c checked, err error) {
 // framing are headers that belong to a connection.
 var framing = []string{"Connection", "Expect", "Keep-Alive", "Proxy-Connection", "Te", "Upgrade"}
 
-// request makes the request that sends an event.
+// request returns the request that sends an event.
 func (e *Endpoint) request(ctx context.Context, event *outbox.Event, now time.Time) (*http.Request, error) {
-	to, err := e.checked()
+	to, err := e.parse()
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (e *Endpoint) request(ctx context.Context, event *outbox.Event, now time.Ti
 	for name, values := range e.Header {
 		h[http.CanonicalHeaderKey(name)] = values
 	}
-	id, at := encoded(event.ID, "."), strconv.FormatInt(now.Unix(), 10)
+	id, at := encode(event.ID, "."), strconv.FormatInt(now.Unix(), 10)
 	for name, value := range map[string]string{
 		"Content-Type": event.ContentType, "Idempotency-Key": `"` + id + `"`, "Webhook-Id": id, "Webhook-Timestamp": at,
 		"Webhook-Signature": signatures(to.keys, id, at, event.Payload),
@@ -85,13 +85,13 @@ func (e *Endpoint) request(ctx context.Context, event *outbox.Event, now time.Ti
 	}
 	for name, values := range h {
 		if !isToken(name) || strings.ContainsFunc(strings.Join(values, ""), isControl) {
-			return nil, everonce.Permanent("header", errors.New("webhook: a header of the event has a name or a value that HTTP does not have"), nil)
+			return nil, everonce.Permanent("header", errors.New("webhook: a header of the event has a name or a value that HTTP does not allow"), nil)
 		}
 	}
 	return req, nil
 }
 
-// signatures are those of a request, one for each key.
+// signatures returns the signatures of a request, one for each key.
 func signatures(keys [][]byte, id, at string, payload []byte) string {
 	all := make([]string, len(keys))
 	for i, key := range keys {
@@ -103,9 +103,9 @@ func signatures(keys [][]byte, id, at string, payload []byte) string {
 	return strings.Join(all, " ")
 }
 
-// encoded is a text in visible ASCII, without quotation marks, backslashes and what else it names: two texts are never encoded
-// alike.
-func encoded(text, more string) string {
+// encode percent-encodes a text except for visible ASCII, and also encodes quotation marks, backslashes and the
+// characters in more. Different texts have different encodings.
+func encode(text, more string) string {
 	var b strings.Builder
 	for i := range len(text) {
 		if c := text[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`%"\`+more, c) >= 0 {
@@ -117,7 +117,7 @@ func encoded(text, more string) string {
 	return b.String()
 }
 
-// isToken reports whether s is the name of a header (RFC 9110, 5.6.2).
+// isToken reports whether s is a valid header name (RFC 9110, 5.6.2).
 func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c) })
 }

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// slots bound the requests that are under way: to each destination, and in all.
+// slots bounds the requests in progress: to each destination, and in all.
 type slots struct {
 	each int
 	all  chan struct{}
@@ -14,7 +14,7 @@ type slots struct {
 	lines map[string]*line
 }
 
-// line is what slots know of a destination that has requests under way, or waiting.
+// line is the state of a destination with requests in progress or waiting.
 type line struct {
 	users int
 	slots chan struct{}
@@ -24,8 +24,8 @@ func newSlots(each, all int) *slots {
 	return &slots{each: each, all: make(chan struct{}, all), lines: make(map[string]*line)}
 }
 
-// acquire waits for a slot until ctx ends. The caller must call release once, unless there is an error. A request that waits for its
-// destination takes no slot from others.
+// acquire waits for a slot until ctx ends. The caller must call release once, unless there is an error. A request that
+// waits for its destination does not take a slot from other destinations.
 func (s *slots) acquire(ctx context.Context, destination string) (release func(), err error) {
 	s.mu.Lock()
 	l := s.lines[destination]

@@ -45,7 +45,7 @@ func event() outbox.Event {
 	return outbox.Event{ID: "e-1", Topic: "orders", Type: "order.placed", ContentType: "application/json", Payload: []byte(`{"id":7}`)}
 }
 
-// What is sent: nothing of the event can take the place of what this package says.
+// An event's headers cannot replace the headers of this package.
 func TestWhatIsSent(t *testing.T) {
 	var got *http.Request
 	var body []byte
@@ -148,7 +148,7 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// Who can choose a URL, or where it leads, reaches nothing that is not public.
+// A chosen URL, or a redirect from it, reaches only public addresses.
 func TestPrivateAddresses(t *testing.T) {
 	inside := 0
 	s := serve(t, func(http.ResponseWriter, *http.Request) { inside++ })
@@ -227,8 +227,8 @@ func TestErrorsTellNoSecrets(t *testing.T) {
 	}
 }
 
-// Events with one key are sent one after the other, and none behind one that failed; others at the same time. A service behind
-// package httponce takes an event once, however often it is sent.
+// Events with one key are sent one after the other, and none behind one that failed; others at the same time. A service
+// behind package httponce takes an event once, however often it is sent.
 func TestAServiceThatTakesEachOnce(t *testing.T) {
 	receiver, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
 	if err != nil {

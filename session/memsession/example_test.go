@@ -9,7 +9,7 @@ import (
 	"github.com/everonce/everonce/session/memsession"
 )
 
-// A request comes twice, and is executed once. What the work acts on is in memory too.
+// A request arrives twice, and is executed once. The work changes memory too.
 func ExampleHost_Apply() {
 	balance := 100
 	host, err := memsession.New(&balance, session.Config{Lease: time.Minute}, nil)

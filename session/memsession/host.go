@@ -13,14 +13,14 @@ import (
 
 // Options are the options of a [Host]. The zero value of each field is its default.
 type Options struct {
-	// Wait is how long a request waits while a copy of it is executed. Afterwards it is refused with
-	// [session.ErrInProgress]. Negative is not at all. Default 1 s.
+	// Wait is how long a request waits while a copy of it is executed. After it the request is refused with
+	// [session.ErrInProgress]. A negative Wait refuses at once. Default 1 s.
 	Wait time.Duration
 }
 
 const defaultWait = time.Second
 
-// Host is client sessions in memory. It is safe for concurrent use, and is a [session.Host].
+// Host keeps client sessions in memory. It is safe for concurrent use, and is a [session.Host].
 type Host[Tx any] struct {
 	tx    Tx
 	wait  time.Duration
@@ -28,11 +28,11 @@ type Host[Tx any] struct {
 
 	mu      sync.Mutex
 	machine *session.Machine
-	ended   chan struct{} // closed, and made anew, when a request has been executed
+	ended   chan struct{} // closed and replaced when a request has been executed
 }
 
-// New returns a host without sessions. The work of every request gets tx, which is whatever it acts on; requests are
-// executed at the same time, so tx must be safe for that. The error wraps [session.ErrConfig].
+// New returns a host without sessions. The work of every request gets tx; requests are executed at the same time, so tx
+// must be safe for concurrent use. The error wraps [session.ErrConfig].
 func New[Tx any](tx Tx, config session.Config, opts *Options) (*Host[Tx], error) {
 	m, err := session.New(config)
 	if err != nil {
@@ -48,12 +48,12 @@ func New[Tx any](tx Tx, config session.Config, opts *Options) (*Host[Tx], error)
 // Config returns the Config of the sessions, with its defaults.
 func (h *Host[Tx]) Config() session.Config { return h.machine.Config() }
 
-// Apply applies a command. The requests of one session are executed at the same time, but for those of an ordered one.
-// A refusal is in the answer. An error or a panic of work leaves the number as it was. Otherwise the error is the cause of
-// ctx, which has ended while another copy was executed, or [everonce.ErrInvalidArgument].
-func (h *Host[Tx]) Apply(ctx context.Context, c *session.Command, work session.Work[Tx]) (session.Answer, error) {
+// Apply applies a command. The requests of one session are executed at the same time, unless it is ordered. A refusal
+// is in the reply. After an error or a panic of work the number is unused. Any other error is the cause of ctx, which
+// has ended while another copy was executed, or [everonce.ErrInvalidArgument].
+func (h *Host[Tx]) Apply(ctx context.Context, c *session.Command, work session.Work[Tx]) (session.Reply, error) {
 	if h == nil || c == nil || c.Op == session.Request && work == nil {
-		return session.Answer{}, fmt.Errorf("memsession: %w: the host, the command, or the work of a request is nil", everonce.ErrInvalidArgument)
+		return session.Reply{}, fmt.Errorf("memsession: %w: the host, the command, or the work of a request is nil", everonce.ErrInvalidArgument)
 	}
 	var patience <-chan time.Time
 	for {
@@ -72,21 +72,21 @@ func (h *Host[Tx]) Apply(ctx context.Context, c *session.Command, work session.W
 		case <-patience:
 			return answer, nil
 		case <-ctx.Done():
-			return session.Answer{}, context.Cause(ctx)
+			return session.Reply{}, context.Cause(ctx)
 		}
 	}
 }
 
-func (h *Host[Tx]) begin(c *session.Command) (session.Answer, <-chan struct{}) {
+func (h *Host[Tx]) begin(c *session.Command) (session.Reply, <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.machine.Begin(h.now(), c), h.ended
 }
 
-// now is a stamp that does not go back with the wall clock.
+// now returns a stamp that does not go back with the wall clock.
 func (h *Host[Tx]) now() int64 { return h.begun.UnixNano() + int64(time.Since(h.begun)) }
 
-func (h *Host[Tx]) execute(ctx context.Context, c *session.Command, work session.Work[Tx]) (answer session.Answer, err error) {
+func (h *Host[Tx]) execute(ctx context.Context, c *session.Command, work session.Work[Tx]) (answer session.Reply, err error) {
 	done := false
 	defer func() {
 		if !done { // an error, or a panic
@@ -95,7 +95,7 @@ func (h *Host[Tx]) execute(ctx context.Context, c *session.Command, work session
 	}()
 	result, err := work(ctx, h.tx, c.Payload)
 	if err != nil {
-		return session.Answer{}, err
+		return session.Reply{}, err
 	}
 	done = true
 	h.end(func() { answer = h.machine.Record(c, result) })

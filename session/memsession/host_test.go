@@ -93,7 +93,7 @@ func TestCopyWaits(t *testing.T) {
 	}
 }
 
-// TestCopyGivesUp: with its context, or at once where nobody is to wait.
+// TestCopyGivesUp: with its context, or at once if Wait is negative.
 func TestCopyGivesUp(t *testing.T) {
 	for _, wait := range []time.Duration{0, -1} {
 		h, _, id := newHost(t, &memsession.Options{Wait: wait})

@@ -13,8 +13,9 @@ const stateVersion = 1
 // ErrEncoding is wrapped by the error of [ParseState].
 var ErrEncoding = errors.New("producer: not a state")
 
-// AppendTo appends the state in its binary encoding, which every later version reads: a byte for the version, and then unsigned
-// varints: epoch, number of records in the epoch, number of batches; for each batch, the newest last, count, position, sum.
+// AppendTo appends the state in its binary encoding, which every later version reads: a byte for the version, and then
+// unsigned varints: epoch, number of records in the epoch, number of batches; for each batch, the newest last, count,
+// position, sum.
 func (s *State) AppendTo(b []byte) []byte {
 	put := binary.AppendUvarint
 	b = put(append(b, stateVersion), uint64(s.epoch))      //nolint:gosec // not negative
@@ -25,10 +26,10 @@ func (s *State) AppendTo(b []byte) []byte {
 	return b
 }
 
-// ParseState reads what [State.AppendTo] has written. The error wraps [ErrEncoding].
+// ParseState parses the encoding of [State.AppendTo]. The error wraps [ErrEncoding].
 func ParseState(b []byte) (State, error) {
 	if len(b) == 0 || b[0] != stateVersion {
-		return State{}, fmt.Errorf("%w: this reads version %d", ErrEncoding, stateVersion)
+		return State{}, fmt.Errorf("%w: this version reads version %d", ErrEncoding, stateVersion)
 	}
 	b = b[1:]
 	ok := true
@@ -39,12 +40,12 @@ func ParseState(b []byte) (State, error) {
 			return 0
 		}
 		b = b[size:]
-		return int64(n) //nolint:gosec // sums and positions are stored as they are
+		return int64(n) //nolint:gosec // sums and positions use all 64 bits
 	}
 	s := State{epoch: int16(take(math.MaxInt16)), next: take(math.MaxInt64)} //nolint:gosec // checked
 	n, reach := take(MaxWindow), int64(0)
 	for range n {
-		e := entry{count: take(MaxCount), position: take(math.MaxUint64), sum: uint64(take(math.MaxUint64))} //nolint:gosec // as it was
+		e := entry{count: take(MaxCount), position: take(math.MaxUint64), sum: uint64(take(math.MaxUint64))} //nolint:gosec // all 64 bits
 		if !ok || e.count == 0 {
 			ok = false
 			break
@@ -53,7 +54,7 @@ func ParseState(b []byte) (State, error) {
 		s.window = append(s.window, e)
 	}
 	if !ok || len(b) > 0 || reach > s.next || n == 0 && s.next > 0 {
-		return State{}, fmt.Errorf("%w: it is cut short, or has a number that cannot be", ErrEncoding)
+		return State{}, fmt.Errorf("%w: it is truncated, or a number is out of range", ErrEncoding)
 	}
 	return s, nil
 }

@@ -19,7 +19,8 @@ func exampleState() producer.State {
 	return s
 }
 
-// TestFormatOfStates: the encoding is that of every version, and what is cut or changed is refused, or another state.
+// TestFormatOfStates: the encoding is the encoding of every version, and a truncated or changed one is refused, or is
+// another state.
 func TestFormatOfStates(t *testing.T) {
 	s := exampleState()
 	b := s.AppendTo(nil)
@@ -31,7 +32,7 @@ func TestFormatOfStates(t *testing.T) {
 		t.Fatal(err)
 	}
 	copied := producer.Batch{Producer: 1, Epoch: 3, First: 2, Count: 300, Sum: 1<<64 - 1}
-	if a := again.Check(&copied); a != (producer.Answer{Duplicate: true, Position: 1000}) {
+	if a := again.Check(&copied); a != (producer.Decision{Duplicate: true, Position: 1000}) {
 		t.Errorf("%+v", a)
 	}
 	for n := range b {
@@ -57,7 +58,7 @@ func TestAnyPositions(t *testing.T) {
 		b := producer.Batch{Producer: 1, First: int32(2 * i), Count: 2} //nolint:gosec // few
 		s.Append(&b, position, 5)
 		again, err := producer.ParseState(s.AppendTo(nil))
-		if a := again.Check(&b); err != nil || a != (producer.Answer{Duplicate: true, Position: position}) {
+		if a := again.Check(&b); err != nil || a != (producer.Decision{Duplicate: true, Position: position}) {
 			t.Errorf("%d: %+v, %v", position, a, err)
 		}
 	}
@@ -83,7 +84,7 @@ func FuzzParseState(f *testing.F) {
 		}
 		epoch, next := s.Next()
 		batch := producer.Batch{Producer: 1, Epoch: epoch, First: next, Count: 1}
-		if a := s.Check(&batch); a != (producer.Answer{}) {
+		if a := s.Check(&batch); a != (producer.Decision{}) {
 			t.Fatalf("%x: the next batch: %+v", b, a)
 		}
 	})

@@ -47,7 +47,7 @@ func (m *model) forget(id producer.ID) {
 	}
 }
 
-func (m *model) apply(stream string, b producer.Batch) producer.Answer {
+func (m *model) apply(stream string, b producer.Batch) producer.Decision {
 	g, ok := m.granted[b.Producer]
 	highest := g.Epoch
 	var own []appended // of the epoch
@@ -74,14 +74,14 @@ func (m *model) apply(stream string, b producer.Batch) producer.Answer {
 	case b.Epoch < highest:
 		return refused(producer.ErrFenced)
 	case first > total:
-		return producer.Answer{Err: producer.ErrOutOfOrder, Expected: int32(total)}
+		return producer.Decision{Err: producer.ErrOutOfOrder, Expected: int32(total)}
 	case first == total:
 		m.logs[stream] = append(m.logs[stream], appended{b, end})
-		return producer.Answer{Position: end}
+		return producer.Decision{Position: end}
 	}
 	for _, a := range own[max(0, len(own)-m.window):] {
 		if a.Batch == b {
-			return producer.Answer{Duplicate: true, Position: a.position}
+			return producer.Decision{Duplicate: true, Position: a.position}
 		}
 		if first < int(a.First)+a.Count && int(a.First) < first+b.Count {
 			return refused(producer.ErrMismatch)
@@ -94,12 +94,13 @@ func (m *model) apply(stream string, b producer.Batch) producer.Answer {
 type host interface {
 	Next(name string) producer.Grant
 	Admit(name string, g producer.Grant) error
-	Apply(stream string, b *producer.Batch, write func() (int64, error)) (producer.Answer, error)
+	Apply(stream string, b *producer.Batch, write func() (int64, error)) (producer.Decision, error)
 	Forget(id producer.ID)
 }
 
-// explore gives random grants and batches to a host and to the model. It returns what differs, and counts what was answered.
-func explore(seed uint64, seen map[producer.Answer]int, begin func(window int) host) error {
+// explore gives random grants and batches to a host and to the model. It returns what differs, and counts what was
+// answered.
+func explore(seed uint64, seen map[producer.Decision]int, begin func(window int) host) error {
 	random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // not a secret
 	m := &model{window: 1 + random.IntN(4), granted: map[producer.ID]producer.Grant{}, names: map[string]producer.ID{}, logs: map[string][]appended{}}
 	h := begin(m.window)
@@ -138,7 +139,7 @@ func explore(seed uint64, seen map[producer.Answer]int, begin func(window int) h
 		if got != want {
 			return fmt.Errorf("step %d: %+v of %+v, want %+v", step, got, b, want)
 		}
-		seen[producer.Answer{Err: got.Err, Duplicate: got.Duplicate}]++
+		seen[producer.Decision{Err: got.Err, Duplicate: got.Duplicate}]++
 	}
 	for stream, log := range m.logs {
 		if last := log[len(log)-1]; last.position+int64(last.Count) != ends[stream] {
@@ -187,13 +188,13 @@ func TestModel(t *testing.T) {
 	if testing.Short() {
 		seeds = 500
 	}
-	seen := map[producer.Answer]int{}
+	seen := map[producer.Decision]int{}
 	for seed := range seeds {
 		if err := explore(seed, seen, newHost); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 	}
-	if len(seen) != 9 { // appended, duplicates, and the refusals but for those of hosts
+	if len(seen) != 9 { // appended, duplicates, and all refusals that are not a host's
 		t.Errorf("%d kinds of answers were seen, want 9: it is blind: %v", len(seen), seen)
 	}
 }
@@ -201,11 +202,11 @@ func TestModel(t *testing.T) {
 // planted is a table with a bug.
 type planted struct {
 	*producer.Table
-	apply func(t *producer.Table, stream string, b *producer.Batch, write func() (int64, error)) (producer.Answer, error)
+	apply func(t *producer.Table, stream string, b *producer.Batch, write func() (int64, error)) (producer.Decision, error)
 	admit func(t *producer.Table, name string, g producer.Grant) error
 }
 
-func (p *planted) Apply(stream string, b *producer.Batch, write func() (int64, error)) (producer.Answer, error) {
+func (p *planted) Apply(stream string, b *producer.Batch, write func() (int64, error)) (producer.Decision, error) {
 	return p.apply(p.Table, stream, b, write)
 }
 
@@ -218,24 +219,24 @@ func (p *planted) Admit(name string, g producer.Grant) error {
 
 // TestPlantedBugs: each is noticed.
 func TestPlantedBugs(t *testing.T) {
-	instead := func(of producer.Refusal, answer func(t *producer.Table, stream string, b *producer.Batch, write func() (int64, error)) (producer.Answer, error)) planted {
-		return planted{apply: func(t *producer.Table, stream string, b *producer.Batch, write func() (int64, error)) (producer.Answer, error) {
+	instead := func(of producer.Refusal, answer func(t *producer.Table, stream string, b *producer.Batch, write func() (int64, error)) (producer.Decision, error)) planted {
+		return planted{apply: func(t *producer.Table, stream string, b *producer.Batch, write func() (int64, error)) (producer.Decision, error) {
 			if a := t.Check(stream, b); a.Err == of {
 				return answer(t, stream, b, write)
 			}
 			return t.Apply(stream, b, write)
 		}}
 	}
-	acknowledge := func(*producer.Table, string, *producer.Batch, func() (int64, error)) (producer.Answer, error) {
-		return producer.Answer{Duplicate: true}, nil
+	acknowledge := func(*producer.Table, string, *producer.Batch, func() (int64, error)) (producer.Decision, error) {
+		return producer.Decision{Duplicate: true}, nil
 	}
 	for name, bug := range map[string]planted{
-		"a forgotten producer is accepted": instead(producer.ErrForgotten, func(_ *producer.Table, _ string, _ *producer.Batch, write func() (int64, error)) (producer.Answer, error) {
+		"a forgotten producer is accepted": instead(producer.ErrForgotten, func(_ *producer.Table, _ string, _ *producer.Batch, write func() (int64, error)) (producer.Decision, error) {
 			position, err := write()
-			return producer.Answer{Position: position}, err
+			return producer.Decision{Position: position}, err
 		}),
 		"the sequence goes without the epoch": {
-			apply: func(t *producer.Table, stream string, b *producer.Batch, write func() (int64, error)) (producer.Answer, error) {
+			apply: func(t *producer.Table, stream string, b *producer.Batch, write func() (int64, error)) (producer.Decision, error) {
 				without := *b
 				without.Epoch = 0
 				return t.Apply(stream, &without, write)
@@ -249,14 +250,14 @@ func TestPlantedBugs(t *testing.T) {
 		},
 		"a lower number is acknowledged":    instead(producer.ErrTooOld, acknowledge),
 		"a batch that was split is dropped": instead(producer.ErrMismatch, acknowledge),
-		"a gap is filled in": instead(producer.ErrOutOfOrder, func(_ *producer.Table, _ string, _ *producer.Batch, write func() (int64, error)) (producer.Answer, error) {
+		"a gap is filled in": instead(producer.ErrOutOfOrder, func(_ *producer.Table, _ string, _ *producer.Batch, write func() (int64, error)) (producer.Decision, error) {
 			position, err := write()
-			return producer.Answer{Position: position}, err
+			return producer.Decision{Position: position}, err
 		}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(50) {
-				err := explore(seed, map[producer.Answer]int{}, func(window int) host {
+				err := explore(seed, map[producer.Decision]int{}, func(window int) host {
 					p := bug
 					p.Table = producer.NewTable(window)
 					return &p
@@ -265,7 +266,7 @@ func TestPlantedBugs(t *testing.T) {
 					return
 				}
 			}
-			t.Error("nobody has noticed")
+			t.Error("the model has not noticed")
 		})
 	}
 }

@@ -28,7 +28,7 @@ func (s *stream) grant(name string) producer.Grant {
 	return g
 }
 
-func (s *stream) send(b producer.Batch) producer.Answer {
+func (s *stream) send(b producer.Batch) producer.Decision {
 	s.t.Helper()
 	a, err := s.Apply("orders", &b, func() (int64, error) {
 		s.next += int64(b.Count)
@@ -40,7 +40,7 @@ func (s *stream) send(b producer.Batch) producer.Answer {
 	return a
 }
 
-func (s *stream) is(what string, got, want producer.Answer) {
+func (s *stream) is(what string, got, want producer.Decision) {
 	s.t.Helper()
 	if got != want {
 		s.t.Errorf("%s: %+v, want %+v", what, got, want)
@@ -51,18 +51,19 @@ func of(g producer.Grant, first int32, count int) producer.Batch {
 	return producer.Batch{Producer: g.Producer, Epoch: g.Epoch, First: first, Count: count}
 }
 
-func refused(r producer.Refusal) producer.Answer { return producer.Answer{Err: r} }
+func refused(r producer.Refusal) producer.Decision { return producer.Decision{Err: r} }
 
-// TestSequences: the next is appended, copies within the window are acknowledged where they are, and all else is refused.
+// TestSequences: the next is appended, copies within the window are acknowledged where they are, and all else is
+// refused.
 func TestSequences(t *testing.T) {
 	s := newStream(t, 2)
 	other, g := s.grant(""), s.grant("")
-	s.is("the first batch", s.send(of(g, 0, 2)), producer.Answer{})
+	s.is("the first batch", s.send(of(g, 0, 2)), producer.Decision{})
 	s.send(of(other, 0, 10))
-	s.is("the second", s.send(of(g, 2, 3)), producer.Answer{Position: 12})
-	s.is("a gap", s.send(of(g, 6, 1)), producer.Answer{Err: producer.ErrOutOfOrder, Expected: 5})
-	s.is("a copy of the first", s.send(of(g, 0, 2)), producer.Answer{Duplicate: true})
-	s.is("a copy of the second", s.send(of(g, 2, 3)), producer.Answer{Duplicate: true, Position: 12})
+	s.is("the second", s.send(of(g, 2, 3)), producer.Decision{Position: 12})
+	s.is("a gap", s.send(of(g, 6, 1)), producer.Decision{Err: producer.ErrOutOfOrder, Expected: 5})
+	s.is("a copy of the first", s.send(of(g, 0, 2)), producer.Decision{Duplicate: true})
+	s.is("a copy of the second", s.send(of(g, 2, 3)), producer.Decision{Duplicate: true, Position: 12})
 	for what, b := range map[string]producer.Batch{
 		"the beginning of a batch": of(g, 2, 2), "the end of a batch": of(g, 3, 2), "two in one": of(g, 0, 5), "one that reaches beyond": of(g, 2, 9),
 	} {
@@ -71,7 +72,7 @@ func TestSequences(t *testing.T) {
 	changed := of(g, 2, 3)
 	changed.Sum = 1
 	s.is("other records", s.send(changed), refused(producer.ErrMismatch))
-	s.is("the third", s.send(of(g, 5, 1)), producer.Answer{Position: 15})
+	s.is("the third", s.send(of(g, 5, 1)), producer.Decision{Position: 15})
 	s.is("a copy of what is not known any more", s.send(of(g, 0, 2)), refused(producer.ErrTooOld))
 	s.is("one that reaches into the window", s.send(of(g, 0, 3)), refused(producer.ErrMismatch))
 }
@@ -88,7 +89,7 @@ func TestEpochs(t *testing.T) {
 	s.is("the earlier run", s.send(of(early, 1, 1)), refused(producer.ErrFenced))
 	s.is("its copy", s.send(of(early, 0, 1)), refused(producer.ErrFenced))
 	s.is("the later run, in the middle", s.send(of(late, 1, 1)), refused(producer.ErrOutOfOrder))
-	s.is("the later run", s.send(of(late, 0, 1)), producer.Answer{Position: 1})
+	s.is("the later run", s.send(of(late, 0, 1)), producer.Decision{Position: 1})
 	next := late
 	next.Epoch++
 	s.is("a run that was not granted", s.send(of(next, 0, 1)), refused(producer.ErrUnknown))
@@ -97,7 +98,7 @@ func TestEpochs(t *testing.T) {
 	s.send(of(free, 0, 1))
 	raised := free
 	raised.Epoch += 3
-	s.is("an epoch that a producer without a name has raised", s.send(of(raised, 0, 1)), producer.Answer{Position: 3})
+	s.is("an epoch that a producer without a name has raised", s.send(of(raised, 0, 1)), producer.Decision{Position: 3})
 	s.is("its earlier one", s.send(of(free, 1, 1)), refused(producer.ErrFenced))
 	for _, g := range []producer.Grant{{}, {Producer: free.Producer}, {Producer: 9, Epoch: -1}, {Producer: 9, Named: true}} {
 		if err := s.Admit("", g); !errors.Is(err, producer.ErrGrant) {
@@ -142,7 +143,7 @@ func TestCopiesOfStates(t *testing.T) {
 	s.Append(&b, 50, 5)
 	for i := range int32(5) {
 		b := of(g, i, 1)
-		if a := before.Check(&b); a != (producer.Answer{Duplicate: true, Position: int64(10 * i)}) {
+		if a := before.Check(&b); a != (producer.Decision{Duplicate: true, Position: int64(10 * i)}) {
 			t.Errorf("%d: %+v", i, a)
 		}
 	}
@@ -154,7 +155,7 @@ func TestSequencesWrap(t *testing.T) {
 	position := int64(0)
 	add := func(b producer.Batch) {
 		t.Helper()
-		if a := s.Check(&b); a != (producer.Answer{}) {
+		if a := s.Check(&b); a != (producer.Decision{}) {
 			t.Fatalf("%+v: %+v", b, a)
 		}
 		s.Append(&b, position, 5)
@@ -174,13 +175,13 @@ func TestSequencesWrap(t *testing.T) {
 	}
 	for what, tc := range map[string]struct {
 		b    producer.Batch
-		want producer.Answer
+		want producer.Decision
 	}{
-		"a copy of the one across": {across, producer.Answer{Duplicate: true, Position: position - 5}},
+		"a copy of the one across": {across, producer.Decision{Duplicate: true, Position: position - 5}},
 		"a part of it":             {of(g, 0, 3), refused(producer.ErrMismatch)},
-		"a gap":                    {of(g, 4, 1), producer.Answer{Err: producer.ErrOutOfOrder, Expected: 3}},
+		"a gap":                    {of(g, 4, 1), producer.Decision{Err: producer.ErrOutOfOrder, Expected: 3}},
 		"far behind":               {of(g, math.MaxInt32-20*producer.MaxCount, 1), refused(producer.ErrTooOld)},
-		"far ahead":                {of(g, math.MaxInt32/2-1, 1), producer.Answer{Err: producer.ErrOutOfOrder, Expected: 3}},
+		"far ahead":                {of(g, math.MaxInt32/2-1, 1), producer.Decision{Err: producer.ErrOutOfOrder, Expected: 3}},
 		"over the end once more":   {of(g, math.MaxInt32, 1), refused(producer.ErrMismatch)},
 	} {
 		if got := s.Check(&tc.b); got != tc.want {
@@ -205,8 +206,8 @@ func TestInvalidBatches(t *testing.T) {
 	}
 	broken := errors.New("broken")
 	b := of(g, 0, 1)
-	if a, err := s.Apply("orders", &b, func() (int64, error) { return 0, broken }); !errors.Is(err, broken) || a != (producer.Answer{}) {
+	if a, err := s.Apply("orders", &b, func() (int64, error) { return 0, broken }); !errors.Is(err, broken) || a != (producer.Decision{}) {
 		t.Errorf("a write that fails: %+v, %v", a, err)
 	}
-	s.is("after all", s.send(b), producer.Answer{})
+	s.is("after all", s.send(b), producer.Decision{})
 }

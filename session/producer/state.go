@@ -2,22 +2,22 @@ package producer
 
 import "slices"
 
-// ID names a producer. IDs begin at 1, and are never used again. They are no secret: the next one is easily guessed, and who sends
-// with another's ID uses up its numbers, or fences it for good by a higher epoch. A host that does not trust all producers keeps whose
-// an ID is, and refuses it from others.
+// ID identifies a producer. IDs begin at 1, and are never used again. They are not secret: the next one is easily
+// guessed, and a sender that uses another producer's ID uses up its numbers, or fences it for good by a higher epoch. A
+// host that does not trust all producers records the owner of each ID, and refuses the ID from others.
 type ID int64
 
-// Batch is what the rules look at of a batch of records.
+// Batch describes a batch of records for the rules.
 type Batch struct {
 	Producer ID
-	// Epoch tells the runs of one producer apart.
+	// Epoch distinguishes the runs of one producer.
 	Epoch int16
-	// First is the sequence number of the first record: the number of records that the producer sent to the stream before, in this
-	// epoch. After 2³¹-1 comes 0.
+	// First is the sequence number of the first record: the number of records that the producer sent to the stream before,
+	// in this epoch. After 2³¹-1 comes 0.
 	First int32
-	// Count is how many records it has: 1 to MaxCount.
+	// Count is the number of records: 1 to MaxCount.
 	Count int
-	// Sum is a hash of the records, which a copy must have too. 0 for all compares nothing, as Kafka does.
+	// Sum is a hash of the records, which a copy must have too. If all are 0, nothing is compared, as in Kafka.
 	Sum uint64
 }
 
@@ -25,30 +25,32 @@ type Batch struct {
 const (
 	// MaxCount bounds the records of a batch.
 	MaxCount = 1 << 20
-	// MaxWindow bounds the batches that are remembered. With MaxCount it keeps them below half of all sequence numbers.
+	// MaxWindow bounds the number of batches that are remembered. Together with MaxCount it keeps them below half of all
+	// sequence numbers.
 	MaxWindow = 1 << 10
-	// DefaultWindow is how many batches Kafka remembers, and how many its clients have under way at most.
+	// DefaultWindow is how many batches Kafka remembers, and the most that its clients send without waiting for an
+	// acknowledgement.
 	DefaultWindow = 5
 )
 
-// Answer is what is to be done with a batch: without Err and Duplicate, it is to be appended.
-type Answer struct {
-	// Err is why the batch is refused, or 0. As an error that is not nil: return Err.Or() instead.
+// Decision is the decision on a batch: without Err and Duplicate, append it.
+type Decision struct {
+	// Err is why the batch is refused, or 0. To return it as an error, use Err.Or(): the interface would not be nil.
 	Err Refusal
-	// Duplicate says that it was appended before, at Position.
+	// Duplicate says that the batch was appended before, at Position.
 	Duplicate bool
-	// Position is that of the first record, of a duplicate or once it is appended.
+	// Position is the position of the first record, of a duplicate or once it is appended.
 	Position int64
 	// Expected is the next sequence number, with ErrOutOfOrder.
 	Expected int32
 }
 
-// State is what is kept of one producer in one stream. The zero value expects 0. A copy is a state of its own: to go back to it after a
-// write that failed, say. It is not safe for concurrent use.
+// State is the state of one producer in one stream. The zero value expects 0. A copy is independent: keep one to return
+// to after a write that failed. It is not safe for concurrent use.
 type State struct {
 	epoch  int16
-	next   int64   // how many records this epoch has: the next number, before it wraps
-	window []entry // the last batches, the newest last: without holes, and ending at next
+	next   int64   // number of records in this epoch: the next sequence number, before it wraps
+	window []entry // the last batches, the newest last: without gaps, and ending at next
 }
 
 type entry struct {
@@ -57,10 +59,10 @@ type entry struct {
 	sum      uint64
 }
 
-// sequences is how many there are.
+// sequences is how many sequence numbers exist.
 const sequences = 1 << 31
 
-// wrapped is the sequence number after n records.
+// wrapped returns the sequence number after n records.
 func wrapped(n int64) int32 { return int32(n & (sequences - 1)) }
 
 func (b *Batch) valid() bool {
@@ -70,48 +72,48 @@ func (b *Batch) valid() bool {
 // Next returns the sequence number that the state expects in its epoch.
 func (s *State) Next() (epoch int16, sequence int32) { return s.epoch, wrapped(s.next) }
 
-// Check decides on a batch, and changes nothing. A higher epoch is accepted with the number 0: whether it was granted is for
-// [Grant.Admit] to say.
-func (s *State) Check(b *Batch) Answer {
+// Check decides on a batch, and changes nothing. A higher epoch is accepted with the number 0: [Grant.Admit] decides
+// whether it was granted.
+func (s *State) Check(b *Batch) Decision {
 	switch {
 	case !b.valid():
-		return Answer{Err: ErrInvalid}
+		return Decision{Err: ErrInvalid}
 	case b.Epoch < s.epoch:
-		return Answer{Err: ErrFenced}
+		return Decision{Err: ErrFenced}
 	case b.Epoch > s.epoch:
 		if b.First != 0 {
-			return Answer{Err: ErrOutOfOrder}
+			return Decision{Err: ErrOutOfOrder}
 		}
-		return Answer{}
+		return Decision{}
 	}
 	next := wrapped(s.next)
 	if b.First == next {
-		return Answer{}
+		return Decision{}
 	}
-	behind := int64((next - b.First) & (sequences - 1)) // of the next, where the batch begins
+	behind := int64((next - b.First) & (sequences - 1)) // how far before next the batch begins
 	if behind > s.next || behind > sequences/2 {
-		return Answer{Err: ErrOutOfOrder, Expected: next}
+		return Decision{Err: ErrOutOfOrder, Expected: next}
 	}
-	reach := int64(0) // of the window, back from the next
+	reach := int64(0) // length of the window
 	for _, e := range slices.Backward(s.window) {
 		if reach += e.count; reach < behind {
 			continue
 		}
 		if reach > behind || e.count != int64(b.Count) || e.sum != b.Sum {
-			return Answer{Err: ErrMismatch}
+			return Decision{Err: ErrMismatch}
 		}
-		return Answer{Duplicate: true, Position: e.position}
+		return Decision{Duplicate: true, Position: e.position}
 	}
 	if behind-int64(b.Count) < reach { // it ends in the window
-		return Answer{Err: ErrMismatch}
+		return Decision{Err: ErrMismatch}
 	}
-	return Answer{Err: ErrTooOld}
+	return Decision{Err: ErrTooOld}
 }
 
-// Append notes that a batch is appended at a position, for which [State.Check] has said so. What positions mean is for the host to
-// say. Of the last batches it keeps as many as window says, up to MaxWindow and not less than one.
+// Append records that a batch was appended at a position, after [State.Check] has accepted it. The host defines
+// positions. The state keeps the last window batches, at least one and at most MaxWindow.
 func (s *State) Append(b *Batch, position int64, window int) {
-	s.window = slices.Clone(s.window) // a copy of the state has the same
+	s.window = slices.Clone(s.window) // a copy of the state shares it
 	s.append(b, position, window)
 }
 

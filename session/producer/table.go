@@ -6,12 +6,12 @@ import (
 	"math"
 )
 
-// Grant is an ID and an epoch that a producer was given.
+// Grant is the ID and the epoch of a producer.
 type Grant struct {
 	Producer ID
 	Epoch    int16
-	// Named says that the producer has a name, and so gets each of its epochs by a grant. One without a name may raise its epoch
-	// itself, as Kafka's clients do after a failure, and so can all who send with its ID.
+	// Named says that the producer has a name, and so gets each of its epochs by a grant. A producer without a name may
+	// raise its epoch itself, as Kafka's clients do after a failure, and so can any sender with its ID.
 	Named bool
 }
 
@@ -26,16 +26,16 @@ func (g Grant) Admit(epoch int16) Refusal {
 	return 0
 }
 
-// MaxEpoch is the highest epoch. A producer that has it gets another ID next, and the earlier one is forgotten.
+// MaxEpoch is the highest epoch. A producer that has it gets another ID next, and its previous ID is forgotten.
 const MaxEpoch = math.MaxInt16
 
-// ErrGrant is wrapped by the error of [Table.Admit] for a grant that cannot be.
+// ErrGrant is wrapped by the error of [Table.Admit] for a grant that cannot follow the last one.
 var ErrGrant = errors.New("producer: not a grant that can follow")
 
-// Table is all producers of a host, in all streams, in memory. What changes it is in the host's log, and so is the way back to it
-// after a restart: the same calls of [Table.Admit], [Table.Append] and [Table.Forget], in the same order. There is no other way back:
-// a host that removes old parts of its log keeps grants, the last ID and each [State] itself, as package sqlproducer does. It is not
-// safe for concurrent use.
+// Table holds all producers of a host, in all streams, in memory. After a restart the host restores it from its log,
+// with the same calls of [Table.Admit], [Table.Append] and [Table.Forget], in the same order. A Table cannot be
+// restored otherwise: a host that removes old parts of its log keeps grants, the last ID and each [State] itself, as
+// package sqlproducer does. It is not safe for concurrent use.
 type Table struct {
 	window    int
 	last      ID
@@ -44,11 +44,11 @@ type Table struct {
 	states    map[place]*state
 }
 
-// producer is one that was granted.
+// producer is a producer with a grant.
 type producer struct {
 	Grant
 	name    string
-	streams []string // in which it has a state
+	streams []string // streams in which it has a state
 }
 
 type place struct {
@@ -56,14 +56,14 @@ type place struct {
 	stream   string
 }
 
-// state is a producer's in a stream.
+// state is the state of a producer in a stream.
 type state struct {
 	State
 	of *producer
 }
 
-// NewTable returns a table without producers, that remembers so many batches of each producer in each stream; 0 is
-// [DefaultWindow].
+// NewTable returns a table without producers that remembers the last window batches of each producer in each stream; 0
+// is [DefaultWindow].
 func NewTable(window int) *Table {
 	if window == 0 {
 		window = DefaultWindow
@@ -74,8 +74,8 @@ func NewTable(window int) *Table {
 // Len returns the number of producers.
 func (t *Table) Len() int { return len(t.producers) }
 
-// Next returns the grant that a producer gets which begins now, and changes nothing. An empty name is none: a new ID. A name that
-// has one gets it again, with the next epoch.
+// Next returns the grant for a producer that begins now, and changes nothing. A producer without a name, "", gets a new
+// ID. A name that has an ID gets it again, with the next epoch.
 func (t *Table) Next(name string) Grant {
 	if p := t.producers[t.names[name]]; p != nil && p.Epoch < MaxEpoch {
 		return Grant{Producer: p.Producer, Epoch: p.Epoch + 1, Named: true}
@@ -83,7 +83,8 @@ func (t *Table) Next(name string) Grant {
 	return Grant{Producer: t.last + 1, Named: name != ""}
 }
 
-// Admit notes a grant: that of [Table.Next], once it is durable. From then on earlier runs are fenced. The error wraps [ErrGrant].
+// Admit records a grant of [Table.Next], once it is durable. From then on earlier runs are fenced. The error wraps
+// [ErrGrant].
 func (t *Table) Admit(name string, g Grant) error {
 	old := t.producers[t.names[name]]
 	switch {
@@ -106,13 +107,13 @@ func (t *Table) Admit(name string, g Grant) error {
 }
 
 // Check decides on a batch for a stream, and changes nothing.
-func (t *Table) Check(stream string, b *Batch) Answer {
+func (t *Table) Check(stream string, b *Batch) Decision {
 	answer, _ := t.check(stream, b)
 	return answer
 }
 
-// check also returns the state, nil if there is none yet.
-func (t *Table) check(stream string, b *Batch) (Answer, *state) {
+// check also returns the state, or nil if the producer has none in the stream.
+func (t *Table) check(stream string, b *Batch) (Decision, *state) {
 	s := t.states[place{b.Producer, stream}]
 	var of *producer
 	before := &none
@@ -123,19 +124,19 @@ func (t *Table) check(stream string, b *Batch) (Answer, *state) {
 	}
 	switch {
 	case !b.valid():
-		return Answer{Err: ErrInvalid}, nil
+		return Decision{Err: ErrInvalid}, nil
 	case of == nil:
-		return Answer{Err: Absent(b.Producer, t.last)}, nil
+		return Decision{Err: Absent(b.Producer, t.last)}, nil
 	}
 	if refusal := of.Grant.Admit(b.Epoch); refusal != 0 {
-		return Answer{Err: refusal}, nil
+		return Decision{Err: refusal}, nil
 	}
 	return before.Check(b), s
 }
 
 var none State
 
-// Absent is the refusal of a producer that is not there, where last is the highest ID that was granted.
+// Absent returns the refusal for a producer that is not in the table, where last is the highest ID that was granted.
 func Absent(id, last ID) Refusal {
 	if id <= last {
 		return ErrForgotten
@@ -143,8 +144,8 @@ func Absent(id, last ID) Refusal {
 	return ErrUnknown
 }
 
-// Append notes that a batch is appended to a stream, for which [Table.Check] has said so. It reports false, and does nothing, for
-// a batch that cannot be appended.
+// Append records that a batch was appended to a stream, after [Table.Check] has accepted it. It reports false, and does
+// nothing, for a batch that cannot be appended.
 func (t *Table) Append(stream string, b *Batch, position int64) bool {
 	answer, s := t.check(stream, b)
 	if answer.Err != 0 || answer.Duplicate {
@@ -157,7 +158,7 @@ func (t *Table) Append(stream string, b *Batch, position int64) bool {
 	return true
 }
 
-// begin gives a producer a state in a stream.
+// begin creates a producer's state in a stream.
 func (t *Table) begin(stream string, id ID) *state {
 	of := t.producers[id]
 	of.streams = append(of.streams, stream)
@@ -166,26 +167,26 @@ func (t *Table) begin(stream string, id ID) *state {
 	return s
 }
 
-// Apply checks a batch, has it appended if it is to be, and notes that. write makes the batch durable, and returns the position of
-// its first record. If it fails the table is as before, and the error is its own; whether the batch is durable then is for the host
-// to find out before it goes on.
-func (t *Table) Apply(stream string, b *Batch, write func() (position int64, err error)) (Answer, error) {
+// Apply checks a batch, and calls write if it must be appended, and records that. write makes the batch durable, and
+// returns the position of its first record. If write fails, the table is unchanged and Apply returns its error; the
+// host must find out whether the batch is durable before it goes on.
+func (t *Table) Apply(stream string, b *Batch, write func() (position int64, err error)) (Decision, error) {
 	answer, s := t.check(stream, b)
 	if answer.Err != 0 || answer.Duplicate {
 		return answer, nil
 	}
 	position, err := write()
 	if err != nil {
-		return Answer{}, err
+		return Decision{}, err
 	}
 	if s == nil {
 		s = t.begin(stream, b.Producer)
 	}
 	s.append(b, position, t.window)
-	return Answer{Position: position}, nil
+	return Decision{Position: position}, nil
 }
 
-// Forget removes a producer from all streams: what it sends is refused from then on.
+// Forget removes a producer from all streams: its batches are refused from then on.
 func (t *Table) Forget(id ID) {
 	p := t.producers[id]
 	if p == nil {

@@ -14,51 +14,51 @@ import (
 	"github.com/everonce/everonce/session"
 )
 
-// queue has requests wait while others are executed, and then share a commit. Who comes while a transaction is free has it alone,
-// at once.
+// queue makes requests wait while others are executed, and then share a commit. A request that arrives while a
+// transaction is free gets it alone, at once.
 type queue[Tx any] struct {
-	most int // in a batch; below 2 there are none
+	most int // requests in a batch; below 2 there are no batches
 
 	mu      sync.Mutex
-	free    int // transactions
+	free    int // free transactions
 	busy    map[session.ID]bool
-	waiting []*asked[Tx]
+	waiting []*waiter[Tx]
 }
 
-// asked is a request that waits for its answer.
-type asked[Tx any] struct {
+// waiter is a request that waits for its reply.
+type waiter[Tx any] struct {
 	ctx    context.Context //nolint:containedctx // the caller's
 	c      *session.Command
 	work   Work[Tx]
 	done   chan struct{}
-	answer session.Answer
-	err    error // errAlone where the batch has not come to an answer
-	failed bool  // the work did
+	answer session.Reply
+	err    error // errAlone if the batch did not produce a reply
+	failed bool  // the work failed
 }
 
-// linePatience is how long a request waits in line before it is run by itself. A work that sends one without its context stands in line
-// behind itself.
-const linePatience = 30 * time.Second
+// maxQueueWait is how long a request waits in the queue before it is run alone. A work that sends a request without its
+// context waits behind itself.
+const maxQueueWait = 30 * time.Second
 
-var errAlone = errors.New("sqlsession: run it by itself")
+var errAlone = errors.New("sqlsession: run the request alone")
 
-// batched applies a request, mostly together with those of other callers.
-func (s *Store[Tx]) batched(ctx context.Context, c *session.Command, work Work[Tx]) (session.Answer, error) {
-	if s.queue.most < 2 || placed.In(ctx) { // what this call is inside of is not for others
+// batched applies a request, usually together with requests of other callers.
+func (s *Store[Tx]) batched(ctx context.Context, c *session.Command, work Work[Tx]) (session.Reply, error) {
+	if s.queue.most < 2 || placed.In(ctx) { // other requests must not join the caller's transaction
 		return s.once(ctx, c, work)
 	}
-	a := &asked[Tx]{ctx: ctx, c: c, work: work, done: make(chan struct{})}
+	a := &waiter[Tx]{ctx: ctx, c: c, work: work, done: make(chan struct{})}
 	if s.queue.enter(a) {
 		defer s.leave(a)
 		return s.once(ctx, c, work)
 	}
-	patience := time.NewTimer(linePatience)
+	patience := time.NewTimer(maxQueueWait)
 	defer patience.Stop()
 	select {
 	case <-a.done:
 	case <-ctx.Done():
 		if s.queue.withdraw(a) {
-			return session.Answer{}, context.Cause(ctx)
+			return session.Reply{}, context.Cause(ctx)
 		}
 		<-a.done
 	case <-patience.C:
@@ -73,8 +73,8 @@ func (s *Store[Tx]) batched(ctx context.Context, c *session.Command, work Work[T
 	return a.answer, a.err
 }
 
-// enter takes a free transaction, or has the request wait.
-func (q *queue[Tx]) enter(a *asked[Tx]) bool {
+// enter takes a free transaction, or adds the request to the queue.
+func (q *queue[Tx]) enter(a *waiter[Tx]) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.free == 0 || q.busy[a.c.Session] {
@@ -86,8 +86,8 @@ func (q *queue[Tx]) enter(a *asked[Tx]) bool {
 	return true
 }
 
-// withdraw takes back a request that nothing was done about.
-func (q *queue[Tx]) withdraw(a *asked[Tx]) bool {
+// withdraw removes a request that has not begun.
+func (q *queue[Tx]) withdraw(a *waiter[Tx]) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	at := slices.Index(q.waiting, a)
@@ -98,14 +98,14 @@ func (q *queue[Tx]) withdraw(a *asked[Tx]) bool {
 	return true
 }
 
-// next ends a transaction's requests, and returns those that it is to go on with.
-func (q *queue[Tx]) next(ended ...*asked[Tx]) []*asked[Tx] {
+// next ends a transaction's requests, and returns the next ones for it.
+func (q *queue[Tx]) next(ended ...*waiter[Tx]) []*waiter[Tx] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, a := range ended {
 		delete(q.busy, a.c.Session)
 	}
-	var batch, rest []*asked[Tx]
+	var batch, rest []*waiter[Tx]
 	for i, a := range q.waiting {
 		if len(batch) == q.most {
 			rest = append(rest, q.waiting[i:]...)
@@ -127,15 +127,15 @@ func (q *queue[Tx]) next(ended ...*asked[Tx]) []*asked[Tx] {
 	return batch
 }
 
-// leave hands the transaction on to those who wait.
-func (s *Store[Tx]) leave(a *asked[Tx]) {
+// leave hands the transaction over to waiting requests.
+func (s *Store[Tx]) leave(a *waiter[Tx]) {
 	if batch := s.queue.next(a); len(batch) > 0 {
 		go s.batches(batch)
 	}
 }
 
-// batches executes one batch after the other, until nobody waits.
-func (s *Store[Tx]) batches(batch []*asked[Tx]) {
+// batches executes one batch after the other, until no request waits.
+func (s *Store[Tx]) batches(batch []*waiter[Tx]) {
 	for len(batch) > 0 {
 		s.together(batch)
 		ended := batch
@@ -146,26 +146,26 @@ func (s *Store[Tx]) batches(batch []*asked[Tx]) {
 	}
 }
 
-// together executes requests in one transaction. At first without savepoints: if a work fails, all are rolled back, and
-// executed again, each behind one. What has no answer then is run by itself.
-func (s *Store[Tx]) together(batch []*asked[Tx]) {
+// together executes requests in one transaction. The first try has no savepoints: if a work fails, all are rolled back,
+// and executed again, each behind a savepoint. A request that has no reply then is run alone.
+func (s *Store[Tx]) together(batch []*waiter[Tx]) {
 	safely := s.failing.Load()
 	for {
 		began, err := s.attempt(batch, safely)
 		switch {
 		case err == nil, errors.Is(err, errRefused):
 			if safely {
-				s.failing.Store(slices.ContainsFunc(batch, func(a *asked[Tx]) bool { return a.failed }))
+				s.failing.Store(slices.ContainsFunc(batch, func(a *waiter[Tx]) bool { return a.failed }))
 			}
 			return
-		case !began, errors.Is(err, everonce.ErrOutcomeUnknown): // that is for all
+		case !began, errors.Is(err, everonce.ErrOutcomeUnknown): // the error applies to all of them
 			for _, a := range batch {
-				a.answer, a.err = session.Answer{}, err
+				a.answer, a.err = session.Reply{}, err
 			}
 			return
 		case safely, errors.Is(err, everonce.ErrTxTooLong):
 			for _, a := range batch {
-				a.answer, a.err = session.Answer{}, errAlone
+				a.answer, a.err = session.Reply{}, errAlone
 			}
 			return
 		}
@@ -173,13 +173,13 @@ func (s *Store[Tx]) together(batch []*asked[Tx]) {
 	}
 }
 
-// attempt runs the transaction of a batch. It is a goroutine's, which a work may end.
-func (s *Store[Tx]) attempt(batch []*asked[Tx], safely bool) (began bool, err error) {
+// attempt runs the transaction of a batch, in a goroutine that a work may end.
+func (s *Store[Tx]) attempt(batch []*waiter[Tx], safely bool) (began bool, err error) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		err = errFailing
-		defer func() { _ = recover() }() //nolint:errcheck // it panics again where it is run by itself
+		defer func() { _ = recover() }() //nolint:errcheck // it panics again when it is run alone
 		err = s.inTx(context.Background(), "apply", func(ctx context.Context, conn sqldb.Conn, tx Tx) error {
 			began = true
 			return s.requests(ctx, conn, tx, batch, safely)
@@ -189,13 +189,13 @@ func (s *Store[Tx]) attempt(batch []*asked[Tx], safely bool) (began bool, err er
 	return began, err
 }
 
-// requests executes those of a batch. Each has an answer or an error then, unless all are rolled back.
-func (s *Store[Tx]) requests(ctx context.Context, conn sqldb.Conn, tx Tx, batch []*asked[Tx], safely bool) error {
+// requests executes the requests of a batch. Each has a reply or an error then, unless all are rolled back.
+func (s *Store[Tx]) requests(ctx context.Context, conn sqldb.Conn, tx Tx, batch []*waiter[Tx], safely bool) error {
 	sessions, ids := make(map[int64]*held, len(batch)), make([]int64, 0, len(batch))
 	var all []*held
 	asks := make([][]any, len(batch))
 	for i, a := range batch {
-		a.answer, a.err, a.failed = session.Answer{}, errAlone, false
+		a.answer, a.err, a.failed = session.Reply{}, errAlone, false
 		id := int64(a.c.Session) //nolint:gosec // see valid
 		if sessions[id] == nil {
 			h := &held{kept: make(map[int64]kept, 2)}
@@ -226,16 +226,16 @@ func (s *Store[Tx]) requests(ctx context.Context, conn sqldb.Conn, tx Tx, batch 
 	}
 	for _, a := range batch {
 		h := sessions[int64(a.c.Session)]       //nolint:gosec // see valid
-		if h.row == nil || a.ctx.Err() != nil { // run by itself, it is told why
+		if h.row == nil || a.ctx.Err() != nil { // it gets the reason when it is run alone
 			continue
 		}
 		if refusal := s.admit(h.row, a.c.Nonce, a.c.Epoch); refusal != 0 {
-			a.answer, a.err = session.Answer{Err: refusal}, errRefused
+			a.answer, a.err = session.Reply{Err: refusal}, errRefused
 			continue
 		}
 		var spoiled error
 		a.answer, a.err = s.execute(h, a.c, func() (result []byte, err error) {
-			result, err, spoiled = s.behind(ctx, conn, tx, a, safely)
+			result, err, spoiled = s.callAmong(ctx, conn, tx, a, safely)
 			return result, err
 		})
 		if spoiled != nil {
@@ -249,13 +249,13 @@ func (s *Store[Tx]) requests(ctx context.Context, conn sqldb.Conn, tx Tx, batch 
 	return conn.Send(ctx, calls...)
 }
 
-// behind calls the work of one request among others. spoiled ends the transaction.
-func (s *Store[Tx]) behind(ctx context.Context, conn sqldb.Conn, tx Tx, a *asked[Tx], safely bool) (result []byte, err, spoiled error) {
+// callAmong calls the work of one request among others. spoiled ends the transaction.
+func (s *Store[Tx]) callAmong(ctx context.Context, conn sqldb.Conn, tx Tx, a *waiter[Tx], safely bool) (result []byte, err, spoiled error) {
 	ctx = &amongOthers{ctx, a.ctx}
 	call := s.dialect.Call
 	if !safely {
 		if result, err = a.work(ctx, tx, a.c.Payload); err == nil {
-			if s.dialect.MySQL { // what the server has rolled back is no transaction any more, and the next work would commit by itself
+			if s.dialect.MySQL { // after a rollback by the server the transaction is over, and the next work would commit alone
 				alive := call(s.st.alive)
 				alive.Must = true
 				spoiled = conn.Send(ctx, alive)
@@ -270,21 +270,21 @@ func (s *Store[Tx]) behind(ctx context.Context, conn sqldb.Conn, tx Tx, a *asked
 	if err := conn.Send(ctx, call(savepoint)); err != nil {
 		return nil, err, err
 	}
-	result, err = a.caught(ctx, tx)
+	result, err = a.callRecovered(ctx, tx)
 	if err == nil {
 		if err = conn.Send(ctx, call(release)); err == nil {
 			return result, nil, nil
 		}
-		err = errAlone // its transaction would not have committed: that is told where it has one to itself
+		err = errAlone // its transaction would not have committed: the caller gets that error when the request is run alone
 	}
 	if s.retryable(err) {
 		return nil, err, err
 	}
 	a.failed = true
-	return nil, err, conn.Send(ctx, call(rollback), call(release)) // which proves that the others' is alive
+	return nil, err, conn.Send(ctx, call(rollback), call(release)) // which proves that the transaction is alive
 }
 
-// Statements that only a driver looks at: they have no arguments, nor names of tables.
+// Statements that only a driver interprets: they have no arguments, nor names of tables.
 var (
 	savepoint = &sqldb.Statement{Name: "session_savepoint", Text: "SAVEPOINT everonce_session", Rides: true}
 	release   = &sqldb.Statement{Name: "session_release", Text: "RELEASE SAVEPOINT everonce_session"}
@@ -296,17 +296,17 @@ func (s *Store[Tx]) retryable(err error) bool {
 	return s.receiver.Store().ClassifyTx(err) == driver.TxErrorRetry
 }
 
-// caught calls the work, and catches its panic: run by itself it panics where it is to.
-func (a *asked[Tx]) caught(ctx context.Context, tx Tx) (result []byte, err error) {
+// callRecovered calls the work, and catches its panic: the request panics again when it is run alone.
+func (a *waiter[Tx]) callRecovered(ctx context.Context, tx Tx) (result []byte, err error) {
 	err = errAlone                   //nolint:wastedassign // it is what is left after a panic
 	defer func() { _ = recover() }() //nolint:errcheck // see above
 	return a.work(ctx, tx, a.c.Payload)
 }
 
-var errFailing = errors.New("sqlsession: a work failed, with others in its transaction")
+var errFailing = errors.New("sqlsession: a work failed in a transaction with others")
 
-// amongOthers is the context of a work in a batch: the caller's values, and the end of the transaction. The end of the caller's
-// could take the connection, and all the others with it.
+// amongOthers is the context of a work in a batch: it has the caller's values, and ends with the transaction. Ending
+// with the caller's context could close the connection, and fail all the others.
 type amongOthers struct {
 	context.Context
 	caller context.Context //nolint:containedctx // for its values

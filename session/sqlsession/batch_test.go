@@ -10,8 +10,8 @@ import (
 	"github.com/everonce/everonce/session"
 )
 
-// TestNobodyWaitsInLineForEver: behind a work that does not return, or is its own, a request is run by itself in the end. Here that
-// is refused at once.
+// TestNobodyWaitsInLineForEver: behind a work that does not return, or that sent it, a request is run alone in the end.
+// Here that is refused at once.
 func TestNobodyWaitsInLineForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Store[int]{queue: queue[int]{most: 2}} // all transactions are taken

@@ -7,12 +7,12 @@ import (
 	"github.com/everonce/everonce/session"
 )
 
-// keepAlive renews sessions: it locks all by one statement, and renews all by another; only a mark or an epoch that is new costs
-// one more. One that could not be locked is in progress, or else it is not there: unlockedAll tells. It was not renewed: what is
-// executed would do that only if it succeeds.
-func (s *Store[Tx]) keepAlive(ctx context.Context, conn sqldb.Conn, c *session.Command) (session.Answer, error) {
+// keepAlive renews sessions: one statement locks all, and another renews all; only a new mark or epoch costs one more.
+// A session that could not be locked is in progress, or does not exist: unlockedAll decides which. It was not renewed:
+// the request in progress renews it only if it succeeds.
+func (s *Store[Tx]) keepAlive(ctx context.Context, conn sqldb.Conn, c *session.Command) (session.Reply, error) {
 	if len(c.Beats) == 0 {
-		return session.Answer{}, nil
+		return session.Reply{}, nil
 	}
 	call := s.dialect.Call
 	var ids []int64
@@ -25,7 +25,7 @@ func (s *Store[Tx]) keepAlive(ctx context.Context, conn sqldb.Conn, c *session.C
 	lock := call(s.st.lockAll, s.list(ids)).ForEach(intoRows(rows))
 	if len(ids) > 0 {
 		if err := conn.Send(ctx, lock); err != nil {
-			return session.Answer{}, err
+			return session.Reply{}, err
 		}
 	}
 	var refused []session.Refusal
@@ -58,7 +58,7 @@ func (s *Store[Tx]) keepAlive(ctx context.Context, conn sqldb.Conn, c *session.C
 		}
 	}
 	if len(renewed) == 0 {
-		return session.Answer{Beats: refused}, nil
+		return session.Reply{Beats: refused}, nil
 	}
-	return session.Answer{Beats: refused}, conn.Send(ctx, append([]*sqldb.Call{call(s.st.renew, s.list(renewed))}, news...)...)
+	return session.Reply{Beats: refused}, conn.Send(ctx, append([]*sqldb.Call{call(s.st.renew, s.list(renewed))}, news...)...)
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/everonce/everonce/session"
 )
 
-// owners are sessions whose secrets have been seen here with their commands. Only those are locked, so that nobody who knows IDs alone
-// has others' sessions locked. It is no proof: what has the row locked looks again.
+// owners remembers sessions whose secret was sent here with a command. Only those are locked, so that a client that
+// knows only an ID cannot lock another's session. It is not proof: the secret is compared again under the lock.
 type owners struct {
 	mu     sync.Mutex
 	hashes map[session.ID][16]byte
 }
 
-// maxOwners is how many of them are remembered. Who is forgotten costs a read.
+// maxOwners is how many sessions are remembered. A forgotten one costs a read.
 const maxOwners = 1 << 18
 
 func (o *owners) has(b *session.Beat) bool {
@@ -40,8 +40,9 @@ func (o *owners) add(b *session.Beat) {
 	o.hashes[b.Session] = hashed(b.Nonce)
 }
 
-// know reads the secrets of a command's sessions that are not known yet: outside of any transaction, where it locks nothing.
-func (s *Store[Tx]) know(ctx context.Context, c *session.Command) error {
+// loadOwners reads the secrets of a command's sessions that are not known yet, outside of any transaction, where the
+// read locks nothing.
+func (s *Store[Tx]) loadOwners(ctx context.Context, c *session.Command) error {
 	beats := c.Beats
 	switch c.Op {
 	case session.Register:
@@ -49,7 +50,7 @@ func (s *Store[Tx]) know(ctx context.Context, c *session.Command) error {
 	case session.Request, session.End:
 		beats = []session.Beat{*beatOf(c)}
 	}
-	inside := placed.In(ctx) // of a transaction, maybe, which may have the only connection
+	inside := placed.In(ctx) // perhaps in a transaction, which may have the only connection
 	var ids []int64
 	for i := range beats {
 		if !s.owners.has(&beats[i]) {
@@ -76,7 +77,7 @@ func beatOf(c *session.Command) *session.Beat {
 	return &session.Beat{Session: c.Session, Nonce: c.Nonce, Epoch: c.Epoch}
 }
 
-// list returns IDs as the argument of statements that change rows.
+// list returns IDs as an argument of statements that change rows.
 func (s *Store[Tx]) list(ids []int64) any {
 	if !s.dialect.MySQL {
 		return s.dialect.Ints(ids)

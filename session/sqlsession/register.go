@@ -7,9 +7,9 @@ import (
 	"github.com/everonce/everonce/session"
 )
 
-// register begins a session, or finds the one that the same registration has begun. All registrations take turns: each has the
-// row of session_state until it commits, so that what is counted stays true.
-func (s *Store[Tx]) register(ctx context.Context, conn sqldb.Conn, c *session.Command) (session.Answer, error) {
+// register begins a session, or finds the one that the same registration has begun. Registrations run one after the
+// other: each locks the row of session_state until it commits, so that the count remains true.
+func (s *Store[Tx]) register(ctx context.Context, conn sqldb.Conn, c *session.Command) (session.Reply, error) {
 	call, nonce := s.dialect.Call, text(hashed(c.Nonce))
 	var lastID, sessions, there, own int64
 	var old row
@@ -19,16 +19,16 @@ func (s *Store[Tx]) register(ctx context.Context, conn sqldb.Conn, c *session.Co
 		calls = append(calls, into(call(s.st.held, c.Principal, s.lease), &own))
 	}
 	if err := conn.Send(ctx, calls...); err != nil {
-		return session.Answer{}, err
+		return session.Reply{}, err
 	}
 	switch live := found.Affected > 0 && old.now-old.last < s.lease; {
 	case found.Affected == 0 && there > 0:
-		return session.Answer{}, errBusy
+		return session.Reply{}, errBusy
 	case live:
-		return s.registered(ctx, conn, c, &old)
+		return s.repeatRegistration(ctx, conn, c, &old)
 	case found.Affected > 0:
 		if err := s.remove(ctx, conn, old.id); err != nil {
-			return session.Answer{}, err
+			return session.Reply{}, err
 		}
 		sessions--
 	}
@@ -36,9 +36,9 @@ func (s *Store[Tx]) register(ctx context.Context, conn sqldb.Conn, c *session.Co
 		return refuse(session.ErrQuota)
 	}
 	if sessions >= int64(s.config.MaxSessions) {
-		n, err := s.room(ctx, conn)
+		n, err := s.makeRoom(ctx, conn)
 		if err != nil {
-			return session.Answer{}, err
+			return session.Reply{}, err
 		}
 		if n == 0 {
 			return refuse(session.ErrFull)
@@ -49,11 +49,11 @@ func (s *Store[Tx]) register(ctx context.Context, conn sqldb.Conn, c *session.Co
 	err := conn.Send(ctx,
 		call(s.st.insert, id, nonce, c.Principal, flag(c.Ordered), signed(c.Epoch)),
 		call(s.st.registered, id, sessions+1))
-	return session.Answer{Session: session.ID(id), Epoch: c.Epoch}, err //nolint:gosec // not negative
+	return session.Reply{Session: session.ID(id), Epoch: c.Epoch}, err //nolint:gosec // not negative
 }
 
-// registered answers a registration that came again.
-func (s *Store[Tx]) registered(ctx context.Context, conn sqldb.Conn, c *session.Command, r *row) (session.Answer, error) {
+// repeatRegistration answers a repeated registration.
+func (s *Store[Tx]) repeatRegistration(ctx context.Context, conn sqldb.Conn, c *session.Command, r *row) (session.Reply, error) {
 	refusal := s.admit(r, c.Nonce, c.Epoch)
 	if refusal == 0 && (r.principal != c.Principal || r.Ordered != c.Ordered) {
 		refusal = session.ErrMismatch
@@ -63,12 +63,12 @@ func (s *Store[Tx]) registered(ctx context.Context, conn sqldb.Conn, c *session.
 	}
 	r.Accept(c.Epoch, 0)
 	err := conn.Send(ctx, s.dialect.Call(s.st.touch, r.id, signed(r.Epoch), signed(r.Mark), signed(r.High), r.bytes))
-	return session.Answer{Session: session.ID(r.id), Epoch: r.Epoch, High: r.High}, err //nolint:gosec // not negative
+	return session.Reply{Session: session.ID(r.id), Epoch: r.Epoch, High: r.High}, err //nolint:gosec // not negative
 }
 
-// room removes sessions whose lease is over, or else, by choice, the one that was quiet for the longest time. It returns how
-// many.
-func (s *Store[Tx]) room(ctx context.Context, conn sqldb.Conn) (int64, error) {
+// makeRoom removes sessions whose lease has ended, or else, with Evict, the one that was quiet for the longest time. It
+// returns how many.
+func (s *Store[Tx]) makeRoom(ctx context.Context, conn sqldb.Conn) (int64, error) {
 	ids, err := s.choose(ctx, conn, s.dialect.Call(s.st.expired, s.lease, int64(purgeBatch)))
 	if err == nil && len(ids) == 0 && s.config.Evict {
 		ids, err = s.choose(ctx, conn, s.dialect.Call(s.st.quietest))

@@ -9,12 +9,12 @@ import (
 	"github.com/everonce/everonce/session/internal/rules"
 )
 
-// lock has a session's row for the rest of the transaction, and sends more calls behind that.
+// lock locks a session's row for the rest of the transaction, and sends more calls with it.
 func (s *Store[Tx]) lock(ctx context.Context, conn sqldb.Conn, c *session.Command, more ...*sqldb.Call) (*row, session.Refusal, error) {
 	var found row
 	lock := s.dialect.Call(s.st.lock, int64(c.Session)).ForEach(found.scan) //nolint:gosec // see valid
 	first := append([]*sqldb.Call{lock}, more...)
-	if s.dialect.MySQL { // where it is no more round trips, and at serializable a read waits for who has the session
+	if s.dialect.MySQL { // no additional round trips, and at serializable a read would wait for the session's lock
 		first = first[:1]
 	}
 	if err := conn.Send(ctx, first...); err != nil {
@@ -30,13 +30,13 @@ func (s *Store[Tx]) lock(ctx context.Context, conn sqldb.Conn, c *session.Comman
 	return &found, refusal, nil
 }
 
-// request has one executed.
-func (s *Store[Tx]) request(ctx context.Context, conn sqldb.Conn, c *session.Command, work func() ([]byte, error)) (session.Answer, error) {
+// request executes a request.
+func (s *Store[Tx]) request(ctx context.Context, conn sqldb.Conn, c *session.Command, work func() ([]byte, error)) (session.Reply, error) {
 	h := &held{kept: make(map[int64]kept, 2)}
 	r, refusal, err := s.lock(ctx, conn, c, s.reading(h, c))
 	switch {
 	case err != nil:
-		return session.Answer{}, err
+		return session.Reply{}, err
 	case refusal != 0:
 		return refuse(refusal)
 	}
@@ -48,22 +48,22 @@ func (s *Store[Tx]) request(ctx context.Context, conn sqldb.Conn, c *session.Com
 	return answer, conn.Send(ctx, s.writing(h)...)
 }
 
-// held is a session that a transaction has, with the answers that its requests may meet there.
+// held is a session that a transaction has locked, with the results that its requests may need.
 type held struct {
 	*row
-	before uint64 // its mark, in the table
+	before uint64 // its mark in the table
 	kept   map[int64]kept
 	fresh  []kept
-	moved  bool // it was renewed, at least
+	moved  bool // it was at least renewed
 }
 
-// kept is what is kept of a number.
+// kept is the stored data of a number.
 type kept struct {
 	number, size, elided int64
 	sum, result          []byte
 }
 
-// reading is the call that finds what is kept for a request: its own number, and what its mark passes.
+// reading returns the call that reads the stored data for a request: its own number, and those that its mark passes.
 func (s *Store[Tx]) reading(h *held, c *session.Command) *sqldb.Call {
 	return s.dialect.Call(s.st.answer, int64(c.Session), signed(c.Number), signed(c.Mark)).ForEach(func(from sqldb.Row) error { //nolint:gosec // see valid
 		var k kept
@@ -73,14 +73,14 @@ func (s *Store[Tx]) reading(h *held, c *session.Command) *sqldb.Call {
 	})
 }
 
-// readingAll is that of many.
+// readingAll is reading for many requests.
 func (s *Store[Tx]) readingAll(sessions map[int64]*held, rows [][]any) *sqldb.Call {
 	return s.call(s.st.answers, rows).ForEach(func(from sqldb.Row) error {
 		var k kept
 		var id, asked int64
 		err := from.Scan(&id, &asked, &k.number, &k.size, &k.elided, &k.sum, &k.result)
 		of := sessions[id].kept
-		if _, there := of[k.number]; !there || k.number == asked { // the others come without their results
+		if _, there := of[k.number]; !there || k.number == asked { // the others are read without their results
 			of[k.number] = k
 		}
 		return err
@@ -91,11 +91,11 @@ func (s *Store[Tx]) call(m many, rows [][]any) *sqldb.Call {
 	return s.dialect.Call(m.Statement, m.rows.Of(rows)...)
 }
 
-// execute decides on a request, and calls the work if that is the answer.
-func (s *Store[Tx]) execute(h *held, c *session.Command, work func() ([]byte, error)) (session.Answer, error) {
+// execute decides on a request, and calls the work if it must be executed.
+func (s *Store[Tx]) execute(h *held, c *session.Command, work func() ([]byte, error)) (session.Reply, error) {
 	number := signed(c.Number)
 	before, seen := h.kept[number]
-	gone := int64(0) // the size of what the mark passes
+	gone := int64(0) // size of the results that the mark passes
 	for _, k := range h.kept {
 		if k.number > signed(h.Mark) && k.number <= signed(c.Mark) {
 			gone += k.size
@@ -105,15 +105,15 @@ func (s *Store[Tx]) execute(h *held, c *session.Command, work func() ([]byte, er
 		Number: c.Number, Mark: c.Mark, Seen: seen, Same: bytes.Equal(before.sum, c.Fingerprint[:]), Bytes: int(h.bytes - gone),
 	}, s.config.Window, s.config.MaxBytes)
 	if refused != 0 {
-		return session.Answer{Err: session.Refusal(refused), Next: next}, errRefused
+		return session.Reply{Err: session.Refusal(refused), Next: next}, errRefused
 	}
-	answer := session.Answer{Replayed: true, Elided: before.elided != 0, Result: bytes.Clone(before.result)}
+	answer := session.Reply{Replayed: true, Elided: before.elided != 0, Result: bytes.Clone(before.result)}
 	if !seen {
 		result, err := work()
 		if err != nil {
-			return session.Answer{}, err
+			return session.Reply{}, err
 		}
-		answer = session.Answer{Result: result}
+		answer = session.Reply{Result: result}
 		large := len(result) > s.config.MaxResult
 		if large {
 			result = nil
@@ -128,8 +128,8 @@ func (s *Store[Tx]) execute(h *held, c *session.Command, work func() ([]byte, er
 	return answer, nil
 }
 
-// writing is what has become of a session. What is new comes first: what is deleted then ends with a row of the session's own, and
-// no gap up to another's is locked.
+// writing returns the calls that store a session's changes. Insertions come first: a deletion after them ends at a row
+// of the same session, and locks no gap up to another session's row.
 func (s *Store[Tx]) writing(h *held) []*sqldb.Call {
 	call, mark := s.dialect.Call, signed(h.Mark)
 	calls := []*sqldb.Call{call(s.st.touch, h.id, signed(h.Epoch), mark, signed(h.High), h.bytes)}
@@ -142,10 +142,10 @@ func (s *Store[Tx]) writing(h *held) []*sqldb.Call {
 	return calls
 }
 
-// keptAtOnce is how many bytes of results one statement writes, about.
+// keptAtOnce is about how many bytes of results one statement writes.
 const keptAtOnce = 1 << 20
 
-// writingAll is that of many.
+// writingAll is writing for many sessions.
 func (s *Store[Tx]) writingAll(sessions []*held) (calls []*sqldb.Call) {
 	var touched, forgotten, fresh [][]any
 	size := int64(0)

@@ -9,7 +9,7 @@ import (
 	"github.com/everonce/everonce/session/internal/rules"
 )
 
-// row is a session's.
+// row is the row of a session.
 type row struct {
 	rules.Session
 	id, bytes, last int64
@@ -28,7 +28,7 @@ func (r *row) scan(from sqldb.Row) error {
 	return err
 }
 
-// intoRows has a call's rows scanned into rows, by the session's ID.
+// intoRows scans a call's rows into rows, by the session's ID.
 func intoRows(rows map[session.ID]*row) func(sqldb.Row) error {
 	return func(from sqldb.Row) error {
 		r := new(row)
@@ -46,7 +46,7 @@ func (s *Store[Tx]) admit(r *row, nonce session.Nonce, epoch uint64) session.Ref
 	return session.Refusal(r.Admit(hashed(nonce), epoch))
 }
 
-// hashed is what the table has of a nonce: who reads it cannot use another's numbers.
+// hashed returns the hash of a nonce that the table holds: a reader of the table cannot use another's session.
 func hashed(nonce session.Nonce) (half [16]byte) {
 	sum := sha256.Sum256(nonce[:])
 	copy(half[:], sum[:])
@@ -55,7 +55,7 @@ func hashed(nonce session.Nonce) (half [16]byte) {
 
 func text(hash [16]byte) string { return hex.EncodeToString(hash[:]) }
 
-// into has a call's rows scanned into numbers, the last row's in the end.
+// into scans a call's rows into numbers; the last row remains.
 func into(call *sqldb.Call, dest ...any) *sqldb.Call {
 	return call.ForEach(func(r sqldb.Row) error { return r.Scan(dest...) })
 }

@@ -20,19 +20,19 @@ import (
 
 // Options are the options of a [Store]. The zero value of each field is its default.
 type Options struct {
-	// Wait is how long a command waits while another one of its session is executed, which a client that sends many at once
-	// often meets: afterwards it is refused with [session.ErrInProgress]. It holds no connection meanwhile. On SQLite all
-	// transactions take turns, and nobody waits here. Negative is not at all. Default 1 s.
+	// Wait is how long a command waits while another one of its session is executed, as is common for a client that sends
+	// many at once. After it the command is refused with [session.ErrInProgress]. It holds no connection meanwhile. On
+	// SQLite all transactions run one after the other, and Wait is not used. A negative Wait refuses at once. Default 1 s.
 	Wait time.Duration
-	// Batch is how many requests of this Store share a commit at the most. Nobody waits for others to come: a request that finds
-	// a transaction free (see Batches) has it alone and at once, and those who come meanwhile share the next one. Each takes
-	// effect, or fails, by itself, as without batches. Their works run one after the other, and locks of all are held until the
-	// commit: batches pay where works are short and commits are what costs, and works that lock rows of others in another order
-	// each time may meet as deadlocks, after which they are run again. 1 is a commit for each. Default 64 on SQLite, where all
-	// transactions take turns, and 1 elsewhere.
+	// Batch is the largest number of requests of this Store that share a commit. No request waits for others to arrive: a
+	// request that finds a free transaction (see Batches) gets it alone and at once, and those that arrive meanwhile share
+	// the next one. Each takes effect, or fails, independently, as without batches. Their works run one after the other,
+	// and the locks of all are held until the commit: batches pay if works are short and commits are the main cost. Works
+	// that lock the same rows in different orders may deadlock, after which they are run again. 1 is a commit for each.
+	// Default 64 on SQLite, where all transactions run one after the other, and 1 elsewhere.
 	Batch int
-	// Batches is how many transactions this Store has for requests at the same time, if Batch is above 1. Default 2; on SQLite it is
-	// always 1.
+	// Batches is how many transactions this Store uses for requests at the same time, if Batch is above 1. Default 2; on
+	// SQLite it is always 1.
 	Batches int
 }
 
@@ -43,7 +43,7 @@ const (
 	maxBatch       = 1024
 )
 
-// batches returns Batch and Batches as they are meant.
+// batches returns Batch and Batches with their defaults.
 func (o *Options) batches(d *sqldb.Dialect) (batch, batches int) {
 	if d.SkipLocked == "" { // SQLite
 		return cmp.Or(o.Batch, defaultBatch), 1
@@ -51,13 +51,13 @@ func (o *Options) batches(d *sqldb.Dialect) (batch, batches int) {
 	return cmp.Or(o.Batch, 1), cmp.Or(o.Batches, defaultBatches)
 }
 
-// Work is what a request has executed: what it writes in tx commits with its answer. It may be called again, after all of an
-// earlier call was rolled back. In a batch ctx has the values of Apply's, and ends with the transaction. It must not end the
+// Work executes a request: its writes in tx commit with its result. It may be called again, after an earlier call was
+// rolled back. In a batch ctx has the values of Apply's context, and ends with the transaction. It must not end the
 // transaction. An error rolls back, and is returned by [Store.Apply].
 type Work[Tx any] = session.Work[Tx]
 
-// Store is client sessions in tables beside the store of a receiver. Tx is the handle of the application's transactions. It
-// is safe for concurrent use.
+// Store keeps client sessions in tables beside the store of a receiver. Tx is the handle of the application's
+// transactions. It is safe for concurrent use.
 type Store[Tx any] struct {
 	receiver *everonce.TxReceiver[Tx]
 	db       sqldb.DB[Tx]
@@ -68,13 +68,14 @@ type Store[Tx any] struct {
 	schema   sqldb.Schema
 	st       *statements
 	queue    queue[Tx]
-	failing  atomic.Bool // works have failed in the last batch
+	failing  atomic.Bool // works failed in the last batch
 	owners   owners
 }
 
-// New returns the sessions beside the receiver's store, which must be one in a SQL database: store/pgxstore, store/mysqlstore
-// or store/sqlitestore. All processes should have the same config; its Name is not used, since the store's prefix tells
-// tables apart. It sends nothing. The error wraps [everonce.ErrInvalidArgument] or [session.ErrConfig].
+// New returns the sessions beside the receiver's store, which must be in a SQL database: store/pgxstore,
+// store/mysqlstore or store/sqlitestore. All processes should have the same config; its Name is not used, because the
+// store's prefix distinguishes the tables. It does no I/O. The error wraps [everonce.ErrInvalidArgument] or
+// [session.ErrConfig].
 func New[Tx any](receiver *everonce.TxReceiver[Tx], config session.Config, opts *Options) (*Store[Tx], error) {
 	if receiver == nil {
 		return nil, fmt.Errorf("sqlsession: %w: the receiver is nil", everonce.ErrInvalidArgument)
@@ -113,37 +114,38 @@ func New[Tx any](receiver *everonce.TxReceiver[Tx], config session.Config, opts 
 // Config returns the Config of the sessions, with its defaults.
 func (s *Store[Tx]) Config() session.Config { return s.config }
 
-// Migrate creates the tables, or brings them to this version. Several processes may run it at once, and it does nothing if
-// there is nothing to do. It refuses tables of a newer version with [everonce.ErrSchema].
+// Migrate creates or upgrades the tables. It does nothing if they are up to date. Several processes may call it at
+// once. If the tables have a newer version, the error is [everonce.ErrSchema].
 func (s *Store[Tx]) Migrate(ctx context.Context) error {
-	return s.failed("migrate", s.schema.Migrate(ctx, s.db))
+	return s.wrapError("migrate", s.schema.Migrate(ctx, s.db))
 }
 
-// Schema returns what Migrate runs on an empty database, as text for a migration tool of your own. It changes only with a new
-// version of the schema, which the changelog names.
+// Schema returns the statements that Migrate runs on an empty database, for another migration tool. They change only
+// with a new version of the schema, which the changelog names.
 func (s *Store[Tx]) Schema() string { return s.schema.Text() }
 
-// Apply applies a command in a transaction that everonce begins and commits; see [everonce.TxReceiver.InTx]. work is needed
-// for a [session.Request]. Numbers, marks, epochs and IDs above 2⁶³-1, and a principal that is not UTF-8 without NUL, are
-// [session.ErrInvalid].
+// Apply applies a command in a transaction that everonce begins and commits; see [everonce.TxReceiver.InTx]. work is
+// needed for a [session.Request]. Numbers, marks, epochs and IDs above 2⁶³-1, and a principal that is not UTF-8 without
+// NUL, are [session.ErrInvalid].
 //
-// It believes what c.Principal says: of a command that comes from a client, set it to whom you have authenticated.
+// It does not verify c.Principal: set it to the authenticated sender of a client's command.
 //
-// A refusal is in the answer, and nothing was written then. The error is the work's, or the store's, and there is no answer:
-// [everonce.ErrStore], [everonce.ErrOutcomeUnknown] where the commit's answer was lost. Send the same command again to find out.
-func (s *Store[Tx]) Apply(ctx context.Context, c *session.Command, work Work[Tx]) (session.Answer, error) {
+// A refusal is in the reply, and nothing was written then. The error is the work's, or the store's, and the reply is
+// then empty: [everonce.ErrStore], or [everonce.ErrOutcomeUnknown] if the commit's answer was lost. Send the same
+// command again to find out.
+func (s *Store[Tx]) Apply(ctx context.Context, c *session.Command, work Work[Tx]) (session.Reply, error) {
 	switch {
 	case s == nil || c == nil || c.Op == session.Request && work == nil:
-		return session.Answer{}, fmt.Errorf("sqlsession: %w: the store, the command, or the work of a request is nil", everonce.ErrInvalidArgument)
+		return session.Reply{}, fmt.Errorf("sqlsession: %w: the store, the command, or the work of a request is nil", everonce.ErrInvalidArgument)
 	case !valid(c):
-		return session.Answer{Err: session.ErrInvalid}, nil
+		return session.Reply{Err: session.ErrInvalid}, nil
 	case c.Op == session.Tick: // the database has a clock
-		return session.Answer{}, nil
+		return session.Reply{}, nil
 	}
 	until := time.Now().Add(s.wait)
 	for try := 1; ; try++ {
-		if err := s.know(ctx, c); err != nil {
-			return session.Answer{}, err
+		if err := s.loadOwners(ctx, c); err != nil {
+			return session.Reply{}, err
 		}
 		apply := s.once
 		switch {
@@ -157,33 +159,33 @@ func (s *Store[Tx]) Apply(ctx context.Context, c *session.Command, work Work[Tx]
 		case err == nil, errors.Is(err, errRefused):
 			return answer, nil
 		case !errors.Is(err, errBusy):
-			return session.Answer{}, err
+			return session.Reply{}, err
 		case time.Now().After(until):
-			return session.Answer{Err: session.ErrInProgress}, nil
+			return session.Reply{Err: session.ErrInProgress}, nil
 		case retry.Pause(ctx, retry.Within(time.Millisecond, 50*time.Millisecond, try)) != nil:
-			return session.Answer{}, context.Cause(ctx)
+			return session.Reply{}, context.Cause(ctx)
 		}
 	}
 }
 
-// What rolls a transaction back, and is no failure.
+// Errors that roll a transaction back, and are not returned.
 var (
 	errRefused = errors.New("sqlsession: the command is refused")
 	errBusy    = errors.New("sqlsession: another transaction has the session")
-	// errUnlocked: the session is gone, never was, or is another's, or another transaction has it.
+	// errUnlocked: the session has ended, never existed, or is another client's, or another transaction has locked it.
 	errUnlocked = errors.New("sqlsession: the session could not be locked")
 )
 
-func refuse(r session.Refusal) (session.Answer, error) { return session.Answer{Err: r}, errRefused }
+func refuse(r session.Refusal) (session.Reply, error) { return session.Reply{Err: r}, errRefused }
 
-func (s *Store[Tx]) once(ctx context.Context, c *session.Command, work Work[Tx]) (answer session.Answer, err error) {
+func (s *Store[Tx]) once(ctx context.Context, c *session.Command, work Work[Tx]) (answer session.Reply, err error) {
 	if c.Op == session.Request {
 		err = s.inTx(ctx, "apply", func(ctx context.Context, conn sqldb.Conn, tx Tx) (err error) {
 			answer, err = s.request(ctx, conn, c, func() ([]byte, error) { return work(ctx, tx, c.Payload) })
 			return err
 		})
 	} else {
-		err = s.alone(ctx, "apply", func(ctx context.Context, conn sqldb.Conn) (err error) {
+		err = s.withoutWork(ctx, "apply", func(ctx context.Context, conn sqldb.Conn) (err error) {
 			switch c.Op {
 			case session.Register:
 				answer, err = s.register(ctx, conn, c)
@@ -206,31 +208,31 @@ func (s *Store[Tx]) once(ctx context.Context, c *session.Command, work Work[Tx])
 	return answer, err
 }
 
-// inTx runs fn in a transaction, and gives a failure of our own statements its meaning.
+// inTx runs fn in a transaction, and wraps failures of this package's statements.
 func (s *Store[Tx]) inTx(ctx context.Context, what string, fn func(ctx context.Context, conn sqldb.Conn, tx Tx) error) error {
 	err := s.receiver.InTx(ctx, func(ctx context.Context, tx Tx) error {
 		conn, err := s.db.Join(ctx, tx)
 		if err != nil {
 			return err
 		}
-		return fn(ctx, telling{conn}, tx)
+		return fn(ctx, ownErrors{conn}, tx)
 	})
 	if own := (*failure)(nil); errors.As(err, &own) {
-		return s.failed(what, err)
+		return s.wrapError(what, err)
 	}
 	return err
 }
 
-// aloneTimeout bounds a transaction without work, and a read.
-const aloneTimeout = 30 * time.Second
+// withoutWorkTimeout bounds a transaction without work, and a read.
+const withoutWorkTimeout = 30 * time.Second
 
-// alone runs fn in a transaction that has no work. On MariaDB and MySQL it is at read committed, whatever the works' isolation is: at
-// serializable each read would lock, and wait for works.
-func (s *Store[Tx]) alone(ctx context.Context, what string, fn func(ctx context.Context, conn sqldb.Conn) error) error {
+// withoutWork runs fn in a transaction without a work. On MariaDB and MySQL it uses read committed, whatever the works'
+// isolation is: at serializable each read would lock, and wait for works.
+func (s *Store[Tx]) withoutWork(ctx context.Context, what string, fn func(ctx context.Context, conn sqldb.Conn) error) error {
 	if !s.dialect.MySQL || placed.In(ctx) {
 		return s.inTx(ctx, what, func(ctx context.Context, conn sqldb.Conn, _ Tx) error { return fn(ctx, conn) })
 	}
-	bounded, cancel := context.WithTimeout(ctx, aloneTimeout)
+	bounded, cancel := context.WithTimeout(ctx, withoutWorkTimeout)
 	defer cancel()
 	done := false
 	err := s.db.Write(bounded, func(ctx context.Context, conn sqldb.Conn) error {
@@ -241,18 +243,18 @@ func (s *Store[Tx]) alone(ctx context.Context, what string, fn func(ctx context.
 	switch {
 	case err == nil, errors.Is(err, errRefused), errors.Is(err, errBusy), errors.Is(err, errUnlocked):
 		return err
-	case done && !s.retryable(err): // by the commit
-		return fmt.Errorf("%w: %w", everonce.ErrOutcomeUnknown, s.failed(what, err))
+	case done && !s.retryable(err): // the commit failed
+		return fmt.Errorf("%w: %w", everonce.ErrOutcomeUnknown, s.wrapError(what, err))
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
-	return s.failed(what, err)
+	return s.wrapError(what, err)
 }
 
-// telling tells failures of our statements from those of the work.
-type telling struct{ sqldb.Conn }
+// ownErrors distinguishes failures of this package's statements from failures of the work.
+type ownErrors struct{ sqldb.Conn }
 
-func (t telling) Send(ctx context.Context, calls ...*sqldb.Call) error {
+func (t ownErrors) Send(ctx context.Context, calls ...*sqldb.Call) error {
 	if err := t.Conn.Send(ctx, calls...); err != nil {
 		return &failure{err}
 	}
@@ -263,14 +265,14 @@ type failure struct{ error }
 
 func (f *failure) Unwrap() error { return f.error }
 
-func (s *Store[Tx]) failed(what string, err error) error {
+func (s *Store[Tx]) wrapError(what string, err error) error {
 	if err == nil || errors.Is(err, everonce.ErrSchema) {
 		return err
 	}
 	return sqldb.Failed(s.db, "sqlsession: "+what, s.schema.Hint, err)
 }
 
-// valid refuses what cannot be, or cannot be kept in a column.
+// valid reports whether a command is valid and fits the columns.
 func valid(c *session.Command) bool {
 	fits := func(numbers ...uint64) bool {
 		highest := uint64(0)

@@ -6,9 +6,9 @@ import (
 	"github.com/everonce/everonce/internal/sqldb"
 )
 
-// The tables: a row for each session; one for each answer above its session's mark; and one row for all, which registrations
-// lock. A session's era is its last time in units of 67 s: it has the index in place of last, so that a request does not change
-// the index each time.
+// The tables: a row for each session; one for each result above its session's mark; and a single row that registrations
+// lock. A session's era is its last time in units of 67 s: it is indexed in place of last, so that a request rarely
+// changes the index.
 var tables = []string{"session", "session_answer", "session_state"}
 
 const (
@@ -30,7 +30,7 @@ func definitions(d *sqldb.Dialect) []string {
 		"CREATE TABLE {session_state} (" + stateRows + ")",
 		"INSERT INTO {session_state} (id, last_id, sessions) VALUES (1, 0, 0)",
 	}
-	if d.MySQL { // each commits by itself, and may come again
+	if d.MySQL { // each statement commits alone, and may be repeated
 		const end = ") ENGINE = InnoDB ROW_FORMAT = DYNAMIC"
 		templates = []string{
 			"CREATE TABLE IF NOT EXISTS {session} (" + sessionRows + ", UNIQUE KEY nonce (nonce), KEY principal (principal), KEY era (era)" + end,
@@ -45,16 +45,16 @@ func definitions(d *sqldb.Dialect) []string {
 	return templates
 }
 
-// statements are all that is sent. Who has a row locked is never waited for, but for the one of session_state, which nobody
-// holds who waits for another.
+// statements are all statements of a Store. None waits for a row lock, except for the row of session_state, which no
+// transaction holds that waits for another lock.
 type statements struct {
-	lock, answer                                     *sqldb.Statement // of a request
+	lock, answer                                     *sqldb.Statement // for one request
 	touch, forget, keep, alive                       *sqldb.Statement
-	answers, touchAll, forgetAll, keepAll            many             // of requests
-	state, byNonce, nonces, held, insert, registered *sqldb.Statement // of a registration
-	lockAll, renew, advance                          *sqldb.Statement // of a keep-alive
-	readAll, lastID                                  *sqldb.Statement // of what could not be locked
-	expired, quietest, dropAnswers, drop, fewer      *sqldb.Statement // of an end
+	answers, touchAll, forgetAll, keepAll            many             // for many requests
+	state, byNonce, nonces, held, insert, registered *sqldb.Statement // for registrations
+	lockAll, renew, advance                          *sqldb.Statement // for keep-alives
+	readAll, lastID                                  *sqldb.Statement // for sessions that could not be locked
+	expired, quietest, dropAnswers, drop, fewer      *sqldb.Statement // for ends
 }
 
 // many is a statement for many rows.
@@ -73,7 +73,7 @@ func newStatements(d *sqldb.Dialect) *statements {
 		rows := d.Rows(columns...)
 		return many{st(name, rows.Args(), strings.ReplaceAll(template, "{u}", rows.From())), rows}
 	}
-	// Each row is looked for by itself, whatever the planner thinks that there is.
+	// Each row is looked up separately, whatever the planner estimates.
 	answers := "{u} CROSS JOIN LATERAL (SELECT * FROM {session_answer} WHERE session_id = u.id AND number > (SELECT mark FROM {session} WHERE id = u.id)" +
 		" AND (number = u.number OR number <= u.mark) OFFSET 0) AS a"
 	touch := "UPDATE {session} AS s SET epoch = u.epoch, mark = u.mark, high = u.high, bytes = u.bytes, last = {now}, era = {now} >> " + eraBits + " FROM {u} WHERE s.id = u.id"
@@ -95,7 +95,7 @@ func newStatements(d *sqldb.Dialect) *statements {
 	ids := d.InInts("id", "{1t}")
 	lockAll, renew := columns+ids+" ORDER BY id", "UPDATE {session} SET last = {now}, era = {now} >> "+eraBits+" WHERE "+ids
 	drop, dropAnswers := "DELETE FROM {session} WHERE "+ids, "DELETE FROM {session_answer} WHERE "+d.InInts("session_id", "{1t}")
-	if d.MySQL { // which locks all that it looks at, and waits for it: a small table it would read from end to end
+	if d.MySQL { // it locks every row that it reads, and waits for the locks: force the index in a small table
 		const list, on = "({1t}) AS u STRAIGHT_JOIN ", " AS s FORCE INDEX (PRIMARY) ON s."
 		own := list + "{session}" + on + "id = u.id"
 		lockAll = strings.NewReplacer("SELECT id", "SELECT s.id", "{session} WHERE ", own).Replace(columns) + " ORDER BY s.id"
@@ -104,10 +104,10 @@ func newStatements(d *sqldb.Dialect) *statements {
 	}
 	return &statements{
 		lock: st("lock", 1, columns+"id = {1i} {skip locked}"),
-		// From the mark on, since an index of PostgreSQL keeps what was deleted below it until the vacuum.
+		// From the mark on, because PostgreSQL's index keeps deleted rows below it until the vacuum.
 		answer: st("answer", 3, "SELECT number, size, elided, fingerprint, CASE WHEN number = {2i} THEN result END FROM {session_answer}"+
 			" WHERE session_id = {1i} AND number > (SELECT mark FROM {session} WHERE id = {1i}) AND (number = {2i} OR number <= {3i})"),
-		// In what is no transaction any more it would commit by itself.
+		// If the server has ended the transaction, this must fail: it would commit alone.
 		touch:  st("touch", 5, "UPDATE {session} SET epoch = {2i}, mark = {3i}, high = {4i}, bytes = {5i} + 0{alive}, last = {now}, era = {now} >> "+eraBits+" WHERE id = {1i}"),
 		forget: st("forget", 3, "DELETE FROM {session_answer} WHERE session_id = {1i} AND number > {2i} AND number <= {3i}"),
 		keep:   st("keep", 6, "INSERT INTO {session_answer} (session_id, number, elided, fingerprint, size, result) VALUES ({1i}, {2i}, {3i}, {4b}, {5i}, {6b})"),
@@ -135,7 +135,7 @@ func newStatements(d *sqldb.Dialect) *statements {
 			" bytes = bytes - (SELECT coalesce(sum(size), 0) FROM {session_answer} WHERE session_id = {1i} AND number > {4i} AND number <= {3i}) WHERE id = {1i}"),
 
 		expired: st("expired", 2, "SELECT id FROM {session} WHERE era <= ({now} - {1i}) >> "+eraBits+" AND last <= {now} - {1i} ORDER BY era LIMIT {2i} {skip locked}"),
-		// Of the same era, and so few.
+		// Sessions of the same era, which are few.
 		quietest:    st("quietest", 0, "SELECT id FROM {session} ORDER BY era, last, id LIMIT 1 {skip locked}"),
 		dropAnswers: st("drop_answers", 1, dropAnswers),
 		drop:        st("drop", 1, drop),

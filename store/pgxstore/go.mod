@@ -8,6 +8,11 @@ require (
 )
 
 require (
+	github.com/dunglas/httpsfv v1.1.2 // indirect
+	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3 // indirect
+)
+
+require (
 	github.com/anishathalye/porcupine v1.3.1 // indirect
 	github.com/everonce/everonce/driver/drivertest v0.0.0
 	github.com/jackc/pgpassfile v1.0.0 // indirect

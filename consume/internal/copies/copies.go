@@ -1,5 +1,5 @@
-// Package copies has what a copy of a message says about its way: a copy that is retried later, a dead letter, and a replay.
-// It says so in headers that begin with [Prefix]. A handler does not see them.
+// Package copies reads and writes the headers of copies of messages: copies for a retry, dead letters, and replays.
+// Their names begin with [Prefix]. Handlers do not see them.
 package copies
 
 import (
@@ -13,16 +13,16 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// Prefix is the beginning of the names of our headers.
+// Prefix is the prefix of the names of these headers.
 const Prefix = "x-everonce-"
 
 // The headers of copies.
 const (
-	Retries = Prefix + "retries" // how often it was given back, and counted
-	First   = Prefix + "first"   // when it was first sent, or first given back
+	Retries = Prefix + "retries" // retries that count towards the limit
+	First   = Prefix + "first"   // when it was first sent or first retried
 	Queue   = Prefix + "queue"   // the queue or topic that it was consumed from
-	Replays = Prefix + "replays" // how often it was replayed, as a dead letter
-	Dropped = Prefix + "dropped" // names of headers that had no room
+	Replays = Prefix + "replays" // replays of its dead letters
+	Dropped = Prefix + "dropped" // names of headers that did not fit
 
 	// On dead letters only.
 	Reason    = Prefix + "reason"
@@ -31,13 +31,13 @@ const (
 	Last      = Prefix + "last"
 	Consumer  = Prefix + "consumer"
 	KeyHash   = Prefix + "key-hash"
-	MessageID = Prefix + "message-id" // the producer's
+	MessageID = Prefix + "message-id" // the producer's ID
 )
 
-// MaxDetail bounds the text for people in a header, in bytes.
+// MaxDetail bounds the detail of a dead letter, in bytes.
 const MaxDetail = 2048
 
-// Note is what the headers of a copy say, where all headers are text.
+// Note is the content of the headers of a copy, for brokers whose headers are text.
 type Note struct {
 	Retries, Replays int
 	First            time.Time
@@ -47,7 +47,7 @@ type Note struct {
 	Death consume.Death
 }
 
-// Read reads the headers of a copy. What cannot be read counts as missing.
+// Read reads the headers of a copy. It ignores invalid values.
 func Read(headers map[string]string) Note {
 	n := Note{
 		Retries: count(headers[Retries]), Replays: count(headers[Replays]), First: ParseTime(headers[First]), Queue: headers[Queue],
@@ -62,7 +62,7 @@ func Read(headers map[string]string) Note {
 	return n
 }
 
-// Write puts n into the headers, in place of what they say.
+// Write replaces the headers of copies by n.
 func (n *Note) Write(headers map[string]string) {
 	for name := range headers {
 		if Ours(name) {
@@ -79,7 +79,7 @@ func (n *Note) Write(headers map[string]string) {
 	put(First, timeText(n.First))
 	put(Queue, n.Queue)
 	if len(n.Dropped) > 0 {
-		names, _ := json.Marshal(n.Dropped) //nolint:errcheck,errchkjson // texts
+		names, _ := json.Marshal(n.Dropped) //nolint:errcheck,errchkjson // strings always marshal
 		put(Dropped, string(names))
 	}
 	if l := &n.Death; l.Reason != "" {
@@ -92,10 +92,10 @@ func (n *Note) Write(headers map[string]string) {
 	}
 }
 
-// Ours reports whether a header is one of ours.
+// Ours reports whether a header belongs to this package.
 func Ours(name string) bool { return strings.HasPrefix(name, Prefix) }
 
-// count reads a count. Invalid text counts as 0.
+// count parses a count. It returns 0 for invalid text.
 func count(text string) int {
 	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || n < 0 {
@@ -111,7 +111,7 @@ func countText(n int) string {
 	return strconv.Itoa(min(n, math.MaxInt32))
 }
 
-// TimeText writes a time as all copies have it.
+// TimeText formats a time for a header.
 func TimeText(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 func timeText(t time.Time) string {
@@ -121,7 +121,7 @@ func timeText(t time.Time) string {
 	return TimeText(t)
 }
 
-// ParseTime reads a time. Invalid text gives the zero time.
+// ParseTime parses a time. It returns the zero time for invalid text.
 func ParseTime(text string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
@@ -130,8 +130,8 @@ func ParseTime(text string) time.Time {
 	return Writable(t)
 }
 
-// Writable is a time that a text can have, in UTC, and the zero time for another: of a producer that sends milliseconds where seconds
-// are meant, say, which is in a year of five digits.
+// Writable returns t in UTC, or the zero time if RFC 3339 cannot express it. A producer that sends milliseconds for
+// seconds, for example, gives a year of five digits.
 func Writable(t time.Time) time.Time {
 	t = t.UTC()
 	if y := t.Year(); y < 1 || y > 9999 {
@@ -140,7 +140,7 @@ func Writable(t time.Time) time.Time {
 	return t
 }
 
-// Cut shortens a text to at most so many bytes, at the border of a character.
+// Cut shortens text to at most limit bytes, at a character boundary.
 func Cut(text string, limit int) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) <= limit {

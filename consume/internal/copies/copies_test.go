@@ -33,7 +33,7 @@ func TestANoteIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReadIsMissing(t *testing.T) {
+func TestInvalidHeadersCountAsMissing(t *testing.T) {
 	got := copies.Read(map[string]string{copies.Retries: "-1", copies.Replays: "99999999999", copies.First: "yesterday", copies.Dropped: "a,b", copies.Attempts: "x"})
 	if !reflect.DeepEqual(got, copies.Note{}) {
 		t.Errorf("%+v", got)

@@ -8,8 +8,8 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Delays returns the possible delays of a retry in order: those given, or else 1 s, 5 s, 30 s, 2 min and 10 min. The error wraps
-// [everonce.ErrInvalidArgument]; of names the option.
+// Delays returns the possible delays of a retry, sorted: the given ones, or 1 s, 5 s, 30 s, 2 min and 10 min. The
+// error wraps [everonce.ErrInvalidArgument] and names the option, of.
 func Delays(given []time.Duration, of string) ([]time.Duration, error) {
 	if len(given) == 0 {
 		return []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute}, nil
@@ -23,7 +23,7 @@ func Delays(given []time.Duration, of string) ([]time.Duration, error) {
 	return delays, nil
 }
 
-// DelayFor returns the first delay that is long enough, or the last.
+// DelayFor returns the shortest delay that is at least after, or the longest.
 func DelayFor(delays []time.Duration, after time.Duration) time.Duration {
 	for _, d := range delays {
 		if d >= after {
@@ -33,7 +33,7 @@ func DelayFor(delays []time.Duration, after time.Duration) time.Duration {
 	return delays[len(delays)-1]
 }
 
-// DelayName writes 2m for two minutes, and not 2m0s.
+// DelayName formats a delay in its largest unit: 2m, not 2m0s.
 func DelayName(d time.Duration) string {
 	switch {
 	case d%time.Hour == 0:

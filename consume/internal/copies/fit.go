@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// Fit drops the largest headers of a producer until the rest has at most room bytes, and returns their names, for [Note.Dropped]: a copy
-// that the broker refuses would be tried for ever. Each header takes the bytes of its name and its value, and overhead.
+// Fit removes the largest headers of the producer until the rest has at most room bytes. It returns their names, for
+// [Note.Dropped]. Without it, a copy that the broker refuses would be retried for ever. Each header takes overhead
+// bytes besides its name and its value.
 func Fit(headers map[string]string, room, overhead int) (dropped []string) {
 	size := 0
 	for name, value := range headers {
@@ -21,7 +22,7 @@ func Fit(headers map[string]string, room, overhead int) (dropped []string) {
 		if Ours(name) && len(headers[name]) <= MaxDetail {
 			continue
 		}
-		size += len(name) + 4 - (len(name) + len(headers[name]) + overhead) // it is noted
+		size += len(name) + 4 - (len(name) + len(headers[name]) + overhead) // its name goes into Dropped
 		delete(headers, name)
 		dropped = append(dropped, name)
 	}

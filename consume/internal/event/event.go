@@ -1,4 +1,4 @@
-// Package event completes messages by what they say of their event, for all adapters alike.
+// Package event fills in the fields of a message that describe its event.
 package event
 
 import (
@@ -8,8 +8,8 @@ import (
 	"github.com/everonce/everonce/internal/envelope"
 )
 
-// Describe sets the fields of a message that describe its event: from the envelope in its headers and body, else from native, the
-// protocol's own properties. An ID that the message has stays.
+// Describe sets the fields of a message that describe its event: from the envelope in its headers and body, or else
+// from native, the protocol's own properties. It keeps an ID that the message already has.
 func Describe(m *consume.Message, native envelope.Envelope) {
 	said := envelope.Read(m.ContentType, m.Headers, m.Body).Or(native)
 	m.ID, m.Type, m.EventSource, m.OrderKey, m.Time = cmp.Or(m.ID, said.ID), said.Type, said.Source, said.Key, said.Time

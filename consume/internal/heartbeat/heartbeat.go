@@ -1,4 +1,4 @@
-// Package heartbeat keeps a message in hand while it waits and is handled, at brokers that deliver it again after a time.
+// Package heartbeat keeps a broker from redelivering a message while it waits and is handled.
 package heartbeat
 
 import (
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Start calls beat every interval in a new goroutine until beat returns false or stop is called. stop also ends the context of a
-// running call. stop returns when no call is running, and may be called again.
+// Start calls beat every interval in a new goroutine until beat returns false or stop is called. stop also ends the
+// context of a running call, and returns once no call is running. It may be called again.
 func Start(interval time.Duration, beat func(context.Context) bool) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var beating sync.WaitGroup

@@ -1,4 +1,5 @@
-// Package eventbridgeonce publishes the events of an outbox to EventBridge. It is tested with a stand-in of the documented API only.
+// Package eventbridgeonce publishes the events of an outbox to EventBridge. It is tested only with a fake of the
+// documented API.
 package eventbridgeonce
 
 import (
@@ -18,26 +19,26 @@ import (
 	"github.com/everonce/everonce/outbox"
 )
 
-// Client is what this package calls of an [*eventbridge.Client].
+// Client has the methods of [*eventbridge.Client] that this package uses.
 type Client interface {
 	PutEvents(ctx context.Context, in *eventbridge.PutEventsInput, optFns ...func(*eventbridge.Options)) (*eventbridge.PutEventsOutput, error)
 }
 
 // Publisher publishes events, up to ten in a call. An event is published when EventBridge has confirmed it.
 //
-// An event's detail is its payload, which must be a JSON object, and its detail-type is its type, or its topic if it has none.
-// EventBridge has no place for headers; they are left out. It gives each event an id of its own, another one when it is published
-// again: the event's own ID is among the resources, as [sqsonce.EventResource] and the ID, and a consumer with
-// [sqsonce.EventBridge] finds it there.
+// An event's detail is its payload, which must be a JSON object, and its detail-type is its type, or its topic if it
+// has none. EventBridge has no field for headers; they are left out. It gives each event a new id at each publish. The
+// event's own ID is among the resources, as [sqsonce.EventResource] and the ID, where a consumer with
+// [sqsonce.EventBridge] finds it.
 //
-// EventBridge keeps no order: events of one key are sent one after the other, and may arrive in another order.
+// EventBridge keeps no order: events with the same key are sent one after the other, and may arrive in another order.
 type Publisher struct {
 	client      Client
 	bus, source string
 }
 
-// NewPublisher returns a publisher to an event bus, by its name or ARN; source says where events come from ("shop.orders"). It
-// sends nothing. The error wraps [everonce.ErrInvalidArgument].
+// NewPublisher returns a publisher to an event bus, by its name or ARN; source says where events come from
+// ("shop.orders"). It sends nothing. The error wraps [everonce.ErrInvalidArgument].
 func NewPublisher(client Client, bus, source string) (*Publisher, error) {
 	if client == nil || bus == "" || source == "" {
 		return nil, fmt.Errorf("%w: eventbridgeonce: the client, the bus or the source is missing", everonce.ErrInvalidArgument)
@@ -45,8 +46,9 @@ func NewPublisher(client Client, bus, source string) (*Publisher, error) {
 	return &Publisher{client, bus, source}, nil
 }
 
-// Publish implements [outbox.Publisher]. [outbox.ErrUnavailable]: EventBridge does not answer, refuses the credentials, or takes no
-// more just now. An event whose payload is no JSON object, or that is too large, is set aside.
+// Publish implements [outbox.Publisher]. [outbox.ErrUnavailable]: EventBridge does not answer, refuses the
+// credentials, or throttles the calls. An event whose payload is not a JSON object, or that is too large, is set
+// aside.
 func (p *Publisher) Publish(ctx context.Context, events []outbox.Event) []error {
 	return entries.Publish(ctx, events, entries.Others, p.entry, p.send)
 }

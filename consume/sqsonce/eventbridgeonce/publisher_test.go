@@ -18,7 +18,7 @@ import (
 	"github.com/everonce/everonce/outbox"
 )
 
-// The calls and answers are those of the API's documentation: it answers 200, and says for each entry whether it was taken.
+// Calls and answers follow the API's documentation: it answers 200, and says for each entry whether it was accepted.
 func TestPutsEvents(t *testing.T) {
 	type entry struct {
 		Detail, DetailType, Source, EventBusName string

@@ -4,8 +4,8 @@
 //	…
 //	lambda.Start(lambdaonce.Handler(c))
 //
-// The mapping must have ReportBatchItemFailures among its function response types: without that Lambda takes every
-// message of an answer for done, also those that failed.
+// The mapping must have ReportBatchItemFailures among its function response types. Without that, Lambda deletes all
+// messages after an answer, also those that failed.
 package lambdaonce
 
 import (
@@ -19,11 +19,13 @@ import (
 	"github.com/everonce/everonce/consume/sqsonce"
 )
 
-// Handler returns a function for Lambda. Its answer names, as batchItemFailures, exactly the messages that must come again: those that
-// failed, that another delivery is working on, that there was no time for, and, in a FIFO queue, those behind such a one in
-// its group. After an error all come again. Lambda deletes the others. See [sqsonce.Consumer.HandleBatch].
+// Handler returns a function for Lambda. Its answer lists, as batchItemFailures, exactly the messages that must come
+// again: messages that failed, that another delivery is handling, that there was no time for, and, in a FIFO queue,
+// later messages of the group of such a message. After an error all come again. Lambda deletes the others. See
+// [sqsonce.Consumer.HandleBatch].
 //
-// The queue's visibility timeout says when what was not begun comes again; AWS recommends six times the function's timeout.
+// The queue's visibility timeout is the time after which messages that were not handled come again. AWS recommends six
+// times the function's timeout.
 func Handler(c *sqsonce.Consumer) func(context.Context, events.SQSEvent) (events.SQSEventResponse, error) {
 	return func(ctx context.Context, event events.SQSEvent) (events.SQSEventResponse, error) {
 		messages := make([]types.Message, len(event.Records))
@@ -46,10 +48,10 @@ func Handler(c *sqsonce.Consumer) func(context.Context, events.SQSEvent) (events
 	}
 }
 
-// messageOf is a record as SQS itself would give it out.
+// messageOf returns a record as SQS itself would deliver it.
 func messageOf(r *events.SQSMessage) (types.Message, error) {
 	if r.MessageId == "" || r.EventSource != "aws:sqs" {
-		return types.Message{}, fmt.Errorf("lambdaonce: the event is not of an SQS queue, but of %q (check the function's event source)", r.EventSource)
+		return types.Message{}, fmt.Errorf("lambdaonce: the event does not come from an SQS queue, but from %q (check the function's event source)", r.EventSource)
 	}
 	m := types.Message{
 		MessageId: &r.MessageId, ReceiptHandle: &r.ReceiptHandle, Body: &r.Body, Attributes: r.Attributes,

@@ -24,7 +24,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// queues is what Lambda leaves to the function: queues, dead letters and delays.
+// queues is a fake client for what the function itself calls: queues, dead letters and delays.
 type queues struct {
 	sqsonce.Client
 	fifo   string
@@ -62,8 +62,8 @@ func (q *queues) ChangeMessageVisibility(_ context.Context, in *sqs.ChangeMessag
 
 type order struct{ Do string }
 
-// invoke calls the function with an event of these messages, each "group:what", as Lambda writes it, and returns the numbers of those
-// that failed.
+// invoke calls the function with an event of these messages, each "group:what", in Lambda's format, and returns the
+// numbers of the failed ones.
 func invoke(ctx context.Context, t *testing.T, handler func(context.Context, events.SQSEvent) (events.SQSEventResponse, error), messages ...string) string {
 	t.Helper()
 	var records []string
@@ -106,8 +106,8 @@ func newHandler(t *testing.T, q *queues, handle func(context.Context, *consume.M
 	return lambdaonce.Handler(c)
 }
 
-// The answer names what failed, and nothing else.
-func TestAnswersWhatFailed(t *testing.T) {
+// The answer names exactly the failed messages.
+func TestAnswerNamesFailedMessages(t *testing.T) {
 	for _, fifo := range []string{"", ".fifo"} {
 		q := &queues{fifo: fifo}
 		var mu sync.Mutex
@@ -138,7 +138,7 @@ func TestAnswersWhatFailed(t *testing.T) {
 	}
 }
 
-// What another invocation works on is not acknowledged.
+// A message that another invocation is handling is not acknowledged.
 func TestAcknowledgesNothingInProgress(t *testing.T) {
 	begun, release := make(chan struct{}), make(chan struct{})
 	handler := newHandler(t, &queues{}, func(_ context.Context, _ *consume.Message, o order) error {
@@ -160,7 +160,7 @@ func TestAcknowledgesNothingInProgress(t *testing.T) {
 	}
 }
 
-// What there was no time for is not acknowledged either, and is answered within the function's time.
+// A message that there was no time for is not acknowledged either, and the answer comes within the function's time.
 func TestAnswersInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		handler := newHandler(t, &queues{}, func(ctx context.Context, _ *consume.Message, o order) error {
@@ -178,7 +178,7 @@ func TestAnswersInTime(t *testing.T) {
 	})
 }
 
-// A function whose role may not hide a message for its delay answers at once all the same.
+// A function whose role may not hide a message for its delay still answers at once.
 func TestAnswersWithoutTheRightToDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		handler := newHandler(t, &queues{denied: true}, func(context.Context, *consume.Message, order) error {

@@ -1,4 +1,5 @@
-// Package snsonce publishes the events of an outbox to SNS topics. It is tested with a stand-in of the documented API only.
+// Package snsonce publishes the events of an outbox to SNS topics. It is tested only with a fake of the documented
+// API.
 package snsonce
 
 import (
@@ -17,20 +18,21 @@ import (
 	"github.com/everonce/everonce/outbox"
 )
 
-// Client is what this package calls of an [*sns.Client].
+// Client has the methods of [*sns.Client] that this package uses.
 type Client interface {
 	PublishBatch(ctx context.Context, in *sns.PublishBatchInput, optFns ...func(*sns.Options)) (*sns.PublishBatchOutput, error)
 }
 
-// Publisher publishes events, up to ten in a call. An event is published when SNS has confirmed it. Its message is as one of
-// package sqsonce's Publisher, so that a consumer of a subscribed queue finds its ID: in an attribute of the message with raw message
-// delivery, and in SNS' envelope without.
+// Publisher publishes events, up to ten in a call. An event is published when SNS has confirmed it. Its message has
+// the format of package sqsonce's Publisher, so that a consumer of a subscribed queue finds its ID: with raw message
+// delivery in an attribute of the message, otherwise in SNS' envelope.
 type Publisher struct {
 	client Client
 	topic  func(*outbox.Event) string
 }
 
-// NewPublisher returns a publisher. topic returns the ARN of an event's topic. It sends nothing. The error wraps [everonce.ErrInvalidArgument].
+// NewPublisher returns a publisher. topic returns the ARN of an event's topic. NewPublisher sends nothing. The error
+// wraps [everonce.ErrInvalidArgument].
 func NewPublisher(client Client, topic func(*outbox.Event) (arn string)) (*Publisher, error) {
 	if client == nil || topic == nil {
 		return nil, fmt.Errorf("%w: snsonce: the client or the topic is nil", everonce.ErrInvalidArgument)
@@ -38,8 +40,9 @@ func NewPublisher(client Client, topic func(*outbox.Event) (arn string)) (*Publi
 	return &Publisher{client, topic}, nil
 }
 
-// Publish implements [outbox.Publisher]. [outbox.ErrUnavailable]: SNS does not answer, or refuses the credentials. A topic that does
-// not exist counts. An event that SNS would refuse whenever it came, as one that is too large, is set aside.
+// Publish implements [outbox.Publisher]. [outbox.ErrUnavailable]: SNS does not answer, or refuses the credentials. A
+// topic that does not exist counts as a failure of the event. An event that SNS would always refuse, for example as
+// too large, is set aside.
 func (p *Publisher) Publish(ctx context.Context, events []outbox.Event) []error {
 	return entries.PublishTo(ctx, events, entries.Others, p.topic, entry, p.send)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/everonce/everonce/outbox"
 )
 
-// The calls and answers are those of the API's documentation: what fails is told for each entry.
+// Calls and answers follow the API's documentation: failures are reported for each entry.
 func TestPublishesToATopic(t *testing.T) {
 	var calls []url.Values
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -1,5 +1,5 @@
-// Package client is the demo's client: it sends every payment, again and again, until it has a final
-// answer. It remembers nothing that the audit would need.
+// Package client is the demo's client: it sends every payment, again and again, until it has a final answer. It keeps
+// no state that the audit would need.
 package client
 
 import (
@@ -154,7 +154,7 @@ func isUnknown(answer []byte) bool {
 	return json.Unmarshal(answer, &problem) == nil && strings.TrimSuffix(path.Base(problem.Type), ".md") == "outcome-unknown"
 }
 
-// finalAnswer checks that a receipt is of this payment.
+// finalAnswer checks that a receipt belongs to this payment.
 func finalAnswer(p shop.Payment, answer []byte) error {
 	var r shop.Receipt
 	if err := json.Unmarshal(answer, &r); err != nil {

@@ -23,8 +23,7 @@ const forwardLimit = 15 * time.Second
 type Stats struct {
 	// Deliveries counts requests that the network handed to the service, duplicates included.
 	Deliveries int64
-	// RequestsLost and AnswersLost count the network's own losses. What a killed service did not answer
-	// is none of them.
+	// RequestsLost and AnswersLost count the network's own losses, not requests that a killed service did not answer.
 	RequestsLost int64
 	AnswersLost  int64
 	Duplicated   int64
@@ -52,8 +51,8 @@ type Network struct {
 func New(model Model, key func(*http.Request) string, replayed func(http.Header) bool) *Network {
 	return &Network{
 		model: model, key: key, replayed: replayed, sent: make(map[string]int), flying: make(map[string]int),
-		// Without keep-alive: over a connection that is used again, net/http may repeat a request by
-		// itself, and then more would be delivered than is counted.
+		// Without keep-alive: over a reused connection, net/http may repeat a request automatically, and then more requests
+		// would be delivered than are counted.
 		client: http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: forwardLimit},
 	}
 }
@@ -98,7 +97,7 @@ func (n *Network) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	first := make(chan *answer, 1)
 	n.later(fate.Delay, func() { first <- n.deliver(p, fate.LoseAnswer) })
 	if fate.Duplicate {
-		n.later(fate.Delay+fate.Gap, func() { n.deliver(p, false) }) // nobody waits for a second answer
+		n.later(fate.Delay+fate.Gap, func() { n.deliver(p, false) }) // the client does not wait for a second answer
 	}
 	select {
 	case a := <-first:
@@ -155,8 +154,7 @@ type answer struct {
 	body   []byte
 }
 
-// deliver hands a packet to the service and returns its answer, or nil if there is none: it was lost, or nobody
-// answered.
+// deliver hands a packet to the service and returns its answer, or nil if it was lost or the service did not answer.
 func (n *Network) deliver(p packet, lose bool) *answer {
 	trace, land := n.flight(p.key)
 	defer land()

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// rig is a network between a client and a service that counts.
+// rig is a network between a client and a service that counts requests.
 type rig struct {
 	network *Network
 	url     string
@@ -180,8 +180,8 @@ func TestInFlight(t *testing.T) {
 	}
 }
 
-// TestNobodyThere: a service that is down is no loss of the network's, and no delivery.
-func TestNobodyThere(t *testing.T) {
+// TestNoService: a service that is down is no loss of the network's, and no delivery.
+func TestNoService(t *testing.T) {
 	t.Parallel()
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()

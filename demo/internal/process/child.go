@@ -46,9 +46,10 @@ func Start(ctx context.Context, name string, failed func(error), args ...string)
 	}
 	c := &Child{name: name, done: make(chan struct{})}
 	c.cmd = exec.Command(self, args...) //nolint:gosec,noctx // this program itself; the parent ends it
-	c.cmd.Args[0] = os.Args[0]          // a program of several names goes by the one that it was called by
+	c.cmd.Args[0] = os.Args[0]          // a program with several names acts by the name it was called with
 	c.cmd.Stderr = &c.stderr
-	// The child reads its standard input until that ends, which it does when the parent is gone, for whatever reason: see [Serve].
+	// The child reads its standard input until that ends, which it does when the parent is gone, for whatever reason: see
+	// [Serve].
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -71,7 +72,7 @@ func Start(ctx context.Context, name string, failed func(error), args ...string)
 		if c.ending.Load() {
 			return
 		}
-		err := fmt.Errorf("%s ended by itself: %v%s", name, c.cmd.ProcessState, c.said())
+		err := fmt.Errorf("%s ended unexpectedly: %v%s", name, c.cmd.ProcessState, c.said())
 		if line == "" {
 			ended <- err
 		} else {

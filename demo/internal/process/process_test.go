@@ -91,14 +91,14 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestEndsByItself: an end that nobody asked for is a fault.
-func TestEndsByItself(t *testing.T) {
+// TestEndsUnexpectedly: an end that was not requested is an error.
+func TestEndsUnexpectedly(t *testing.T) {
 	t.Parallel()
 	c, ended := start(t)
 	if got, err := get(t, c, "/exit"); err == nil {
 		t.Errorf("it says %q", got)
 	}
-	if err := <-ended; !strings.Contains(err.Error(), "the child ended by itself: exit status 4") {
+	if err := <-ended; !strings.Contains(err.Error(), "the child ended unexpectedly: exit status 4") {
 		t.Error(err)
 	}
 }

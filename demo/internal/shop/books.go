@@ -12,7 +12,7 @@ import (
 // initialBalance is what every account begins with, in cents.
 const initialBalance = 1_000_000_00
 
-// schema is the business: nothing in it knows of idempotency. A second charge of an order goes through.
+// schema is the business data. It has no idempotency keys: a second charge of an order goes through.
 const schema = `
 CREATE TABLE accounts (name TEXT PRIMARY KEY, balance INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE orders (id TEXT PRIMARY KEY, account TEXT NOT NULL, amount INTEGER NOT NULL, state TEXT NOT NULL) WITHOUT ROWID;

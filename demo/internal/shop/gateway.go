@@ -20,8 +20,8 @@ const (
 	answering = 30 * time.Millisecond
 )
 
-// Gateway is the e-mail gateway: somebody else's program, outside of every transaction, with a ledger of its own. It
-// accepts mails, and sends twice what it is given twice.
+// Gateway is the e-mail gateway: an external program, outside of every transaction, with its own ledger. It accepts
+// mails, and sends a mail twice if it gets it twice.
 type Gateway struct {
 	accepting time.Duration
 

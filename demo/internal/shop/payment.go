@@ -24,7 +24,8 @@ type Receipt struct {
 type Mail struct {
 	// ID is the gateway's number of the mail.
 	ID string `json:"id,omitempty"`
-	// Key is the sender's name for this mail. The gateway writes it down but, like most of its kind, sends whatever it is given.
+	// Key is the sender's name for this mail. The gateway writes it down but, like most of its kind, sends whatever it is
+	// given.
 	Key     string `json:"key"`
 	Order   string `json:"order"`
 	Account string `json:"account"`

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// lease is how long a payment stays with a process that was killed, before another may take it over.
+	// lease is how long a killed process keeps a payment before another may take it over.
 	lease = 1500 * time.Millisecond
 	// wait is how long a duplicate waits: until it has taken over from a process that was killed.
 	wait = lease + 500*time.Millisecond
@@ -70,7 +70,7 @@ func OpenWithout(_ context.Context, books, gateway string) (http.Handler, io.Clo
 }
 
 // OpenWith opens the service with everonce. It pays once for each key: the charge is a step in the transaction of the
-// books, the mail a step that is never repeated while nobody knows whether it was sent.
+// books, and the mail is a step that is not repeated while it is unknown whether it was sent.
 func OpenWith(ctx context.Context, books, gateway string) (http.Handler, io.Closer, error) {
 	store, err := sqlitestore.Open(ctx, books, nil)
 	if err != nil {
@@ -101,7 +101,7 @@ func OpenWith(ctx context.Context, books, gateway string) (http.Handler, io.Clos
 	}))
 }
 
-// OpenProxy opens the proxy in front of a service without everonce, with records of its own.
+// OpenProxy opens the proxy in front of a service without everonce. The proxy has its own records.
 func OpenProxy(ctx context.Context, records, upstream string) (http.Handler, io.Closer, error) {
 	store, err := sqlitestore.Open(ctx, records, nil)
 	if err != nil {

@@ -76,7 +76,7 @@ func TestRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found = nil // the driver decodes into what is there, and leaves what a document lacks
+		found = nil // the driver decodes into existing fields, and leaves those that a document lacks
 		if err := cursor.All(t.Context(), &found); err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +88,7 @@ func TestRun(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	// The broker takes a consumer off the queue, and puts back what it had in hand, in its own time.
+	// The broker removes a consumer from the queue, and requeues its messages, some time later.
 	waitFor(t, done, "queue without a consumer", func() bool { _, consumers := look(t, conn, name); return consumers == 0 })
 	if waiting, _ := look(t, conn, name); waiting != 0 {
 		t.Errorf("%d messages came back", waiting)
@@ -113,7 +113,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// look returns how many messages are in a queue and in nobody's hand, and how many consumers it has.
+// look returns how many messages of a queue are ready, and how many consumers it has.
 func look(t *testing.T, conn *amqp.Connection, queue string) (messages, consumers int) {
 	t.Helper()
 	ch, err := conn.Channel()
@@ -121,7 +121,7 @@ func look(t *testing.T, conn *amqp.Connection, queue string) (messages, consumer
 		t.Fatal(err)
 	}
 	q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
-	if err != nil { // which closes the channel; it is not there yet
+	if err != nil { // which closes the channel; the queue does not exist yet
 		return 0, 0
 	}
 	if err := ch.Close(); err != nil {

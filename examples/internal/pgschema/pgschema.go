@@ -1,4 +1,4 @@
-// Package pgschema gives a test a schema of its own.
+// Package pgschema gives each test a separate schema.
 package pgschema
 
 import (

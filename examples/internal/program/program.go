@@ -1,5 +1,5 @@
-// Package program builds and runs the examples as processes, for their tests. It builds without cgo, as the Dockerfile does: one build of
-// what they import serves all tests.
+// Package program builds and runs the examples as processes, for their tests. It builds without cgo, as the Dockerfile
+// does: one build of what they import serves all tests.
 package program
 
 import (
@@ -31,7 +31,7 @@ func Run(ctx context.Context, t *testing.T, dir, file string, args ...string) st
 	text, err := cmd.Output()
 	if err != nil {
 		stderr := ""
-		if exit, ok := err.(*exec.ExitError); ok { //nolint:errorlint // Output returns it as it is
+		if exit, ok := err.(*exec.ExitError); ok { //nolint:errorlint // Output returns it unwrapped
 			stderr = string(exit.Stderr)
 		}
 		t.Fatalf("%s: %v\n%s", filepath.Base(file), err, stderr)

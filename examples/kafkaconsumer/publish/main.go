@@ -23,14 +23,16 @@ func main() {
 	}
 }
 
-// publish returns nil when the broker has the message. After an error it may be there or not: publish it again, with the same ID.
+// publish returns nil when the broker has the message. After an error it may be there or not: publish it again, with
+// the same ID.
 func publish(ctx context.Context, broker, topic, id, body string) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(strings.TrimPrefix(broker, "kafka://")), kgo.UnknownTopicRetries(100))
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	// The broker's defaults are one copy of each message: a topic that must lose nothing has three, and min.insync.replicas 2.
+	// The broker's defaults are one copy of each message: a topic that must lose nothing has three, and
+	// min.insync.replicas 2.
 	if _, err := kadm.NewClient(client).CreateTopic(ctx, 2, -1, nil, topic); err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/everonce/everonce/internal/testserver"
 )
 
-// What is published twice is in the topic twice: it is the consumer who recognises the ID.
+// A message that is published twice is in the topic twice: the consumer recognises the ID.
 func TestPublish(t *testing.T) {
 	broker, topic := testserver.URL(t, "kafka"), "publish."+strings.ToLower(rand.Text())
 	for range 2 {

@@ -1,4 +1,5 @@
-// Command publish puts a message into a JetStream stream, which it creates: publish STREAM ID BODY. It takes BROKER_URL.
+// Command publish puts a message into a JetStream stream, which it creates: publish STREAM ID BODY. It takes
+// BROKER_URL.
 package main
 
 import (
@@ -21,7 +22,8 @@ func main() {
 	}
 }
 
-// publish returns nil when the stream has the message. After an error it may be there or not: publish it again, with the same ID.
+// publish returns nil when the stream has the message. After an error it may be there or not: publish it again, with
+// the same ID.
 func publish(ctx context.Context, broker, stream, id, body string) error {
 	conn, err := nats.Connect(broker)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/everonce/everonce/internal/testserver"
 )
 
-// What is published twice with one ID is stored once.
+// A message that is published twice with one ID is stored once.
 func TestPublish(t *testing.T) {
 	broker, stream := testserver.URL(t, "nats"), "publish-"+rand.Text()
 	for range 2 {

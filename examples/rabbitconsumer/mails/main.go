@@ -1,5 +1,5 @@
-// Command mails sends a mail for each order of a RabbitMQ queue, once, by records in Redis. It takes REDIS_URL and BROKER_URL, and runs
-// until it is interrupted.
+// Command mails sends a mail for each order of a RabbitMQ queue, once, by records in Redis. It takes REDIS_URL and
+// BROKER_URL, and runs until it is interrupted.
 package main
 
 import (

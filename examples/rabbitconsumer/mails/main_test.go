@@ -16,8 +16,8 @@ import (
 
 const soon = 3 * time.Minute
 
-// Orders are sent three times: there is one mail for each. What the service was not reached for is tried again; a
-// customer who is not there, and a mail that may have been sent or not, are dead letters at once.
+// Orders are sent three times: each has one mail. A message is tried again while the service cannot be reached; an
+// unknown customer, and a mail that may or may not have been sent, are dead letters at once.
 func TestRun(t *testing.T) {
 	redis, broker := testserver.URL(t, "redis"), testserver.URL(t, "rabbitmq")
 	conn, err := amqp.Dial(broker)
@@ -40,7 +40,7 @@ func TestRun(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	// The queue is there before the consumer is, and its consumer takes it as it is.
+	// The queue exists before the consumer does, which uses it unchanged.
 	quorum := amqp.Table{
 		"x-queue-type": "quorum", "x-delivery-limit": int64(20), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue + ".dead",
 		"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
@@ -52,7 +52,7 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 3 {
-		for _, id := range []string{name + "-1", name + "-2", name + "-nobody", name + "-away", name + "-timeout"} { // the records are in a Redis that others use too
+		for _, id := range []string{name + "-1", name + "-2", name + "-unknown", name + "-away", name + "-timeout"} { // the records are in a Redis that others use too
 			if i > 0 && id == name+"-away" {
 				continue // what comes again is a retry
 			}
@@ -75,7 +75,7 @@ func TestRun(t *testing.T) {
 	go func() {
 		done <- run(ctx, redis, broker, queue, func(_ context.Context, to, reference string) error {
 			switch strings.TrimPrefix(to, name) {
-			case "-nobody":
+			case "-unknown":
 				return errNoSuchCustomer
 			case "-timeout":
 				return context.DeadlineExceeded
@@ -112,7 +112,7 @@ func TestRun(t *testing.T) {
 			t.Fatalf("the dead letters are %v", reasons)
 		}
 	}
-	if want := map[any]any{name + "-nobody": "rejected", name + "-timeout": "unknown"}; !maps.Equal(reasons, want) {
+	if want := map[any]any{name + "-unknown": "rejected", name + "-timeout": "unknown"}; !maps.Equal(reasons, want) {
 		t.Errorf("the dead letters are %v, want %v", reasons, want)
 	}
 	for deadline := time.Now().Add(soon); ; {

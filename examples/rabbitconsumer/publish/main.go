@@ -20,13 +20,14 @@ func main() {
 	}
 }
 
-// publish returns nil when the message is in the queue. After an error it may be there or not: publish it again, with the same ID.
+// publish returns nil when the message is in the queue. After an error it may be there or not: publish it again, with
+// the same ID.
 func publish(ctx context.Context, broker, queue, id, body string) error {
 	conn, err := amqp.Dial(broker)
 	if err != nil {
 		return err
 	}
-	defer conn.Close() //nolint:errcheck // what was confirmed is there
+	defer conn.Close() //nolint:errcheck // confirmed messages are stored
 	ch, err := conn.Channel()
 	if err != nil {
 		return err

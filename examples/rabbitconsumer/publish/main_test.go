@@ -10,7 +10,7 @@ import (
 	"github.com/everonce/everonce/internal/testserver"
 )
 
-// A message for which there is no queue is an error, and one that is in its queue is none.
+// A message without a queue is an error, and one that is in its queue is not.
 func TestPublish(t *testing.T) {
 	broker := testserver.URL(t, "rabbitmq")
 	queue := "publish." + strings.ToLower(rand.Text())

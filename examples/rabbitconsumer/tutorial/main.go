@@ -50,7 +50,7 @@ func run(ctx context.Context, command, first, second string) error {
 	if err != nil {
 		return err
 	}
-	defer store.Close() //nolint:errcheck // what was committed is there
+	defer store.Close() //nolint:errcheck // commits are stored
 	for _, table := range []string{
 		`CREATE TABLE IF NOT EXISTS customer (name TEXT PRIMARY KEY)`,
 		`CREATE TABLE IF NOT EXISTS booking (id TEXT, customer TEXT NOT NULL)`,
@@ -79,7 +79,7 @@ func work(ctx context.Context, store *sqlitestore.Store) error {
 		Consumer: "booking",
 		Key:      consume.ProducerID(),
 		Handle:   book,
-		Retry:    consume.Backoff{Limit: 2},
+		Retry:    consume.RetryPolicy{Limit: 2},
 		Observe: func(_ context.Context, m *consume.Message, v consume.Decision) {
 			log.Println(m.ID, v.Outcome, v.Disposition)
 		},
@@ -117,7 +117,7 @@ func publish(o Order) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close() //nolint:errcheck // what was confirmed is there
+	defer conn.Close() //nolint:errcheck // confirmed messages are stored
 	ch, err := conn.Channel()
 	if err != nil {
 		return err

@@ -141,7 +141,7 @@ func TestFirstMessages(t *testing.T) {
 		t.Error(customer)
 	}
 
-	// Without a queue there is nothing that could keep it: the publisher is told.
+	// Without a queue the message cannot be kept: the publisher gets an error.
 	early := exec.CommandContext(t.Context(), r.file, "-queue", r.queue, "publish", "order-0", "alice")
 	if out, err := early.CombinedOutput(); err == nil || !strings.Contains(string(out), "start a worker") {
 		t.Errorf("published without a queue: %s, %v", out, err)

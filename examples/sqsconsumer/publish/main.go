@@ -1,5 +1,5 @@
-// Command publish sends a message to an SQS queue, which it creates, with a queue of dead letters: publish QUEUE BODY. It takes the
-// configuration of AWS.
+// Command publish sends a message to an SQS queue, which it creates, with a queue of dead letters: publish QUEUE BODY.
+// It takes the configuration of AWS.
 package main
 
 import (

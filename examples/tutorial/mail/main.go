@@ -136,8 +136,8 @@ func serve(listen string, slow time.Duration) error {
 	if b.database, err = everonce.NewTxReceiver(store, nil); err != nil {
 		return err
 	}
-	// A short lease, so that nobody has to wait long for a process that is gone. It is renewed while
-	// the work runs, however long that takes.
+	// A short lease, so that no caller waits long for a process that is gone. It is renewed while the work runs, however
+	// long that takes.
 	if b.guarded, err = everonce.NewReceiver(store, everonce.Refuse, &everonce.Options{Lease: 3 * time.Second}); err != nil {
 		return err
 	}

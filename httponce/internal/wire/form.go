@@ -51,13 +51,13 @@ func (p Problem) stripe(code string) *StripeError {
 	return &e
 }
 
-// The headers by which SDKs decide about a retry: those of Stripe, and those that Stainless generates.
+// The headers by which SDKs decide about a retry: Stripe's own SDKs, and those that Stainless generates.
 const (
 	StripeShouldRetry = "Stripe-Should-Retry"
 	ShouldRetry       = "X-Should-Retry"
 )
 
-// SetRetry tells an SDK whether its retry helps. A header that is set already, by a handler, stays.
+// SetRetry tells an SDK whether its retry helps. It keeps a header that a handler has set.
 func SetRetry(h http.Header, helps bool) {
 	value := "false"
 	if helps {
@@ -70,8 +70,8 @@ func SetRetry(h http.Header, helps bool) {
 	}
 }
 
-// undecided are the problems after which a retry may help, but which have no Retry-After: the SDK decides. After Lost and
-// Timeout the policy for the unknown matters, which only the middleware knows.
+// undecided are the problems after which a retry may help, but which have no Retry-After: the SDK decides. After Lost
+// and Timeout the policy for the unknown matters, which only the middleware knows.
 var undecided = map[string]bool{Lost.Name: true, Timeout.Name: true, BodyTooSlow.Name: true, BodyBroken.Name: true}
 
 // setRetry says whether a retry helps after p.

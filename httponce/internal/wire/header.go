@@ -21,7 +21,8 @@ func IsToken(s string) bool {
 	return s != ""
 }
 
-// NeverSaved are the headers that belong to one answer. Trailer is not among them: without it a replay could not declare its trailers.
+// NeverSaved are the headers that belong to one answer. Trailer is not among them: without it a replay could not
+// declare its trailers.
 var NeverSaved = map[string]bool{
 	"Set-Cookie": true, "Set-Cookie2": true, "Clear-Site-Data": true,
 	"Www-Authenticate": true, "Authentication-Info": true, "Authorization": true,
@@ -52,7 +53,7 @@ func CheckKeyHeader(name string) error {
 	case ServerTakes[name]:
 		return fmt.Errorf("KeyHeader: %s never reaches a handler as a header", name)
 	case HasMeaning(name) || RequestsOwn[name]:
-		return fmt.Errorf("KeyHeader: %s has a meaning of its own", name)
+		return fmt.Errorf("KeyHeader: %s has a meaning already", name)
 	}
 	return nil
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A header that has a meaning of its own, or that never arrives as a header, cannot be the header of keys.
+// A header that already has a meaning, or that never arrives as a header, cannot be the header of keys.
 func TestCheckKeyHeader(t *testing.T) {
 	for _, name := range []string{
 		"no header", "host", "Transfer-Encoding", "trailer", "Content-Length", "content-type", "Content-Encoding", "Connection", "Keep-Alive", "Proxy-Connection",

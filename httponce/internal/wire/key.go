@@ -14,10 +14,11 @@ const MaxKeyLen = 255
 // parameters.
 const maxKeyField = 4 * MaxKeyLen
 
-// KeyProblem says why a value is not a key, in words that a client may read. It never contains the value. An empty one means no problem.
+// KeyProblem says why a value is not a key, in words that a client may read. It never contains the value. An empty one
+// means no problem.
 type KeyProblem string
 
-// What can be wrong with a key.
+// The problems that a key can have.
 const (
 	KeyEmpty      KeyProblem = "it is empty"
 	KeyTooLong    KeyProblem = "it is longer than 255 bytes"
@@ -27,12 +28,12 @@ const (
 	KeyNoString   KeyProblem = "it begins with a quotation mark and is not a structured field string (RFC 9651)"
 	KeyRefused    KeyProblem = "this service does not accept it"
 	KeyNotText    KeyProblem = "it is not a string"
-	KeyCompressed KeyProblem = "the body is compressed, so the key in it cannot be read: send the body as it is, or the key in the header"
+	KeyCompressed KeyProblem = "the body is compressed, so the key in it cannot be read: send the body uncompressed, or the key in the header"
 	KeyDiffers    KeyProblem = "it and the key in the body differ"
 )
 
-// KeyOf returns the key in a header; found is false if there is none. Two values are an error even if they are equal: nobody knows which
-// hop added one.
+// KeyOf returns the key in a header; found is false if the header is absent. Two values are an error even if they are
+// equal: it is unknown which hop added one.
 func KeyOf(h http.Header, name string) (key string, found bool, p KeyProblem) {
 	values := h[name]
 	switch len(values) {
@@ -67,8 +68,8 @@ func ParseKey(value string) (key string, p KeyProblem) {
 	return key, ""
 }
 
-// CheckKey returns what is wrong with a key that stands outside of a header. There is neither a list nor white space around it: what only a
-// quoted key could hold in a header stands there as it is.
+// CheckKey returns the problem of a key outside of a header. There is neither a list nor white space around it. A
+// character that a header allows only in a quoted key needs no quotes here.
 func CheckKey(key string) KeyProblem {
 	switch {
 	case key == "":

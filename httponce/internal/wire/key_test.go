@@ -49,7 +49,7 @@ func TestParseKey(t *testing.T) {
 	}
 }
 
-// What is no key is refused.
+// Invalid keys are rejected.
 func TestInvalidKeys(t *testing.T) {
 	long := strings.Repeat("k", MaxKeyLen+1)
 	for value, want := range map[string]KeyProblem{
@@ -94,7 +94,7 @@ func TestInvalidKeys(t *testing.T) {
 	}
 }
 
-// A header that is there twice is two keys, be they equal; one line with two members is refused by its comma.
+// A repeated header is two keys, even if they are equal; one line with two members is rejected by its comma.
 func TestSeveralKeys(t *testing.T) {
 	for _, values := range [][]string{{"a", "b"}, {"a", "a"}, {`"a"`, "a"}, {"", "a"}} {
 		if _, found, p := KeyOf(http.Header{"Idempotency-Key": values}, "Idempotency-Key"); !found || p != KeyRepeated {

@@ -36,14 +36,15 @@ type Problem struct {
 	Detail string
 }
 
-// The problems. MissingKey, KeyReused and InProgress have the draft's titles. Each problem has a page in docs/reference/problems.
+// The problems. MissingKey, KeyReused and InProgress have the draft's titles. Each problem has a page in
+// docs/reference/problems.
 var (
 	MissingKey   = Problem{"missing-key", http.StatusBadRequest, "Idempotency-Key is missing", "This operation needs a key: send it again with one."}
 	InvalidKey   = Problem{"invalid-key", http.StatusBadRequest, "Idempotency-Key is invalid", ""}
 	KeyReused    = Problem{"key-reused", http.StatusUnprocessableEntity, "Idempotency-Key is already used", "The key was used with another request. Use a new key for a new operation."}
 	InProgress   = Problem{"in-progress", http.StatusConflict, "A request is outstanding for this Idempotency-Key", "Send the same request again later."}
 	StillRunning = Problem{"still-running", http.StatusServiceUnavailable, "The operation is still running", "Send the same request again later for its answer."}
-	Unknown      = Problem{"outcome-unknown", http.StatusConflict, "The outcome of this operation is unknown", "An earlier attempt ended, and nobody knows whether it took effect. It is not run again before that is settled: ask the service."}
+	Unknown      = Problem{"outcome-unknown", http.StatusConflict, "The outcome of this operation is unknown", "An earlier attempt ended, and it is unknown whether it took effect. It does not run again until that is settled: ask the service."}
 	Refused      = Problem{"refused", http.StatusUnprocessableEntity, "The operation was refused", ""}
 	NoPrincipal  = Problem{"no-principal", http.StatusForbidden, "The sender is not known", "A key counts only for a known sender."}
 	BodyTooLarge = Problem{"body-too-large", http.StatusRequestEntityTooLarge, "The request body is too large", ""}
@@ -69,7 +70,8 @@ var temporary = []Problem{
 	SessionBusy, NumberGap, SessionsFull,
 }
 
-// Document is what is read of a problem. It has only members that RFC 9457 defines: a server may use any other name for anything.
+// Document is what is read of a problem. It has only members that RFC 9457 defines: a server may use any other name for
+// anything.
 type Document struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
@@ -89,8 +91,8 @@ type document struct {
 // Is reports whether d is everonce's problem p: by its title and by its type, wherever its page is.
 func (d *Document) Is(p Problem) bool { return d.hasTitle(p) && d.hasType(p) }
 
-// Says reports whether d means p, by its title or by its type: the draft gives titles only. A service that knows nothing of keys may use
-// either for something else.
+// Says reports whether d means p, by its title or by its type: the draft gives titles only. A service that knows
+// nothing of keys may use either for something else.
 func (d *Document) Says(p Problem) bool { return d.hasTitle(p) || d.hasType(p) }
 
 // Temporary reports whether d is a problem of everonce's that is not a final answer.
@@ -134,15 +136,15 @@ func ReadProblem(h http.Header, text []byte) (d Document, err error) {
 	return d, err
 }
 
-// isMistyped reports whether all that is wrong is a member of another type. That counts as absent (RFC 9457, 3.1), and the others have
-// been read.
+// isMistyped reports whether all that is wrong is a member of another type. That counts as absent (RFC 9457, 3.1), and
+// the others have been read.
 func isMistyped(err error) bool {
 	_, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	return ok
 }
 
-// Answer returns the header and the body that p is sent with. A retryAfter above zero becomes the Retry-After; code is the
-// application's own, or empty.
+// Answer returns the header and the body that p is sent with. A retryAfter above zero becomes the Retry-After; code is
+// the application's own, or empty.
 func (p Problem) Answer(f Form, code string, retryAfter time.Duration) (http.Header, []byte) {
 	uri := f.Base + p.Name
 	if f.Base == DefaultProblemBase {
@@ -171,8 +173,8 @@ func (p Problem) Answer(f Form, code string, retryAfter time.Duration) (http.Hea
 	return h, text
 }
 
-// Send answers with p. If p is temporary, a middleware around w records no final answer, whatever its Save says of the status. A
-// retryAfter above zero becomes the Retry-After.
+// Send answers with p. If p is temporary, a middleware around w records no final answer, whatever its Save says of the
+// status. A retryAfter above zero becomes the Retry-After.
 func (p Problem) Send(w http.ResponseWriter, f Form, retryAfter time.Duration) {
 	if slices.ContainsFunc(temporary, func(of Problem) bool { return of.Name == p.Name }) {
 		MarkUnknown(w)

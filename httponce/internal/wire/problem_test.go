@@ -47,13 +47,13 @@ func everyProblem(t *testing.T) map[string]Problem {
 
 const problemPages = "../../../docs/reference/problems"
 
-// Who protects a handler around this one takes none of these for its answer for good: each may be another one a moment later.
+// An outer protected handler takes none of these for its final answer: each may be another one a moment later.
 func TestProblemsOfAMomentAreNoAnswerOfWhoIsAround(t *testing.T) {
 	for name, p := range everyProblem(t) {
 		w := &notHeard{ResponseRecorder: httptest.NewRecorder()}
 		p.Send(w, Form{Base: DefaultProblemBase}, 0)
 		if ofAMoment := p.Status == http.StatusConflict || p.Status > http.StatusInternalServerError; w.unknown != ofAMoment {
-			t.Errorf("%s, a %d: whoever is around is told that it is no answer for good: %v", name, p.Status, w.unknown)
+			t.Errorf("%s, a %d: an outer handler sees that it is temporary: %v", name, p.Status, w.unknown)
 		}
 	}
 }
@@ -67,7 +67,7 @@ type notHeard struct {
 func (w *notHeard) MarkUnknown() { w.unknown = true }
 func (w *notHeard) MarkNotDone() {}
 
-// What is compressed is read up to a bound: a few bytes may stand for gigabytes.
+// A compressed problem is read up to a bound: a few bytes may stand for gigabytes.
 func TestALongCompressedProblemIsNotRead(t *testing.T) {
 	for length, want := range map[int]bool{MaxProblem - 100: true, MaxProblem: false} {
 		var text bytes.Buffer

@@ -6,7 +6,8 @@ import "net/http"
 type Recorder interface {
 	http.ResponseWriter
 	Marker
-	// MarkUpstream says that the answer is the proxy's own problem of that name, and returns the hash that logs name the key by.
+	// MarkUpstream says that the answer is the proxy's own problem of that name, and returns the hash that logs name the
+	// key by.
 	MarkUpstream(problem string) (keyHash string)
 	// Sending reports whether a part of the answer has been sent, and what is written is sent as it comes.
 	Sending() bool
@@ -27,7 +28,8 @@ func MarkNotDone(w http.ResponseWriter) {
 	}
 }
 
-// MarkUnknown tells a middleware around w that nobody knows whether the request took effect, whatever the status of its answer.
+// MarkUnknown tells a middleware around w that the outcome of the request is unknown, whatever the status of its
+// answer.
 func MarkUnknown(w http.ResponseWriter) {
 	if m, ok := Unwrapped[Marker](w); ok {
 		m.MarkUnknown()

@@ -21,7 +21,7 @@ const (
 	SessionEpoch   = "Idempotency-Session-Epoch"
 	SessionOrdered = "Idempotency-Session-Ordered"
 	// Of answers.
-	SessionOutcome = "Idempotency-Session-Outcome" // what is known of the request after this attempt: see below
+	SessionOutcome = "Idempotency-Session-Outcome" // the known outcome of the request after this attempt: see below
 	SessionLease   = "Idempotency-Session-Lease"   // in seconds, an integer or a decimal
 	SessionWindow  = "Idempotency-Session-Window"
 	SessionNext    = "Idempotency-Session-Next"
@@ -29,11 +29,11 @@ const (
 
 // The outcomes, tokens of a structured field. Without one, an earlier attempt, or this one, may have been executed.
 const (
-	OutcomeKept = "kept" // the answer is that of the number, and is kept
+	OutcomeKept = "kept" // the answer belongs to the number, and is kept
 	OutcomeNone = "none" // this attempt had no effect, and will have none
 )
 
-// SessionHeaders are those of requests.
+// SessionHeaders are the headers of requests.
 var SessionHeaders = []string{SessionHeader, SessionSecret, SessionRequest, SessionMark, SessionEpoch, SessionOrdered}
 
 // The problems of sessions. Those that pass are 409 and 503, and 429.
@@ -56,7 +56,8 @@ var (
 // maxSessionInteger is the largest integer that a structured field has.
 const maxSessionInteger = 999_999_999_999_999
 
-// SessionInteger returns the integer in a header; found is false if there is none. problem says what is wrong with it.
+// SessionInteger returns the integer in a header; found is false if the header is absent. problem says what is wrong
+// with it.
 func SessionInteger(h http.Header, name string) (n uint64, found bool, problem string) {
 	item, found, problem := sessionItem(h, name)
 	if !found || problem != "" {
@@ -99,7 +100,7 @@ func sessionItem(h http.Header, name string) (value any, found bool, problem str
 	return item.Value, true, ""
 }
 
-// FormatInteger returns n as a field. What is too large for one cannot be a session's: see maxSessionInteger.
+// FormatInteger returns n as a field. A session's number is never larger than maxSessionInteger.
 func FormatInteger(n uint64) string { return strconv.FormatUint(min(n, maxSessionInteger), 10) }
 
 // The bounds of a secret, in bytes.
@@ -126,7 +127,8 @@ func FormatSecret(secret []byte) string {
 	return `"` + base64.RawURLEncoding.EncodeToString(secret) + `"`
 }
 
-// SessionNonce is what a host gets for a sender's secret: nobody else's, and nothing that could be sent in its place.
+// SessionNonce returns the nonce that a host gets for a sender's secret. It differs between senders, and cannot be sent
+// in place of the secret.
 func SessionNonce(principal string, secret []byte) (nonce [16]byte) {
 	var stack [256]byte
 	b := binary.AppendUvarint(append(stack[:0], "everonce/httponce/session\x00"...), uint64(len(principal)))

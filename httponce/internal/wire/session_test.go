@@ -55,7 +55,7 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// What is sent is what is read, and nothing else is.
+// Fields are read as they were sent, and nothing else is accepted.
 func TestSessionFields(t *testing.T) {
 	for _, n := range []uint64{0, 1, maxSessionInteger, math.MaxUint64} {
 		got, found, problem := SessionInteger(http.Header{SessionMark: {FormatInteger(n)}}, SessionMark)
@@ -71,7 +71,7 @@ func TestSessionFields(t *testing.T) {
 	}
 }
 
-// A nonce is of one principal and one secret: the border between the two counts.
+// A nonce belongs to one principal and one secret: the border between the two matters.
 func TestSessionNonce(t *testing.T) {
 	seen := map[[16]byte]bool{}
 	for _, of := range [][2]string{{"a", "bc"}, {"ab", "c"}, {"", "abc"}, {"a", "bd"}} {

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// IsPrefixed reports whether name is that of an undeclared trailer ([http.TrailerPrefix]).
+// IsPrefixed reports whether name belongs to an undeclared trailer ([http.TrailerPrefix]).
 func IsPrefixed(name string) bool { return strings.HasPrefix(name, http.TrailerPrefix) }
 
-// neverTrails are the fields that must not be trailers, because they frame, route, authorize or describe a message (RFC 9110, 6.5.1).
-// net/http does not declare them, but sends them if they are undeclared.
+// neverTrails are the fields that must not be trailers, because they frame, route, authorize or describe a message (RFC
+// 9110, 6.5.1). net/http does not declare them, but sends them if they are undeclared.
 var neverTrails = map[string]bool{
 	"Content-Length": true, "Transfer-Encoding": true, "Trailer": true,
 	"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Te": true,

@@ -35,7 +35,7 @@ func openDynamoDB(tb testing.TB) (*dynamostore.TxStore, *dynamodb.Client, string
 	return store, client, table
 }
 
-// onDynamoDB has the shipments as items in the records' table, under keys of their own.
+// onDynamoDB keeps the shipments as items in the records' table, under separate keys.
 func onDynamoDB(tb testing.TB) ledger[*dynamostore.Tx] {
 	tb.Helper()
 	store, client, table := openDynamoDB(tb)

@@ -19,7 +19,7 @@ type shelf struct {
 	count  func(ctx context.Context, name string) (int, error)
 }
 
-// consumer ships by an insert that happens once by itself.
+// consumer ships by an insert that happens once without a record.
 func (s shelf) consumer() build {
 	return func(tb testing.TB, _ oncetest.Plan, effect func(context.Context, string, func() error) error) *shipping {
 		tb.Helper()
@@ -54,7 +54,7 @@ func scanID[Row interface{ Scan(dest ...any) error }](row Row) (id string, err e
 	return id, row.Scan(&id)
 }
 
-// shelves are the stores with an insert-once of their own.
+// shelves are the stores with an insert-once function.
 var shelves = []struct {
 	name string
 	open func(testing.TB) shelf

@@ -32,7 +32,7 @@ func redisConsumer(t *testing.T, client rueidis.Client, prefix string, handle fu
 	}
 }
 
-// keys returns the keys under a prefix, and how many of them the server will remove by itself.
+// keys returns the keys under a prefix, and how many of them the server will expire.
 func keys(t *testing.T, client rueidis.Client, prefix string) (all []string, ending int) {
 	t.Helper()
 	ctx := t.Context()
@@ -53,8 +53,8 @@ func keys(t *testing.T, client rueidis.Client, prefix string) (all []string, end
 	}
 }
 
-// A message in Redis is processing, without an end of its own: a lock that ran out would let a second one in. A failure
-// removes the lock, so that the retry runs; and completed it is kept with a TTL. Every step of it is seen by another process.
+// A message in Redis is processing, without a TTL: a lock that ran out would let a second one in. A failure removes the
+// lock, so that the retry runs; and completed it is kept with a TTL. Another process observes every step.
 func TestPracticeRedisStatesProcessingAndCompleted(t *testing.T) {
 	t.Parallel()
 	client := redis(t)
@@ -101,8 +101,8 @@ func TestPracticeRedisStatesProcessingAndCompleted(t *testing.T) {
 	}
 }
 
-// Redis forgets when its server does, and then every duplicate is handled again: payments belong into SQL, where record and
-// payment are kept or lost together.
+// Redis forgets when its server does, and then every duplicate is handled again: payments belong into SQL, where record
+// and payment are kept or lost together.
 func TestPracticeRedisForgetsSoPaymentsBelongIntoSQL(t *testing.T) {
 	t.Parallel()
 	client := redis(t)

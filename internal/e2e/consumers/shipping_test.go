@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// lease is short, for the tests wait until that of a consumer that "died" has run out; and long enough for one claim
-	// on a machine that has much else to do.
+	// lease is short, because the tests wait until the lease of a consumer that "died" has ended; and long enough for one
+	// claim on a busy machine.
 	lease = 3 * time.Second
 	// longLease is for many claims at once there. Nothing waits until it has run out.
 	longLease = time.Minute
@@ -30,7 +30,7 @@ type order struct{ Amount int }
 var byTenant = consume.Composite("Order", consume.Header("tenant"), consume.ProducerID())
 
 // retry never gives a message up: so much fails here that by chance one would.
-var retry = consume.Backoff{Limit: 1000, Min: time.Millisecond, Max: 10 * time.Millisecond}
+var retry = consume.RetryPolicy{Limit: 1000, Min: time.Millisecond, Max: 10 * time.Millisecond}
 
 // nameOf names a shipment in a ledger.
 func nameOf(m *consume.Message) string { return m.Headers["tenant"] + "/" + m.ID }
@@ -93,7 +93,7 @@ func (s *shipping) system(again func(*oncetest.Faults) *shipping) oncetest.Syste
 // build makes the consumer in one process, whose store and effects fail as the test says.
 type build func(tb testing.TB, plan oncetest.Plan, effect func(ctx context.Context, id string, effect func() error) error) *shipping
 
-// practice runs the practice list, each test in a world of its own.
+// practice runs the practice list, each test in a separate world.
 func practice(t *testing.T, world func(testing.TB) build, s oncetest.Subject) {
 	t.Helper()
 	c := &s.Capabilities
@@ -142,7 +142,7 @@ func (b build) broker(t *testing.T, w consume.Workers, storeFailing, effectFaili
 		}
 		return effect()
 	})
-	w.Log, w.PauseMin, w.PauseMax = slog.New(slog.DiscardHandler), time.Millisecond, 10*time.Millisecond
+	w.Log, w.Backoff.Min, w.Backoff.Max = slog.New(slog.DiscardHandler), time.Millisecond, 10*time.Millisecond
 	ms := make([]*consume.Message, orders)
 	for i := range ms {
 		ms[i] = message("shop-"+strconv.Itoa(i%3), "order-"+strconv.Itoa(i), i+1)

@@ -29,7 +29,7 @@ func (l ledger[Tx]) consumer(change func(*everonce.Options)) build {
 	return l.over(change, oncetest.FaultTxStore[Tx])
 }
 
-// asItIs is consumer on the store as it is, with the optional powers of its transactions, and without its faults.
+// asItIs is consumer on the unchanged store, with the optional powers of its transactions, and without faults.
 func (l ledger[Tx]) asItIs() build {
 	return l.over(nil, func(s driver.TxStore[Tx], _ oncetest.Plan) driver.TxStore[Tx] { return s })
 }

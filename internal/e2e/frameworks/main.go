@@ -1,5 +1,5 @@
-// Command frameworks takes messages that other software has published, and writes them as a consumer of everonce sees them: a line
-// of JSON each. scripts/record-frameworks calls it.
+// Command frameworks takes messages that other software has published, and writes them as a consumer of everonce sees
+// them: a line of JSON each. scripts/record-frameworks calls it.
 package main
 
 import (

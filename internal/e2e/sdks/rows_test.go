@@ -96,7 +96,8 @@ func rows() []row {
 	}
 }
 
-// hang is work that does not end before its context does. net/http ends that with the client only once the body is read.
+// hang is work that does not end before its context does. net/http ends that with the client only once the body is
+// read.
 func hang(r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body) //nolint:errcheck // the client has gone
 	<-r.Context().Done()

@@ -37,8 +37,8 @@ var sdks = []sdk{
 	{"azure-core", "python", []string{"env/bin/python", "client.py", "azure-core"}, true},
 }
 
-// told is what a client program writes about one row.
-type told struct {
+// report is the report of a client program about one row.
+type report struct {
 	Row     string `json:"row"`
 	Success bool   `json:"success"`
 	ID      string `json:"id"`
@@ -48,7 +48,7 @@ type told struct {
 }
 
 // cell is what the table says of an SDK's view: the class of its error, and how often it sent the request.
-func (r told) cell(attempts int) string {
+func (r report) cell(attempts int) string {
 	seen := "`" + strings.TrimPrefix(r.Class, "*") + "`"
 	switch {
 	case r.Success && r.ID != "":
@@ -72,8 +72,9 @@ func (s sdk) place(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// run sends one request per row with an SDK, all at once, and returns what it made of each, and how often each was sent.
-func (s sdk) run(t *testing.T, rows []row, profile httponce.Profile) (by map[string]told, attempts map[string]int) {
+// run sends one request per row with an SDK, all at once, and returns what it made of each, and how often each was
+// sent.
+func (s sdk) run(t *testing.T, rows []row, profile httponce.Profile) (by map[string]report, attempts map[string]int) {
 	t.Helper()
 	var in bytes.Buffer
 	services := map[string]*service{}
@@ -98,9 +99,9 @@ func (s sdk) run(t *testing.T, rows []row, profile httponce.Profile) (by map[str
 	if err != nil {
 		t.Fatalf("%s: %v\n%s%s", s.name, err, out, &stderr)
 	}
-	by, attempts = map[string]told{}, map[string]int{}
+	by, attempts = map[string]report{}, map[string]int{}
 	for lines := json.NewDecoder(bytes.NewReader(out)); lines.More(); {
-		var r told
+		var r report
 		noErr(t, lines.Decode(&r))
 		by[r.Row], attempts[r.Row] = r, services[r.Row].sent()
 	}

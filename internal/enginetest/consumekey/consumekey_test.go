@@ -36,7 +36,7 @@ func drawMessage(t *rapid.T) consume.Message {
 	m := consume.Message{
 		ID: rapid.OneOf(rapid.Just(""), awkward).Draw(t, "id"), BrokerID: rapid.OneOf(rapid.Just(""), awkward).Draw(t, "broker's id"),
 		ContentType: rapid.SampledFrom([]string{"", "application/json", "application/cloudevents+json"}).Draw(t, "content type"),
-		Headers:     rapid.MapOfN(name, awkward, 0, 5).Draw(t, "headers"), Odd: rapid.SliceOfN(name, 0, 1).Draw(t, "odd"),
+		Headers:     rapid.MapOfN(name, awkward, 0, 5).Draw(t, "headers"), OmittedHeaders: rapid.SliceOfN(name, 0, 1).Draw(t, "odd"),
 	}
 	m.Body = []byte(rapid.SampledFrom([]string{
 		`{}`, `{"id":"7"}`, `{"id":7,"source":"/shop"}`, `{"source":"/shop","id":"a:b"}`, `{"id":"x","id":"y"}`, `{"id":1.0}`, `[`, ``, `"7"`, `{"a":{"id":"z"}}`,
@@ -100,7 +100,7 @@ func TestKeysAreNeverByChance(t *testing.T) {
 			t.Fatalf("there is no key (%v), and it ran: %v; %+v", err, ran, v)
 		}
 		if err == nil && v.KeyHash == "" {
-			t.Fatalf("the key is %q, and its hash is not told: %+v", k, v)
+			t.Fatalf("the key is %q, and the error lacks its hash: %+v", k, v)
 		}
 	})
 }
@@ -139,9 +139,9 @@ func TestCompositesOfAllShapesAreInjective(t *testing.T) {
 	})
 }
 
-// The content's hash tells bodies apart, and is no hash that somebody else has of them: not the bare SHA-256, which a
-// producer may have put into a header, and not that of a body that begins as the domain does.
-func TestContentHashIsOfItsOwnDomain(t *testing.T) {
+// The content's hash tells bodies apart, and differs from other hashes of them: from the bare SHA-256, which a
+// producer may have put into a header, and from the hash of a body that begins as the domain does.
+func TestContentHashHasASeparateDomain(t *testing.T) {
 	const domain = "everonce/consume/content/1\x00"
 	hash := func(t *rapid.T, body []byte) string {
 		k, err := consume.ContentHash()(&consume.Message{Body: body})
@@ -201,9 +201,9 @@ func pointer(path []string) string {
 	return b.String()
 }
 
-// A JSON pointer finds the value that it names, however deep, with all of its digits, whatever stands around it; and however
-// the body is spaced, which a relay may change.
-func TestJSONPointerFindsWhatItNames(t *testing.T) {
+// A JSON pointer finds the value that it names, however deep, with all of its digits, whatever stands around it;
+// and however the body is spaced, which a relay may change.
+func TestJSONPointerFindsTheNamedValue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := drawTree(t)
 		compact, err := json.Marshal(v.body)
@@ -242,8 +242,8 @@ func eventBindings(source, id string) []consume.Message {
 	return all
 }
 
-// A CloudEvent's key is of its source and its id together, in each binding the same, and can be taken apart again: no two
-// events have one.
+// A CloudEvent's key is its source and its id together, the same in each binding, and can be split again: no two
+// events share one.
 func TestCloudEventIsItsSourceAndID(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		source, id := awkward.Draw(t, "source"), awkward.Draw(t, "id")
@@ -256,8 +256,8 @@ func TestCloudEventIsItsSourceAndID(t *testing.T) {
 	})
 }
 
-// What a broker, a retry queue or a dead letter changes about a message never makes it another operation, nor another
-// request: neither the key nor the fingerprint knows it. What the producer means does.
+// The changes that a broker, a retry queue or a dead letter makes to a message never make it another operation or
+// another request: they enter neither the key nor the fingerprint. The producer's content does.
 func TestBrokersHeadersNeverEnterKeyOrFingerprint(t *testing.T) {
 	recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
 	if err != nil {
@@ -281,7 +281,7 @@ func TestBrokersHeadersNeverEnterKeyOrFingerprint(t *testing.T) {
 		again.BrokerID, again.Source, again.Subject = awkward.Draw(t, "broker's id"), awkward.Draw(t, "queue"), awkward.Draw(t, "routing key")
 		again.Deliveries, again.Redelivered, again.Retries = rapid.IntRange(0, 30).Draw(t, "deliveries"), rapid.Bool().Draw(t, "redelivered"), rapid.IntRange(0, 30).Draw(t, "retries")
 		again.First = time.Unix(rapid.Int64Range(0, 2e9).Draw(t, "first"), 0)
-		again.Odd = rapid.SliceOfN(brokers, 0, 2).Draw(t, "odd")
+		again.OmittedHeaders = rapid.SliceOfN(brokers, 0, 2).Draw(t, "odd")
 		again.Headers = rapid.MapOfN(brokers, awkward, 0, 5).Draw(t, "headers")
 		again.Headers["tenant"] = m.Headers["tenant"]
 		first, err := c.KeyOf(&m)

@@ -1,12 +1,12 @@
-// Package rules decides on one session, for all who keep sessions: in memory, or in rows.
+// Package rules decides on the commands of one session, for every host: in memory, or in rows.
 package rules
 
 import "crypto/subtle"
 
-// Refusal is a session.Refusal, by its number; 0 is none.
+// Refusal is the number of a session.Refusal; 0 if the command is accepted.
 type Refusal uint8
 
-// The refusals that are decided here.
+// The refusals of this package.
 const (
 	Invalid    Refusal = 1
 	Expired    Refusal = 2
@@ -20,16 +20,16 @@ const (
 	Gap        Refusal = 10
 )
 
-// Session is what a decision needs to know of one.
+// Session is the part of a session that decisions need.
 type Session struct {
 	Nonce   [16]byte
 	Epoch   uint64
-	Mark    uint64 // the client has every answer up to it
+	Mark    uint64 // the client has every reply up to it
 	High    uint64 // the highest number that was executed
 	Ordered bool
 }
 
-// Absent is what a command of a session gets that is not there, where last is the highest ID that was given.
+// Absent returns the refusal of a command whose session does not exist, where last is the highest ID that was given.
 func Absent(id, last uint64) Refusal {
 	if id != 0 && id <= last {
 		return Expired
@@ -37,7 +37,7 @@ func Absent(id, last uint64) Refusal {
 	return Unknown
 }
 
-// Admit decides whether a command is of the session's own client, in its latest run.
+// Admit decides whether a command comes from the session's own client, in its latest run.
 func (s *Session) Admit(nonce [16]byte, epoch uint64) Refusal {
 	switch {
 	case subtle.ConstantTimeCompare(s.Nonce[:], nonce[:]) == 0:
@@ -48,17 +48,17 @@ func (s *Session) Admit(nonce [16]byte, epoch uint64) Refusal {
 	return 0
 }
 
-// Request is one, and what is kept of it.
+// Request is a request, and the stored data of its number.
 type Request struct {
 	Number, Mark uint64
 	Seen         bool // the number was used
-	Same         bool // by a request with the same fingerprint
-	Running      bool // which is being executed
-	Bytes        int  // of the results that are kept above Mark
+	Same         bool // the earlier request has the same fingerprint
+	Running      bool // the earlier request is being executed
+	Bytes        int  // size of the results kept above Mark
 }
 
-// Decide decides on a request that was admitted: if there is no refusal, one that was Seen is replayed, and another one is
-// executed. next comes with Gap.
+// Decide decides on a request that was admitted: without a refusal, a request that was Seen is replayed, and any other
+// one is executed. next is set with Gap.
 func (s *Session) Decide(r *Request, window uint64, maxBytes int) (refusal Refusal, next uint64) {
 	switch {
 	case r.Number == 0:
@@ -74,8 +74,8 @@ func (s *Session) Decide(r *Request, window uint64, maxBytes int) (refusal Refus
 	case r.Seen:
 		return 0, 0
 	}
-	mark := max(s.Mark, r.Mark) // as it will be if the request is accepted
-	// The next one after the mark is accepted whatever is kept: without it, the mark could not pass it.
+	mark := max(s.Mark, r.Mark) // the mark if the request is accepted
+	// The number after the mark is always accepted: otherwise the mark could not pass it.
 	if r.Number-mark > window || r.Bytes >= maxBytes && r.Number-mark > 1 {
 		return WindowFull, 0
 	}
@@ -93,7 +93,7 @@ func (s *Session) Beat(mark, window uint64) Refusal {
 	return 0
 }
 
-// Accept does what every accepted command does to its session, but for the time. It reports whether the mark has moved.
+// Accept updates a session for an accepted command, except for the time. It reports whether the mark has moved.
 func (s *Session) Accept(epoch, mark uint64) (moved bool) {
 	moved = mark > s.Mark
 	s.Epoch, s.Mark = epoch, max(s.Mark, mark)

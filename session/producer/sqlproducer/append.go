@@ -10,7 +10,7 @@ import (
 	"github.com/everonce/everonce/session/producer"
 )
 
-// Batch is what a producer sends: records for one stream, which are appended together.
+// Batch holds records for one stream, which are appended together.
 type Batch struct {
 	Stream   string
 	Producer producer.ID
@@ -20,17 +20,18 @@ type Batch struct {
 	Records [][]byte
 }
 
-// Append appends a batch in a transaction that everonce begins and commits, or finds that it is there. When it returns a nil error and
-// the answer has no Err, the batch is durable at Position: acknowledge it.
+// Append appends a batch, or finds that it was appended before, in a transaction that everonce begins and commits. If
+// the error is nil and the decision has no Err, the batch is durable at Position: acknowledge it.
 //
-// Whoever sends an ID is taken for its producer: see [producer.ID].
+// The sender of an ID is not verified: see [producer.ID].
 //
-// A refusal is in the answer, and nothing was written then. The error is the store's, and there is no answer: [everonce.ErrStore],
-// [everonce.ErrOutcomeUnknown] where the commit's answer was lost. Send the same batch again to find out.
-func (s *Store[Tx]) Append(ctx context.Context, b *Batch) (answer producer.Answer, err error) {
+// A refusal is in the decision, and nothing was written then. The error is the store's, and the decision is then empty:
+// [everonce.ErrStore], or [everonce.ErrOutcomeUnknown] if the commit's answer was lost. Send the same batch again to
+// find out.
+func (s *Store[Tx]) Append(ctx context.Context, b *Batch) (answer producer.Decision, err error) {
 	p, data, refusal := s.pack(b)
 	if refusal != 0 {
-		return producer.Answer{Err: refusal}, nil
+		return producer.Decision{Err: refusal}, nil
 	}
 	err = s.inTx(ctx, "append", func(ctx context.Context, conn sqldb.Conn) (err error) {
 		if answer, err = s.append(ctx, conn, b.Stream, p, data); err == nil && answer.Err != 0 {
@@ -39,35 +40,36 @@ func (s *Store[Tx]) Append(ctx context.Context, b *Batch) (answer producer.Answe
 		return err
 	})
 	if err != nil && !errors.Is(err, errRefused) {
-		return producer.Answer{}, err
+		return producer.Decision{}, err
 	}
 	return answer, nil
 }
 
-// AppendTx is [Store.Append] in a transaction of the caller: the batch is durable when that commits, so acknowledge it then. The
-// stream is locked until then: other appends to it wait. A refusal is the error too, a [producer.Refusal], so that a transaction which
-// returns it has no effect. A duplicate is none: a transaction with an effect of its own must leave that out then, for it had the
-// effect when it appended the batch.
+// AppendTx is [Store.Append] in a transaction of the caller: the batch is durable when that commits, so acknowledge it
+// then. The stream is locked until then: other appends to it wait. A refusal is also returned as the error, a
+// [producer.Refusal], so that a transaction which returns it has no effect. A duplicate is not an error: if the
+// transaction has other effects, skip them then, because they were committed with the batch before.
 //
-// A transaction may be the victim of a deadlock, less often if it appends to streams in the order of their names: be ready to run it
-// again. If it sees the database as it was at its beginning (REPEATABLE READ), it must not be older than the producer's grant, which is
-// [producer.ErrUnknown] to it. An error of the store may have ended the transaction: roll it back.
-func (s *Store[Tx]) AppendTx(ctx context.Context, tx Tx, b *Batch) (answer producer.Answer, err error) {
+// A transaction may be the victim of a deadlock, less often if it appends to streams in the order of their names: be
+// ready to run it again. If its reads come from a snapshot taken at its beginning (REPEATABLE READ), it must begin
+// after the producer's grant; otherwise the refusal is [producer.ErrUnknown]. An error of the store may have ended the
+// transaction: roll it back.
+func (s *Store[Tx]) AppendTx(ctx context.Context, tx Tx, b *Batch) (answer producer.Decision, err error) {
 	p, data, refusal := s.pack(b)
 	if refusal != 0 {
-		return producer.Answer{Err: refusal}, refusal
+		return producer.Decision{Err: refusal}, refusal
 	}
-	err = s.joined(ctx, tx, "append", func(ctx context.Context, conn sqldb.Conn) (err error) {
+	err = s.inCallerTx(ctx, tx, "append", func(ctx context.Context, conn sqldb.Conn) (err error) {
 		answer, err = s.append(ctx, conn, b.Stream, p, data)
 		return err
 	})
 	if err != nil {
-		return producer.Answer{}, err
+		return producer.Decision{}, err
 	}
 	return answer, answer.Err.Or()
 }
 
-// pack encodes the records, and refuses what cannot be.
+// pack encodes the records, and refuses records that are not valid.
 func (s *Store[Tx]) pack(b *Batch) (*producer.Batch, []byte, producer.Refusal) {
 	if b == nil || b.Producer < 1 || b.Epoch < 0 || b.First < 0 || len(b.Records) == 0 {
 		return nil, nil, producer.ErrInvalid
@@ -91,24 +93,24 @@ func (s *Store[Tx]) pack(b *Batch) (*producer.Batch, []byte, producer.Refusal) {
 	}, data, 0
 }
 
-func (s *Store[Tx]) append(ctx context.Context, conn sqldb.Conn, stream string, b *producer.Batch, data []byte) (producer.Answer, error) {
+func (s *Store[Tx]) append(ctx context.Context, conn sqldb.Conn, stream string, b *producer.Batch, data []byte) (producer.Decision, error) {
 	call, id := s.dialect.Call, int64(b.Producer)
 	var first, next, granted, named, last, now int64
 	var stored []byte
 	lock := into(call(s.st.lockStream, stream), &first, &next)
 	window := into(call(s.st.lockWindow, stream, id), &granted, &named, &last, &now, &stored)
 	if err := conn.Send(ctx, lock, window); err != nil {
-		return producer.Answer{}, err
+		return producer.Decision{}, err
 	}
 	if lock.Affected == 0 {
-		return producer.Answer{Err: producer.ErrNoStream}, nil
+		return producer.Decision{Err: producer.ErrNoStream}, nil
 	}
 	var state producer.State
 	var err error
 	known := window.Affected > 0
 	if known {
 		state, err = producer.ParseState(stored)
-	} else { // its first batch in the stream: no grant is to come in between
+	} else { // its first batch in the stream: lock out grants
 		var highest int64
 		of := into(call(s.st.lockProducer, id), &granted, &named)
 		ids := into(call(s.st.lastID), &highest)
@@ -118,15 +120,15 @@ func (s *Store[Tx]) append(ctx context.Context, conn sqldb.Conn, stream string, 
 		case ids.Affected == 0:
 			err = errState
 		case of.Affected == 0:
-			return producer.Answer{Err: producer.Absent(b.Producer, producer.ID(highest))}, nil
+			return producer.Decision{Err: producer.Absent(b.Producer, producer.ID(highest))}, nil
 		}
 	}
 	if err != nil {
-		return producer.Answer{}, err
+		return producer.Decision{}, err
 	}
 	grant := producer.Grant{Producer: b.Producer, Epoch: int16(granted), Named: named != 0 || s.opts.GrantedEpochs} //nolint:gosec // as it was granted
 	if refusal := grant.Admit(b.Epoch); refusal != 0 {
-		return producer.Answer{Err: refusal}, nil
+		return producer.Decision{Err: refusal}, nil
 	}
 	if answer := state.Check(b); answer.Err != 0 || answer.Duplicate {
 		return answer, nil
@@ -145,5 +147,5 @@ func (s *Store[Tx]) append(ctx context.Context, conn sqldb.Conn, stream string, 
 	if last>>eraBits != now>>eraBits || !known {
 		calls = append(calls, call(s.st.touch, id))
 	}
-	return producer.Answer{Position: next}, conn.Send(ctx, calls...)
+	return producer.Decision{Position: next}, conn.Send(ctx, calls...)
 }

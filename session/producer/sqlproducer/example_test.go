@@ -62,7 +62,7 @@ func ExampleStore_AppendTx() {
 		return
 	}
 	var batches []*sqlproducer.Batch // ordered by their streams
-	answers := make([]producer.Answer, len(batches))
+	answers := make([]producer.Decision, len(batches))
 	err = receiver.InTx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		fresh := false
 		for i, batch := range batches {
@@ -78,7 +78,7 @@ func ExampleStore_AppendTx() {
 		_, err := tx.ExecContext(ctx, "UPDATE ingest SET requests = requests + 1")
 		return err
 	})
-	if err == nil { // now they may be told
+	if err == nil { // now they may be acknowledged
 		fmt.Println(answers)
 	}
 }

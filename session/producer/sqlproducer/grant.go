@@ -10,15 +10,16 @@ import (
 	"github.com/everonce/everonce/session/producer"
 )
 
-// InitProducer grants an ID and an epoch to a run of a producer. One without a name gets a new ID. One with a name, Kafka's
-// transactional.id, gets the ID that it had and the next epoch: from then on earlier runs are [producer.ErrFenced]. IDs are never
-// used again. Sequences begin at 0 in each stream, and what an earlier run has appended is not compared with what this one sends.
-// A producer that keeps its grant, with the numbers of what has no answer, needs no other after a restart.
+// InitProducer grants an ID and an epoch to a run of a producer. A producer without a name gets a new ID. A producer
+// with a name, Kafka's transactional.id, gets its previous ID and the next epoch: from then on earlier runs are
+// [producer.ErrFenced]. IDs are never used again. Sequences begin at 0 in each stream, and records of an earlier run
+// are not compared with this one's. A producer that keeps its grant, with the numbers of its unacknowledged batches,
+// needs no other grant after a restart.
 //
-// Whoever may call it fences whom it names: bind names, and the IDs that are granted, to the authenticated caller.
+// A caller fences the producer that it names: bind names, and the granted IDs, to the authenticated caller.
 //
-// The error wraps [everonce.ErrInvalidArgument] for a name that is too long or no UTF-8; [everonce.ErrStore];
-// [everonce.ErrOutcomeUnknown] where the commit's answer was lost: call it again, for a higher epoch or another ID.
+// The error wraps [everonce.ErrInvalidArgument] for a name that is too long or not UTF-8; [everonce.ErrStore]; or
+// [everonce.ErrOutcomeUnknown] if the commit's answer was lost: call it again, for a higher epoch or another ID.
 func (s *Store[Tx]) InitProducer(ctx context.Context, name string) (g producer.Grant, err error) {
 	if !fits(name) {
 		return g, fmt.Errorf("sqlproducer: %w: the producer's name is longer than %d bytes, or not UTF-8 without NUL", everonce.ErrInvalidArgument, MaxName)
@@ -33,8 +34,8 @@ func (s *Store[Tx]) InitProducer(ctx context.Context, name string) (g producer.G
 	return g, nil
 }
 
-// errState says that nobody knows which IDs were granted.
-var errState = errors.New("sqlproducer: the row of the table producer_state is gone")
+// errState says that it is unknown which IDs were granted.
+var errState = errors.New("sqlproducer: the row of the table producer_state is missing")
 
 func (s *Store[Tx]) grant(ctx context.Context, conn sqldb.Conn, name string) (producer.Grant, error) {
 	call := s.dialect.Call
@@ -61,7 +62,7 @@ func (s *Store[Tx]) grant(ctx context.Context, conn sqldb.Conn, name string) (pr
 		}
 	}
 	last++
-	var named any // NULL, of which a unique index takes many
+	var named any // NULL: a unique index allows many
 	if name != "" {
 		named = name
 	}

@@ -11,28 +11,28 @@ import (
 	"github.com/everonce/everonce/session/producer"
 )
 
-// readBatches bounds the batches that one Read asks for, and so its memory.
+// readBatches bounds the batches of one Read, and so its memory.
 const readBatches = 64
 
-// Record is one of a stream.
+// Record is a record of a stream.
 type Record struct {
-	// Position is the record's in the stream. Positions begin at 0 and are dense.
+	// Position is the record's position in the stream. Positions begin at 0 and are dense.
 	Position int64
 	Producer producer.ID
 	Epoch    int16
 	Sequence int32
-	// At is when it was appended, by the store's clock.
+	// At is when the record was appended, by the store's clock.
 	At    time.Time
 	Value []byte
 }
 
-// ErrTruncated is wrapped by the error of [Store.Read] for a position that was truncated away. [Store.Bounds] tells which one is the
-// first.
+// ErrTruncated is wrapped by the error of [Store.Read] for a position that was truncated away. [Store.Bounds] returns
+// the first position.
 var ErrTruncated = errors.New("sqlproducer: the position was truncated away")
 
-// Read returns records from a position on, at most limit of them; perhaps fewer, but none only at the stream's end. The error wraps
-// [ErrTruncated]; [producer.ErrNoStream]; [everonce.ErrInvalidArgument] for a position below 0 or a limit below 1;
-// [everonce.ErrStore].
+// Read returns records from a position on, at most limit of them; perhaps fewer, but an empty result only at the
+// stream's end. The error wraps [ErrTruncated]; [producer.ErrNoStream]; [everonce.ErrInvalidArgument] for a position
+// below 0 or a limit below 1; or [everonce.ErrStore].
 func (s *Store[Tx]) Read(ctx context.Context, stream string, from int64, limit int) ([]Record, error) {
 	if from < 0 || limit < 1 {
 		return nil, fmt.Errorf("sqlproducer: %w: the position or the limit is negative, or the limit is 0", everonce.ErrInvalidArgument)
@@ -47,12 +47,12 @@ func (s *Store[Tx]) Read(ctx context.Context, stream string, from int64, limit i
 		return nil, err
 	}
 	if (len(records) == 0 || records[0].Position > from) && from < first {
-		return nil, fmt.Errorf("%w: %d, and the first is %d", ErrTruncated, from, first)
+		return nil, fmt.Errorf("%w: %d; the first is %d", ErrTruncated, from, first)
 	}
 	return records, nil
 }
 
-// unpack appends a row's records that were asked for.
+// unpack appends the requested records of a row.
 func (s *Store[Tx]) unpack(r sqldb.Row, to []Record, from int64, limit int) ([]Record, error) {
 	var last, count, id, epoch, sequence, at int64
 	var data []byte
@@ -76,17 +76,17 @@ func (s *Store[Tx]) unpack(r sqldb.Row, to []Record, from int64, limit int) ([]R
 	return to, nil
 }
 
-// Bounds returns the first position of a stream that was not truncated away, and the one that the next record gets; they are equal
-// if there is none. The error wraps [producer.ErrNoStream], or [everonce.ErrStore].
+// Bounds returns the first position of a stream that was not truncated away, and the position of the next record; they
+// are equal if the stream has no records. The error wraps [producer.ErrNoStream], or [everonce.ErrStore].
 func (s *Store[Tx]) Bounds(ctx context.Context, stream string) (first, next int64, err error) {
 	return s.bounds(ctx, stream)
 }
 
-// bounds also reads what comes before: so the first is not below what that saw.
+// bounds sends the calls before first, so that first is not below the bound that they saw.
 func (s *Store[Tx]) bounds(ctx context.Context, stream string, before ...*sqldb.Call) (first, next int64, err error) {
 	own := into(s.dialect.Call(s.st.bounds, stream), &first, &next)
 	if err := s.db.Read(ctx, append(before, own)...); err != nil {
-		return 0, 0, s.failed("read", err)
+		return 0, 0, s.wrapError("read", err)
 	}
 	if own.Affected == 0 {
 		return 0, 0, fmt.Errorf("sqlproducer: %w", producer.ErrNoStream)

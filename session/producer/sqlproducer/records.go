@@ -9,7 +9,7 @@ import (
 // errRecords says that a row of the log is damaged.
 var errRecords = errors.New("sqlproducer: a batch in the log cannot be read: its row is damaged")
 
-// encode writes records, each behind its length. size is the sum of their lengths.
+// encode encodes records, each after its length. size is the sum of their lengths.
 func encode(records [][]byte, size int) []byte {
 	b := make([]byte, 0, size+2*len(records))
 	for _, r := range records {
@@ -18,9 +18,9 @@ func encode(records [][]byte, size int) []byte {
 	return b
 }
 
-// decode reads so many records. They are parts of b.
+// decode decodes count records. They are parts of b.
 func decode(b []byte, count int64) ([][]byte, error) {
-	if count < 1 || count > int64(len(b)) { // each has a byte at least
+	if count < 1 || count > int64(len(b)) { // each has at least one byte
 		return nil, errRecords
 	}
 	records := make([][]byte, 0, count)

@@ -15,15 +15,16 @@ import (
 
 // Options are the options of a [Store]. The zero value of each field is its default.
 type Options struct {
-	// Window is how many batches of a producer are remembered in each stream: at least as many as it has under way. At most
-	// [producer.MaxWindow]. Default 5.
+	// Window is how many batches of a producer are remembered in each stream: at least as many as it sends without waiting
+	// for an acknowledgement. At most [producer.MaxWindow]. Default 5.
 	Window int
-	// MaxRecords bounds the records of a batch. Beyond that it is [producer.ErrTooLarge]. At most [producer.MaxCount]. Default 10 000.
+	// MaxRecords bounds the records of a batch; a larger one is [producer.ErrTooLarge]. At most [producer.MaxCount].
+	// Default 10 000.
 	MaxRecords int
-	// MaxBytes bounds the bytes of a batch's records, likewise. Default 1 MiB.
+	// MaxBytes bounds the bytes of a batch's records in the same way. Default 1 MiB.
 	MaxBytes int
-	// GrantedEpochs refuses an epoch that was not granted as [producer.ErrUnknown], also of a producer without a name, which may raise
-	// it by itself else, as clients of Kafka do.
+	// GrantedEpochs refuses an epoch that was not granted as [producer.ErrUnknown], also of a producer without a name,
+	// which otherwise may raise its epoch without a grant, as clients of Kafka do.
 	GrantedEpochs bool
 }
 
@@ -34,8 +35,8 @@ const (
 	MaxName = 255
 )
 
-// Store is a log of streams in tables beside the store of a receiver. Tx is the handle of the application's transactions. It is
-// safe for concurrent use.
+// Store is a log of streams in tables beside the store of a receiver. Tx is the handle of the application's
+// transactions. It is safe for concurrent use.
 type Store[Tx any] struct {
 	receiver *everonce.TxReceiver[Tx]
 	db       sqldb.DB[Tx]
@@ -45,8 +46,9 @@ type Store[Tx any] struct {
 	st       *statements
 }
 
-// New returns the log beside the receiver's store, which must be one in a SQL database: store/pgxstore, store/mysqlstore or
-// store/sqlitestore. All processes should have the same options. It sends nothing. The error wraps [everonce.ErrInvalidArgument].
+// New returns the log beside the receiver's store, which must be in a SQL database: store/pgxstore, store/mysqlstore or
+// store/sqlitestore. All processes should have the same options. It does no I/O. The error wraps
+// [everonce.ErrInvalidArgument].
 func New[Tx any](receiver *everonce.TxReceiver[Tx], opts *Options) (*Store[Tx], error) {
 	if receiver == nil {
 		return nil, fmt.Errorf("sqlproducer: %w: the receiver is nil", everonce.ErrInvalidArgument)
@@ -74,18 +76,18 @@ func New[Tx any](receiver *everonce.TxReceiver[Tx], opts *Options) (*Store[Tx], 
 	}, nil
 }
 
-// Migrate creates the tables, or brings them to this version. Several processes may run it at once, and it does nothing if
-// there is nothing to do. It refuses tables of a newer version with [everonce.ErrSchema].
+// Migrate creates or upgrades the tables. It does nothing if they are up to date. Several processes may call it at
+// once. If the tables have a newer version, the error is [everonce.ErrSchema].
 func (s *Store[Tx]) Migrate(ctx context.Context) error {
-	return s.failed("migrate", s.schema.Migrate(ctx, s.db))
+	return s.wrapError("migrate", s.schema.Migrate(ctx, s.db))
 }
 
-// Schema returns what Migrate runs on an empty database, as text for a migration tool of your own. It changes only with a new
-// version of the schema, which the changelog names.
+// Schema returns the statements that Migrate runs on an empty database, for another migration tool. They change only
+// with a new version of the schema, which the changelog names.
 func (s *Store[Tx]) Schema() string { return s.schema.Text() }
 
-// CreateStream creates a stream, or does nothing if there is one. The error wraps [everonce.ErrInvalidArgument] for a name that
-// is empty, too long or no UTF-8, or [everonce.ErrStore].
+// CreateStream creates a stream, or does nothing if it exists. The error wraps [everonce.ErrInvalidArgument] for a name
+// that is empty, too long or not UTF-8, or [everonce.ErrStore].
 func (s *Store[Tx]) CreateStream(ctx context.Context, name string) error {
 	if err := checkName("the stream's name", name); err != nil {
 		return err
@@ -106,31 +108,31 @@ func fits(name string) bool {
 	return len(name) <= MaxName && utf8.ValidString(name) && !strings.ContainsRune(name, 0)
 }
 
-// errRefused rolls a transaction back, and is no failure.
+// errRefused rolls a transaction back after a refusal; it is not returned.
 var errRefused = errors.New("sqlproducer: the batch is refused")
 
 // inTx runs fn in a transaction that everonce begins and commits.
 func (s *Store[Tx]) inTx(ctx context.Context, what string, fn func(ctx context.Context, conn sqldb.Conn) error) error {
-	return s.receiver.InTx(ctx, func(ctx context.Context, tx Tx) error { return s.joined(ctx, tx, what, fn) })
+	return s.receiver.InTx(ctx, func(ctx context.Context, tx Tx) error { return s.inCallerTx(ctx, tx, what, fn) })
 }
 
-// joined runs fn in a transaction, and gives a failure its meaning.
-func (s *Store[Tx]) joined(ctx context.Context, tx Tx, what string, fn func(ctx context.Context, conn sqldb.Conn) error) error {
+// inCallerTx runs fn in a transaction of the caller, and wraps its errors.
+func (s *Store[Tx]) inCallerTx(ctx context.Context, tx Tx, what string, fn func(ctx context.Context, conn sqldb.Conn) error) error {
 	conn, err := s.db.Join(ctx, tx)
 	if err != nil {
 		return fmt.Errorf("sqlproducer: %s: %w", what, err)
 	}
-	return s.failed(what, fn(ctx, conn))
+	return s.wrapError(what, fn(ctx, conn))
 }
 
-func (s *Store[Tx]) failed(what string, err error) error {
+func (s *Store[Tx]) wrapError(what string, err error) error {
 	if err == nil || errors.Is(err, everonce.ErrSchema) || errors.Is(err, errRefused) {
 		return err
 	}
 	return sqldb.Failed(s.db, "sqlproducer: "+what, s.schema.Hint, err)
 }
 
-// into has a call's rows scanned into numbers, the last row's in the end.
+// into scans a call's rows into numbers; the last row remains.
 func into(call *sqldb.Call, dest ...any) *sqldb.Call {
 	return call.ForEach(func(r sqldb.Row) error { return r.Scan(dest...) })
 }

@@ -2,12 +2,12 @@ package sqlproducer
 
 import "github.com/everonce/everonce/internal/sqldb"
 
-// The tables: a row for each producer; one for each producer in a stream, with its [producer.State]; one for each stream, which
-// appends lock; one for each batch; and one row for all, which grants lock.
+// The tables: a row for each producer; one for each producer in a stream, with its [producer.State]; one for each
+// stream, which appends lock; one for each batch; and a single row that grants lock.
 var tables = []string{"producer", "producer_window", "producer_stream", "producer_log", "producer_state"}
 
 const (
-	eraBits      = 26 // an era is 2²⁶ µs, or 67 s: a producer's last time is written once in one
+	eraBits      = 26 // an era is 2²⁶ µs, or 67 s: a producer's last time is written once in each
 	producerRows = "id {int} NOT NULL PRIMARY KEY, name {text}, epoch {int} NOT NULL, last {int} NOT NULL"
 	windowRows   = "stream {text} NOT NULL, producer_id {int} NOT NULL, granted {int} NOT NULL, named {int} NOT NULL, last {int} NOT NULL, state {bytes} NOT NULL," +
 		" PRIMARY KEY (stream, producer_id)"
@@ -29,7 +29,7 @@ func definitions(d *sqldb.Dialect) []string {
 		"CREATE TABLE {producer_state} (" + stateRows + ")",
 		"INSERT INTO {producer_state} (id, last_id) VALUES (1, 0)",
 	}
-	if d.MySQL { // each commits by itself, and may come again
+	if d.MySQL { // each statement commits alone, and may be repeated
 		const end = ") ENGINE = InnoDB ROW_FORMAT = DYNAMIC"
 		templates = []string{
 			"CREATE TABLE IF NOT EXISTS {producer} (" + producerRows + ", UNIQUE KEY name (name), KEY last (last)" + end,
@@ -46,15 +46,15 @@ func definitions(d *sqldb.Dialect) []string {
 	return templates
 }
 
-// statements are all that is sent.
+// statements are all statements of a Store.
 type statements struct {
-	create, bounds                                    *sqldb.Statement // of a stream
-	lockStream, lockWindow, lockProducer, lastID      *sqldb.Statement // of an append
+	create, bounds                                    *sqldb.Statement // for streams
+	lockStream, lockWindow, lockProducer, lastID      *sqldb.Statement // for appends
 	advance, put, open, keep, touch                   *sqldb.Statement
 	read                                              *sqldb.Statement
-	lockState, byName, insert, granted, raise, raised *sqldb.Statement // of a grant
-	below, older, cut, first                          *sqldb.Statement // of a truncation
-	idle, lockWindows, countWindows                   *sqldb.Statement // of a purge
+	lockState, byName, insert, granted, raise, raised *sqldb.Statement // for grants
+	below, older, cut, first                          *sqldb.Statement // for truncation
+	idle, lockWindows, countWindows                   *sqldb.Statement // for purges
 	dropWindows, drop                                 *sqldb.Statement
 }
 
@@ -71,7 +71,7 @@ func newStatements(d *sqldb.Dialect) *statements {
 	const (
 		stream = "SELECT first, next FROM {producer_stream} WHERE name = {1t}"
 	)
-	// MySQL locks what it looks at: it is told to use the index of a small table too.
+	// MySQL locks every row that it reads: force the index in a small table too.
 	last, windows, rows := "{producer} ", "{producer_window} ", ""
 	if d.MySQL {
 		last, windows, rows = last+"FORCE INDEX (last) ", windows+"FORCE INDEX (producer) ", windows
@@ -85,7 +85,7 @@ func newStatements(d *sqldb.Dialect) *statements {
 		lockWindow:   st("lock_window", 2, "SELECT granted, named, last, {now}, state FROM {producer_window} WHERE stream = {1t} AND producer_id = {2i} {for update}"),
 		lockProducer: st("lock_producer", 1, "SELECT epoch, CASE WHEN name IS NULL THEN 0 ELSE 1 END FROM {producer} WHERE id = {1i} {for update}"),
 		lastID:       st("last_id", 0, "SELECT last_id FROM {producer_state} WHERE id = 1"),
-		// In what is no transaction any more it would commit by itself.
+		// If the server has ended the transaction, this must fail: it would commit alone.
 		advance: st("advance", 2, "UPDATE {producer_stream} SET next = {2i} + 0{alive} WHERE name = {1t}"),
 		put: st("put", 7, "INSERT INTO {producer_log} (stream, last, records, producer_id, epoch, sequence, at, data)"+
 			" VALUES ({1t}, {2i}, {3i}, {4i}, {5i}, {6i}, {now}, {7b})"),

@@ -9,24 +9,24 @@ import (
 	"github.com/everonce/everonce/internal/sqldb"
 )
 
-// What one transaction of [Store.Truncate], [Store.Expire] and [Store.Purge] removes.
+// Limits of one transaction of [Store.Truncate], [Store.Expire] and [Store.Purge].
 const (
 	cutBatch   = 100
 	purgeBatch = 100
-	// purgeWindows bounds the rows of the streams of more than one producer.
+	// purgeWindows bounds the stream rows of all producers in a transaction, if they are more than one.
 	purgeWindows = 10_000
 )
 
-// Truncate removes batches of a stream whose records are all below a position, the oldest first and at most limit of them, in
-// transactions of 100, and returns how many. What is known of producers stays: a batch that comes again is a duplicate as before. Any
-// number of processes may call it at once. The error wraps [producer.ErrNoStream], [everonce.ErrInvalidArgument] for a negative
-// argument, or [everonce.ErrStore].
+// Truncate removes batches of a stream whose records are all below a position, the oldest first and at most limit of
+// them, in transactions of 100, and returns how many it removed. The states of producers are kept: a batch that arrives
+// again is still a duplicate. Several processes may call it at once. The error wraps [producer.ErrNoStream],
+// [everonce.ErrInvalidArgument] for a negative argument, or [everonce.ErrStore].
 func (s *Store[Tx]) Truncate(ctx context.Context, stream string, before int64, limit int) (removed int, err error) {
 	return s.truncate(ctx, stream, s.st.below, before, limit)
 }
 
-// Expire is [Store.Truncate] for batches that were appended longer ago than age, by the store's clock. It ends at the first that was
-// not, also where older times follow, as of a clock that was set back.
+// Expire is [Store.Truncate] for batches that were appended longer ago than age, by the store's clock. It ends at the
+// first batch that was not, even if older times follow, for example after a clock was set back.
 func (s *Store[Tx]) Expire(ctx context.Context, stream string, age time.Duration, limit int) (removed int, err error) {
 	if age < 0 {
 		return 0, fmt.Errorf("sqlproducer: %w: the age is negative", everonce.ErrInvalidArgument)
@@ -40,7 +40,7 @@ func (s *Store[Tx]) truncate(ctx context.Context, stream string, st *sqldb.State
 	}
 	for removed < limit {
 		batch, found := min(cutBatch, limit-removed), 0
-		var last, young int64 // the last position of what is to be removed
+		var last, young int64 // the last position to be removed
 		find := s.dialect.Call(st, stream, arg, int64(batch)).ForEach(func(r sqldb.Row) error {
 			var at int64
 			if young != 0 {
@@ -70,7 +70,8 @@ func (s *Store[Tx]) truncate(ctx context.Context, stream string, st *sqldb.State
 	return removed, nil
 }
 
-// cut removes the batches up to a position, if nobody has done so before. It locks the stream first, as an append does.
+// cut removes the batches up to a position, unless another call has done so. It locks the stream first, as an append
+// does.
 func (s *Store[Tx]) cut(ctx context.Context, conn sqldb.Conn, stream string, last int64) (int, error) {
 	var first, next int64
 	if err := conn.Send(ctx, into(s.dialect.Call(s.st.lockStream, stream), &first, &next)); err != nil || first > last {
@@ -81,11 +82,12 @@ func (s *Store[Tx]) cut(ctx context.Context, conn sqldb.Conn, stream string, las
 	return int(cut.Affected), err
 }
 
-// Purge forgets producers that have neither been granted an epoch nor appended anything for the time of idle, by the store's clock and
-// within 67 s; at most limit of them, in transactions of 100 producers, or fewer that have 10 000 streams together. It returns how many.
-// What they send afterwards is [producer.ErrForgotten], so idle must be longer than producers send anything again. Their records stay.
-// It waits for nobody who appends. Any number of processes may call it at once. The error wraps [everonce.ErrInvalidArgument] for an idle
-// that is not positive or a negative limit; [everonce.ErrStore]; [everonce.ErrTxTooLong] if one producer has more streams than a
+// Purge forgets producers that were neither granted an epoch nor appended a batch for the time of idle, by the store's
+// clock and within 67 s; at most limit of them, in transactions of 100 producers, or fewer that have 10 000 streams
+// together. It returns how many. Their later batches are refused as [producer.ErrForgotten], so idle must be longer
+// than the time after which producers still repeat a batch. Their records are kept. Purge does not wait for appends.
+// Several processes may call it at once. The error wraps [everonce.ErrInvalidArgument] for an idle that is not positive
+// or a negative limit; [everonce.ErrStore]; or [everonce.ErrTxTooLong] if one producer has more streams than a
 // transaction can forget.
 func (s *Store[Tx]) Purge(ctx context.Context, idle time.Duration, limit int) (removed int, err error) {
 	if idle <= 0 || limit < 0 {
@@ -105,7 +107,7 @@ func (s *Store[Tx]) Purge(ctx context.Context, idle time.Duration, limit int) (r
 	return removed, nil
 }
 
-// purge removes some of the producers that are idle, and says whether there may be more.
+// purge removes some of the idle producers, and reports whether there may be more.
 func (s *Store[Tx]) purge(ctx context.Context, conn sqldb.Conn, micros int64, limit int) (removed int, more bool, err error) {
 	var ids []int64
 	err = conn.Send(ctx, s.dialect.Call(s.st.idle, micros, int64(limit)).ForEach(func(r sqldb.Row) error {
@@ -117,12 +119,12 @@ func (s *Store[Tx]) purge(ctx context.Context, conn sqldb.Conn, micros int64, li
 	if err != nil || len(ids) == 0 {
 		return 0, false, err
 	}
-	windows, err := s.counted(ctx, conn, s.st.countWindows, ids)
+	windows, err := s.windowsOf(ctx, conn, s.st.countWindows, ids)
 	if err != nil {
 		return 0, false, err
 	}
 	found := len(ids)
-	for len(ids) > 0 && removed == 0 { // until some are free
+	for len(ids) > 0 && removed == 0 { // until some are not locked
 		n := 1
 		for sum := windows[ids[0]]; n < len(ids) && sum+windows[ids[n]] <= purgeWindows; n++ {
 			sum += windows[ids[n]]
@@ -135,10 +137,10 @@ func (s *Store[Tx]) purge(ctx context.Context, conn sqldb.Conn, micros int64, li
 	return removed, removed > 0 && (found == limit || len(ids) > 0), nil
 }
 
-// drop removes producers whose rows it has, and nothing but what it has locked: one that appends at this moment has a window locked,
-// and is left out. New windows need the producer's row.
+// drop removes producers whose rows are locked, except those whose windows it cannot lock: a producer that appends at
+// this moment has a window locked, and is left out. New windows need the producer's row.
 func (s *Store[Tx]) drop(ctx context.Context, conn sqldb.Conn, ids []int64, windows map[int64]int) (removed int, err error) {
-	locked, err := s.counted(ctx, conn, s.st.lockWindows, ids)
+	locked, err := s.windowsOf(ctx, conn, s.st.lockWindows, ids)
 	if err != nil {
 		return 0, err
 	}
@@ -158,8 +160,9 @@ func (s *Store[Tx]) drop(ctx context.Context, conn sqldb.Conn, ids []int64, wind
 	return removed, err
 }
 
-// counted counts the windows of producers that a statement finds: it returns a producer and a number in each row.
-func (s *Store[Tx]) counted(ctx context.Context, conn sqldb.Conn, st *sqldb.Statement, ids []int64) (map[int64]int, error) {
+// windowsOf returns the number of windows of each producer that a statement finds: it returns a producer and a number
+// in each row.
+func (s *Store[Tx]) windowsOf(ctx context.Context, conn sqldb.Conn, st *sqldb.Statement, ids []int64) (map[int64]int, error) {
 	counts := map[int64]int{}
 	return counts, conn.Send(ctx, s.dialect.Call(st, s.dialect.Ints(ids)).ForEach(func(r sqldb.Row) error {
 		var id, n int64

@@ -50,7 +50,7 @@ func Of(l *consume.DeadLetter, data bool) DeadLetter {
 	if !data {
 		return o
 	}
-	o.MessageID, o.ContentType, o.Headers, o.OddHeaders = m.ID, m.ContentType, m.Headers, m.Odd
+	o.MessageID, o.ContentType, o.Headers, o.OddHeaders = m.ID, m.ContentType, m.Headers, m.OmittedHeaders
 	body := string(m.Body)
 	if utf8.ValidString(body) {
 		o.Body = &body
@@ -114,7 +114,7 @@ func WriteList(w io.Writer, all []DeadLetter) error {
 	return t.Flush()
 }
 
-// Write writes all that is known of each.
+// Write writes everything known about each letter.
 func Write(w io.Writer, all []DeadLetter) error {
 	for i := range all {
 		l := &all[i]

@@ -1,5 +1,5 @@
-// Package identity reads a store's identity secret from its file, for every command alike: by another secret a command would look for
-// other records.
+// Package identity reads a store's identity secret from its file, for every command alike: by another secret a command
+// would look for other records.
 package identity
 
 import (

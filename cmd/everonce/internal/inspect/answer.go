@@ -18,7 +18,8 @@ func IsRequest(rec *driver.Record) bool {
 	return strings.HasPrefix(rec.Fingerprint.Alg, httpAlg)
 }
 
-// asAnswer writes the answer that a result holds in a way that can be read. Headers are data as the body is: without data it is the status.
+// asAnswer writes the answer that a result holds in a way that can be read. Headers are data as the body is: without
+// data it is the status.
 func (r *Result) asAnswer(res *driver.SavedResult, withData bool) {
 	var head, whole httponce.Answer
 	if head.UnmarshalBinary(res.Summary) == nil {
@@ -39,7 +40,8 @@ func (r *Result) asAnswer(res *driver.SavedResult, withData bool) {
 	}
 }
 
-// answerJSON returns an answer in the form of the status handler; of one whose body is in records of its own, its head.
+// answerJSON returns an answer in the form of the status handler. If the body is stored in separate records, it returns
+// the head only.
 func answerJSON(whole, head httponce.Answer) json.RawMessage {
 	text, err := json.Marshal(whole)
 	if err != nil {

@@ -45,7 +45,7 @@ type Saga struct {
 	Steps  []*SagaStep `json:"steps,omitempty"`
 }
 
-// SagaStep is an action, or a compensation. Its output is there only where it was asked for.
+// SagaStep is an action, or a compensation. Output is set only if it was asked for.
 type SagaStep struct {
 	Name         string          `json:"name"`
 	Compensation bool            `json:"compensation,omitempty"`
@@ -70,8 +70,8 @@ func SagaOf(s *saga.Saga, asked bool) *Saga {
 	return o
 }
 
-// Content is what an event or a message holds. Headers and payload are there only where they were asked for; PayloadBase64
-// is set in place of Payload where that is no text.
+// Content is the content of an event or a message. Headers and Payload are set only if they were asked for;
+// PayloadBase64 is set instead of Payload if the payload is not text.
 type Content struct {
 	Source        string            `json:"source,omitempty"`
 	ContentType   string            `json:"content_type,omitempty"`
@@ -81,7 +81,8 @@ type Content struct {
 	PayloadBase64 *string           `json:"payload_base64,omitempty"`
 }
 
-// EntryOf returns an entry without its content. kind names what its kind is: "topic", "type" of a consumer's messages, or "definition".
+// EntryOf returns an entry without its content. kind names what its kind is: "topic", "type" of a consumer's messages,
+// or "definition".
 func EntryOf(e *backlog.Entry, kind string) Entry {
 	o := Entry{
 		Seq: e.Seq, State: string(e.State), ID: e.ID, OrderKey: e.OrderKey, Attempts: e.Attempts,
@@ -124,7 +125,7 @@ func WriteEntries(out io.Writer, entries []Entry, kind string) error {
 	fmt.Fprintf(w, "SEQ\tSTATE\t%s\tID\tORDER KEY\tATTEMPTS\tCREATED\tERROR\n", strings.ToUpper(kind))
 	for i := range entries {
 		e := &entries[i]
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", e.Seq, e.State, text(cmp.Or(e.Topic, e.Type, e.Definition)), text(e.ID), text(e.OrderKey), e.Attempts, e.Created.Format(time.RFC3339), text(e.Error))
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", e.Seq, e.State, printable(cmp.Or(e.Topic, e.Type, e.Definition)), printable(e.ID), printable(e.OrderKey), e.Attempts, e.Created.Format(time.RFC3339), printable(e.Error))
 	}
 	return w.Flush()
 }
@@ -134,7 +135,7 @@ func WriteEntry(out io.Writer, e *Entry) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	line := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(w, "%s\t%s\n", name, text(value))
+			fmt.Fprintf(w, "%s\t%s\n", name, printable(value))
 		}
 	}
 	at := func(name string, t time.Time) {
@@ -160,9 +161,9 @@ func WriteEntry(out io.Writer, e *Entry) error {
 		line("cause", s.Cause)
 		line("orders", strings.Join(s.Orders, ", "))
 		for _, step := range s.Steps {
-			name := "step " + text(step.Name)
+			name := "step " + printable(step.Name)
 			if step.Compensation {
-				name = "compensation of " + text(step.Name)
+				name = "compensation of " + printable(step.Name)
 			}
 			line(name, strings.Join(nonEmpty(step.State, fmt.Sprintf("tries %d", step.Tries), step.Error, string(step.Output)), ", "))
 		}
@@ -172,7 +173,7 @@ func WriteEntry(out io.Writer, e *Entry) error {
 		line("content type", c.ContentType)
 		line("bytes", strconv.Itoa(c.Bytes))
 		for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
-			line("header "+text(name), c.Headers[name])
+			line("header "+printable(name), c.Headers[name])
 		}
 		if c.Payload != nil {
 			line("payload", *c.Payload)

@@ -58,8 +58,8 @@ type explainer struct {
 	storeFlags string
 }
 
-// tell adds a sentence to the story.
-func (x *explainer) tell(format string, args ...any) {
+// say adds a sentence to the story.
+func (x *explainer) say(format string, args ...any) {
 	x.Story = append(x.Story, fmt.Sprintf(format, args...))
 }
 
@@ -97,7 +97,7 @@ var classes = map[string]string{
 	"settle":       "a settlement was not finished",
 }
 
-// nothingTookHold has the classes after which that is known of a released operation.
+// nothingTookHold has the error classes after which a released operation is known to have had no effect.
 var nothingTookHold = map[string]bool{"not_done": true, "claim": true, "settled": true}
 
 func (x *explainer) because() string {
@@ -115,49 +115,49 @@ func (x *explainer) story() {
 	r := x.rec
 	switch p := r.Previous; p.State {
 	case driver.StateAbandoned:
-		x.tell("Attempt %d took over from an attempt by %s, claimed %s, whose outcome was unknown.", r.Attempt, text(p.Owner), x.at(p.ClaimedAt))
+		x.say("Attempt %d took over from an attempt by %s, claimed %s, whose outcome was unknown.", r.Attempt, printable(p.Owner), x.at(p.ClaimedAt))
 	case driver.StateClaimed:
-		x.tell("Attempt %d took over by force from an attempt by %s, claimed %s.", r.Attempt, text(p.Owner), x.at(p.ClaimedAt))
+		x.say("Attempt %d took over by force from an attempt by %s, claimed %s.", r.Attempt, printable(p.Owner), x.at(p.ClaimedAt))
 	case driver.StateReleased:
-		x.tell("Attempt %d followed one that was released.", r.Attempt)
+		x.say("Attempt %d followed one that was released.", r.Attempt)
 	}
 	switch r.State {
 	case driver.StateCompleted:
-		x.tell("Attempt %d, by %s, completed it %s.", r.Attempt, text(r.Owner), x.at(r.CompletedAt))
+		x.say("Attempt %d, by %s, completed it %s.", r.Attempt, printable(r.Owner), x.at(r.CompletedAt))
 		if r.Result.Kind == driver.ResultFailure { // of the operation: its steps may have done something all the same
 			x.tookHold()
 		}
 		for i := range r.Steps {
 			if s := &r.Steps[i]; s.State == driver.StepOpen || !s.Readable() {
-				x.tell("The step %q did not end, and the operation was completed without it: its outcome is unknown.", text(s.Name))
+				x.say("The step %q did not end, and the operation was completed without it: its outcome is unknown.", printable(s.Name))
 			}
 		}
 	case driver.StateReleased:
-		x.tell("Attempt %d, by %s, ended %s, and the key was released%s.", r.Attempt, text(r.Owner), x.at(r.UpdatedAt), x.because())
+		x.say("Attempt %d, by %s, ended %s, and the key was released%s.", r.Attempt, printable(r.Owner), x.at(r.UpdatedAt), x.because())
 		switch {
 		case !nothingTookHold[r.LastError]:
-			x.tell("That does not mean that nothing happened: with the policy reexecute the key is released in any case. Unless all effects are in steps, it is unknown whether the effect happened.")
-		case r.Attempt > 1 && r.LastError != "settled": // whoever settles has looked for the effect of all of them
-			x.tell("That holds for attempt %d only: with the policy reexecute an earlier attempt may have failed, and it is unknown whether the effect happened.", r.Attempt)
+			x.say("That does not mean that nothing happened: with the policy reexecute the key is released in any case. Unless all effects are in steps, it is unknown whether the effect happened.")
+		case r.Attempt > 1 && r.LastError != "settled": // the operator who settled it has checked all attempts
+			x.say("That holds for attempt %d only: with the policy reexecute an earlier attempt may have failed, and it is unknown whether the effect happened.", r.Attempt)
 		}
 		x.tookHold()
 	case driver.StateClaimed:
-		x.tell("Attempt %d was claimed by %s %s.", r.Attempt, text(r.Owner), x.at(r.ClaimedAt))
+		x.say("Attempt %d was claimed by %s %s.", r.Attempt, printable(r.Owner), x.at(r.ClaimedAt))
 		if r.StateAt(x.now) == driver.StateAbandoned {
-			x.tell("Its lease ran out %s: the process died, or could not reach the store. It is unknown whether the effect happened.", x.at(r.LeaseUntil))
+			x.say("Its lease ran out %s: the process died, or could not reach the store. It is unknown whether the effect happened.", x.at(r.LeaseUntil))
 		} else {
-			x.tell("It holds its lease until %s, or longer if it renews it.", x.at(r.LeaseUntil))
+			x.say("It holds its lease until %s, or longer if it renews it.", x.at(r.LeaseUntil))
 		}
 	case driver.StateAbandoned:
-		x.tell("Attempt %d, by %s, ended %s with its outcome unknown%s. It is unknown whether the effect happened.", r.Attempt, text(r.Owner), x.at(r.UpdatedAt), x.because())
+		x.say("Attempt %d, by %s, ended %s with its outcome unknown%s. It is unknown whether the effect happened.", r.Attempt, printable(r.Owner), x.at(r.UpdatedAt), x.because())
 	}
 	if r.UnknownStep != "" {
-		x.tell("The cause is the step %q: it began, did not end, and its policy refuses to run it again.", r.UnknownStep)
+		x.say("The cause is the step %q: it began, did not end, and its policy refuses to run it again.", r.UnknownStep)
 	}
 }
 
-// next tells what the next delivery gets. What it is depends on the policy only where a claim that may
-// take over is decided otherwise than one that may not.
+// next adds what the next delivery gets. That depends on the policy only if a claim that may take over an abandoned
+// record is decided differently from one that may not.
 func (x *explainer) next() {
 	ask := driver.ClaimRequest{Nonce: driver.NewNonce()}
 	careful := driver.Decide(x.rec, ask, x.now)
@@ -169,7 +169,7 @@ func (x *explainer) next() {
 	case driver.DecideExpired:
 		what := "it was done"
 		if res := &x.rec.Result; res.Kind == driver.ResultFailure {
-			what = fmt.Sprintf("it was rejected (%s)", text(string(res.Summary)))
+			what = fmt.Sprintf("it was rejected (%s)", printable(string(res.Summary)))
 		}
 		x.always(everonce.Expired, "%s, and the retention of its result ended %s; the work does not run", what, x.at(x.rec.ResultUntil))
 	case driver.DecideInProgress:
@@ -198,18 +198,18 @@ func (x *explainer) replay() {
 	}
 	switch res.Kind {
 	case driver.ResultFailure:
-		x.always(everonce.Rejected, "it was rejected (%s), and gets the same failure again, %s", text(string(res.Summary)), until)
+		x.always(everonce.Rejected, "it was rejected (%s), and gets the same failure again, %s", printable(string(res.Summary)), until)
 	case driver.ResultElided:
 		x.always(everonce.Elided, "it was done, and its result was not kept; it is not done again")
 	default:
-		x.always(everonce.Replayed, "it was done, and gets the saved result (%d bytes of %s), %s", len(res.Data), text(res.Codec), until)
+		x.always(everonce.Replayed, "it was done, and gets the saved result (%d bytes of %s), %s", len(res.Data), printable(res.Codec), until)
 	}
 }
 
 func (x *explainer) abandoned(mayTakeOver bool) {
 	if !mayTakeOver {
 		x.always(everonce.Unknown, "the step %q is unknown until it is settled, under every policy of the operation", x.rec.UnknownStep)
-		x.settle("whether the step "+strconv.Quote(text(x.rec.UnknownStep))+" happened", "--step "+Word(x.rec.UnknownStep)+" ", "--result JSON", "its result, as JSON")
+		x.settle("whether the step "+strconv.Quote(printable(x.rec.UnknownStep))+" happened", "--step "+Word(x.rec.UnknownStep)+" ", "--result JSON", "its result, as JSON")
 		return
 	}
 	x.under(everonce.Reexecute, everonce.Executed, "the work runs again, as attempt %d, with the same downstream keys", x.rec.Attempt+1)
@@ -221,12 +221,13 @@ func (x *explainer) abandoned(mayTakeOver bool) {
 	if IsRequest(x.rec) {
 		x.settle("whether it happened", "", "--status STATUS --body-file FILE", "the answer that its duplicates get")
 	} else {
-		x.settle("whether it happened", "", "--result JSON", "its result, as JSON; leave it out if there is none")
+		x.settle("whether it happened", "", "--result JSON", "its result, as JSON; leave it out if it has no result")
 	}
 	x.steps()
 }
 
-// settle names the commands that settle this record, as long as no other attempt has followed. The operator fills in the result.
+// settle names the commands that settle this record, as long as no other attempt has followed. The operator fills in
+// the result.
 func (x *explainer) settle(question, step, result, meaning string) {
 	command := fmt.Sprintf("everonce keys settle %s--record %s --token %d %s", x.storeFlags, x.Record, x.rec.Token, step)
 	x.note("To settle it yourself, find out %s.", question)
@@ -239,11 +240,11 @@ func (x *explainer) tookHold() {
 	var done []string
 	for i := range x.rec.Steps {
 		if s := &x.rec.Steps[i]; s.State == driver.StepDone {
-			done = append(done, text(s.Name))
+			done = append(done, printable(s.Name))
 		}
 	}
 	if len(done) > 0 {
-		x.tell("Its finished steps did happen: %s.", strings.Join(done, ", "))
+		x.say("Its finished steps did happen: %s.", strings.Join(done, ", "))
 	}
 }
 
@@ -269,7 +270,7 @@ func (x *explainer) steps() {
 func (x *explainer) notes() {
 	r := x.rec
 	if !r.Fingerprint.IsZero() {
-		x.note("A delivery of this key with a different request (fingerprint %s) is refused as %s before any of this.", text(r.Fingerprint.Alg), everonce.Mismatch)
+		x.note("A delivery of this key with a different request (fingerprint %s) is refused as %s before any of this.", printable(r.Fingerprint.Alg), everonce.Mismatch)
 	}
 	switch {
 	case r.GoneAt(x.now):

@@ -52,7 +52,7 @@ func WriteFigures(out io.Writer, f *Figures) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, "\nTYPE\tWAITING\tNEVER TRIED\tFOR\n")
 	for _, t := range f.Types {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%v\n", text(t.Type), t.Waiting, t.Untried, duration(t.UntriedFor))
+		fmt.Fprintf(w, "%s\t%d\t%d\t%v\n", printable(t.Type), t.Waiting, t.Untried, duration(t.UntriedFor))
 	}
 	return w.Flush()
 }

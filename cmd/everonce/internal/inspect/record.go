@@ -53,7 +53,7 @@ type Fingerprint struct {
 	Sum string `json:"sum"`
 }
 
-// Result is a saved result. Its data are there only where they were asked for.
+// Result is a saved result. Its data are set only if they were asked for.
 type Result struct {
 	Kind  string `json:"kind"`
 	Codec string `json:"codec,omitempty"`
@@ -77,7 +77,8 @@ type Step struct {
 // Unreadable is what a listing says of the state of a record that [IsUnreadable].
 const Unreadable = "unreadable"
 
-// IsUnreadable reports whether this version can tell the state of a record that was listed: not if it is damaged, or of a newer version.
+// IsUnreadable reports whether this version can tell the state of a record that was listed: not if it is damaged, or of
+// a newer version.
 func IsUnreadable(rec *driver.Record) bool {
 	return rec.Format > driver.FormatVersion || rec.State < driver.StateClaimed || rec.State > driver.StateTombstone
 }
@@ -117,8 +118,8 @@ func Of(rec *driver.Record, now time.Time, withData bool) Record {
 	return r
 }
 
-// writable is a time that JSON can have, and the zero time for another: in a damaged record there may be any, and one of them would leave a
-// listing without all the others.
+// writable is a time that JSON can have, and the zero time for another: in a damaged record there may be any, and one
+// of them would leave a listing without all the others.
 func writable(t time.Time) time.Time {
 	if y := t.Year(); y < 0 || y > 9999 {
 		return time.Time{}

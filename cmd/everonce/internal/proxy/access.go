@@ -11,7 +11,8 @@ import (
 	"github.com/everonce/everonce/httponce"
 )
 
-// access is one request, for the log and the figures. It has no credentials, no key, no query, and of the headers X-Forwarded-For alone.
+// access is one request, for the log and the figures. It has no credentials, no key, no query, and of the headers
+// X-Forwarded-For alone.
 type access struct {
 	served *httponce.Served // nil for a request without a key
 }
@@ -92,7 +93,8 @@ func (s *Server) logAccess(r *http.Request, p *pacedWriter, a *access, begun tim
 // maxForwardedFor bounds what the log has of a header.
 const maxForwardedFor = 256
 
-// forwardedFor returns for whom what is in front says that it sends the request: the end of that, where it is long, which the nearest wrote.
+// forwardedFor returns for whom what is in front says that it sends the request: the end of that, where it is long,
+// which the nearest wrote.
 func forwardedFor(r *http.Request) string {
 	told := strings.Join(r.Header["X-Forwarded-For"], ", ")
 	return told[max(0, len(told)-maxForwardedFor):]

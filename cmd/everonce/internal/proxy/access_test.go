@@ -40,7 +40,8 @@ func (p *proxied) logged(t *testing.T, msg string) (lines []line, raw []string) 
 	return lines, raw
 }
 
-// An upstream that gives no answer is told of with the hash of the key, in the line of the request and in its own, and counted.
+// If the upstream does not answer, the access log line and an error line both name the hash of the key, and a counter
+// counts it.
 func TestAccessOfAnUpstreamThatIsDown(t *testing.T) {
 	p := startBefore(t, "http://127.0.0.1:1")
 	if res, body := send(t, "POST", p.url+"/", "", "Idempotency-Key", "secret-key"); res.StatusCode != http.StatusBadGateway {
@@ -139,7 +140,7 @@ func TestAccessOfRefusedRequests(t *testing.T) {
 	}
 }
 
-// What forgets its records says so, loudly and once; what keeps them does not.
+// A store that forgets its records causes one loud warning; a durable store causes none.
 func TestMemoryIsWarnedOf(t *testing.T) {
 	for store, want := range map[string]int{"memory:": 1, "sqlite:" + filepath.Join(t.TempDir(), "proxy.db"): 0} {
 		p := start(t, (&counting{}).ServeHTTP, "--store="+store)
@@ -153,8 +154,9 @@ func TestMemoryIsWarnedOf(t *testing.T) {
 	}
 }
 
-// A store that is empty was never used, or is another one than before: the operator is told at the start, for every repetition is new to it.
-func TestAnEmptyStoreIsTold(t *testing.T) {
+// An empty store was never used, or differs from the previous one. The start warns about it, because every repetition
+// is new to such a store.
+func TestAnEmptyStoreIsWarnedOf(t *testing.T) {
 	store := "--store=sqlite:" + filepath.Join(t.TempDir(), "proxy.db")
 	for i, want := range []int{1, 1, 0} { // the first two starts find nothing
 		p := start(t, (&counting{}).ServeHTTP, store)
@@ -169,7 +171,8 @@ func TestAnEmptyStoreIsTold(t *testing.T) {
 	}
 }
 
-// An answer that breaks off is cut off for the client too, be it counted or in chunks: an end that looked whole would be taken for one.
+// An answer that breaks off is cut off for the client too, be it counted or in chunks: an end that looked whole would
+// be taken for one.
 func TestAnAnswerThatBreaksOffIsCutOff(t *testing.T) {
 	p := start(t, func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, "half")
@@ -210,7 +213,8 @@ func TestConnectIsRefused(t *testing.T) {
 	}
 }
 
-// To some services "post" is POST: what they do would be protected by no method of a route. fetch() sends such a "patch".
+// To some services "post" is POST: what they do would be protected by no method of a route. fetch() sends such a
+// "patch".
 func TestMethodsInSmallLettersAreRefused(t *testing.T) {
 	service := &counting{}
 	p := start(t, service.ServeHTTP, "--required")

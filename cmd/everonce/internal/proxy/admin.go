@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// errNotLoopback: figures are for whoever runs the proxy.
+// errNotLoopback rejects a public admin address: the metrics are for the proxy's operator.
 var errNotLoopback = errors.New("is not a loopback address, so anybody could read /metrics (to allow that, set admin-anywhere)")
 
 // checkAdmin refuses an address that others can reach, unless that is wanted.

@@ -115,7 +115,7 @@ func rare(t *testing.T) *metrics {
 		m.End(m.Start(t.Context(), everonce.Op{Kind: "do"}), everonce.Observation{Op: everonce.Op{Kind: "do"}, Outcome: o, Since: time.Second})
 	}
 	s := &Server{metrics: m, log: slog.New(slog.DiscardHandler), store: abandonedStore{}}
-	s.swept(driver.PurgeResult{Records: 4}, everonce.ErrStore)
+	s.recordSweep(driver.PurgeResult{Records: 4}, everonce.ErrStore)
 	s.count(t.Context(), abandonedStore{})
 	return m
 }
@@ -127,7 +127,7 @@ func (abandonedStore) Health(context.Context, driver.HealthRequest) (driver.Heal
 	return driver.HealthResult{Claimed: 1, Abandoned: 5}, nil
 }
 
-// What the proxy does itself is shown: rounds of its janitor, and counts of its records.
+// The metrics show the proxy's own work: janitor rounds, and the number of records.
 func TestMetricsOfWhatIsRare(t *testing.T) {
 	m := rare(t)
 	for _, line := range []string{
@@ -139,7 +139,7 @@ func TestMetricsOfWhatIsRare(t *testing.T) {
 	}
 }
 
-// The reference has every figure, and none that is not there.
+// The reference has every metric, and no other.
 func TestMetricsReference(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "reference", "proxy.md"))
 	if err != nil {
@@ -237,8 +237,8 @@ func TestProxyDrains(t *testing.T) {
 	}
 }
 
-// Asked a second time, or when its time is over, it ends without those that still run, and says so: with a key or without, however clients speak
-// to it, and whoever else is connected and asks nothing.
+// At a second signal, or when its time is over, the proxy ends without the requests that still run, and says so: with a
+// key or without, over any protocol, and with any number of idle connections.
 func TestProxyDoesNotDrainForEver(t *testing.T) {
 	cert, key := writePair(t, t.TempDir(), "proxy")
 	for protocol, args := range map[string][]string{"HTTP/1.1": nil, "HTTP/2.0": {"--tls-cert=" + cert, "--tls-key=" + key}} {
@@ -247,9 +247,9 @@ func TestProxyDoesNotDrainForEver(t *testing.T) {
 				t.Run(fmt.Sprintf("%s, %s, a key %v", name, protocol, keyed), func(t *testing.T) {
 					began, finish := make(chan struct{}), make(chan struct{})
 					defer close(finish)
-					drain := "--drain=1h"
+					drain := "--drain-timeout=1h"
 					if name == "its time is over" {
-						drain = "--drain=50ms"
+						drain = "--drain-timeout=50ms"
 					}
 					p := start(t, func(http.ResponseWriter, *http.Request) {
 						close(began)
@@ -288,9 +288,9 @@ func TestProxyDoesNotDrainForEver(t *testing.T) {
 	}
 }
 
-// Work whose client was answered before it ended is waited for, too, and told of where the time is over.
+// The drain waits for work whose client was already answered, and reports it if the time runs out.
 func TestProxyWaitsForWorkWithoutAClient(t *testing.T) {
-	p := start(t, (&counting{}).ServeHTTP, "--drain=50ms")
+	p := start(t, (&counting{}).ServeHTTP, "--drain-timeout=50ms")
 	p.running.Start(t.Context(), everonce.Op{})
 	p.stop()
 	if <-p.ended; !errors.Is(p.err, ErrNotDrained) {

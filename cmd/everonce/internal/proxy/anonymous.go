@@ -39,7 +39,8 @@ func (s *Server) principalOf(pattern string, route config.Route) (httponce.Princ
 
 var errAnonymous = errors.New("the request has no principal (principal-required is set)")
 
-// overlooked returns the name of the header by which an anonymous request may tell its sender. Who looks for one cookie knows that there are others.
+// overlooked returns the name of a header that could identify the sender of an anonymous request. If the principal is a
+// cookie, the operator knows about other cookies.
 func overlooked(r *http.Request, source string) string {
 	switch {
 	case len(r.Header["Authorization"]) > 0:

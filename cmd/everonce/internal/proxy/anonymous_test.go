@@ -10,8 +10,9 @@ import (
 	"github.com/everonce/everonce/cmd/everonce/internal/proxy/principal"
 )
 
-// Who leaves principal as it is in front of a service with sessions in cookies makes one sender of all, and is told so, once.
-func TestAnonymousWithACredentialIsTold(t *testing.T) {
+// The default principal, in front of a service whose sessions are in cookies, makes all senders one. The proxy warns
+// about that, once.
+func TestAnonymousWithACredentialIsWarnedOf(t *testing.T) {
 	service := &counting{}
 	for label, tc := range map[string]struct {
 		principal string
@@ -38,8 +39,8 @@ func TestAnonymousWithACredentialIsTold(t *testing.T) {
 	}
 }
 
-// A route that needs to know who sends a request is for nobody who does not say so: he would get the answers of all others of his kind.
-// What the route's principal is found in says it, and nothing else; a request without a key is not asked.
+// A route that requires a principal rejects a request without one, which would otherwise get the answers of all other
+// such requests. The principal's own source decides, and nothing else; a request without a key is not checked.
 func TestPrincipalRequired(t *testing.T) {
 	service := &counting{}
 	for source, headers := range map[string][2][]string{
@@ -53,13 +54,13 @@ func TestPrincipalRequired(t *testing.T) {
 			headers []string
 			want    int
 		}{
-			"who says so":         {append(headers, "Idempotency-Key", "a"), http.StatusCreated},
-			"nobody":              {[]string{"Idempotency-Key", "a"}, http.StatusForbidden},
-			"who says nothing":    {append(empty, "Idempotency-Key", "a"), http.StatusForbidden},
-			"who quotes nothing":  {[]string{"Cookie", `sid=""`, "Idempotency-Key", "a"}, http.StatusForbidden},
-			"who says other":      {[]string{"X-Other", "a", "Cookie", "x=1", "Idempotency-Key", "a"}, http.StatusForbidden},
-			"nobody, and no key":  {nil, http.StatusCreated},
-			"who had been before": {append(headers, "Idempotency-Key", "a"), http.StatusCreated},
+			"who says so":           {append(headers, "Idempotency-Key", "a"), http.StatusCreated},
+			"no sender":             {[]string{"Idempotency-Key", "a"}, http.StatusForbidden},
+			"who says nothing":      {append(empty, "Idempotency-Key", "a"), http.StatusForbidden},
+			"who quotes nothing":    {[]string{"Cookie", `sid=""`, "Idempotency-Key", "a"}, http.StatusForbidden},
+			"who says other":        {[]string{"X-Other", "a", "Cookie", "x=1", "Idempotency-Key", "a"}, http.StatusForbidden},
+			"no sender, and no key": {nil, http.StatusCreated},
+			"who had been before":   {append(headers, "Idempotency-Key", "a"), http.StatusCreated},
 		} {
 			if res, body := send(t, "POST", p.url+"/", "", c.headers...); res.StatusCode != c.want || c.want == http.StatusForbidden && !strings.Contains(body, "no-principal") {
 				t.Errorf("%s, %s: %d %s, want %d", source, label, res.StatusCode, body, c.want)
@@ -86,7 +87,7 @@ func TestPrincipalRequired(t *testing.T) {
 	}
 }
 
-// What a hop in front writes tells who sends a request only where the proxy believes what is in front.
+// A header that a proxy in front writes identifies the sender only if the proxy trusts what is in front.
 func TestPrincipalsThatAnyClientWrites(t *testing.T) {
 	for _, source := range []string{"header:Forwarded", "header:x-forwarded-for", "header:X-Forwarded-Host", "header:X-Forwarded-Proto"} {
 		args := []string{"--listen=127.0.0.1:0", "--store=memory:", "--upstream=http://127.0.0.1:1", "--principal=" + source}

@@ -27,7 +27,7 @@ func (s *Server) census(ctx context.Context) {
 	for {
 		began := time.Now()
 		s.count(ctx, checker)
-		rest := max(countEvery/2+rand.N(countEvery/2), (countShare-1)*time.Since(began)) //nolint:gosec // jitter, so that proxies do not count in step
+		rest := max(countEvery/2+rand.N(countEvery/2), (countShare-1)*time.Since(began)) //nolint:gosec // jitter, so that proxies do not scan at the same time
 		select {
 		case <-time.After(rest):
 		case <-ctx.Done():
@@ -44,15 +44,15 @@ func (s *Server) count(ctx context.Context, checker driver.HealthChecker) {
 	switch {
 	case err == nil:
 		s.metrics.Counted(h, nil)
-		s.tellNotes(h.Notes)
+		s.logNotes(h.Notes)
 	case ctx.Err() == nil:
 		s.metrics.Counted(h, err)
 		s.log.Warn("the records could not be counted; trying again", "error", err)
 	}
 }
 
-// tellNotes logs what the store says of its durability, as far as it has not said so the last time.
-func (s *Server) tellNotes(notes []string) {
+// logNotes logs what the store says of its durability, as far as it has not said so the last time.
+func (s *Server) logNotes(notes []string) {
 	for _, note := range notes {
 		if !slices.Contains(s.noted, note) {
 			s.log.Info("the store's durability", "note", note)

@@ -64,7 +64,7 @@ func TestManyRecordsAreCounted(t *testing.T) {
 	}
 }
 
-// After a count that failed, nobody takes an old figure for today's: none is shown, and the failure is counted and logged.
+// After a failed count the old figure is no longer shown, and the failure is counted and logged.
 func TestACountThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -77,7 +77,7 @@ func TestACountThatFails(t *testing.T) {
 			t.Error("an old figure is still shown")
 		}
 		if !shows(s.metrics, "everonce_count_errors_total 1") || !strings.Contains(log.String(), "could not be counted") {
-			t.Errorf("a count that failed is not told; the log: %s", log.String())
+			t.Errorf("a failed count is not logged; the log: %s", log.String())
 		}
 		store.takes = 0
 		s.count(t.Context(), store)
@@ -87,7 +87,7 @@ func TestACountThatFails(t *testing.T) {
 	})
 }
 
-// What the store says of its durability is logged at the start, and again when it says something else.
+// Notes that the store reports about its durability are logged at the start, and again when they change.
 func TestNotesOfTheStoreAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder

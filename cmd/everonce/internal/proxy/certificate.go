@@ -30,10 +30,10 @@ func loadCertificate(certFile, keyFile string, log *slog.Logger) (*certificate, 
 	return c, nil
 }
 
-// stat looks at the files; one that is not there is nil.
+// stat reads the state of the files; a missing one is nil.
 func (c *certificate) stat() (infos [2]os.FileInfo) {
 	for i, name := range []string{c.certFile, c.keyFile} {
-		infos[i], _ = os.Stat(name) //nolint:errcheck // whoever reads it meets the error
+		infos[i], _ = os.Stat(name) //nolint:errcheck // reading the file returns the error
 	}
 	return infos
 }
@@ -44,13 +44,13 @@ func (c *certificate) get() *tls.Certificate {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.stat()
-	if same(now, c.read) {
+	if sameFiles(now, c.read) {
 		return c.pair
 	}
 	c.read = now
 	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
-		c.log.Error("certificate not reloaded; the old one stays", "error", err)
+		c.log.Error("certificate not reloaded; the old one remains in use", "error", err)
 		return c.pair
 	}
 	c.pair = &pair
@@ -58,7 +58,7 @@ func (c *certificate) get() *tls.Certificate {
 	return c.pair
 }
 
-func same(a, b [2]os.FileInfo) bool {
+func sameFiles(a, b [2]os.FileInfo) bool {
 	for i := range a {
 		if a[i] == nil || b[i] == nil {
 			if a[i] != b[i] {

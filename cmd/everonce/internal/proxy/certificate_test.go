@@ -56,7 +56,7 @@ func writeCertificate(t *testing.T, dir, name string, private *ecdsa.PrivateKey)
 	return cert
 }
 
-// writePEM writes a file in the place of the one that is there.
+// writePEM replaces a file.
 func writePEM(t *testing.T, file, kind string, data []byte) {
 	t.Helper()
 	if err := os.WriteFile(file+".new", pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}), 0o600); err != nil {
@@ -67,8 +67,8 @@ func writePEM(t *testing.T, file, kind string, data []byte) {
 	}
 }
 
-// A new certificate is served as soon as its files are there, over HTTP/1.1 and HTTP/2; one that cannot be used
-// leaves the old one in place; connections that are there stay.
+// A new certificate is served as soon as its files exist, over HTTP/1.1 and HTTP/2. One that cannot be used leaves the
+// old one in place. Open connections are kept.
 func TestProxyTLS(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := writePair(t, dir, "first")
@@ -89,7 +89,7 @@ func TestProxyTLS(t *testing.T) {
 		t.Helper()
 		for protocol, spoken := range map[string]string{"h2": "HTTP/2.0", "http/1.1": "HTTP/1.1"} {
 			if name, got := get(protocol); name != want || got != spoken || proto != "https" {
-				t.Errorf("%s: certificate %q over %s, the upstream is told %q; want %q over %s, https", protocol, name, got, proto, want, spoken)
+				t.Errorf("%s: certificate %q over %s, the upstream sees %q; want %q over %s, https", protocol, name, got, proto, want, spoken)
 			}
 		}
 	}
@@ -150,8 +150,8 @@ func TestProxyTrustsTheUpstreamsCA(t *testing.T) {
 	}
 }
 
-// A file is another where any of these has changed: which file it is, its time, its size. Certificates are replaced by a new file or in
-// place, and a new one is mostly as long as the old.
+// A file is another where any of these has changed: which file it is, its time, its size. Certificates are replaced by
+// a new file or in place, and a new one is mostly as long as the old.
 func TestCertificateIsNoticed(t *testing.T) {
 	dir := t.TempDir()
 	stat := func(name, text string, at time.Time) [2]os.FileInfo {
@@ -176,11 +176,11 @@ func TestCertificateIsNoticed(t *testing.T) {
 		"another time": stat("a", "new", at.Add(time.Second)),
 		"another size": stat("a", "newer", at),
 	} {
-		if same(first, now) {
+		if sameFiles(first, now) {
 			t.Errorf("%s is not noticed", name)
 		}
 	}
-	if !same(first, stat("a", "old", at)) {
+	if !sameFiles(first, stat("a", "old", at)) {
 		t.Error("the same file is another")
 	}
 }
@@ -209,7 +209,8 @@ func TestCertificateOfManyHandshakes(t *testing.T) {
 	hands.Wait()
 }
 
-// Who speaks HTTP without TLS is told so, as by net/http alone: a connection that ends without a word tells nobody that its URL is wrong.
+// A client that speaks HTTP without TLS gets an error that says so, as with net/http alone: a connection that just
+// closes does not reveal that its URL is wrong.
 func TestProxyTLSTellsWhoSpeaksWithoutIt(t *testing.T) {
 	cert, key := writePair(t, t.TempDir(), "proxy")
 	p := start(t, func(http.ResponseWriter, *http.Request) { t.Error("the upstream was called") }, "--tls-cert="+cert, "--tls-key="+key)
@@ -226,7 +227,7 @@ func TestProxyTLSTellsWhoSpeaksWithoutIt(t *testing.T) {
 	}
 }
 
-// What is refused over TCP is refused over TLS.
+// Requests that are rejected over TCP are rejected over TLS.
 func TestProxyTLSRefusesSmuggling(t *testing.T) {
 	cert, key := writePair(t, t.TempDir(), "proxy")
 	p := start(t, func(http.ResponseWriter, *http.Request) { t.Error("the upstream was called") }, "--tls-cert="+cert, "--tls-key="+key)
@@ -241,7 +242,8 @@ func TestProxyTLSRefusesSmuggling(t *testing.T) {
 	}
 }
 
-// A client that begins no handshake keeps nobody from his, however long it may take; and one that speaks no TLS is not kept.
+// A client that does not begin its handshake delays no other client, however long it takes; a client that does not
+// speak TLS is disconnected.
 func TestProxyTLSHandshakesAreApart(t *testing.T) {
 	cert, key := writePair(t, t.TempDir(), "proxy")
 	p := start(t, func(http.ResponseWriter, *http.Request) {}, "--tls-cert="+cert, "--tls-key="+key, "--header-timeout=1h")
@@ -270,7 +272,7 @@ func TestProxyTLSHandshakesAreApart(t *testing.T) {
 // Nor does it keep the proxy from its end.
 func TestAHandshakeIsGivenUpAtTheEnd(t *testing.T) {
 	cert, key := writePair(t, t.TempDir(), "proxy")
-	p := start(t, func(http.ResponseWriter, *http.Request) {}, "--tls-cert="+cert, "--tls-key="+key, "--header-timeout=24h", "--drain=24h")
+	p := start(t, func(http.ResponseWriter, *http.Request) {}, "--tls-cert="+cert, "--tls-key="+key, "--header-timeout=24h", "--drain-timeout=24h")
 	slow, err := net.Dial("tcp", strings.TrimPrefix(p.url, "https://"))
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,8 @@ import (
 	"github.com/everonce/everonce/internal/testserver"
 )
 
-// A table whose TTL is off keeps its records: a proxy switches it on, or says so if it may not. A table of a newer version is not created again.
+// A table whose TTL is off keeps its records: a proxy switches it on, or says so if it may not. A table of a newer
+// version is not created again.
 func TestTheTTLOfADynamoDBTable(t *testing.T) {
 	for name, value := range map[string]string{
 		"AWS_REGION": "eu-central-1", "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
@@ -58,7 +59,7 @@ func TestTheTTLOfADynamoDBTable(t *testing.T) {
 	}
 
 	denied.Store("UpdateTimeToLive")
-	if _, err := open(); err == nil { // as by a kill before the TTL, the table is there now
+	if _, err := open(); err == nil { // as after a kill before the TTL, the table exists now
 		t.Fatal("a table without TTL was created in silence")
 	}
 	for _, not := range []string{"CreateTable, DescribeTimeToLive", "CreateTable, UpdateTimeToLive", "CreateTable"} { // the last one switches it on

@@ -17,9 +17,9 @@ import (
 	"github.com/everonce/everonce/cmd/everonce/internal/proxy/config"
 )
 
-// told are the options that a configuration comes to, by their names: of the middleware, of its route, of the route /a, and of what is
-// behind it.
-func told(t *testing.T, c *config.Config) map[string]string {
+// effectiveOptions returns the options that a configuration results in, by name: of the middleware, of its default
+// route, of the route /a, and of the upstream.
+func effectiveOptions(t *testing.T, c *config.Config) map[string]string {
 	t.Helper()
 	s := &Server{conf: c, log: slog.New(slog.DiscardHandler)}
 	opts, err := s.options()
@@ -69,7 +69,8 @@ func changed(before, after map[string]string) map[string]string {
 	return differ
 }
 
-// A setting changes the option that it is called after, to what it says, and no other; one of a route changes it there alone.
+// A setting changes the option that it is called after, to what it says, and no other; one of a route changes it there
+// alone.
 func TestEachSettingChangesItsOwnOption(t *testing.T) {
 	ca, key := writePair(t, t.TempDir(), "upstream")
 	none := map[string]string{}
@@ -96,10 +97,10 @@ func TestEachSettingChangesItsOwnOption(t *testing.T) {
 		"max-still-running": {"16", map[string]string{"MaxStillRunning": "16"}},
 		"max-body-memory":   {"18", map[string]string{"MaxBodyMemory": "18"}},
 		"max-spool":         {"17", map[string]string{"MaxSpool": "17"}},
-		// These are no options of the library's: tests of their own say what they do.
+		// These are not options of the library: separate tests cover them.
 		"listen": {":1", none}, "upstream": {"http://x", none}, "store": {"memory:", none}, "table-prefix": {"p_", none}, "schema": {"s", none},
 		"identity-secret-file": {ca, none}, "admin": {"none", none}, "admin-anywhere": {"true", none}, "tls-cert": {ca, none}, "tls-key": {ca, none},
-		"header-timeout": {"1s", none}, "client-idle": {"1s", none}, "stall": {"1s", none}, "drain": {"1s", none}, "access-log": {"false", none}, "log-level": {"warn", none},
+		"header-timeout": {"1s", none}, "client-idle": {"1s", none}, "stall": {"1s", none}, "drain-timeout": {"1s", none}, "access-log": {"false", none}, "log-level": {"warn", none},
 	}
 	beside := map[string]string{"upstream-tls-cert": "upstream-tls-key: " + key, "upstream-tls-key": "upstream-tls-cert: " + ca} // that it goes with
 	routes := map[string][3]string{                                                                                              // its value, the option, and what that is then
@@ -143,10 +144,10 @@ func TestEachSettingChangesItsOwnOption(t *testing.T) {
 		}
 		return c
 	}
-	before := told(t, file("routes: {/a: {required: false}}"))
+	before := effectiveOptions(t, file("routes: {/a: {required: false}}"))
 	check := func(how, text string, want map[string]string) {
 		t.Helper()
-		if got := changed(before, told(t, file(text))); !maps.Equal(got, want) {
+		if got := changed(before, effectiveOptions(t, file(text))); !maps.Equal(got, want) {
 			t.Errorf("%s changes %v, want %v", how, got, want)
 		}
 	}
@@ -157,7 +158,7 @@ func TestEachSettingChangesItsOwnOption(t *testing.T) {
 		}
 		r, ok := routes[f.Key]
 		if !ok {
-			t.Errorf("%s: nothing is known of it", f.Key)
+			t.Errorf("%s: the table has no entry for it", f.Key)
 			continue
 		}
 		there, everywhere := map[string]string{}, map[string]string{}

@@ -37,7 +37,7 @@ func (c *guardedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// What a head is refused for (RFC 9112).
+// The reasons to reject a head (RFC 9112).
 var (
 	errBareLF  = errors.New("a line of the head ends without CR")                            // 2.2
 	errBareCR  = errors.New("a CR within a line of the head")                                // 2.2
@@ -53,7 +53,7 @@ type headScanner struct {
 	state    scanState
 	line     []byte // the line so far; long ones are cut
 	cr       bool   // the last byte was a CR
-	begun    bool   // the request's first line was there
+	begun    bool   // the request's first line was read
 	old      bool   // HTTP/1.0
 	lengths  int
 	length   int64

@@ -27,7 +27,7 @@ func raw(t *testing.T, p *proxied, text string) string {
 	return string(answer)
 }
 
-// What two servers in a row could read differently is refused, and nothing of it reaches the upstream.
+// A request that two servers in a row could read differently is rejected, and no part of it reaches the upstream.
 func TestProxyRefusesSmuggling(t *testing.T) {
 	var calls atomic.Int32
 	p := start(t, func(w http.ResponseWriter, r *http.Request) {
@@ -78,8 +78,8 @@ func TestProxyRefusesSmuggling(t *testing.T) {
 	}
 }
 
-// Behind a request in chunks no other is read on its connection, nor behind one that asks for an upgrade and gets none:
-// where they end is told by nobody but the one who framed them.
+// No other request is read on a connection behind one in chunks, nor behind one whose upgrade was not granted: only
+// their sender knows where they end.
 func TestProxyNothingFollowsChunks(t *testing.T) {
 	var calls atomic.Int32
 	p := start(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -105,8 +105,8 @@ func TestProxyNothingFollowsChunks(t *testing.T) {
 	}
 }
 
-// net/http answers OPTIONS * by itself and goes on with the connection, behind a head that asks for an upgrade too. What follows would be read by
-// nobody but net/http.
+// net/http answers OPTIONS * without calling a handler, and continues with the connection, even if the head asks for an
+// upgrade. Only net/http would then read the bytes that follow.
 func TestProxyReadsHeadsBehindOptions(t *testing.T) {
 	service := &counting{}
 	p := start(t, service.ServeHTTP)
@@ -125,7 +125,7 @@ func TestProxyReadsHeadsBehindOptions(t *testing.T) {
 	}
 }
 
-// What stands in chunks is no head: lines of its own, in a request whose first line is long, arrive as they are.
+// Bytes in chunks are not a head: lines in the body of a request with a long first line arrive unchanged.
 func TestProxyChunksAreNoHead(t *testing.T) {
 	const body = "{\n \"a\": 1\r\n}\r\n\r\nContent-Length: 1\nContent-Length: 2\r\n"
 	var got string

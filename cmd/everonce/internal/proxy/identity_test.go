@@ -14,7 +14,8 @@ import (
 	"github.com/everonce/everonce/cmd/everonce/internal/proxy/config"
 )
 
-// A secret that is not the store's is told at the start: /readyz would be well, and every request with a key refused.
+// The start fails with a secret that is not the store's. Otherwise /readyz would be well, and every request with a key
+// would fail.
 func TestProxyOfAnotherIdentitySecret(t *testing.T) {
 	dir := t.TempDir()
 	secret := func(name string) string {
@@ -64,7 +65,7 @@ func TestIdentitySecretFromAPipe(t *testing.T) {
 	}
 }
 
-// Under an identity secret nobody who reads the store finds a credential by guessing, in whatever route it came.
+// With an identity secret, a reader of the store cannot guess a credential, however it was sent.
 func TestIdentitySecretHidesCredentials(t *testing.T) {
 	c := configOf(t)
 	c.Routes = map[string]config.Route{"/a": c.Route}
@@ -88,6 +89,6 @@ func TestIdentitySecretHidesCredentials(t *testing.T) {
 		names[all] = true
 	}
 	if len(names) != 3 {
-		t.Errorf("of three secrets, one of which is none, come %d names", len(names))
+		t.Errorf("from two secrets and no secret come %d names", len(names))
 	}
 }

@@ -67,7 +67,7 @@ func (l *listener) accept() {
 			if l.ctx.Err() != nil {
 				return
 			}
-			select { // the server waits a moment where it is told of a lack of files, and asks again
+			select { // at a lack of files the server waits a moment, and calls Accept again
 			case l.fault <- err:
 			case <-l.ctx.Done():
 				return
@@ -90,7 +90,7 @@ func (l *listener) handshake(c net.Conn) {
 	ready := net.Conn(t)
 	var noTLS tls.RecordHeaderError
 	switch {
-	case errors.As(err, &noTLS): // to net/http, which meets the same error, and tells who speaks HTTP what is wrong
+	case errors.As(err, &noTLS): // to net/http, which gets the same error, and answers a client that speaks HTTP
 	case err != nil:
 		c.Close() //nolint:errcheck // it is of no use
 		return

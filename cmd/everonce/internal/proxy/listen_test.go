@@ -20,13 +20,14 @@ import (
 	"github.com/everonce/everonce/internal/testserver"
 )
 
-// A port that is taken is found before the store is opened: it leaves no file behind, and binds none to an identity secret.
+// A port that is taken is found before the store is opened: it leaves no file behind, and binds none to an identity
+// secret.
 func TestAPortThatIsTakenLeavesNoStore(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer taken.Close() //nolint:errcheck // nobody has connected
+	defer taken.Close() //nolint:errcheck // it has no connections
 	listen := fmt.Sprintf("127.0.0.1:%d", testserver.FreePort(t))
 	db := filepath.Join(t.TempDir(), "proxy.db")
 	for name, args := range map[string][]string{
@@ -42,7 +43,7 @@ func TestAPortThatIsTakenLeavesNoStore(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ln.Close() //nolint:errcheck // nobody has connected
+			ln.Close() //nolint:errcheck // it has no connections
 		}
 		if files, err := filepath.Glob(db + "*"); err != nil || len(files) > 0 {
 			t.Errorf("%s: there is %v (%v)", name, files, err)
@@ -50,14 +51,14 @@ func TestAPortThatIsTakenLeavesNoStore(t *testing.T) {
 	}
 }
 
-// A store that takes the connection, and then says nothing, does not keep the proxy from ending: clients are connected already, and wait.
-// That somebody else has ended the start is no failure of the store's.
+// A store that takes the connection, and then says nothing, does not keep the proxy from ending: clients are connected
+// already, and wait. That somebody else has ended the start is no failure of the store's.
 func TestStoreThatDoesNotOpen(t *testing.T) {
 	mute, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer mute.Close() //nolint:errcheck // nobody was answered
+	defer mute.Close() //nolint:errcheck // it answered no request
 	c := configOf(t, "--listen=127.0.0.1:0", "--store=postgres://u:hush-hush@"+mute.Addr().String()+"/db?sslmode=disable&connect_timeout=3600", "--upstream=http://127.0.0.1:1")
 	s := newServer(c, slog.New(slog.DiscardHandler))
 	if _, _, err := s.prepare(); err != nil {
@@ -139,8 +140,8 @@ func (f *faulty) Accept() (net.Conn, error) {
 	}
 }
 
-// A lack of files is told to the server, which waits a moment and asks again, with TLS too: who connects later is served. What does not
-// pass ends the listening.
+// The server sees a lack of files, waits a moment and accepts again, with TLS too: a later client is served. An error
+// that does not pass ends the listener.
 func TestALackOfFilesPasses(t *testing.T) {
 	cert, key := writePair(t, t.TempDir(), "proxy")
 	pair, err := tls.LoadX509KeyPair(cert, key)
@@ -158,7 +159,7 @@ func TestALackOfFilesPasses(t *testing.T) {
 	}
 	l := failing(syscall.EMFILE)
 	if _, err := l.Accept(); !errors.Is(err, syscall.EMFILE) {
-		t.Errorf("the server is told %v", err)
+		t.Errorf("the server gets %v", err)
 	}
 	dialed := make(chan error, 1)
 	go func() {

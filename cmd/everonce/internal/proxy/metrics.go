@@ -13,8 +13,8 @@ import (
 	"github.com/everonce/everonce/otelonce/scrape"
 )
 
-// metrics are what /metrics shows: what otelonce shows of every service, and what passes without a key. No label has a key, a
-// path or a principal: routes are the configured patterns, and "other".
+// metrics are what /metrics shows: what otelonce shows of every service, and what passes without a key. No label has a
+// key, a path or a principal: routes are the configured patterns, and "other".
 type metrics struct {
 	*otelonce.Observer
 	page    http.Handler

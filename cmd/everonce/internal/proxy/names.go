@@ -40,8 +40,8 @@ var words = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|[A-Za-z]+(?:\.[A-Za-z]+)*`)
 // packages begin the library's errors.
 var packages = regexp.MustCompile(`^(?:dynamostore|httponce|mongostore|redisstore): `)
 
-// inSettings returns a text of the library's with the names by which whoever configures the proxy knows what it speaks of, and without
-// those of the library's packages and errors.
+// inSettings rewrites a text of the library for the operator: it replaces the names of options by names of settings,
+// and drops the names of packages and errors.
 func inSettings(text string) string {
 	text = packages.ReplaceAllString(text, "")
 	text = strings.ReplaceAll(text, everonce.ErrInvalidArgument.Error()+": ", "")

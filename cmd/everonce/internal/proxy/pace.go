@@ -19,7 +19,7 @@ type pacedWriter struct {
 	rc     *http.ResponseController
 	stall  time.Duration
 	until  time.Time // the deadline that is set
-	stream bool      // over HTTP/2, where a deadline that passes ends the stream, though nobody is writing
+	stream bool      // over HTTP/2, where a passed deadline ends the stream even if no write is in progress
 	last   bool      // the connection ends with this answer
 
 	status int
@@ -34,7 +34,7 @@ func newPacedWriter(w http.ResponseWriter, r *http.Request, stall time.Duration)
 	return p
 }
 
-// extend gives the client time again. A deadline that is almost whole stays.
+// extend gives the client time again. It keeps a deadline that is still almost whole.
 func (p *pacedWriter) extend() {
 	now := time.Now()
 	if p.until.Sub(now) > p.stall*3/4 {
@@ -121,7 +121,7 @@ type pacedBody struct {
 	io.ReadCloser
 	rc     *http.ResponseController
 	stall  time.Duration
-	stream bool // over HTTP/2, where a deadline that passes ends the body, though nobody is reading
+	stream bool // over HTTP/2, where a passed deadline ends the body even if no read is in progress
 
 	mu    sync.Mutex // the transport may still be reading when the handler returns
 	until time.Time
@@ -135,14 +135,14 @@ func (p *pacedBody) Read(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	whole := errors.Is(err, io.EOF)
-	if (whole || p.stream) && !p.ended { // whoever waits for its answer, or to be read, need not send
+	if (whole || p.stream) && !p.ended { // a client that waits for its answer, or to be read, need not send
 		p.ended, p.until = whole, time.Time{}
 		_ = p.rc.SetReadDeadline(p.until) //nolint:errcheck // a hijacked connection is not ours
 	}
 	return n, err
 }
 
-// extend gives the client time again. A deadline that is almost whole stays.
+// extend gives the client time again. It keeps a deadline that is still almost whole.
 func (p *pacedBody) extend() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,8 +152,8 @@ func (p *pacedBody) extend() {
 	}
 }
 
-// end is when the handler returns. The connection is the server's then: it reads what is left, under a deadline too; and what the
-// transport may still be reading must not touch it.
+// end is when the handler returns. The connection is the server's then: it reads what is left, under a deadline too;
+// and what the transport may still be reading must not touch it.
 func (p *pacedBody) end() {
 	if !p.stream { // what is left of a stream is dropped
 		p.extend()

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// A service that takes its time is no client that stalls: not before its answer, not in it, and not while it reads a body.
+// A service that takes its time is no client that stalls: not before its answer, not in it, and not while it reads a
+// body.
 func TestProxySlowServiceIsNoSlowClient(t *testing.T) {
 	const stall, slow = "--stall=500ms", 1200 * time.Millisecond
 	cert, key := writePair(t, t.TempDir(), "proxy")
@@ -61,7 +62,8 @@ func TestProxySlowServiceIsNoSlowClient(t *testing.T) {
 	}
 }
 
-// ended is a ResponseWriter that notes deadlines, and may be the server's again: net/http panics where HTTP/2's is asked for something then.
+// ended is a ResponseWriter that notes deadlines, and may be the server's again: net/http panics where HTTP/2's is
+// asked for something then.
 type ended struct {
 	http.ResponseWriter
 	over   bool
@@ -84,8 +86,8 @@ func (e *ended) SetReadDeadline(at time.Time) error {
 	return nil
 }
 
-// A service may answer before it has read the body, and the body is still on its way when the answer has been passed on: nothing is
-// done then to a connection that is not this request's any more. In mid-body each read has its own time.
+// A service may answer before it has read the body, and the body is still on its way when the answer has been passed
+// on: nothing is done then to a connection that is not this request's any more. In mid-body each read has its own time.
 func TestProxyBodyOutlivesItsHandler(t *testing.T) {
 	for major, want := range map[int]int{1: 2, 2: 4} { // two reads; the end over HTTP/1.1; none of the time between two over HTTP/2
 		w := &ended{ResponseWriter: httptest.NewRecorder()}
@@ -110,8 +112,8 @@ func TestProxyBodyOutlivesItsHandler(t *testing.T) {
 	}
 }
 
-// Who has sent all of a body waits for the answer for as long as it takes: no deadline is left, nor is one set by a read behind the end, as
-// net/http's client makes.
+// A client that has sent its whole body waits for the answer as long as it takes: no deadline remains, and a read
+// behind the end, as net/http's client does, sets none.
 func TestProxyBodyThatIsThereHasNoDeadline(t *testing.T) {
 	for _, major := range []int{1, 2} {
 		w := &ended{ResponseWriter: httptest.NewRecorder()}
@@ -128,8 +130,8 @@ func TestProxyBodyThatIsThereHasNoDeadline(t *testing.T) {
 	}
 }
 
-// Before anything of an answer is written there is a deadline, for net/http itself writes "100 Continue"; but none over HTTP/2, where it would end
-// the stream of who waits.
+// Before anything of an answer is written there is a deadline, for net/http itself writes "100 Continue"; but none over
+// HTTP/2, where it would end the stream of who waits.
 func TestPacedWriterBoundsWhatComesBeforeTheAnswer(t *testing.T) {
 	for major, want := range map[int]int{1: 1, 2: 0} {
 		w := &ended{ResponseWriter: httptest.NewRecorder()}
@@ -140,8 +142,8 @@ func TestPacedWriterBoundsWhatComesBeforeTheAnswer(t *testing.T) {
 	}
 }
 
-// All that is written has its own time, a status below 200 and each piece of a large body too; and over HTTP/2 none of it is left behind, so that
-// the stream outlives a service that is silent for longer.
+// All that is written has its own time, a status below 200 and each piece of a large body too; and over HTTP/2 none of
+// it is left behind, so that the stream outlives a service that is silent for longer.
 func TestPacedWriterGivesEveryWriteItsTime(t *testing.T) {
 	large := strings.Repeat("x", 3*pieceSize)
 	for name, tc := range map[string]struct {
@@ -155,7 +157,7 @@ func TestPacedWriterGivesEveryWriteItsTime(t *testing.T) {
 		for major, behind := range map[int]int{1: 0, 2: 1} {
 			w := &ended{ResponseWriter: httptest.NewRecorder()}
 			p := newPacedWriter(w, &http.Request{ProtoMajor: major}, 0)
-			p.status, w.writes = http.StatusOK, nil // the head is there
+			p.status, w.writes = http.StatusOK, nil // the head is written
 			if err := tc.write(p); err != nil {
 				t.Error(err)
 			}
@@ -163,25 +165,25 @@ func TestPacedWriterGivesEveryWriteItsTime(t *testing.T) {
 				t.Errorf("HTTP/%d, %s: %v", major, name, w.writes)
 			}
 			if name == "a body" && p.bytes != int64(len(large)) {
-				t.Errorf("%d bytes are told, want %d", p.bytes, len(large))
+				t.Errorf("%d bytes are reported, want %d", p.bytes, len(large))
 			}
 		}
 	}
 }
 
-// The status that is told is the answer's: no one below 200, and none that came too late.
+// The reported status is the answer's: no one below 200, and none that came too late.
 func TestPacedWriterTellsTheStatusOfTheAnswer(t *testing.T) {
 	w := newPacedWriter(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil), time.Hour)
 	for _, status := range []int{http.StatusEarlyHints, http.StatusCreated, http.StatusInternalServerError} {
 		w.WriteHeader(status)
 	}
 	if w.status != http.StatusCreated {
-		t.Errorf("told %d, want %d", w.status, http.StatusCreated)
+		t.Errorf("reported %d, want %d", w.status, http.StatusCreated)
 	}
 }
 
-// Over HTTP/2 a client that stops in the middle loses its stream: one that sends no more of a body, with a key or without, and one that
-// takes no more of an answer.
+// Over HTTP/2 a client that stops in the middle loses its stream: one that sends no more of a body, with a key or
+// without, and one that takes no more of an answer.
 func TestProxyCutsOffSlowStreams(t *testing.T) {
 	cert, key := writePair(t, t.TempDir(), "proxy")
 	p := start(t, func(w http.ResponseWriter, r *http.Request) {
@@ -223,7 +225,7 @@ func TestProxyCutsOffSlowStreams(t *testing.T) {
 					t.Fatalf("%v, %v", res, err)
 				}
 				defer res.Body.Close()
-				for !strings.Contains(p.log.String(), `"path":"`+path+`","status":200`) { // it gives up by itself
+				for !strings.Contains(p.log.String(), `"path":"`+path+`","status":200`) { // it gives up on its own
 					runtime.Gosched()
 				}
 				if n, err := io.Copy(io.Discard, res.Body); err == nil || n >= 64<<20 {

@@ -12,8 +12,8 @@ import (
 	"github.com/everonce/everonce/cmd/everonce/internal/proxy/principal"
 )
 
-// The principal of a request is that of the route whose settings hold, however the path is spelled: an answer goes to nobody
-// else, and who spells the path in another way is the same client.
+// The settings of the matched route decide the principal, however the path is spelled: an answer goes to no other
+// client, and the same client may spell the path differently.
 func TestPrincipalOfEverySpelling(t *testing.T) {
 	service := &counting{}
 	up := httptest.NewServer(service)
@@ -47,7 +47,8 @@ func TestPrincipalOfEverySpelling(t *testing.T) {
 	}
 }
 
-// What may tell the sender is what the service gets too, and nothing else: it would do for nobody what is recorded as somebody's.
+// The service gets the same identifying header as the proxy, and no other: it would otherwise act for an unknown sender
+// on an operation that is recorded as somebody's.
 func TestWhatTellsTheSenderIsPassedOn(t *testing.T) {
 	got := make(chan http.Header, 1)
 	p := start(t, func(_ http.ResponseWriter, r *http.Request) { got <- r.Header })

@@ -20,7 +20,7 @@ type readiness struct {
 	asking  chan struct{} // holds one while the store is asked, to whom the rest belongs
 	begun   time.Time     // when it was asked last
 	written time.Time     // when the store has last taken a write that was tried
-	why     error         // what was told last
+	why     error         // the last reported reason
 }
 
 func newReadiness(store everonce.Store, log *slog.Logger) *readiness {
@@ -34,18 +34,18 @@ const (
 	writeEvery = 5 * time.Second
 )
 
-// probe is a record that is not there.
+// probe is the ID of a record that does not exist.
 var probe = everonce.Key{Scope: everonce.ScopeOf("everonce", "proxy", "readiness"), ID: "probe"}.RecordID()
 
-// Why requests should not come here. What the store said is for the log.
+// The reasons not to send requests here. The store's own error is only logged.
 var (
 	errDraining    = errors.New("draining")
 	errUnreachable = errors.New("the store cannot be reached")
 	errNoWrites    = errors.New("the store accepts no writes")
 )
 
-// check asks the store to the end, or until its time is over, also if whoever wants to know goes sooner: why it is not ready is for
-// the log all the same. Others wait meanwhile, and what was asked after they had come answers them too.
+// check queries the store to the end, or until its time is over, even if the caller leaves sooner: the log should say
+// why the proxy is not ready. Concurrent callers wait, and a query that began after they arrived answers them too.
 func (s *readiness) check(ctx context.Context) error {
 	if s.draining.Load() {
 		return errDraining

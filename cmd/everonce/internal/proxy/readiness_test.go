@@ -42,7 +42,7 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
-// Whoever asks whether the proxy is ready is not told what its store says, which may have an address or more in it.
+// /readyz does not reveal the store's error, which may contain an address or more.
 func TestReadinessHidesWhatTheStoreSays(t *testing.T) {
 	s := &Server{metrics: newMetrics(nil), ready: newReadiness(downStore{memstore.New(nil)}, discard)}
 	w := httptest.NewRecorder()
@@ -67,8 +67,8 @@ func (f *fullStore) CheckWrite(ctx context.Context, _ driver.CheckWriteRequest) 
 	return res, ctx.Err()
 }
 
-// Ready is who can write a claim: a store that only answers reads is not enough. While it takes writes, one is tried now and then;
-// once it has refused one, at each question, and the log says why, once.
+// Ready is who can write a claim: a store that only answers reads is not enough. While it takes writes, one is tried
+// now and then; once it has refused one, at each question, and the log says why, once.
 func TestReadyIsWhoCanWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -109,7 +109,8 @@ func (hungWrites) CheckWrite(ctx context.Context, _ driver.CheckWriteRequest) (r
 	return res, ctx.Err()
 }
 
-// Whoever asks may have less time than the store: the log says why all the same, once, whether it does not answer or cannot be reached.
+// A caller of /readyz may have less time than the store needs. The log says why all the same, once, whether the store
+// does not answer or cannot be reached.
 func TestWhyItIsNotReadyIsInTheLog(t *testing.T) {
 	for want, store := range map[error]everonce.Store{errNoWrites: hungWrites{memstore.New(nil)}, errUnreachable: hungStore{memstore.New(nil)}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -177,7 +178,7 @@ func TestReadinessIsAskedOnceForAll(t *testing.T) {
 	})
 }
 
-// Whoever goes before a store has answered has not made it one that cannot be reached, to the log or to others.
+// A caller that leaves before the store has answered does not make the store unreachable, in the log or for others.
 func TestWhoGoesMakesNoStoreUnready(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -210,7 +211,7 @@ func (hungStore) Get(ctx context.Context, _ driver.GetRequest) (driver.GetResult
 	return driver.GetResult{}, ctx.Err()
 }
 
-// A store that does not answer is one that cannot be reached, and whoever asks is told so in time.
+// A store that does not answer is unreachable, and /readyz says so in time.
 func TestReadinessWaitsForNoStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ready, begun := newReadiness(hungStore{memstore.New(nil)}, discard), time.Now()

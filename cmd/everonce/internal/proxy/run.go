@@ -6,15 +6,16 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
 	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/janitor"
 )
 
-// Run serves until ctx ends, and then drains: it takes no new requests and tells so at /readyz, lets those that
-// run end and be recorded, and closes the store. It returns nil when all of that was done; [ErrNotDrained] when its time
-// was over, or now ended, before that. A Server runs once.
+// Run serves until ctx ends, and then drains: it takes no new requests and tells so at /readyz, lets those that run end
+// and be recorded, and closes the store. It returns nil when all of that was done; [ErrNotDrained] when its time was
+// over, or now ended, before that. A Server runs once.
 func (s *Server) Run(ctx context.Context, now <-chan struct{}) error {
 	sweeping, stopSweeping := context.WithCancel(context.Background())
 	maintained, err := s.maintain(sweeping)
@@ -51,7 +52,7 @@ func (s *Server) Run(ctx context.Context, now <-chan struct{}) error {
 	stopSweeping()
 	maintained()
 	if s.private != nil {
-		_ = s.private.Close() //nolint:errcheck // nobody is owed an answer there
+		_ = s.private.Close() //nolint:errcheck // its clients need no answer
 	}
 	err = errors.Join(broke, err, s.close())
 	if err == nil {
@@ -60,30 +61,28 @@ func (s *Server) Run(ctx context.Context, now <-chan struct{}) error {
 	return err
 }
 
-// maintain purges and counts records until ctx ends, and returns what waits for that. Where it is charged for reading all of them each time,
-// it does neither.
+// maintain purges and counts records until ctx ends, and returns a function that waits for both to stop. It does
+// neither on a store that charges for reading all records each time.
 func (s *Server) maintain(ctx context.Context) (wait func(), err error) {
 	if storeurl.Scans(s.conf.Store) {
 		s.log.Info("records are neither purged nor counted: that would read the whole store each time")
 		return func() {}, nil
 	}
-	swept, err := janitor.Start(ctx, s.store, &janitor.Options{Report: s.swept})
+	j, err := janitor.New(s.store, &janitor.Options{Report: s.recordSweep})
 	if err != nil {
 		return nil, err
 	}
-	counted := make(chan struct{})
-	go func() {
-		defer close(counted)
-		s.census(ctx)
-	}()
-	return func() { <-swept; <-counted }, nil
+	var running sync.WaitGroup
+	running.Go(func() { _ = j.Run(ctx) }) //nolint:errcheck // nil when ctx ends
+	running.Go(func() { s.census(ctx) })
+	return running.Wait, nil
 }
 
-// ErrNotDrained: requests were given up in mid-work. What they were about is unknown when their lease is over.
+// ErrNotDrained reports that running requests were given up. Their outcome is unknown when their lease is over.
 var ErrNotDrained = errors.New("ended before all requests had finished")
 
 func (s *Server) drain(now <-chan struct{}) error {
-	ctx, cancel := context.WithTimeout(context.Background(), s.conf.Drain)
+	ctx, cancel := context.WithTimeout(context.Background(), s.conf.DrainTimeout)
 	defer cancel()
 	go func() {
 		select {
@@ -92,9 +91,9 @@ func (s *Server) drain(now <-chan struct{}) error {
 		case <-ctx.Done():
 		}
 	}()
-	err := s.public.Shutdown(ctx) // it also waits, for some seconds, for whoever has connected and asked nothing
+	err := s.public.Shutdown(ctx) // it also waits some seconds for connections without a request
 	before := s.serving.state()
-	_ = s.public.Close() //nolint:errcheck // what it cuts off is told below
+	_ = s.public.Close() //nolint:errcheck // the error below reports cut requests
 	if after := s.serving.state(); err == nil || before.running == 0 && after.begun == before.begun {
 		err = s.running.wait(ctx) // work whose client was answered before it ended
 	}
@@ -106,8 +105,8 @@ func (s *Server) drain(now <-chan struct{}) error {
 	return nil
 }
 
-// swept is told of every round of the janitor.
-func (s *Server) swept(res driver.PurgeResult, err error) {
+// recordSweep records the result of a janitor round.
+func (s *Server) recordSweep(res driver.PurgeResult, err error) {
 	s.metrics.Purged(res, err)
 	if err != nil {
 		s.log.Warn("the janitor failed; it tries again", "error", err)

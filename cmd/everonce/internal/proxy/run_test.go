@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A second signal that comes while nothing runs gives nothing up: what sends a signal to a whole group of processes, as timeout(1) does, sends
-// two of them.
+// A second signal that comes while nothing runs gives nothing up: what sends a signal to a whole group of processes, as
+// timeout(1) does, sends two of them.
 func TestNothingRunsAtTheSecondSignal(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -22,19 +22,19 @@ func TestNothingRunsAtTheSecondSignal(t *testing.T) {
 	}
 }
 
-// Nor does it give anything up that clients are connected and ask nothing: one that has just come, as a balancer does that looks whether somebody
-// is there, and one of HTTP/2 whose requests are answered. net/http waits for both, some seconds.
+// Connections without a request give nothing up: a new one, such as a balancer's probe, and one of HTTP/2 whose
+// requests are answered. net/http waits some seconds for both.
 func TestAConnectionWithoutARequestIsNothingGivenUp(t *testing.T) {
 	cert, key := writePair(t, t.TempDir(), "proxy")
 	for name, hurry := range map[string]func(*proxied){"asked again": func(p *proxied) { close(p.now) }, "its time is over": func(*proxied) {}} {
 		for protocol, args := range map[string][]string{"HTTP/1.1": nil, "HTTP/2.0": {"--tls-cert=" + cert, "--tls-key=" + key}} {
 			t.Run(name+", "+protocol, func(t *testing.T) {
 				if name == "its time is over" {
-					args = append(args, "--drain=1ms")
+					args = append(args, "--drain-timeout=1ms")
 				} else {
-					args = append(args, "--drain=1h")
+					args = append(args, "--drain-timeout=1h")
 				}
-				args = append(args, "--header-timeout=1h") // until then the silent one stays
+				args = append(args, "--header-timeout=1h") // until then the silent one remains open
 				var p *proxied
 				p = start(t, func(http.ResponseWriter, *http.Request) {
 					if p.serving.state().running == 0 {
@@ -48,7 +48,7 @@ func TestAConnectionWithoutARequestIsNothingGivenUp(t *testing.T) {
 				defer silent.Close()
 				tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
 				defer tr.CloseIdleConnections()
-				res, err := (&http.Client{Transport: tr}).Get(p.url) // by a connection that was accepted behind the other, and stays
+				res, err := (&http.Client{Transport: tr}).Get(p.url) // over a connection accepted after the other, which remains open
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What a scanner says does not depend on how the bytes arrive; and it looks for a head where net/http reads one.
+// The scanner's verdict does not depend on how the bytes arrive, and it looks for a head where net/http reads one.
 func FuzzHeadScanner(f *testing.F) {
 	for _, seed := range []string{
 		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nabGET / HTTP/1.1\r\n\r\n",
@@ -50,7 +50,8 @@ func FuzzHeadScanner(f *testing.F) {
 	})
 }
 
-// agrees checks that where net/http reads a request the scanner looks for its head: else one could hide in what it takes for a body.
+// agrees checks that where net/http reads a request the scanner looks for its head: else one could hide in what it
+// takes for a body.
 func agrees(t *testing.T, text []byte) {
 	t.Helper()
 	in := bytes.NewReader(text)

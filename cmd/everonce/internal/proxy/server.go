@@ -52,9 +52,9 @@ const openTimeout = time.Minute
 // lookTimeout bounds a look for a first record, among the other data of a server perhaps.
 const lookTimeout = 2 * time.Second
 
-// New opens the listeners and the store, in this order: a port that is taken leaves no store behind, nor one that is bound to an
-// identity. Nobody is served before [Server.Run]. Errors wrap [config.ErrInvalid] where the configuration is wrong,
-// [everonce.ErrStore] where the store cannot be reached. What was opened is closed again.
+// New opens the listeners and then the store: if a port is taken, no store is created or bound to an identity. Requests
+// are not served before [Server.Run]. Errors wrap [config.ErrInvalid] if the configuration is wrong, and
+// [everonce.ErrStore] if the store cannot be reached. On an error New closes what it opened.
 func New(ctx context.Context, conf *config.Config, log *slog.Logger) (*Server, error) {
 	s := newServer(conf, log)
 	handler, certs, err := s.prepare()
@@ -68,7 +68,7 @@ func New(ctx context.Context, conf *config.Config, log *slog.Logger) (*Server, e
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	s.tellTempFiles()
+	s.warnTempFiles()
 	s.serve(s.front(handler), certs)
 	return s, nil
 }
@@ -112,7 +112,7 @@ func (s *Server) prepare() (http.Handler, *certificate, error) {
 		if err := checkAdmin(c.Admin, c.AdminAnywhere); err != nil {
 			return nil, nil, invalid("%w", err)
 		}
-		if meet(c.Listen, c.Admin) {
+		if sameListener(c.Listen, c.Admin) {
 			return nil, nil, invalid("admin: it is the address for clients, %s (use another port)", c.Listen)
 		}
 	}
@@ -125,11 +125,11 @@ func (s *Server) prepare() (http.Handler, *certificate, error) {
 	if s.secret, err = identity.Secret(c.Secret); err != nil { // once: the file may be a pipe
 		return nil, nil, invalid("identity-secret-file: %w", err)
 	}
-	_, _, err = s.guard(memstore.New(nil)) // which has nothing to say of its own
+	_, _, err = s.guard(memstore.New(nil)) // a fresh store has no notes
 	return handler, certs, err
 }
 
-// upstreamOptions returns what the handler is told.
+// upstreamOptions returns the options of the upstream's handler.
 func (s *Server) upstreamOptions(upstream *url.URL) (opts *proxy.Options, err error) {
 	c := s.conf
 	opts = &proxy.Options{
@@ -187,7 +187,7 @@ func (s *Server) protect(ctx context.Context, handler http.Handler) (http.Handle
 		return nil, err
 	}
 	if err := recv.Ready(ctx); errors.Is(err, driver.ErrIdentity) {
-		return nil, invalid("identity-secret-file: not the secret of the store's first start (give that one, or none if there was none)")
+		return nil, invalid("identity-secret-file: not the secret of the store's first start (give that one, or leave it out if it had no secret)")
 	} else if err != nil {
 		return nil, err
 	}
@@ -214,7 +214,7 @@ func (s *Server) guard(store everonce.Store) (*everonce.Receiver, func(http.Hand
 	return recv, protect, nil
 }
 
-// options returns what the middleware is told: the principal of each route is found where its settings are, and nowhere else.
+// options returns the middleware's options. A route's principal comes from its own settings only.
 func (s *Server) options() (*httponce.Options, error) {
 	c := s.conf
 	opts := &httponce.Options{
@@ -247,7 +247,7 @@ func invalidArgument(err error) error {
 	return err
 }
 
-// listen opens the listeners. What connects waits until they are served.
+// listen opens the listeners. Connections wait until they are served.
 func (s *Server) listen(ctx context.Context) (err error) {
 	if s.publicLn, err = listenAt(ctx, s.conf.Listen); err != nil {
 		return fmt.Errorf("listen: %w", err)
@@ -286,14 +286,14 @@ func (s *Server) openStore(ctx context.Context) error {
 	}
 	s.store, s.ready = store, newReadiness(store, s.log)
 	if s.conf.Store != storeurl.Memory { // which is empty at each start, and says so
-		s.tellEmpty(ctx)
+		s.warnEmpty(ctx)
 	}
 	return nil
 }
 
-// tellEmpty warns of a store without a record: the first start is one reason, and a volume that is not mounted or another prefix is one too.
-// Where it cannot be told soon, nothing is said.
-func (s *Server) tellEmpty(ctx context.Context) {
+// warnEmpty warns of a store without a record. This may be its first start; or a volume is not mounted, or the prefix
+// is another one. It says nothing if the store does not answer soon.
+func (s *Server) warnEmpty(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	if page, err := s.store.List(ctx, driver.ListRequest{Limit: 1}); err == nil && len(page.Records) == 0 {
@@ -301,9 +301,9 @@ func (s *Server) tellEmpty(ctx context.Context) {
 	}
 }
 
-// tellTempFiles warns where no temporary file can be written, as on a file system that is for reading only: request bodies that are too
-// large for memory would be refused one by one.
-func (s *Server) tellTempFiles() {
+// warnTempFiles warns where no temporary file can be written, as on a file system that is for reading only: request
+// bodies that are too large for memory would be refused one by one.
+func (s *Server) warnTempFiles() {
 	f, err := os.CreateTemp("", "everonce-body-*")
 	if err == nil {
 		err = errors.Join(f.Close(), os.Remove(f.Name()))

@@ -191,7 +191,7 @@ func TestProxyRoutes(t *testing.T) {
 		{"/payments/1", "a", "k", 201, "true"},
 		{"/payments/2", "a", "k", 422, ""}, // one route, another path
 		{"/payments/1", "b", "k", 201, ""},
-		{"/payments/1", "", "k", 201, ""}, // the anonymous are a tenant of their own
+		{"/payments/1", "", "k", 201, ""}, // the anonymous are a separate tenant
 	} {
 		headers := []string{}
 		if tc.tenant != "" {
@@ -211,7 +211,7 @@ func TestProxyRoutes(t *testing.T) {
 	}
 }
 
-// What cannot work is refused before anything is created.
+// A configuration that cannot work is rejected before anything is created.
 func TestProxyRefusesToStart(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "proxy.db")
 	cert, key := writePair(t, t.TempDir(), "proxy")
@@ -256,7 +256,7 @@ func TestProxyRefusesToStart(t *testing.T) {
 	unprotected := configOf(t, "--listen=127.0.0.1:0", "--store=sqlite:"+db, "--upstream=http://127.0.0.1:1")
 	unprotected.Route.Methods = nil
 	if _, err := New(t.Context(), unprotected, slog.New(slog.DiscardHandler)); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), "methods: empty") {
-		t.Errorf("where no method heeds a key: %v", err)
+		t.Errorf("if no method takes a key: %v", err)
 	}
 	downstream := configOf(t, "--listen=127.0.0.1:0", "--store=sqlite:"+db, "--upstream=http://127.0.0.1:1", "--upstream-key=downstream")
 	failOpen := downstream.Route

@@ -14,7 +14,7 @@ import (
 	"github.com/everonce/everonce/cmd/everonce/internal/proxy/config"
 )
 
-// What the middleware and the handler may be told in a program, the proxy may be told by a setting, but for what is none.
+// Every option of the middleware and the handler has a setting of the proxy, except those listed here.
 func TestEveryOptionIsASetting(t *testing.T) {
 	args := []string{
 		"--required", "--key-json=/key", "--key-pattern=.+", "--unknown=reexecute", "--save=409=released", "--wait=1s", "--deadline=1s", "--answer-within=1s",
@@ -29,7 +29,7 @@ func TestEveryOptionIsASetting(t *testing.T) {
 	}
 	none := map[string]string{
 		"Name":      "a route is named by its pattern",
-		"Reconcile": "there is nobody to ask",
+		"Reconcile": "the proxy cannot ask the service",
 		"KeyRule":   "the proxy publishes no policy",
 		"KeyFrom":   "a setting is no function",
 	}
@@ -56,7 +56,8 @@ func TestEveryOptionIsASetting(t *testing.T) {
 	}
 }
 
-// So is what the handler may be told of its upstream, and a client's connection gets the time that its settings say.
+// Every option of the upstream's handler has a setting too, and a client's connection gets the timeouts of its
+// settings.
 func TestEveryOptionOfTheUpstreamIsASetting(t *testing.T) {
 	ca, _ := writePair(t, t.TempDir(), "upstream")
 	s := &Server{log: slog.New(slog.DiscardHandler), conf: configOf(t,
@@ -86,7 +87,8 @@ func TestEveryOptionOfTheUpstreamIsASetting(t *testing.T) {
 	}
 }
 
-// A key that does not match is refused before anything is sent, and is told to nobody; a header of another name may carry keys.
+// A key that does not match is rejected before anything is sent, and is not repeated anywhere; a header with another
+// name may carry keys.
 func TestProxyKeyPattern(t *testing.T) {
 	service := &counting{}
 	p := start(t, service.ServeHTTP, "--key-pattern=[0-9a-f]{4}", "--key-header=X-Key")
@@ -138,8 +140,8 @@ func TestProxyKeyInTheBody(t *testing.T) {
 	}
 }
 
-// The proxy's problems, the middleware's and those of an upstream that gives no answer, are where they are said to be; and a client is
-// told how long to wait, where it is the proxy that cannot go on.
+// The problems of the proxy, of the middleware and of an upstream that does not answer have the configured base.
+// Retry-After is set if the proxy itself cannot continue.
 func TestProxyProblemBaseAndRetryAfter(t *testing.T) {
 	const base = "https://example.com/problems/"
 	p := startBefore(t, "http://127.0.0.1:1", "--problem-base="+base, "--retry-after=90s", "--required")
@@ -155,12 +157,13 @@ func TestProxyProblemBaseAndRetryAfter(t *testing.T) {
 	}
 }
 
-// Proxies with prefixes of their own share a database and no records; a schema is asked of the store too, which here has none.
+// Proxies with different prefixes share a database and no records; the store gets the schema too, though this one
+// supports none.
 func TestProxyTablePrefixAndSchema(t *testing.T) {
 	service := &counting{}
 	store := "--store=sqlite:" + filepath.Join(t.TempDir(), "proxy.db")
 	for i, prefix := range []string{"a_", "b_", "a_"} {
-		p := start(t, service.ServeHTTP, store, "--table-prefix="+prefix, "--compare-ignore-host") // each has a port of its own
+		p := start(t, service.ServeHTTP, store, "--table-prefix="+prefix, "--compare-ignore-host") // each has its own port
 		res, body := send(t, "POST", p.url+"/", "", "Idempotency-Key", "k")
 		if replayed := res.Header.Get("Idempotent-Replayed") != ""; res.StatusCode != http.StatusCreated || replayed != (i == 2) {
 			t.Errorf("start %d, prefix %s: %d %v %s", i, prefix, res.StatusCode, res.Header, body)

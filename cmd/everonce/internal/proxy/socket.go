@@ -15,7 +15,8 @@ import (
 	"github.com/everonce/everonce/internal/socketurl"
 )
 
-// socketOf returns the path of a Unix domain socket, and whether addr is one, like unix:/run/everonce.sock; an error where it is a wrong one.
+// socketOf returns the path of a Unix domain socket, and whether addr is one, like unix:/run/everonce.sock; an error
+// where it is a wrong one.
 func socketOf(addr string) (file string, ok bool, err error) {
 	u, err := url.Parse(addr)
 	if err != nil || u.Scheme != socketurl.Scheme {
@@ -55,9 +56,9 @@ type socketListener struct {
 // Close closes it, which removes the socket, and lets the next one begin.
 func (l *socketListener) Close() error { return errors.Join(l.Listener.Close(), l.lock.Close()) }
 
-// listenAtSocket opens a listener at a Unix domain socket. One whose process was killed is still there, as a file that refuses connections: it is
-// replaced. One that somebody listens at is not: among proxies a lock beside it tells, since a look alone tells two that begin together the
-// same; of other programs, that a connection is not refused.
+// listenAtSocket opens a listener at a Unix domain socket. It replaces the socket of a killed process, a file that
+// refuses connections, but not one in use. Between proxies a lock file beside it decides, since two that start at the
+// same time would see the same; for other programs, an accepted connection does.
 func listenAtSocket(ctx context.Context, file string) (net.Listener, error) {
 	lock := flock.New(file+".lock", flock.SetPermissions(0o666)) // less the umask, as the socket's: another user may be the next to begin
 	mine, err := lock.TryLock()
@@ -80,7 +81,7 @@ func listenAtSocket(ctx context.Context, file string) (net.Listener, error) {
 	return &socketListener{ln, lock}, nil
 }
 
-// isLeft reports whether a file is a socket at which nobody listens any more.
+// isLeft reports whether a file is a socket without a listener.
 func isLeft(ctx context.Context, file string) bool {
 	info, err := os.Lstat(file)
 	if err != nil || info.Mode().Type() != fs.ModeSocket {

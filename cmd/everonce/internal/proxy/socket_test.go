@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// socketIn returns a path that is short enough for a Unix domain socket, which that of a test's own folder may not be.
+// socketIn returns a path that is short enough for a Unix domain socket; the path of a test's own folder may not be.
 func socketIn(t *testing.T, name string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sock") //nolint:usetesting // its folder has the name of the test in its path
@@ -47,8 +47,8 @@ func payAt(t *testing.T, file string) (status int, replayed bool) {
 	return res.StatusCode, res.Header.Get("Idempotent-Replayed") != ""
 }
 
-// A proxy and its service meet their neighbours at Unix domain sockets: nobody else on the machine can then go around it. Its socket
-// is gone when it has ended.
+// A proxy, its clients and its service may use Unix domain sockets, so that no other user of the machine can bypass the
+// proxy. Its socket is gone when it has ended.
 func TestProxyAtUnixSockets(t *testing.T) {
 	var service counting
 	behind, at := socketIn(t, "service.sock"), socketIn(t, "proxy.sock")
@@ -73,11 +73,12 @@ func TestProxyAtUnixSockets(t *testing.T) {
 	p.stop()
 	<-p.ended
 	if _, err := os.Lstat(at); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the socket is still there: %v", err)
+		t.Errorf("the socket still exists: %v", err)
 	}
 }
 
-// A socket that a process has left behind, because it was killed, is replaced. One that somebody listens at is not, nor is another file.
+// A socket that a process has left behind, because it was killed, is replaced. One that somebody listens at is not, nor
+// is another file.
 func TestProxyReplacesASocketThatWasLeft(t *testing.T) {
 	at := socketIn(t, "proxy.sock")
 	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: at, Net: "unix"})
@@ -113,7 +114,8 @@ func TestProxyReplacesASocketThatWasLeft(t *testing.T) {
 	}
 }
 
-// Of proxies that begin together at a socket that was left, one listens, and the end of those that do not takes it nothing.
+// Of proxies that begin together at a socket that was left, one listens, and the end of those that do not takes it
+// nothing.
 func TestOneProxyReplacesASocketThatWasLeft(t *testing.T) {
 	at := socketIn(t, "proxy.sock")
 	for range 50 {

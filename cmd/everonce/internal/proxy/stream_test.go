@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// flood is a body that nobody stores.
+// flood is a body that is never stored.
 type flood struct {
 	left int64
 	peak *peak
@@ -170,7 +170,7 @@ func TestProxyCutsOffSlowClients(t *testing.T) {
 			defer c.Close()
 			io.WriteString(c, text)
 			if strings.HasPrefix(text, "GET") {
-				for !strings.Contains(p.log.String(), `"path":"/","status":200`) { // it gives up by itself
+				for !strings.Contains(p.log.String(), `"path":"/","status":200`) { // it gives up on its own
 					runtime.Gosched()
 				}
 			}

@@ -17,7 +17,7 @@ type tally struct {
 // tallied is what a tally has counted.
 type tallied struct {
 	running int
-	begun   int // since the tally is there
+	begun   int // since the tally began
 }
 
 func newTally() *tally {
@@ -49,7 +49,8 @@ func (t *tally) state() tallied {
 	return t.now
 }
 
-// wait returns when nothing runs, or with the context's error: where nothing runs, nil, though the context has ended too.
+// wait returns when nothing runs, or with the context's error: where nothing runs, nil, though the context has ended
+// too.
 func (t *tally) wait(ctx context.Context) error {
 	t.mu.Lock()
 	none := t.none
@@ -64,11 +65,11 @@ func (t *tally) wait(ctx context.Context) error {
 	return nil
 }
 
-// Start is of everonce.Observer: it is called before a claim.
+// Start implements everonce.Observer: it is called before a claim.
 func (t *tally) Start(ctx context.Context, _ everonce.Op) context.Context {
 	t.begin()
 	return ctx
 }
 
-// End is of everonce.Observer: it is called when an operation is recorded.
+// End implements everonce.Observer: it is called when an operation is recorded.
 func (t *tally) End(context.Context, everonce.Observation) { t.end() }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Where no temporary file can be written, the operator is told at the start, and not by the first client whose body is too large for
-// memory; that one is refused, and nothing is done.
+// If temporary files cannot be written, the start warns, before a client sends a body that is too large for memory.
+// Such a body is rejected, and nothing is done.
 func TestTempFilesThatCannotBeWritten(t *testing.T) {
 	for dir, want := range map[string]int{t.TempDir(): http.StatusCreated, filepath.Join(t.TempDir(), "missing"): http.StatusServiceUnavailable} {
 		t.Setenv("TMPDIR", dir)

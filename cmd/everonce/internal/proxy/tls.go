@@ -11,7 +11,7 @@ import (
 // certificate reads the pair of files that two settings name; none where both are empty.
 func (s *Server) certificate(certSetting, certFile, keySetting, keyFile string) (*certificate, error) {
 	if certFile == "" && keyFile == "" {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil //nolint:nilnil // no TLS is configured
 	}
 	if certFile == "" || keyFile == "" {
 		return nil, invalid("%s and %s go together", certSetting, keySetting)
@@ -34,7 +34,8 @@ func clientTLS(c *certificate) *tls.Config {
 	}
 }
 
-// upstreamTLS is by what the upstream is trusted, and by what it may know the proxy; nil where no setting speaks of that.
+// upstreamTLS is by what the upstream is trusted, and by what it may know the proxy; nil where no setting speaks of
+// that.
 func (s *Server) upstreamTLS(upstream *url.URL) (*tls.Config, error) {
 	pair, err := s.certificate("upstream-tls-cert", s.conf.UpstreamTLSCert, "upstream-tls-key", s.conf.UpstreamTLSKey)
 	switch {

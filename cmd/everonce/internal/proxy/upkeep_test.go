@@ -14,8 +14,8 @@ import (
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
-// Of its store a proxy shows what is unknown, and removes what is over, from its start on: nobody else would, and what is unknown waits for
-// somebody who is told of it.
+// From its start the proxy shows the unknown outcomes in its store, and removes expired records. No other process
+// would, and an unknown outcome waits for an operator.
 func TestUpkeepOfTheStore(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "proxy.db")
 	left(t, file)

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// An upstream that asks for a certificate gets that of upstream-tls-cert, and a new one as soon as its files are there. While it takes none,
-// nothing is done, and the key is free.
+// An upstream that asks for a certificate gets the one from upstream-tls-cert, and a new one as soon as its files
+// exist. While it accepts none, nothing is done, and the key is free.
 func TestProxyShowsTheUpstreamItsCertificate(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := writePair(t, dir, "old")

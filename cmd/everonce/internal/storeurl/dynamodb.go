@@ -18,8 +18,8 @@ import (
 	"github.com/everonce/everonce/store/dynamostore"
 )
 
-// readDynamoDB reads dynamodb://TABLE?region=…&endpoint=…. Credentials, and what the URL does not say, are those of the AWS tools: in the environment,
-// the shared files, or of the machine.
+// readDynamoDB reads dynamodb://TABLE?region=…&endpoint=…. Credentials, and whatever the URL leaves out, come from the
+// same places as for the AWS tools: the environment, the shared files, or the machine.
 func readDynamoDB(text string, opts Options, create bool) (Opener, error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -90,7 +90,8 @@ func connectDynamoDB(ctx context.Context, region, endpoint string, set *dynamost
 // ttlTimeout bounds the look at the TTL of a table, which may be in a change.
 const ttlTimeout = 5 * time.Second
 
-// switchTTLOn switches on the TTL of a table that is there. A service works without it, and may lack the permission to look.
+// switchTTLOn switches on the TTL of an existing table. A service works without it, and may lack the permission to
+// look.
 func switchTTLOn(ctx context.Context, client *dynamodb.Client, set *dynamostore.Options, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(ctx, ttlTimeout)
 	defer cancel()

@@ -22,7 +22,7 @@ func TestDynamoDB(t *testing.T) {
 	at := "?region=eu-central-1&endpoint=" + url.QueryEscape(server)
 	text := "dynamodb://u" + rand.Text() + at
 	if _, err := Open(t.Context(), text, Options{}); !errors.Is(err, everonce.ErrSchema) {
-		t.Fatalf("Open of what is not there: %v, want ErrSchema", err)
+		t.Fatalf("Open of a missing table: %v, want ErrSchema", err)
 	}
 	for _, open := range []func() (Store, error){
 		func() (Store, error) { return create(t.Context(), text, Options{}) },

@@ -15,8 +15,8 @@ import (
 // hush is a secret that is in no text by chance.
 const hush = "hUsh7Hush"
 
-// FuzzSecret puts a secret into a URL where each kind of store has its own, with anything around it, as somebody may write who does not
-// escape it. It is in no error, in no log and in no configuration that is shown.
+// FuzzSecret puts a secret into a URL where each kind of store has its own, with anything around it, as somebody may
+// write who does not escape it. It is in no error, in no log and in no configuration that is shown.
 func FuzzSecret(f *testing.F) {
 	for i := range places {
 		for _, around := range []string{"", "@", "/", "?", "#", ":", "%", "%zz", " ", "\"", "'", "&", "\x7f", "é", "//", "]", "\\", "\n", "%\xfc", "\"%"} {
@@ -102,7 +102,8 @@ func FuzzMongoDB(f *testing.F) {
 	})
 }
 
-// FuzzSQLiteFile: a store is in the file whose name follows "sqlite:", whatever the name is made of, and no other file is made.
+// FuzzSQLiteFile: a store is in the file whose name follows "sqlite:", whatever the name is made of, and no other file
+// is made.
 func FuzzSQLiteFile(f *testing.F) {
 	for _, name := range []string{
 		"shop.db", "a b", "a?mode=memory", "a#b", "a%20b", "file:a", "file:a?mode=memory&cache=shared", ":memory:", "a?_pragma=x(1)", "a&b", "é", "-a", "a?", "a%", "a'b", "a;b", "?a", "%61",
@@ -134,7 +135,7 @@ func FuzzSQLiteFile(f *testing.F) {
 			}
 		}
 		if there != (err == nil) {
-			t.Errorf("%q: %v, and its file is there: %v", name, err, there)
+			t.Errorf("%q: %v, and its file exists: %v", name, err, there)
 		}
 	})
 }

@@ -21,7 +21,7 @@ func TestMongoDB(t *testing.T) {
 	url := strings.TrimSuffix(head, "/") + "/everonce_test?" + query
 	opts := Options{TablePrefix: "u" + rand.Text()}
 	if _, err := Open(t.Context(), url, opts); !errors.Is(err, everonce.ErrSchema) {
-		t.Fatalf("Open of what is not there: %v, want ErrSchema", err)
+		t.Fatalf("Open of a missing collection: %v, want ErrSchema", err)
 	}
 	s, err := create(t.Context(), url, opts)
 	if err != nil {

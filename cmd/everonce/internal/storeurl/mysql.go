@@ -14,7 +14,7 @@ import (
 
 func readMySQL(text string, opts Options, create bool) (Opener, error) {
 	config, err := mysqlstore.ParseURL(text)
-	if err != nil { // its text may hold a part of the password, so only what is wrong is told
+	if err != nil { // its text may hold a part of the password, so the error only says what is wrong
 		return nil, fmt.Errorf("%w: %w", ErrURL, err)
 	}
 	if config.DBName == "" && opts.Schema == "" {

@@ -27,7 +27,7 @@ const connectTimeout = 5 * time.Second
 const maxConns = 2
 
 func readPostgres(text string, opts Options, create bool) (Opener, error) {
-	if _, err := url.Parse(text); err != nil { // its text may hold a part of the password, so it is not told
+	if _, err := url.Parse(text); err != nil { // its text may hold a part of the password, so the error omits it
 		return nil, fmt.Errorf("%w: the PostgreSQL URL cannot be parsed; special characters in user and password must be percent-encoded", ErrURL)
 	}
 	cfg, err := pgxpool.ParseConfig(text)
@@ -70,7 +70,7 @@ func connectPostgres(ctx context.Context, cfg *pgxpool.Config, set *pgxstore.Opt
 func migrate(ctx context.Context, s *pgxstore.Store) error {
 	err := s.Migrate(ctx)
 	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == insufficientPrivilege {
-		return fmt.Errorf("%w; if the tables are there, this role lacks rights on them; if not, somebody who may has to create them, by the text of \"everonce schema\"", err)
+		return fmt.Errorf("%w; if the tables exist, this role lacks rights on them; if not, a role that may create tables must run the output of \"everonce schema\"", err)
 	}
 	return err
 }

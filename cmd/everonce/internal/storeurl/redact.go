@@ -9,7 +9,8 @@ import (
 // redacted stands where a secret stood.
 const redacted = "xxxxx"
 
-// secretName is what a secret stands behind: the name of a parameter that is called a password, or of MongoDB's session token.
+// secretName is what a secret stands behind: the name of a parameter that is called a password, or of MongoDB's session
+// token.
 const secretName = `(?i)((?:password\s*=|AWS_SESSION_TOKEN(?::|%3A))\s*)`
 
 // In text that is not parsed: whatever is between a scheme and the last "@" of the word, but for a user's
@@ -44,19 +45,19 @@ func (e *secretError) Error() string {
 
 func (e *secretError) Unwrap() error { return e.err }
 
-// Shown returns the URL of a store as a configuration shows it: without passwords. What is no such URL may be anything, a password alone
-// too, and is not shown.
+// Shown returns the URL of a store without passwords, for showing a configuration. It hides a text that is not such a
+// URL, because that may be anything, even a password alone.
 func Shown(text string) string {
 	if _, err := kindOf(text, true); err != nil && text != "" {
 		return redacted
 	}
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {
-		return text // that of a file, or of nothing
+		return text // the URL of a file, or no URL
 	}
 	at, query := strings.LastIndexByte(rest, '@'), strings.IndexByte(rest, '?')
 	switch {
-	case query >= 0 && query < at: // in which of the two the password is, nobody knows
+	case query >= 0 && query < at: // the password may be in either part
 		return scheme + "://" + redacted
 	case at >= 0:
 		if user, _, has := strings.Cut(rest[:at], ":"); has {
@@ -71,8 +72,8 @@ func Shown(text string) string {
 
 var secretParameter = regexp.MustCompile(secretName + `[^&]+`)
 
-// ShownUpstream is [Shown] for the URL of a service, which has no user, no query and no fragment. What is behind an @ that net/url finds
-// elsewhere may have been meant as one.
+// ShownUpstream is [Shown] for the URL of a service, which has no user, no query and no fragment. It hides the text
+// behind an @ that net/url finds in another part of the URL, because it may follow a password.
 func ShownUpstream(text string) string {
 	u, err := url.Parse(text)
 	if err == nil && u.Scheme == "unix" && u.Host == "" && u.Opaque == "" && u.RawQuery == "" && u.Fragment == "" { // a path

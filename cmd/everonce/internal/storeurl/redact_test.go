@@ -90,7 +90,7 @@ func TestShown(t *testing.T) {
 	}
 }
 
-// What is no URL of a service may hold a password anywhere.
+// A text that is not the URL of a service may hold a password anywhere.
 func TestShownUpstream(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -14,7 +14,7 @@ import (
 
 // readRedis reads a Redis URL. A service is refused a server that forgets; who only looks and settles is not.
 func readRedis(text string, opts Options, create bool) (Opener, error) {
-	if _, err := url.Parse(text); err != nil { // its text may hold a part of the password, so it is not told
+	if _, err := url.Parse(text); err != nil { // its text may hold a part of the password, so the error omits it
 		return nil, fmt.Errorf("%w: the Redis URL cannot be parsed; special characters in user and password must be percent-encoded", ErrURL)
 	}
 	opt, err := rueidis.ParseURL(text)

@@ -16,7 +16,7 @@ import (
 	"github.com/everonce/everonce/store/redisstore"
 )
 
-// A store of Redis' opens, lists what is there, and tells no password.
+// A Redis store opens, lists its records, and reveals no password.
 func TestRedis(t *testing.T) {
 	t.Parallel()
 	server := testserver.URL(t, "redis")
@@ -55,7 +55,8 @@ func TestRedis(t *testing.T) {
 	}
 }
 
-// A service is refused a server that does not tell whether it forgets; who looks and settles, which may be urgent, is not.
+// A service is refused a server that does not tell whether it forgets; who looks and settles, which may be urgent, is
+// not.
 func TestRedisOfWhichNothingIsKnown(t *testing.T) {
 	t.Parallel()
 	server, err := url.Parse(testserver.URL(t, "redis"))

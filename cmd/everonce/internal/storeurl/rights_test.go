@@ -13,7 +13,8 @@ import (
 	"github.com/everonce/everonce/internal/testserver"
 )
 
-// A role that may not create the tables is told who has to, and by what; once they are there, and it has its rights, it needs no more.
+// If the role may not create the tables, the error says who must, and how. Once the tables exist and the role has its
+// rights, it needs no more.
 func TestARoleThatMayNotCreateTables(t *testing.T) {
 	t.Parallel()
 	url := testserver.URL(t, "postgres")
@@ -38,19 +39,19 @@ func TestARoleThatMayNotCreateTables(t *testing.T) {
 	if strings.Contains(url, "?") {
 		sep = "&"
 	}
-	refused := func(when string) {
+	wantRefused := func(when string) {
 		t.Helper()
-		if s, err := create(t.Context(), url+sep+"role="+name, opts); !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), `by the text of "everonce schema"`) {
+		if s, err := create(t.Context(), url+sep+"role="+name, opts); !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), `run the output of "everonce schema"`) {
 			t.Errorf("%s: %v, %v; want ErrStore, and what to do", when, s, err)
 		}
 	}
-	refused("without tables")
+	wantRefused("without tables")
 	text, err := Schema(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	run(text)
-	refused("without rights on them")
+	wantRefused("without rights on them")
 	run("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA " + name + " TO " + name)
 	s, err := create(t.Context(), url+sep+"role="+name, opts)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 // minSecret is the length from which on a text is not found in another by chance.
 const minSecret = 3
 
-// secretsOf returns all that is secret in the URL of a server, in every form in which it may come up again. Where a password ends that is
-// not escaped nobody knows: one with an @, say, or with what begins a path. So it may be all up to the last @, and each part of that which a
-// reader of URLs would take out.
+// secretsOf returns every secret in the URL of a server, in every form in which it may appear again. The end of a
+// password that is not escaped is ambiguous: it may contain an @, or characters that begin a path. So the secret may be
+// everything up to the last @, and each part of it that a URL parser would extract.
 func secretsOf(text string) (found []string) {
 	add := func(secret string) {
 		plain, err := url.QueryUnescape(secret)
@@ -61,10 +61,11 @@ func secretsOf(text string) (found []string) {
 // passwordValue is the value of a parameter that is called a password, wherever in the URL that stands.
 var passwordValue = regexp.MustCompile(`(?i)password=([^&]*)`)
 
-// odd are the characters that one reader or another escapes, or takes for an end. What is between them is told as it is, or not at all.
+// odd reports a character that some parser escapes or takes for an end. The text between odd characters appears
+// unchanged, or not at all.
 func odd(r rune) bool {
 	return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 }
 
-// escape is one in a URL, in which others may be none.
+// escape matches a percent-escape in a URL. Another parser may not treat it as one.
 var escape = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)

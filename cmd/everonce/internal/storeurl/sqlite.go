@@ -20,7 +20,7 @@ func readSQLite(url string, opts Options, create bool) (Opener, error) {
 	case path == "":
 		return nil, fmt.Errorf("%w: sqlite: needs a file name", ErrURL)
 	case strings.HasPrefix(path, "//") && !strings.HasPrefix(path, "///"): // a file in the root, and not the one in this folder that was meant
-		return nil, fmt.Errorf("%w: sqlite: takes the path as it is, without //: sqlite:FILE", ErrURL)
+		return nil, fmt.Errorf("%w: sqlite: takes a plain path, without //: sqlite:FILE", ErrURL)
 	}
 	set := &sqlitestore.Options{NoMigrate: !create, TablePrefix: opts.TablePrefix}
 	if err := set.Validate(path); err != nil {

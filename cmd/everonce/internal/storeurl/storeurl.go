@@ -1,5 +1,5 @@
-// Package storeurl opens the store that a URL names: for tools that only look and settle, where it creates nothing and migrates
-// nothing, and for a service that writes. A URL's password is in none of its errors.
+// Package storeurl opens the store that a URL names: for tools that only look and settle, where it creates nothing and
+// migrates nothing, and for a service that writes. A URL's password is in none of its errors.
 package storeurl
 
 import (
@@ -19,13 +19,15 @@ var ErrURL = errors.New("not the URL of a store")
 
 // Options say where in the database the tables are. The zero value of each field is its default.
 type Options struct {
-	// TablePrefix begins the names of the tables. Default "everonce_". Of MongoDB it is the collection's name. Default "everonce". Of Redis
-	// it begins the names of the keys. Default "everonce:". Of DynamoDB it must be empty: the URL names the table.
+	// TablePrefix begins the names of the tables. Default "everonce_". Of MongoDB it is the collection's name. Default
+	// "everonce". Of Redis it begins the names of the keys. Default "everonce:". Of DynamoDB it must be empty: the URL
+	// names the table.
 	TablePrefix string
-	// Schema is the PostgreSQL schema of the tables, or the database of MariaDB or MySQL. Default: the first of the search_path, or the
-	// URL's.
+	// Schema is the PostgreSQL schema of the tables, or the database of MariaDB or MySQL. Default: the first of the
+	// search_path, or the URL's.
 	Schema string
-	// Works says that more than one thing is done at a time: a PostgreSQL store then has as many connections as its URL says.
+	// Works says that more than one thing is done at a time: a PostgreSQL store then has as many connections as its URL
+	// says.
 	Works bool
 	// Log, if set, gets a warning about a store that opens though something is wrong with it.
 	Log *slog.Logger
@@ -47,10 +49,10 @@ const sqliteScheme = "sqlite:"
 // kind is a kind of store.
 type kind struct {
 	name    string
-	begins  []string                                                    // its URLs begin so; the first is told
+	begins  []string                                                    // the prefixes of its URLs; errors name the first
 	schemas bool                                                        // it has some
 	scans   bool                                                        // see [Scans]
-	forgets bool                                                        // its records end with the process, so that there are none to look at
+	forgets bool                                                        // its records end with the process, so a tool cannot see them
 	read    func(url string, opts Options, create bool) (Opener, error) // the errors, and the Opener's, may tell a password
 }
 
@@ -78,9 +80,9 @@ func Open(ctx context.Context, url string, opts Options) (Store, error) {
 	return open(ctx)
 }
 
-// Prepare reads the URL of a store for a service that writes to it: those of [Open], and [Memory] too. Nothing is opened before the
-// Opener is called. A file or tables that are not there are created then, and a PostgreSQL store has as many connections as its URL says
-// (pool_max_conns). Errors are as in Open.
+// Prepare reads the URL of a store for a service that writes to it: any URL of [Open], or [Memory]. It opens nothing
+// before the Opener is called. The Opener creates a missing file or missing tables, and a PostgreSQL store has as many
+// connections as its URL says (pool_max_conns). Errors are as in Open.
 func Prepare(url string, opts Options) (Opener, error) { return read(url, opts, true) }
 
 func read(url string, opts Options, create bool) (Opener, error) {
@@ -138,7 +140,7 @@ func Name(url string) string {
 		return "?"
 	}
 	at, query := strings.LastIndexByte(rest, '@'), strings.IndexByte(rest, '?')
-	if query >= 0 && query < at { // in which of the two the password is, nobody knows
+	if query >= 0 && query < at { // the password may be in either part
 		return scheme + "://" + redacted
 	}
 	rest, _, _ = strings.Cut(rest[at+1:], "?")

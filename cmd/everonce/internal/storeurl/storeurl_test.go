@@ -12,12 +12,12 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// A store that is created is there, and opens for tools; what creates nothing says so.
+// A created store exists, and tools can open it; Open of a missing one is an error.
 func TestCreate(t *testing.T) {
 	t.Parallel()
 	url := "sqlite:" + filepath.Join(t.TempDir(), "proxy.db")
 	if _, err := Open(t.Context(), url, Options{}); err == nil {
-		t.Fatal("it is there before it was made")
+		t.Fatal("it exists before it was made")
 	}
 	for _, u := range []string{url, url, Memory} {
 		s, err := create(t.Context(), u, Options{})
@@ -45,9 +45,9 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// A file without a write-ahead log is not a store's, whatever tables it has: to open it would change its journal mode, and whose it is
-// nobody knows.
-func TestAFileWithoutAWriteAheadLogStaysAsItIs(t *testing.T) {
+// A file without a write-ahead log is not a store, whatever its tables are: opening it would change the journal mode of
+// somebody else's file.
+func TestAFileWithoutAWriteAheadLogIsUnchanged(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "other.db")
 	s, err := create(t.Context(), sqliteScheme+file, Options{})
@@ -84,7 +84,7 @@ func create(ctx context.Context, url string, opts Options) (Store, error) {
 	return open(ctx)
 }
 
-// What no store can be opened with is refused before anything is opened: no server is there, and no file is made.
+// A URL that opens no store is rejected before anything is opened: no server is contacted, and no file is made.
 func TestPrepareRefuses(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, c := range []struct {

@@ -7,7 +7,7 @@ import (
 	"github.com/everonce/everonce/outbox"
 )
 
-// The message attributes that describe an event. SQS allows ten: those that no subscription filters by share one.
+// Message attributes that describe an event. SQS allows ten, so those that no subscription filters by share one.
 const (
 	AttributeID          = "message-id"
 	AttributeType        = "event-type"
@@ -21,13 +21,13 @@ type event struct {
 	Time   string `json:"time,omitempty"`
 }
 
-// described is [AttributeEvent] of an event.
+// described returns the [AttributeEvent] of an event.
 func described(e *outbox.Event) string {
-	text, _ := json.Marshal(event{e.Topic, e.Key, envelope.TimeText(e.CreatedAt)}) //nolint:errcheck,errchkjson // texts
+	text, _ := json.Marshal(event{e.Topic, e.Key, envelope.TimeText(e.CreatedAt)}) //nolint:errcheck,errchkjson // strings always marshal
 	return string(text)
 }
 
-// Described reads [AttributeEvent]. A text that is not a JSON object says nothing.
+// Described reads [AttributeEvent]. It returns an empty envelope for text that is not a JSON object.
 func Described(text string) envelope.Envelope {
 	var e event
 	if json.Unmarshal([]byte(text), &e) != nil {

@@ -1,4 +1,4 @@
-// Package entries sends the events of an outbox by calls that take a few entries each and answer for each of them.
+// Package entries sends the events of an outbox by calls that take a few entries and answer for each.
 package entries
 
 import (
@@ -16,20 +16,21 @@ import (
 	"github.com/everonce/everonce/outbox"
 )
 
-// Entry is an event as a service takes it.
+// Entry is an event in the form of a service.
 type Entry[T any] struct {
 	Is   T
 	Size int // in bytes, as the service counts
 }
 
-// Limits are those of a call, and so of an entry too.
+// Limits are the limits of a call, and also of an entry.
 type Limits struct{ Entries, Bytes int }
 
-// Call sends entries of one call, and returns an error for each. The second is one of the whole call.
+// Call sends entries in one call. It returns an error for each entry, and an error of the whole call.
 type Call[T any] func(ctx context.Context, entries []T) ([]error, error)
 
-// Publish sends events in order. entry makes an event an entry; one for which there is an error is set aside, and so is one that is too large.
-// The entries of a call that is refused as a whole are sent one by one: the refusal may be for one of them.
+// Publish sends events in order. entry converts an event; events for which it returns an error, or that are too large,
+// are set aside. The entries of a call that is refused as a whole are sent one by one, because the refusal may be for
+// one of them.
 func Publish[T any](ctx context.Context, events []outbox.Event, most Limits, entry func(*outbox.Event) (Entry[T], error), call Call[T]) []error {
 	return outbox.InOrder(ctx, events, func(ctx context.Context, events []outbox.Event) []error {
 		errs := make([]error, len(events))
@@ -45,10 +46,10 @@ func Publish[T any](ctx context.Context, events []outbox.Event, most Limits, ent
 		for i := range events {
 			e, err := entry(&events[i])
 			if payload := events[i].Payload; err == nil && (len(payload) == 0 || !utf8.Valid(payload)) {
-				err = errors.New("sqsonce: the payload is empty or no UTF-8, which the service does not take (encode it, in base64 say)")
+				err = errors.New("sqsonce: the payload is empty or not UTF-8, which the service does not accept (encode it, for example in base64)")
 			}
 			if err == nil && e.Size > most.Bytes {
-				err = fmt.Errorf("sqsonce: the event has %d bytes, and the service takes %d", e.Size, most.Bytes)
+				err = fmt.Errorf("sqsonce: the event has %d bytes, and the service accepts %d", e.Size, most.Bytes)
 			}
 			if err != nil {
 				errs[i] = everonce.Permanent("refused", err, nil)
@@ -64,7 +65,7 @@ func Publish[T any](ctx context.Context, events []outbox.Event, most Limits, ent
 	})
 }
 
-// send sends entries in one call, and says of each what became of it.
+// send sends entries in one call, and calls answer with the result of each.
 func send[T any](ctx context.Context, part []T, call Call[T], answer func(n int, err error)) {
 	answers, err := call(ctx, part)
 	if err == nil {
@@ -84,7 +85,7 @@ func send[T any](ctx context.Context, part []T, call Call[T], answer func(n int,
 	}
 }
 
-// PublishTo is Publish for events of several destinations, each of which has calls of its own.
+// PublishTo is Publish for events of several destinations, with separate calls for each destination.
 func PublishTo[T any](ctx context.Context, events []outbox.Event, most Limits, destination func(*outbox.Event) string,
 	entry func(to string, e *outbox.Event) (Entry[T], error), call func(ctx context.Context, to string, entries []T) ([]error, error),
 ) []error {
@@ -108,22 +109,23 @@ func PublishTo[T any](ctx context.Context, events []outbox.Event, most Limits, d
 	return errs
 }
 
-// Failed is the error of an entry that the service did not take: refused says that it never will.
+// Failed returns the error of an entry that the service did not accept. refused says that it never will.
 func Failed(code, message string, refused bool) error {
-	err := fmt.Errorf("sqsonce: the service did not take the event: %s: %s", code, message)
+	err := fmt.Errorf("sqsonce: the service did not accept the event: %s: %s", code, message)
 	if refused {
 		return everonce.Permanent("refused", err, nil)
 	}
 	return err
 }
 
-// ErrMissing is the error of events whose destination does not exist: it counts, and they are tried again.
+// ErrMissing is the error of events whose destination does not exist. It counts as a failure of the events, which are
+// published again later.
 var ErrMissing = errors.New("sqsonce: the destination does not exist (create it, or check region and account)")
 
-// ofCall says what the failure of a whole call means for its events, if there is only one.
+// ofCall returns the error of the only event of a call that failed as a whole.
 func ofCall(err error) error {
 	_, invalid := errors.AsType[smithy.InvalidParamsError](err)
-	if _, unwritten := errors.AsType[*smithy.SerializationError](err); invalid || unwritten { // the client refuses them
+	if _, unwritten := errors.AsType[*smithy.SerializationError](err); invalid || unwritten { // rejected by the client
 		return everonce.Permanent("refused", err, nil)
 	}
 	e, _ := errors.AsType[smithy.APIError](err)
@@ -143,8 +145,8 @@ func ofCall(err error) error {
 // MaxAttributes is how many attributes SQS allows a message.
 const MaxAttributes = 10
 
-// Attributes are the texts that say what an event is, by the name of a message attribute; an error where it does not fit.
-// The event's own headers go before [AttributeEvent], which is left out where it would be one too many.
+// Attributes returns the message attributes of an event, by name, or an error if the event does not fit. Without room
+// for ten, it leaves out [AttributeEvent] and keeps the event's headers.
 func Attributes(e *outbox.Event) (map[string]string, error) {
 	all := map[string]string{AttributeID: e.ID, AttributeEvent: described(e)}
 	if e.Type != "" {
@@ -155,7 +157,7 @@ func Attributes(e *outbox.Event) (map[string]string, error) {
 	}
 	for name, value := range e.Headers {
 		if _, taken := all[name]; taken || name == "everonce-note" || value == "" {
-			return nil, fmt.Errorf("sqsonce: the header %q is empty, or has a name that has a meaning", name)
+			return nil, fmt.Errorf("sqsonce: the header %q is empty, or has a reserved name", name)
 		}
 		all[name] = value
 	}
@@ -168,7 +170,7 @@ func Attributes(e *outbox.Event) (map[string]string, error) {
 	return all, nil
 }
 
-// Size is what a payload and its attributes count.
+// Size returns the size of a payload and its attributes, as SQS counts it.
 func Size(payload []byte, attributes map[string]string) int {
 	n := len(payload)
 	for name, value := range attributes {
@@ -177,13 +179,13 @@ func Size(payload []byte, attributes map[string]string) int {
 	return n
 }
 
-// Those of SQS, and of SNS and EventBridge.
+// Limits of SQS, SNS and EventBridge.
 var (
 	SQS    = Limits{Entries: 10, Bytes: 1 << 20}
 	Others = Limits{Entries: 10, Bytes: 256 << 10}
 )
 
-// Valid is a text where SQS allows up to 128 letters, digits and signs: itself, or a hash of it.
+// Valid returns text if SQS allows it as a name of up to 128 letters, digits and signs, or else a hash of it.
 func Valid(text string) string {
 	plain := len(text) > 0 && len(text) <= 128 && strings.IndexFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 	if plain {

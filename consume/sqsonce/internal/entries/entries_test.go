@@ -14,8 +14,8 @@ import (
 	"github.com/everonce/everonce/outbox"
 )
 
-// A call that is refused as a whole is refused for one of its events, which is set aside; the others are published. Where the service
-// is away, no event is to blame.
+// A call that is refused as a whole is refused for one of its events, which is set aside; the others are published. If
+// the service is unavailable, no event is set aside.
 func TestARefusedCallIsForOneOfItsEvents(t *testing.T) {
 	for code, others := range map[string]bool{"InvalidMessageContents": true, "ValidationException": true, "InternalError": false} {
 		var calls, sent []string

@@ -1,6 +1,7 @@
 //go:build ignore
 
-// A Watermill publisher, to RabbitMQ and Kafka. scripts/record-frameworks runs it: watermill ID, and for the poison queue: watermill ID poison.
+// A Watermill publisher, to RabbitMQ and Kafka. scripts/record-frameworks runs it: watermill ID, and for the poison
+// queue: watermill ID poison.
 package main
 
 import (

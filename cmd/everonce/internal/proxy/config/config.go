@@ -14,7 +14,7 @@ import (
 // what is secret in it.
 var ErrInvalid = errors.New("configuration")
 
-// Config is what a proxy is told.
+// Config is the configuration of a proxy.
 type Config struct {
 	Listen, Upstream, Store     string
 	TablePrefix, Schema, Secret string
@@ -41,14 +41,14 @@ type Config struct {
 	HeaderTimeout               time.Duration
 	ClientIdle                  time.Duration
 	Stall                       time.Duration
-	Drain                       time.Duration
+	DrainTimeout                time.Duration
 	AccessLog                   bool
 	LogLevel                    string
 	Route                       Route
 	Routes                      map[string]Route
 }
 
-// Route is what may be told for a route.
+// Route is the configuration of a route.
 type Route struct {
 	Methods    []string
 	Required   bool

@@ -14,7 +14,7 @@ import (
 type Field struct {
 	// Key is its name in the file, and, behind two dashes, on the command line.
 	Key string
-	// Default is its value where nobody sets it, as it would be written.
+	// Default is the value of an unset setting, as it would be written.
 	Default string
 	// Usage says what it does.
 	Usage string
@@ -47,7 +47,7 @@ func (f Field) kind() string {
 	return f.bind(&c, &c.Route).Type()
 }
 
-// Fields are all settings, in the order in which they are told.
+// Fields returns all settings, in the order in which they are documented.
 func Fields() []Field { return append([]Field(nil), fields...) }
 
 // set is a setting of the whole proxy.
@@ -66,7 +66,7 @@ var fields = []Field{
 	set("store", "", "where answers are kept: sqlite:FILE, postgres://…, redis://…, mongodb://…, dynamodb://…, or memory: (which forgets them when the proxy ends)", func(c *Config) pflag.Value { return (*text)(&c.Store) }),
 	set("table-prefix", "", `prefix of the table names (if empty: everonce_) or of the Redis keys (everonce:); for MongoDB, the collection (everonce)`, func(c *Config) pflag.Value { return (*text)(&c.TablePrefix) }),
 	set("schema", "", "PostgreSQL schema of the tables (if empty: by the search_path)", func(c *Config) pflag.Value { return (*text)(&c.Schema) }),
-	set("identity-secret-file", "", "file with a secret of at least 16 bytes, so that nobody can guess record IDs and hashed credentials; never change it", func(c *Config) pflag.Value { return (*text)(&c.Secret) }),
+	set("identity-secret-file", "", "file with a secret of at least 16 bytes, which protects record IDs and hashed credentials from guessing; never change it", func(c *Config) pflag.Value { return (*text)(&c.Secret) }),
 
 	set("admin", "127.0.0.1:9464", "address of /healthz, /readyz and /metrics, or none", func(c *Config) pflag.Value { return (*text)(&c.Admin) }),
 	set("admin-anywhere", "false", "allow an admin address that is not loopback; anybody who can connect can read the metrics", func(c *Config) pflag.Value { return (*truth)(&c.AdminAnywhere) }),
@@ -98,13 +98,13 @@ var fields = []Field{
 	set("header-timeout", "10s", "timeout for the head of a request, and for the TLS handshake of a client", func(c *Config) pflag.Value { return (*term)(&c.HeaderTimeout) }),
 	set("client-idle", "2m", "how long an unused connection of a client is kept", func(c *Config) pflag.Value { return (*term)(&c.ClientIdle) }),
 	set("stall", "30s", "how long a client may pause while it sends a request or receives an answer", func(c *Config) pflag.Value { return (*term)(&c.Stall) }),
-	set("drain", "30s", "how long running requests may take to end after SIGTERM", func(c *Config) pflag.Value { return (*duration.Value)(&c.Drain) }),
+	set("drain-timeout", "30s", "how long running requests may take to end after SIGTERM", func(c *Config) pflag.Value { return (*duration.Value)(&c.DrainTimeout) }),
 	set("access-log", "true", "write a line of JSON for every request", func(c *Config) pflag.Value { return (*truth)(&c.AccessLog) }),
 	set("log-level", "info", "debug, info, warn or error", func(c *Config) pflag.Value {
 		return &choice[string]{&c.LogLevel, []string{"debug", "info", "warn", "error"}}
 	}),
 
-	per("methods", "POST,PATCH", "methods that heed a key", func(r *Route) pflag.Value { return (*list)(&r.Methods) }),
+	per("methods", "POST,PATCH", "methods that take a key", func(r *Route) pflag.Value { return (*list)(&r.Methods) }),
 	per("required", "false", "refuse a request without a key", func(r *Route) pflag.Value { return (*truth)(&r.Required) }),
 	per("key-json", "", "where JSON bodies may have the key instead of the header: a JSON pointer like /idempotency_key; such bodies are read into memory, up to max-body", func(r *Route) pflag.Value { return (*text)(&r.KeyJSON) }),
 	per("key-pattern", "", "regular expression (RE2) that the whole key must match, like [0-9a-f-]{36}; if empty: any key", func(r *Route) pflag.Value { return (*pattern)(&r.KeyPattern) }),

@@ -22,7 +22,7 @@ const null = "!!null"
 // routesKey is where the file has its routes.
 const routesKey = "routes"
 
-// read returns the settings of the whole proxy, and keeps those of its routes.
+// read returns the settings of the whole proxy, and stores the settings of its routes.
 func (p *fileParser) read(b []byte) (settings, error) {
 	var doc, second yaml.Node
 	documents := yaml.NewDecoder(bytes.NewReader(b))
@@ -110,7 +110,8 @@ func (p *fileParser) readRoutes(n *yaml.Node) (err error) {
 	return nil
 }
 
-// value reads a setting as it would be written on the command line. What is empty is that for every kind of setting.
+// value reads a setting as it would be written on the command line. An empty value is the empty text for every kind of
+// setting.
 func (p *fileParser) value(f Field, n *yaml.Node) (string, error) {
 	n = behindAlias(n)
 	kind := f.kind()

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// FuzzFile reads any file as settings. What is refused is refused as invalid; what is taken can be printed, and what is
-// printed is a file of the same settings.
+// FuzzFile reads any file as settings. A rejected file is an invalid one; an accepted file can be printed, and the
+// printed file has the same settings.
 func FuzzFile(f *testing.F) {
 	for _, text := range []string{
 		"", "---\n---\n", "---\na: 1\n---\n", "store: memory:\n", "wait: 1s\nlease: 2s\n", "routes:\n  \"POST /a\":\n    retention: 90d\n    save: {4xx: unknown}\n",

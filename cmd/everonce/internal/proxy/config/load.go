@@ -37,8 +37,8 @@ type given struct {
 // ErrEmpty: a flag was given and has no value.
 var ErrEmpty = errors.New("its value is empty (leave the flag out, or set it to none in the file)")
 
-// Set keeps the last value, and of what has several all. An empty one is that of a variable of the shell which is not
-// set: read as "none" it would take a protection away without a word.
+// Set keeps the last value, or all values of a list. It rejects an empty value, such as that from an unset shell
+// variable: read as an empty list, it would silently remove a protection.
 func (g *given) Set(s string) error {
 	if isEmpty(s) {
 		return ErrEmpty

@@ -49,7 +49,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// What is said once, by an anchor of YAML's, may be meant again.
+// A YAML anchor may be used again.
 func TestAnchors(t *testing.T) {
 	c, _, err := load(t, "deny-headers: &private [X-A, X-B]\nroutes:\n  /a: &strict\n    required: true\n    wait: &soon 3s\n  /b: *strict\n  /c:\n    deny-headers: *private\n    deadline: *soon\n", nil)
 	if err != nil {
@@ -101,8 +101,8 @@ routes:
 	}
 }
 
-// A flag that takes several values takes them one by one, too: were the last one all that counts, the others would be
-// unprotected without a word.
+// A list flag that is repeated adds its values: if only the last one were used, the others would silently be
+// unprotected.
 func TestRepeatedFlags(t *testing.T) {
 	c, _, err := load(t, "", []string{"EVERONCE_METHODS=PATCH"}, "--methods=POST", "--methods=PUT", "--save=409=released", "--save=5xx=unknown", "--lease=1s", "--lease=2s")
 	if err != nil {
@@ -113,8 +113,8 @@ func TestRepeatedFlags(t *testing.T) {
 	}
 }
 
-// A flag whose value is empty, as that of a variable of the shell that is not set, is none: taken for "none at all" it would
-// take a protection away without a word, and taken for the default it would not be what the file says.
+// A flag whose value is empty, such as that from an unset shell variable, is rejected. Read as an empty list, it would
+// silently remove a protection; read as the default, it would override the file.
 func TestEmptyFlagsAreRefused(t *testing.T) {
 	for _, f := range Fields() {
 		for _, arg := range []string{"--" + f.Key + "=", "--" + f.Key + "= , "} {
@@ -127,7 +127,8 @@ func TestEmptyFlagsAreRefused(t *testing.T) {
 	}
 }
 
-// A key must match as a whole, and what is no expression by itself does not become one by being put into another.
+// A key must match as a whole. An invalid expression does not become valid because the program puts it into another
+// one.
 func TestKeyPattern(t *testing.T) {
 	check := func(expression string) func(string) error {
 		c, _, err := load(t, "key-pattern: '"+expression+"'\n", nil)
@@ -158,7 +159,7 @@ func TestKeyPattern(t *testing.T) {
 	}
 }
 
-// What is wrong is told with where it stands, and without what it is.
+// Errors say where a setting is wrong, and do not repeat its value.
 func TestErrorsSayWhere(t *testing.T) {
 	for want, file := range map[string]string{
 		`proxy.yaml:2: unknown key "retenton"`:             "wait: 1s\nretenton: 3d\n",
@@ -218,7 +219,7 @@ func TestErrorsSayWhere(t *testing.T) {
 	}
 }
 
-// A variable that holds nothing but blanks and commas is as empty as one that holds nothing: it takes away nothing that the file says.
+// A variable of only blanks and commas is as empty as an empty one: it removes no setting of the file.
 func TestBlankVariablesAreNotSet(t *testing.T) {
 	c, _, err := load(t, "save: {409: released}\nmethods: [PUT]\n", []string{"EVERONCE_SAVE= ", "EVERONCE_METHODS=,", "EVERONCE_WAIT=\t"})
 	if err != nil {
@@ -229,7 +230,7 @@ func TestBlankVariablesAreNotSet(t *testing.T) {
 	}
 }
 
-// What is printed is a file that says the same, without the passwords.
+// The printed file has the same settings, without the passwords.
 func TestPrintedIsAFile(t *testing.T) {
 	const store = "postgres://user:hunter2@db/keys"
 	c, _, err := load(t, "routes:\n  POST /a:\n    retention: 90d\n    save: {4xx: unknown}\n    unknown: reexecute\n    fail-open: false\n  /b: {methods: [], principal: 'jwt:sub'}\n", nil,

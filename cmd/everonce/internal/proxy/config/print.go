@@ -8,7 +8,8 @@ import (
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
 )
 
-// YAML returns the configuration as a file would have it, without secrets. Of a route it has what differs from the rest.
+// YAML returns the configuration as a file would have it, without secrets. Of a route it has what differs from the
+// rest.
 func (c *Config) YAML() ([]byte, error) {
 	shown := *c
 	shown.Store, shown.Upstream = storeurl.Shown(c.Store), storeurl.ShownUpstream(c.Upstream)

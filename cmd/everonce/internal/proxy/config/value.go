@@ -156,7 +156,7 @@ func alternatives(words []string) string {
 type pattern string
 
 func (p *pattern) Set(s string) error {
-	if _, err := wholly(s); err != nil {
+	if _, err := compileWhole(s); err != nil {
 		var wrong *syntax.Error // its text repeats the expression
 		if errors.As(err, &wrong) {
 			return fmt.Errorf("must be a regular expression in RE2 syntax: %s", wrong.Code)
@@ -169,9 +169,9 @@ func (p *pattern) Set(s string) error {
 func (p *pattern) String() string { return string(*p) }
 func (*pattern) Type() string     { return "pattern" }
 
-// wholly returns what matches a text that an expression matches from its beginning to its end.
-func wholly(expression string) (*regexp.Regexp, error) {
-	if _, err := regexp.Compile(expression); err != nil { // by itself: "a)(?:b" is none
+// compileWhole returns what matches a text that an expression matches from its beginning to its end.
+func compileWhole(expression string) (*regexp.Regexp, error) {
+	if _, err := regexp.Compile(expression); err != nil { // alone: "a)(?:b" is invalid
 		return nil, err
 	}
 	return regexp.Compile(`\A(?:` + expression + `)\z`)
@@ -182,7 +182,7 @@ func keyCheck(expression string) func(key string) error {
 	if expression == "" {
 		return nil
 	}
-	whole, err := wholly(expression)
+	whole, err := compileWhole(expression)
 	if err != nil { // pattern has checked it
 		panic("config: key-pattern: " + err.Error())
 	}

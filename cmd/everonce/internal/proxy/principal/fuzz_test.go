@@ -38,7 +38,8 @@ func asked(t *testing.T, source, header, lines string) (string, error) {
 	return who, err
 }
 
-// FuzzHeaderPrincipal: two requests are of one principal if and only if they have the same values of the header, in the same order.
+// FuzzHeaderPrincipal: two requests have one principal if and only if they have the same values of the header, in the
+// same order.
 func FuzzHeaderPrincipal(f *testing.F) {
 	f.Add("a", "a")
 	f.Add("anonymous", "")
@@ -69,8 +70,9 @@ func cookiesOf(lines string) (values []string) {
 	return values
 }
 
-// FuzzCookiePrincipal: requests with two cookies are of two principals, and whoever sends two of them is refused. Who has the
-// cookie by net/http, which services read it with, is never anonymous, and is told by nothing but its value.
+// FuzzCookiePrincipal: requests with two different cookies have two principals, and a request with both is rejected. A
+// request that has the cookie according to net/http, which services read it with, is never anonymous, and nothing but
+// the value identifies it.
 func FuzzCookiePrincipal(f *testing.F) {
 	f.Add("sid=a", "sid=b")
 	f.Add("x=1; sid=a", "sid=a")
@@ -116,7 +118,8 @@ func FuzzCookiePrincipal(f *testing.F) {
 	})
 }
 
-// FuzzClaimPrincipal: the principal of a token is its claim, which the token has once, and as that text for every reader of JSON.
+// FuzzClaimPrincipal: the principal of a token is its claim, which the token has once, and as that text for every
+// reader of JSON.
 func FuzzClaimPrincipal(f *testing.F) {
 	for _, claims := range []string{
 		`{"sub":"alice"}`, `{"sub":"alice","sub":"bob"}`, `{"sub":"alice","s\u0075b":"bob"}`, `{"SUB":"alice"}`, `{"sub":["alice"]}`, `{"sub":null}`,
@@ -145,7 +148,7 @@ func FuzzClaimPrincipal(f *testing.F) {
 	})
 }
 
-// subOf returns the texts that the object has as its claim, one for each time that it is there.
+// subOf returns the values of the object's claim, one for each occurrence.
 func subOf(claims []byte) (all []string) {
 	d := json.NewDecoder(bytes.NewReader(claims))
 	if begin, err := d.Token(); err != nil || begin != json.Delim('{') {

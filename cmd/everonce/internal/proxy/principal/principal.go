@@ -22,8 +22,8 @@ import (
 // ErrSource: a text names no source of principals.
 var ErrSource = errors.New("must be header:NAME, jwt:CLAIM, cookie:NAME or " + None)
 
-// neverThere are the headers that tell a service nothing: net/http moves the first three out of a request's header, and the others are
-// for the next hop alone.
+// neverThere are the headers that tell a service nothing: net/http moves the first three out of a request's header, and
+// the others are for the next hop alone.
 var neverThere = map[string]bool{
 	"Host": true, "Transfer-Encoding": true, "Trailer": true,
 	"Connection": true, "Http2-Settings": true, "Keep-Alive": true, "Proxy-Authenticate": true, "Proxy-Authorization": true, "Proxy-Connection": true, "Te": true, "Upgrade": true,
@@ -32,8 +32,8 @@ var neverThere = map[string]bool{
 // None is the source by which everybody is one.
 const None = "none"
 
-// Forwarded reports whether a source is a header that says for whom a hop in front asks. Unless the proxy believes what is in front, it writes these anew,
-// and what arrives in them is what any client likes.
+// Forwarded reports whether a source is a header that says for whom a hop in front asks. Unless the proxy believes what
+// is in front, it writes these anew, and what arrives in them is what any client likes.
 func Forwarded(source string) bool {
 	kind, name, _ := strings.Cut(source, ":")
 	switch http.CanonicalHeaderKey(name) {
@@ -43,22 +43,23 @@ func Forwarded(source string) bool {
 	return false
 }
 
-// Anonymous is whoever sends nothing of the kind that is looked for: one principal, and no other's.
+// Anonymous is the one principal of all requests without the header, cookie or claim. No other principal equals it.
 const Anonymous = "anonymous"
 
 // New returns the principal that source names:
 //
 //	header:NAME  the value of a request header; without it the request is anonymous
 //	cookie:NAME  the value of a cookie; without it the request is anonymous
-//	jwt:CLAIM    a claim of the bearer token in Authorization. The token is NOT verified here: whoever can reach the
-//	             proxy with a token of his own is whoever he says, unless something in front verifies tokens.
-//	             No token, or one without the claim, is no principal: the request is refused
-//	none         everybody is one
+//	jwt:CLAIM    a claim of the bearer token in Authorization. The token is NOT verified here: any client that can
+//	             reach the proxy may claim any name in a token, unless something in front verifies tokens.
+//	             A request without a token, or without the claim, has no principal and is rejected
+//	none         all requests have one principal
 //
-// What is read from a header or a cookie is a credential, and is hashed: with secret, so that who reads the
-// store cannot guess it either, where there is one. A claim is the name of somebody, and is not.
+// The value of a header or a cookie is a credential and is hashed, with the secret if there is one, so that a reader of
+// the store cannot guess it. A claim is a name and is not hashed.
 //
-// Where one is required, who sends an empty header or cookie, as logging out leaves it, is anonymous like who sends none.
+// Where one is required, who sends an empty header or cookie, as logging out leaves it, is anonymous like who sends
+// none.
 func New(source string, secret []byte, required bool) (httponce.Principal, error) {
 	kind, name, _ := strings.Cut(source, ":")
 	h := hasher{kind: kind, name: name, secret: secret, required: required}
@@ -82,8 +83,9 @@ func New(source string, secret []byte, required bool) (httponce.Principal, error
 
 var errKeptHere = errors.New("the header that says who sends the request is named in Connection, so that the service would not get it")
 
-// passedOn refuses a request whose header would not be passed on: a client may name any header in Connection, one too that a hop in front
-// has set, and the service would do for nobody what is recorded as somebody's.
+// passedOn rejects a request whose header would not be passed on. A client may name any header in Connection, even one
+// that a proxy in front has set, and the service would then see no sender for an operation that is recorded as
+// somebody's.
 func passedOn(header string, p httponce.Principal) httponce.Principal {
 	return func(r *http.Request) (string, error) {
 		for _, options := range r.Header["Connection"] {
@@ -125,19 +127,20 @@ func (h *hasher) header(r *http.Request) (string, error) {
 }
 
 var (
-	errCookies = errors.New("the cookie is there with two values")
+	errCookies = errors.New("the cookie has two values")
 	errPieces  = errors.New("the cookie is too long for one and comes in pieces, of which none tells its sender")
 )
 
-// A value that is too long for one cookie is sent in pieces: as sid.0, sid_0, sid-0 or sid__0, without sid or with an empty one, by most; as
-// sidC1 by ASP.NET, or as sid.1 by h3, with a sid that says how many there are. What is left for sid is the same for everybody.
+// A value that is too long for one cookie is sent in pieces: most frameworks use sid.0, sid_0, sid-0 or sid__0, without
+// sid or with an empty one; ASP.NET uses sidC1; h3 uses sid.1, with a sid that gives their number. The rest of sid is
+// then the same for all users.
 var (
 	piece  = regexp.MustCompile(`^[._-]+[0-9]+$`)
 	pieces = regexp.MustCompile(`^(__chunked__|chunks(-|:|%3[Aa]))[0-9]+$`)
 )
 
-// cookie reads the header itself: net/http passes over a cookie whose value is no token, as JSON is none, and over all of too many. Whoever
-// sends one that the service can read would be anonymous here, together with all others.
+// cookie reads the header itself: net/http skips a cookie whose value is not a token, such as JSON, and all cookies if
+// there are too many. A client whose cookie the service can read would be anonymous here, together with all others.
 func (h *hasher) cookie(r *http.Request) (string, error) {
 	var sent string
 	var found, cut bool
@@ -168,7 +171,7 @@ func (h *hasher) cookie(r *http.Request) (string, error) {
 	return h.hash(sent), nil
 }
 
-// What is wrong with a token. None of them repeats it.
+// The reasons to reject a token. None of them repeats it.
 var (
 	errToken  = errors.New("no bearer token that can be read")
 	errTokens = errors.New("more than one Authorization")
@@ -196,7 +199,8 @@ func claim(name string) httponce.Principal {
 		if err != nil {
 			return "", errToken // the library's text may quote it
 		}
-		// The library takes the last of two claims of one name, and one character for all that is no UTF-8: two readers, two names.
+		// The library takes the last of two claims of one name, and one character for all that is no UTF-8: two readers, two
+		// names.
 		if plain, err := parser.DecodeSegment(parts[1]); err != nil || !jsontext.Value(plain).IsValid() {
 			return "", errToken
 		}

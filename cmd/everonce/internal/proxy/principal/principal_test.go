@@ -39,9 +39,9 @@ func TestPrincipals(t *testing.T) {
 		"one header":           {"header:authorization", alice, alice, true},
 		"two headers":          {"header:Authorization", alice, []string{"Authorization", "Bearer bob-secret"}, false},
 		"letter case":          {"header:Authorization", alice, []string{"Authorization", "bearer alice-secret"}, false},
-		"nobody and somebody":  {"header:Authorization", nil, alice, false},
-		"nobody and empty":     {"header:Authorization", nil, []string{"Authorization", ""}, false},
-		"nobody, twice":        {"header:Authorization", nil, nil, true},
+		"none and somebody":    {"header:Authorization", nil, alice, false},
+		"none and empty":       {"header:Authorization", nil, []string{"Authorization", ""}, false},
+		"none, twice":          {"header:Authorization", nil, nil, true},
 		"anonymous as a value": {"header:X-Tenant", nil, []string{"X-Tenant", "anonymous"}, false},
 		"values are not one":   {"header:X-Tenant", []string{"X-Tenant", "a", "X-Tenant", "b"}, []string{"X-Tenant", "ab"}, false},
 		"one value more":       {"header:X-Tenant", []string{"X-Tenant", "a", "X-Tenant", "b"}, []string{"X-Tenant", "a"}, false},
@@ -51,9 +51,9 @@ func TestPrincipals(t *testing.T) {
 		"cookies of JSON":      {"cookie:sid", []string{"Cookie", `sid={"u":"alice"}`}, []string{"Cookie", `sid={"u":"bob"}`}, false},
 		"odd cookies":          {"cookie:sid", []string{"Cookie", "x=\"; sid=\xe9\\a"}, []string{"Cookie", "x=\"; sid=\xe9\\b"}, false},
 		"an odd cookie again":  {"cookie:sid", []string{"Cookie", "sid =\xe9\\a ;x"}, []string{"Cookie", "x=1", "Cookie", "y;sid=\xe9\\a"}, true},
-		"nobody, odd cookie":   {"cookie:sid", nil, []string{"Cookie", `sid={"u":"alice"}`}, false},
-		"nobody, empty cookie": {"cookie:sid", nil, []string{"Cookie", "sid="}, false},
-		"nobody, many cookies": {"cookie:sid", nil, []string{"Cookie", strings.Repeat("x=;", 4000) + "sid=abc"}, false},
+		"none, odd cookie":     {"cookie:sid", nil, []string{"Cookie", `sid={"u":"alice"}`}, false},
+		"none, empty cookie":   {"cookie:sid", nil, []string{"Cookie", "sid="}, false},
+		"none, many cookies":   {"cookie:sid", nil, []string{"Cookie", strings.Repeat("x=;", 4000) + "sid=abc"}, false},
 		"cookie of that end":   {"cookie:sid", nil, []string{"Cookie", "xsid=abc; sid2=abc; Sid=abc"}, true},
 		"pieces of another":    {"cookie:sid", []string{"Cookie", "sid_1=x; sid=abc; session.0=y"}, []string{"Cookie", "sid=abc"}, true},
 		"a cookie twice":       {"cookie:sid", []string{"Cookie", "sid=abc; sid=abc"}, []string{"Cookie", "sid=abc"}, true},
@@ -78,7 +78,7 @@ func TestPrincipals(t *testing.T) {
 	}
 }
 
-// Who sends something that says nobody's name is nobody: refused, without a word of the token.
+// A token that names no subject is rejected, and the error does not repeat the token.
 func TestNoPrincipal(t *testing.T) {
 	for label, tc := range map[string]struct {
 		source  string
@@ -117,8 +117,9 @@ func TestNoPrincipal(t *testing.T) {
 	}
 }
 
-// Whoever sends a request again over an upgrade of the proxy is the same client, or it is done again. Each name is the first 16 bytes of an
-// HMAC-SHA-256 over texts, each behind its length in 8 bytes: "everonce proxy principal", the kind, the name and the values.
+// A client that repeats a request after an upgrade of the proxy must have the same principal, or the request runs
+// again. Each name is the first 16 bytes of an HMAC-SHA-256 over texts, each behind its length in 8 bytes: "everonce
+// proxy principal", the kind, the name and the values.
 func TestPrincipalsAreTheSameInEveryVersion(t *testing.T) {
 	secret := []byte("0123456789abcdef")
 	for _, c := range []struct {
@@ -160,7 +161,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// The same value is another principal's, where it is looked for somewhere else; and whoever sends none is anonymous.
+// The same value from another source is another principal, and a request without a value is anonymous.
 func TestPrincipalsOfOtherSources(t *testing.T) {
 	bearer := "Bearer " + token(`{"sub":"alice","name":"alice"}`)
 	seen := map[string]string{}
@@ -177,7 +178,7 @@ func TestPrincipalsOfOtherSources(t *testing.T) {
 			continue
 		}
 		if who, err = name(t, source, nil); who != "anonymous" || err != nil {
-			t.Errorf("%s: without it a request is of %q, %v", source, who, err)
+			t.Errorf("%s: without it a request has principal %q, %v", source, who, err)
 		}
 	}
 }
