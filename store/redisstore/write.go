@@ -48,8 +48,8 @@ func (s *Store) set(ctx context.Context, key string, build func(b rueidis.Builde
 	return res, err
 }
 
-// doAndWait sends a command and the waiting in one round trip. From Redis 7.2 on WAIT waits only for the writes of its
-// own connection: a value that was only read, or written before, may be another connection's latest write. So the key
+// doAndWait sends a command and the waiting in one round trip. From Redis 7.2 on WAIT waits only for writes on the
+// same connection: a value that was only read, or written before, may be another connection's latest write. So the key
 // is always written.
 func (s *Store) doAndWait(ctx context.Context, conn rueidis.DedicatedClient, key string, build func(b rueidis.Builder) rueidis.Completed) []rueidis.RedisResult {
 	touch := conn.B().Eval().Script(touchScript.text).Numkeys(1).Key(key).Build()
