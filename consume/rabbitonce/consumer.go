@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
-
-	"github.com/cenkalti/backoff/v5"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/internal/retry"
 )
 
 // Consumer delivers the messages of a queue to a [consume.Consumer].
@@ -108,48 +106,44 @@ func (c *Consumer) Run(ctx context.Context) error {
 // and a new channel. The client's own recovery reuses the Channel, so an acknowledgement of an earlier delivery could
 // reach a message that was not handled.
 func (c *Consumer) feed(ctx context.Context, s *session, in chan<- consume.Delivery) *session {
-	pause := &backoff.ExponentialBackOff{
-		InitialInterval: c.opts.Backoff.Min, MaxInterval: c.opts.Backoff.Max, RandomizationFactor: 0.5, Multiplier: 2,
-	}
-	again := false
-	open, err := backoff.Retry(ctx, func() (*session, error) {
+	log, again := c.opts.Workers.Log, false
+	for failures := 0; ; {
+		var err error
 		if s == nil {
-			var err error
 			if s, err = c.connect(ctx); err != nil {
 				c.dialing.skip++
-				return nil, &toTryAgain{err}
+			} else {
+				s.again = again
+				log.InfoContext(ctx, "rabbitonce: reconnected", "consumer", c.handler.Name(), "queue", c.queue.Name, "broker", s.conn.host)
 			}
-			s.again = again
-			c.opts.Workers.Log.InfoContext(ctx, "rabbitonce: reconnected", "consumer", c.handler.Name(), "queue", c.queue.Name, "broker", s.conn.host)
 		}
-		agreed, err := s.feed(ctx, c, in)
-		if err == nil {
-			return s, nil
+		if s != nil {
+			var agreed bool
+			if agreed, err = s.feed(ctx, c, in); err == nil {
+				return s
+			}
+			if c.dialing.skip++; agreed { // the session had started, so this is a new failure
+				failures, c.dialing.skip = 0, 0
+			}
+			if c.alone = s.alone; s.undeliverable(err) {
+				c.alone = c.opts.Prefetch
+				log.WarnContext(ctx, "rabbitonce: "+suspicion(err)+"; taking messages one by one for a while", "consumer", c.handler.Name(), "queue", c.queue.Name, "messages", c.alone)
+			}
+			again = s.lostOverDelivery()
+			err = errors.Join(err, s.conn.hangUp())
+			s = nil
 		}
-		if c.dialing.skip++; agreed { // the session had started, so this is a new failure
-			pause.Reset()
-			c.dialing.skip = 0
+		if ctx.Err() != nil {
+			return nil
 		}
-		lost := s
-		s = nil
-		if c.alone = lost.alone; lost.undeliverable(err) {
-			c.alone = c.opts.Prefetch
-			c.opts.Workers.Log.WarnContext(ctx, "rabbitonce: "+suspicion(err)+"; taking messages one by one for a while", "consumer", c.handler.Name(), "queue", c.queue.Name, "messages", c.alone)
+		failures++
+		pause := retry.Within(c.opts.Backoff.Min, c.opts.Backoff.Max, failures)
+		log.WarnContext(ctx, "rabbitonce: not connected", "consumer", c.handler.Name(), "queue", c.queue.Name, "pause", pause, "error", err)
+		if retry.Pause(ctx, pause) != nil {
+			return nil
 		}
-		again = lost.lostOverDelivery()
-		return nil, &toTryAgain{errors.Join(err, lost.conn.hangUp())}
-	}, backoff.WithBackOff(pause), backoff.WithMaxElapsedTime(0) /* by default it gives up after a quarter of an hour */, backoff.WithNotify(func(err error, next time.Duration) {
-		c.opts.Workers.Log.WarnContext(ctx, "rabbitonce: not connected", "consumer", c.handler.Name(), "queue", c.queue.Name, "pause", next, "error", err)
-	}))
-	if err != nil { // ctx ended while no session was open
-		return nil
 	}
-	return open
 }
-
-// toTryAgain hides the type of an error: Options.URLs may return a backoff.PermanentError from another retry loop,
-// which would end this one.
-type toTryAgain struct{ error }
 
 // Close closes the connection of a consumer that did not run. After [Consumer.Run] it does nothing.
 func (c *Consumer) Close() error {

@@ -3,7 +3,6 @@ module github.com/everonce/everonce/consume/rabbitonce
 go 1.26.0
 
 require (
-	github.com/cenkalti/backoff/v5 v5.0.3
 	github.com/everonce/everonce v0.0.0
 	github.com/rabbitmq/amqp091-go v1.16.0
 	github.com/rs/zerolog v1.33.0

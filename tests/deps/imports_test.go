@@ -38,7 +38,7 @@ var mayImport = []struct {
 	{"httponce/proxy", []string{"httponce/internal/wire", "internal/socketurl"}},
 	{"httponce", []string{"driver", "session", "httponce/internal/wire", "internal/jsonform"}},
 	{"grpconce", nil},
-	{"consume/rabbitonce", []string{"driver", "consume", "outbox", "internal/envelope"}}, // it publishes too
+	{"consume/rabbitonce", []string{"driver", "consume", "outbox", "internal/envelope", "internal/retry"}}, // it publishes too
 	{"consume/kafkaonce", []string{"driver", "consume", "outbox", "internal/envelope", "internal/sqldb", "internal/retry"}},
 	{"consume/sqsonce", []string{"driver", "consume", "outbox", "internal/envelope", "internal/retry"}},
 	{"consume/natsonce", []string{"driver", "consume", "outbox", "internal/envelope", "internal/retry"}},
