@@ -90,7 +90,7 @@ func rows() []row {
 		}, success: true},
 		{name: "upstream-unreachable", behind: func(*testing.T) string { return "http://127.0.0.1:1" }},
 		{name: "upstream-lost", behind: upstream(func(w http.ResponseWriter, _ *http.Request) { panic(http.ErrAbortHandler) })},
-		{name: "upstream-timeout", behind: upstream(func(_ http.ResponseWriter, r *http.Request) { hang(r) }), opts: httponce.Options{Route: httponce.Route{Deadline: 50 * time.Millisecond}}},
+		{name: "upstream-timeout", behind: upstream(func(_ http.ResponseWriter, r *http.Request) { hang(r) }), opts: httponce.Options{Route: httponce.Route{Deadline: 2 * time.Second}}},
 		{name: "the handler's 500, saved", handle: fails},
 		{name: "the handler's 500, unknown", handle: fails, opts: httponce.Options{Route: httponce.Route{Save: httponce.Save{"5xx": httponce.Unknown}}}},
 	}

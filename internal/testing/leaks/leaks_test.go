@@ -14,7 +14,7 @@ func TestLeftGoroutinesAreFound(t *testing.T) {
 	started := make(chan struct{})
 	go forgotten(started, end)
 	<-started
-	if left := ours(); !strings.Contains(left, "leftover.forgotten") || strings.Contains(left, "TestLeftGoroutinesAreFound(") {
+	if left := ours(); !strings.Contains(left, "leaks.forgotten") || strings.Contains(left, "TestLeftGoroutinesAreFound(") {
 		t.Errorf("left are:\n%s", left)
 	}
 	close(end)

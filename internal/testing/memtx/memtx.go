@@ -52,10 +52,10 @@ type Tx struct {
 	ended   bool
 }
 
-var errEnded = errors.New("mapdb: the transaction has ended")
+var errEnded = errors.New("memtx: the transaction has ended")
 
 // ErrDeadlock is the error that work returns after a deadlock: the transaction was rolled back, and may be run again.
-var ErrDeadlock = errors.New("mapdb: deadlock, the transaction was rolled back")
+var ErrDeadlock = errors.New("memtx: deadlock, the transaction was rolled back")
 
 // Add is a statement of the application's: one more effect of that name.
 func (tx *Tx) Add(name string) error {
