@@ -99,7 +99,7 @@ func checkCallerGone(e *env) {
 		{"rejected", everonce.Permanent("declined", nil, nil), driver.StateCompleted},
 	} {
 		key := e.key()
-		r, err := everonce.NewReceiver(e.s, everonce.Refuse, &everonce.Options{Lease: long, Codec: everonce.Raw(), CompletionTimeout: hung})
+		r, err := everonce.NewReceiver(e.s, everonce.Refuse, &everonce.Options{Lease: long, Codec: everonce.Raw(), CompletionTimeout: 2 * patience})
 		if err != nil {
 			e.Fatalf("NewReceiver: %v", err)
 		}
