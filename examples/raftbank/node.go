@@ -90,7 +90,7 @@ func runNode(in io.Reader, out io.Writer) error {
 			}
 		}
 	}()
-	go n.once.Run(ctx)
+	go n.once.Run(ctx) //nolint:errcheck // nil: it ends with ctx
 	srv := &http.Server{Handler: n.handler(), ReadHeaderTimeout: 5 * time.Second}
 	go srv.Serve(clients) //nolint:errcheck // it ends with the process
 	<-ctx.Done()
