@@ -14,8 +14,8 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
-	"github.com/everonce/everonce/internal/testing/testserver"
 	"github.com/everonce/everonce/internal/testing/netcut"
+	"github.com/everonce/everonce/internal/testing/testserver"
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
