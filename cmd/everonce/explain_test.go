@@ -47,7 +47,7 @@ func TestExplanationsComeTrue(t *testing.T) {
 	}
 }
 
-// A released key is evidence that nothing took hold only if the work said so: Reexecute releases it after any error. An
+// A released key proves that nothing happened only if the work said so: Reexecute releases the key after any error. An
 // operator who looks up whether a card was charged must not read "no".
 func TestAReleasedKeyIsNoProof(t *testing.T) {
 	t.Parallel()
@@ -106,8 +106,8 @@ func TestAReleasedKeyIsNoProof(t *testing.T) {
 	}
 }
 
-// Nor must "no" be read where an operation has steps: what the finished ones did took hold, whatever the operation's
-// last attempt said.
+// The same holds for an operation with steps: the effects of finished steps have happened, whatever the last attempt
+// said.
 func TestAReleasedKeyNamesWhatTookHold(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(nil)
@@ -287,8 +287,8 @@ func TestExplanationOfWhatHasExpired(t *testing.T) {
 	}
 }
 
-// A step that cannot be read does not run. The explanation must not say that nothing of it took hold, or the operator
-// lets a delivery continue that cannot.
+// A step that cannot be read does not run. The explanation must not say that it had no effect, or the operator lets a
+// delivery continue that cannot.
 func TestExplanationOfAStepThatCanNotBeRead(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

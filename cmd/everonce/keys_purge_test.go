@@ -26,8 +26,7 @@ func (b *batches) Purge(_ context.Context, r driver.PurgeRequest) (driver.PurgeR
 	return driver.PurgeResult{Results: 2, Records: 3, More: b.left > 0 || b.fails != nil}, nil
 }
 
-// It removes one batch after the other until there is nothing more, each as large as was said, and a failure is none of
-// "all is gone".
+// It removes batches of the given size until no record is due. A failure is not reported as "all is gone".
 func TestPurgeGoesOnUntilThereIsNoMore(t *testing.T) {
 	t.Parallel()
 	store := &batches{left: 3}

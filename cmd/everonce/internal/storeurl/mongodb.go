@@ -45,8 +45,8 @@ func connectMongoDB(ctx context.Context, client *options.ClientOptions, database
 	return &mongoDB{Store: s, client: conn}, nil
 }
 
-// databaseOf returns the database of a MongoDB URL. Such a URL may name several hosts with their ports, which is none
-// of net/url's.
+// databaseOf returns the database of a MongoDB URL. Such a URL may name several hosts with their ports, which
+// net/url does not parse.
 func databaseOf(text string) string {
 	_, rest, _ := strings.Cut(text, "://")
 	rest, _, _ = strings.Cut(rest, "?")
